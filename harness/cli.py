@@ -17,6 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_workload(parser.add_argument_group("workload"))
     _add_server(parser.add_argument_group("server"))
+    _add_failures(parser.add_argument_group("deadlines and failures"))
     _add_run(parser.add_argument_group("run"))
     return parser
 
@@ -80,13 +81,32 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
         help="most requests in flight over all replicas (default: offline twice what the server runs at "
         "once, otherwise no limit)",
     )
+
+
+def _add_failures(group: argparse._ArgumentGroup) -> None:
+    for flag, default, what in (
+        ("--timeout", 3600.0, "seconds one request may take (default: %(default)g)"),
+        ("--first-token-timeout", None, "seconds until its first token (default: --timeout alone)"),
+        ("--stall-timeout", 600.0, "seconds between two events of an answer (default: %(default)g)"),
+        ("--progress-timeout", None, "end the run when nothing arrives for S seconds (default: 600)"),
+    ):
+        group.add_argument(flag, type=float, default=default, metavar="S", help=what)
     group.add_argument(
-        "--timeout",
-        type=float,
-        default=3600.0,
-        metavar="S",
-        help="seconds one request may take (default: %(default)g)",
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="send a query again up to N times: when no byte of it was accepted, with --accuracy after any "
+        "failure (default: %(default)d)",
     )
+    group.add_argument(
+        "--fail-fast",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="end the run at the first 10 failures (default: with --accuracy); otherwise it ends early only "
+        "when no replica answers any more; --no-fail-fast goes on to the end",
+    )
+    group.add_argument("--max-failures", type=int, metavar="N", help="end the run at the first N failures")
 
 
 def _add_run(group: argparse._ArgumentGroup) -> None:
@@ -95,6 +115,11 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
         type=Path,
         default=Path("mlperf_results"),
         help="logs go to DIR/<scenario>/{performance,accuracy}/ (default: %(default)s)",
+    )
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="accuracy only: go on with the run in the output folder, sending what has no answer yet",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="resolve and check everything, print the plan, issue no query"

@@ -32,7 +32,8 @@ QUERY_ROW = np.dtype(
         ("first_event_tokens", "<u4"),  # tokens in that first event: stream interval as it really was
         ("finish", "u1"),  # FINISH_REASONS index; 0 where it failed
         ("failure", "u1"),  # FailureKind; 0 where it completed
-        ("reserved", "<u2"),
+        ("retries", "u1"),  # how often it was sent again
+        ("resumed", "u1"),  # 1: the answer of an earlier attempt at this run; it has no times
         ("crc", "<u4"),
     ]
 )

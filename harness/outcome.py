@@ -27,6 +27,7 @@ class FailureKind(IntEnum):
     TIMEOUT = 15  # the request's deadline passed
     WORKER_LOST = 16  # the worker process that held the query died
     TOO_LARGE = 17  # the response exceeds every bound that an honest answer can have
+    LOCAL_LIMIT = 18  # this machine has no descriptor, local port or buffer left for the connection
 
     @property
     def label(self) -> str:

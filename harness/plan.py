@@ -11,13 +11,14 @@ from harness import generation
 from harness.benchmark import Benchmark, Scenario, load_benchmark
 from harness.errors import ConfigError
 from harness.generation import SamplingParameters
+from harness.policy import Deadlines, FailurePolicy, resolve_deadlines, resolve_policy
 
 Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One LoadGen test, fully resolved. Paths are absolute; ``timeout_s`` bounds one request."""
+    """One LoadGen test, fully resolved. Paths are absolute."""
 
     benchmark: Benchmark
     scenario: Scenario
@@ -30,7 +31,9 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     server_urls: tuple[str, ...]
     num_workers: int | None
     max_concurrency: int | None
-    timeout_s: float
+    deadlines: Deadlines
+    policy: FailurePolicy
+    resume: bool
     log_dir: Path
     user_conf: Path
     mlperf_conf: Path | None
@@ -69,7 +72,9 @@ def resolve_plan(arguments: argparse.Namespace) -> RunPlan:
         server_urls=() if arguments.backend == "embedded" else parse_server_urls(arguments.server_url),
         num_workers=_at_least_one("--num-workers", arguments.num_workers),
         max_concurrency=_at_least_one("--max-concurrency", arguments.max_concurrency),
-        timeout_s=_positive("--timeout", arguments.timeout),
+        deadlines=resolve_deadlines(arguments),
+        policy=resolve_policy(arguments, streams=parameters.stream),
+        resume=_resume(arguments.resume, arguments.accuracy),
         log_dir=arguments.output_dir.absolute() / arguments.scenario / mode,
         user_conf=_existing("--user-conf", arguments.user_conf),
         mlperf_conf=_optional("--mlperf-conf", arguments.mlperf_conf),
@@ -119,10 +124,12 @@ def _at_least_one(flag: str, value: int | None) -> int | None:
     return value
 
 
-def _positive(flag: str, value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"{flag} is {value:g}, expected a positive number of seconds")
-    return value
+def _resume(wanted: bool, accuracy: bool) -> bool:
+    if wanted and not accuracy:
+        raise ConfigError(
+            "--resume without --accuracy: a performance run is measured in one piece or not at all"
+        )
+    return wanted
 
 
 def _existing(flag: str, path: Path) -> Path:

@@ -4,12 +4,15 @@ The client knows nothing of LoadGen. It starts requests, calls ``on_first_token`
 request has arrived, and ``on_done`` exactly once for every request with its Outcome.
 """
 
+import errno
 import select
 import time
 from collections.abc import Callable, Sequence
 
 from harness.outcome import Completion, Failure, FailureKind, Outcome
+from harness.policy import Deadlines
 from sut.clock import KernelClock
+from sut.deadlines import DeadlineSweep
 from sut.endpoint import Endpoint
 from sut.replica import Connection, Replica, Request, least_loaded
 
@@ -20,29 +23,42 @@ _CONNECT_TIMEOUT_NS = 10_000_000_000
 _MAX_IDLE_NS = 2_000_000_000
 # Used a moment ago by a server that keeps connections (the trial request tells): not worth a look.
 _FRESH_NS = 1_000_000
+# Ticks so far apart mean that the process stood still: what has arrived since is read before it is judged.
+_STOOD_STILL_NS = 1_500_000_000
+# Not the server's fault: this machine has no more descriptors, local ports or buffers.
+_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
 _READ = select.EPOLLIN | select.EPOLLRDHUP
 _READ_WRITE = _READ | select.EPOLLOUT
 
 
 class HttpClient:
-    """Sends requests to the least loaded replica and reads their answers; times are monotonic ns."""
+    """Sends requests to the least loaded replica and reads their answers; times are monotonic ns.
+
+    A replica that fails again and again gets nothing more, and ``on_suspect`` is called with its index, until
+    somebody finds it well and calls ``trust``. ``receptions`` counts reads that brought bytes.
+    """
 
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        timeout_s: float,
+        deadlines: Deadlines,
         on_first_token: Callable[[Request], None],
         on_done: Callable[[Request, Outcome], None],
+        on_suspect: Callable[[int], None] = lambda index: None,
         turn: int = 0,
     ) -> None:
         self.opened = 0
+        self.receptions = 0
         self.in_flight: dict[int, Request] = {}  # in the order of their start
         self._epoll = select.epoll()
         self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
-        self._turn = turn % len(self._replicas)
-        self._timeout_ns = int(timeout_s * 1e9)
+        self._trusted = list(self._replicas)
+        self._turn = turn
+        self._sweep = DeadlineSweep(deadlines, self.in_flight)
+        self._ticked_ns = time.monotonic_ns()
         self._on_first_token = on_first_token
         self._on_done = on_done
+        self._on_suspect = on_suspect
         self._clock = KernelClock()
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
@@ -50,8 +66,22 @@ class HttpClient:
 
     @property
     def can_start(self) -> bool:
-        """Whether another request may begin now: not while too many connections are being made."""
-        return len(self._connecting) < _MAX_CONNECTING
+        """Whether another request may begin now: there is a replica, and connecting does not pile up."""
+        return len(self._connecting) < _MAX_CONNECTING and bool(self._trusted)
+
+    @property
+    def clock_steps_ns(self) -> int:
+        """By how much the wall clock has jumped."""
+        return self._clock.steps_ns
+
+    def suspect(self, index: int) -> None:
+        """Send nothing more to a replica; what it has been sent may still be answered."""
+        self._trusted = [replica for replica in self._trusted if replica.index != index]
+
+    def trust(self, index: int) -> None:
+        """The replica is well."""
+        self._replicas[index].failed_in_a_row = 0
+        self._trusted = [r for r in self._replicas if r in self._trusted or r.index == index]
 
     def watch(self, descriptor: int, mask: int, callback: Callable[[int], None]) -> None:
         """Poll a foreign descriptor along with the connections."""
@@ -72,8 +102,8 @@ class HttpClient:
 
     def start(self, request: Request) -> None:
         """Send a request on an idle connection or a new one."""
-        replica = least_loaded(self._replicas, self._turn)
-        self._turn = (self._turn + 1) % len(self._replicas)
+        replica = least_loaded(self._trusted or self._replicas, self._turn)
+        self._turn += 1
         replica.in_flight += 1
         request.replica = replica.index
         request.started_ns = time.monotonic_ns()
@@ -81,9 +111,7 @@ class HttpClient:
         try:
             connection = self._take_idle(replica, request.started_ns) or self._open(replica)
         except OSError as error:
-            self._finish(
-                request, Failure(FailureKind.CONNECT, f"{replica.endpoint.url}: {error.strerror or error}")
-            )
+            self._finish(request, _no_connection(replica, error))
             return
         connection.request = request
         request.connection = connection
@@ -107,8 +135,11 @@ class HttpClient:
         """Look after deadlines and idle connections; call it a few times a second."""
         self._clock.refresh()
         now = time.monotonic_ns()
-        self._expire_requests(now)
-        self._expire_connecting(now)
+        if now - self._ticked_ns < _STOOD_STILL_NS:
+            for request, failure in self._sweep.late(now).values():
+                self._finish(request, failure)
+            self._expire_connecting(now)
+        self._ticked_ns = now
         for replica in self._replicas:
             while replica.idle and now - replica.idle[0].used_ns > _MAX_IDLE_NS:
                 self._close(replica.idle.pop(0))
@@ -189,6 +220,7 @@ class HttpClient:
         except OSError as error:
             self._lost(connection, FailureKind.SEND, error)
             return
+        request.accepted = request.accepted or sent > 0
         connection.unsent = _unsent(connection.unsent, sent)
         if not connection.unsent:
             request.sent_ns = time.monotonic_ns()
@@ -209,6 +241,7 @@ class HttpClient:
         if received is None:
             return
         data, arrived_ns = received
+        self.receptions += 1
         if request is None:  # idle: closed by the server, or bytes that nobody asked for
             self._forget_idle(connection)
             return
@@ -224,6 +257,9 @@ class HttpClient:
         if request is None:
             self._forget_idle(connection)
             return
+        if kind is FailureKind.CONNECT:
+            self._finish(request, _no_connection(connection.replica, error))
+            return
         cause = f"{connection.replica.endpoint.url}: {error.strerror or error}"
         if kind is FailureKind.NO_RESPONSE and request.reader.first_byte_ns:
             kind = FailureKind.TRUNCATED
@@ -237,7 +273,8 @@ class HttpClient:
 
     def _finish(self, request: Request, outcome: Outcome) -> None:
         del self.in_flight[request.query_id]
-        self._replicas[request.replica].in_flight -= 1
+        replica = self._replicas[request.replica]
+        replica.in_flight -= 1
         request.reader.release()
         connection, request.connection = request.connection, None
         if connection is not None:
@@ -247,22 +284,20 @@ class HttpClient:
                 self._release(connection)
             else:
                 self._close(connection)
+        if replica.fails_again(outcome) and replica in self._trusted:
+            self.suspect(replica.index)
+            self._on_suspect(replica.index)
         self._on_done(request, outcome)
-
-    def _expire_requests(self, now: int) -> None:
-        late = []
-        for request in self.in_flight.values():
-            if now - request.started_ns <= self._timeout_ns:
-                break
-            late.append(request)
-        for request in late:
-            detail = f"no end within {self._timeout_ns / 1e9:g} s; {request.reader.tokens} tokens had arrived"
-            self._finish(request, Failure(FailureKind.TIMEOUT, detail))
 
     def _expire_connecting(self, now: int) -> None:
         late = [c for c in self._connecting.values() if now - c.opened_ns > _CONNECT_TIMEOUT_NS]
         for connection in late:
             self._lost(connection, FailureKind.CONNECT, TimeoutError("no connection within 10 s"))
+
+
+def _no_connection(replica: Replica, error: OSError) -> Failure:
+    kind = FailureKind.LOCAL_LIMIT if error.errno in _OWN_LIMITS else FailureKind.CONNECT
+    return Failure(kind, f"{replica.endpoint.url}: {error.strerror or error}")
 
 
 def _unsent(buffers: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

@@ -18,13 +18,18 @@ class Counter(IntEnum):
     SENT = 2
     FIRST_TOKENS = 3
     COMPLETED = 4
-    FAILED = 5
+    FAILED = 5  # in LoadGen's row: queries lost with a worker
     OUTPUT_TOKENS = 6
     TTFT_SUM_NS = 7
     TPOT_SUM_NS = 8
     TPOT_COUNT = 9
     CONNECTIONS_OPENED = 10
     CPU_NS = 11  # every process: CPU time since the run began
+    HEARTBEAT_NS = 12  # every process: when it was last seen to run, CLOCK_MONOTONIC
+    RECEPTIONS = 13  # reads that brought bytes
+    RETRIED = 14  # requests that failed and are sent again
+    RESUMED = 15  # queries answered from an earlier attempt at the run
+    CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps
 
 
 class CounterBoard:
@@ -48,10 +53,13 @@ class CounterBoard:
         size = len(Counter) * 8
         return memoryview(self._map)[index * size : (index + 1) * size].cast("q")
 
+    def table(self) -> npt.NDArray[np.int64]:
+        """A copy of all rows, shape (rows, len(Counter))."""
+        return np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, len(Counter)).copy()
+
     def totals(self) -> npt.NDArray[np.int64]:
         """Sum over all rows, shape (len(Counter),)."""
-        table = np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, len(Counter))
-        sums: npt.NDArray[np.int64] = table.sum(axis=0, dtype=np.int64)
+        sums: npt.NDArray[np.int64] = self.table().sum(axis=0, dtype=np.int64)
         return sums
 
 

@@ -1,4 +1,4 @@
-"""A worker's journal: fixed rows and failure lines, appended in batches."""
+"""A worker's journal: fixed rows, answers and failure lines, appended in batches."""
 
 import os
 import struct
@@ -7,25 +7,48 @@ from pathlib import Path
 
 import msgspec
 
+from harness.answers import encode_answer
 from harness.journal import FINISH_REASONS, QUERY_ROW
 from harness.outcome import Completion, Failure, Outcome
 
-_ROW = struct.Struct("<QIHHqqqqqIIIBBH")
+_ROW = struct.Struct("<QIHHqqqqqIIIBBBB")
 _CRC = struct.Struct("<I")
 assert _ROW.size + _CRC.size == QUERY_ROW.itemsize
 _FINISH = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 _OTHER = _FINISH["other"]
 
 
-class JournalWriter:
-    """Appends to ``queries-<name>.bin`` and ``failures-<name>.jsonl``; ``flush`` hands rows to the kernel."""
+class _Appender:
+    """A file that grows; what the disk does not take is kept for the next flush."""
 
-    def __init__(self, directory: Path, name: str, worker: int) -> None:
+    __slots__ = ("_descriptor", "_path", "waiting")
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self._path = path
+        self._descriptor = _append(path) if create else None
+        self.waiting = bytearray()
+
+    def flush(self) -> None:
+        """Hand everything to the kernel. Raises OSError (disk full)."""
+        while self.waiting:
+            if self._descriptor is None:
+                self._descriptor = _append(self._path)
+            del self.waiting[: os.write(self._descriptor, self.waiting)]
+
+
+class JournalWriter:
+    """Appends to ``queries-<name>.bin``, ``failures-``, ``retries-<name>.jsonl`` and ``answers-<name>.bin``.
+
+    ``keep_answers``: whether the output ids are kept, as an accuracy run does. ``flush`` hands all to the
+    kernel: after that, the end of the process costs nothing.
+    """
+
+    def __init__(self, directory: Path, name: str, worker: int, *, keep_answers: bool = False) -> None:
         self._worker = worker
-        self._rows = bytearray()
-        self._queries = _append(directory / f"queries-{name}.bin")
-        self._failures_path = directory / f"failures-{name}.jsonl"
-        self._failures: int | None = None
+        self._queries = _Appender(directory / f"queries-{name}.bin")
+        self._answers = _Appender(directory / f"answers-{name}.bin") if keep_answers else None
+        self._failures = _Appender(directory / f"failures-{name}.jsonl", create=False)
+        self._retries = _Appender(directory / f"retries-{name}.jsonl", create=False)
 
     def add(
         self,
@@ -36,47 +59,53 @@ class JournalWriter:
         isl: int,
         first_event_tokens: int,
         outcome: Outcome,
+        retries: int = 0,
     ) -> None:
         """Record one finished query; ``times_ns`` in the order of QUERY_ROW."""
         osl = finish = failure = 0
         if isinstance(outcome, Completion):
             osl = len(outcome.output_ids)
             finish = _FINISH.get(outcome.finish_reason, _OTHER)
+            if self._answers is not None:
+                # Before the row: a row without its answer could not be gone on from.
+                self._answers.waiting += encode_answer(sample_index, finish, outcome.output_ids.tobytes())
         else:
             failure = int(outcome.kind)
-            self._add_failure(query_id, sample_index, outcome)
-        row = _ROW.pack(
-            query_id,
-            sample_index,
-            self._worker,
-            replica,
-            *times_ns,
-            isl,
-            osl,
-            first_event_tokens,
-            finish,
-            failure,
-            0,
-        )
-        self._rows += row
-        self._rows += _CRC.pack(zlib.crc32(row))
+            self._failures.waiting += _line(query_id, sample_index, outcome)
+        counts = (isl, osl, first_event_tokens, finish, failure, retries, 0)
+        self._add_row(query_id, sample_index, self._worker, replica, *times_ns, *counts)
+
+    def add_resumed(
+        self, query_id: int, sample_index: int, replica: int, isl: int, osl: int, finish: int
+    ) -> None:
+        """Record a query that an earlier attempt at this run had answered."""
+        times_ns = (0, 0, 0, 0, 0)
+        self._add_row(query_id, sample_index, self._worker, replica, *times_ns, isl, osl, 0, finish, 0, 0, 1)
+
+    def add_retry(self, query_id: int, sample_index: int, failure: Failure) -> None:
+        """Record that a query failed and is sent again."""
+        self._retries.waiting += _line(query_id, sample_index, failure)
 
     def flush(self) -> None:
-        """Write what has gathered. Raises OSError (disk full) with the rows kept."""
-        while self._rows:
-            written = os.write(self._queries, self._rows)
-            del self._rows[:written]
+        """Write what has gathered. Raises OSError (disk full) with the rest kept."""
+        for appender in (self._answers, self._queries, self._failures, self._retries):
+            if appender is not None:
+                appender.flush()
 
-    def _add_failure(self, query_id: int, sample_index: int, failure: Failure) -> None:
-        if self._failures is None:
-            self._failures = _append(self._failures_path)
-        line = {
-            "query_id": query_id,
-            "sample_index": sample_index,
-            "kind": failure.kind.label,
-            "detail": failure.detail,
-        }
-        os.write(self._failures, msgspec.json.encode(line) + b"\n")
+    def _add_row(self, *values: int) -> None:
+        row = _ROW.pack(*values)
+        self._queries.waiting += row
+        self._queries.waiting += _CRC.pack(zlib.crc32(row))
+
+
+def _line(query_id: int, sample_index: int, failure: Failure) -> bytes:
+    values = {
+        "query_id": query_id,
+        "sample_index": sample_index,
+        "kind": failure.kind.label,
+        "detail": failure.detail,
+    }
+    return msgspec.json.encode(values) + b"\n"
 
 
 def _append(path: Path) -> int:

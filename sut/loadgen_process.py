@@ -31,6 +31,7 @@ from sut.reporter import Reporter
 
 _SWITCH_INTERVAL_S = 0.0005
 _WORKERS_END_S = 5.0
+_SIGN_OF_LIFE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,17 @@ class _Run:
         gc.disable()
         cpu_start_ns = time.process_time_ns()
         threading.Thread(target=self._test, name="loadgen", daemon=True).start()
-        if self._control in wait([self._ended, self._control]):
+        while not (spoken := wait([self._ended, self._control], _SIGN_OF_LIFE_S)):
+            self._sign_of_life(cpu_start_ns)
+        if self._control in spoken:
             self._abort()
-        self._counters[Counter.CPU_NS] = time.process_time_ns() - cpu_start_ns
+        self._sign_of_life(cpu_start_ns)
         self._finish()
+
+    def _sign_of_life(self, cpu_start_ns: int) -> None:
+        self._counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
+        self._counters[Counter.FAILED] = len(self._reporter.lost)
+        self._counters[Counter.CPU_NS] = time.process_time_ns() - cpu_start_ns
 
     def _test(self) -> None:
         try:

@@ -83,7 +83,7 @@ def describe(prepared: Prepared) -> str:
     lines = [
         f"{title(plan)}: {len(prepared.samples)} samples of {plan.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
-        f"requests  {in_flight}, {prepared.workers} worker processes, {plan.timeout_s:g} s each at most",
+        f"requests  {in_flight}, {prepared.workers} worker processes, {_bounds(plan)}",
         f"answers   {parameters.max_new_tokens} tokens at most, temperature {parameters.temperature:g}, "
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}",
         *(f"server    {_server_line(server)}" for server in prepared.servers),
@@ -91,6 +91,17 @@ def describe(prepared: Prepared) -> str:
         *(f"DEVIATION {deviation}" for deviation in prepared.deviations),
     ]
     return "\n".join(printable(line) for line in lines)
+
+
+def _bounds(plan: RunPlan) -> str:
+    """``3600 s each at most, 600 s between events``."""
+    deadlines = plan.deadlines
+    parts = [f"{deadlines.request_s:g} s each at most"]
+    if deadlines.first_token_s is not None:
+        parts.append(f"{deadlines.first_token_s:g} s to the first token")
+    if deadlines.stall_s is not None and deadlines.stall_s < deadlines.request_s:
+        parts.append(f"{deadlines.stall_s:g} s between events")
+    return ", ".join(parts)
 
 
 def title(plan: RunPlan) -> str:

@@ -2,19 +2,32 @@
 
 import ssl
 
+from harness.outcome import Completion, FailureKind, Outcome
 from sut.clock import KernelClock
 from sut.endpoint import Endpoint
 from sut.response import ResponseReader
 from sut.transport import PlainTransport, TlsTransport, Transport
+
+_SUSPICIOUS = 3  # failures in a row
+_SIGNS_OF_DEATH = (
+    FailureKind.SEND,
+    FailureKind.NO_RESPONSE,
+    FailureKind.TRUNCATED,
+    FailureKind.HTTP_STATUS,
+    FailureKind.TIMEOUT,
+)
 
 
 class Request:
     """One query on its way.
 
     LoadGen's ids, the times so far in monotonic ns (0 until they came), and the reader of its answer.
+    ``accepted``: whether a byte of it was handed to the kernel for the server; ``attempt`` counts from 0.
     """
 
     __slots__ = (
+        "accepted",
+        "attempt",
         "body",
         "connection",
         "first_told",
@@ -39,20 +52,33 @@ class Request:
         self.sent_ns = 0
         self.replica = 0
         self.first_told = False
+        self.accepted = False
+        self.attempt = 0
         self.connection: Connection | None = None
 
 
 class Replica:
     """One endpoint inside one worker: its idle connections and its load."""
 
-    __slots__ = ("_context", "endpoint", "idle", "in_flight", "index")
+    __slots__ = ("_context", "endpoint", "failed_in_a_row", "idle", "in_flight", "index")
 
     def __init__(self, index: int, endpoint: Endpoint) -> None:
         self.index = index
         self.endpoint = endpoint
         self.in_flight = 0
+        self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
         self._context = ssl.create_default_context() if endpoint.tls else None
+
+    def fails_again(self, outcome: Outcome) -> bool:
+        """Take note of an outcome; True when the replica looks dead and should be asked for its health."""
+        if isinstance(outcome, Completion):
+            self.failed_in_a_row = 0
+            return False
+        if outcome.kind is FailureKind.CONNECT:
+            return True
+        self.failed_in_a_row += outcome.kind in _SIGNS_OF_DEATH
+        return self.failed_in_a_row >= _SUSPICIOUS
 
     def connect(self, clock: KernelClock) -> "Connection":
         """Begin a new connection. Raises OSError when that fails at once."""
@@ -86,5 +112,6 @@ def least_loaded(replicas: list[Replica], start: int) -> Replica:
     """The replica with the fewest requests in flight; ties go round from ``start``."""
     if len(replicas) == 1:
         return replicas[0]
+    start %= len(replicas)
     turned = replicas[start:] + replicas[:start]
     return min(turned, key=lambda replica: replica.in_flight)

@@ -1,30 +1,34 @@
 """One benchmark run: check everything, start what is needed, let LoadGen run, close with a report."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from harness import cli
+from harness.answers import KeptAnswer
 from harness.errors import RunError
 from harness.output_dir import make_room
 from harness.plan import RunPlan
 from harness.provenance import gather_provenance
 from harness.report.closing import RUN_RECORD, Closing, Ending, close_run
 from harness.report.run_record import RunRecord, write_run_record
+from harness.resume import check_resumable, earlier_answers, set_aside
 from harness.samples import SampleSet
 from sut.arena import render_arena
 from sut.counters import Counter
 from sut.embedded.engine import EmbeddedEngine
 from sut.embedded.models import tiny_gpt_oss
 from sut.endpoint import resolve_endpoint
+from sut.health import ask_health
 from sut.prepare import Prepared, describe, prepare, read_inputs, title, worker_count
 from sut.progress import ProgressPrinter
-from sut.session import Session, Target
+from sut.session import Lost, Session, Target
 from sut.signals import InterruptedRun
 from sut.survey import survey
 from sut.trial import Trial, flush_caches
@@ -49,12 +53,13 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
     ):
         prepared = prepare(plan, inputs, session.readback(), survey(urls, plan.backend, cli.api_key()))
         print(describe(prepared), flush=True)
+        if plan.resume:
+            check_resumable(plan.log_dir, _resolved(prepared), prepared.servers[0].model)
         if plan.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return 0
-        if aside := make_room(plan.log_dir):
-            log.info("the earlier results are now in %s", aside)
-        target, doubts = _try_out(prepared)
+        kept = _clear_the_way(prepared)
+        target, doubts = _try_out(prepared, kept)
         return _run(session, prepared, target, doubts)
 
 
@@ -76,15 +81,28 @@ def _servers(plan: RunPlan, samples: SampleSet) -> Iterator[Sequence[str]]:
         yield (engine.url,)
 
 
-def _try_out(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
+def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
+    """Make the output folder ready; what an earlier attempt at the same run has answered is returned."""
+    plan = prepared.plan
+    if plan.resume:
+        set_aside(plan.log_dir)
+        kept = earlier_answers(plan.log_dir, len(prepared.samples))
+        log.info("resuming: %d of %d samples are answered already", len(kept), len(prepared.samples))
+        return kept
+    if aside := make_room(plan.log_dir):
+        log.info("the earlier results are now in %s", aside)
+    return {}
+
+
+def _try_out(prepared: Prepared, kept: Mapping[int, KeptAnswer]) -> tuple[Target, tuple[str, ...]]:
     """Send one real request to every replica and forget its prompt there; returns target and doubts."""
     plan, first = prepared.plan, prepared.servers[0]
     vocabulary, key = plan.benchmark.vocabulary_size, cli.api_key()
     path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
     endpoints = [resolve_endpoint(server.url, path, key) for server in prepared.servers]
-    kept = Trial(first, plan.parameters, vocabulary).run(endpoints, prepared.samples.tokens(0).tolist())
-    final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, kept, strict=True)]
-    return Target(tuple(final), first.wire, first.served_name), flush_caches(prepared.servers, key)
+    keeps = Trial(first, plan.parameters, vocabulary).run(endpoints, prepared.samples.tokens(0).tolist())
+    final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
+    return Target(tuple(final), first.wire, first.served_name, kept), flush_caches(prepared.servers, key)
 
 
 def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str, ...]) -> int:
@@ -99,46 +117,57 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
         ending = _drive(session, prepared)
     except InterruptedRun as interruption:
         session.abort()
-        ending, code = _cut_short(session, interrupted=str(interruption)), interruption.exit_code
+        ending, code = _ending(session, interrupted=str(interruption)), interruption.exit_code
     except RunError as error:
         session.abort()
-        ending = _cut_short(session, problem=str(error))
+        ending = _ending(session, problem=str(error))
     closing = _close(prepared, record, ending)
     print(closing.text, flush=True)
     return closing.exit_code if code is None else code
 
 
 def _drive(session: Session, prepared: Prepared) -> Ending:
+    urls, key = [server.url for server in prepared.servers], cli.api_key()
     total = len(prepared.samples) if prepared.plan.accuracy else None
     least_s = 0.0 if total else int(prepared.readback["min_duration_ms"]) / 1000
     printer = ProgressPrinter(total=total, min_duration_s=least_s)
     try:
-        end = session.run(printer)
+        lost = session.run(printer, urls, lambda url: ask_health(url, key))
     finally:
         printer.end()
-    return Ending(_issued(session), end.lost, end.problems, cpu_s=session.totals()[Counter.CPU_NS] / 1e9)
+    return _ending(session, lost=lost)
 
 
-def _cut_short(session: Session, *, interrupted: str | None = None, problem: str | None = None) -> Ending:
-    problems = () if problem is None else (problem,)
-    return Ending(_issued(session), (), (*problems, *session.problems), interrupted)
+def _ending(
+    session: Session, *, lost: Lost = (), problem: str | None = None, interrupted: str | None = None
+) -> Ending:
+    seen, totals = session.seen(), session.totals()
+    return Ending(
+        issued=int(totals[Counter.ISSUED]),
+        lost=lost,
+        problems=(*(() if problem is None else (problem,)), *seen.problems),
+        interrupted=interrupted,
+        doubts=seen.doubts,
+        cpu=seen.cpu,
+        cpu_s=totals[Counter.CPU_NS] / 1e9,
+    )
 
 
-def _issued(session: Session) -> int:
-    return int(session.totals()[Counter.ISSUED])
-
-
-def _record(prepared: Prepared, doubts: tuple[str, ...]) -> RunRecord:
-    plan = msgspec.to_builtins(prepared.plan, enc_hook=str)
-    plan |= {
+def _resolved(prepared: Prepared) -> dict[str, Any]:
+    """The plan as run.json has it."""
+    plan: dict[str, Any] = msgspec.to_builtins(prepared.plan, enc_hook=str)
+    return plan | {
         "samples": len(prepared.samples),
         "dataset_sha256": prepared.samples.sha256,
         "workers": prepared.workers,
         "concurrency": prepared.concurrency,
         "loadgen_settings": prepared.readback,
     }
+
+
+def _record(prepared: Prepared, doubts: tuple[str, ...]) -> RunRecord:
     return RunRecord(
-        plan=plan,
+        plan=_resolved(prepared),
         provenance=gather_provenance(_ROOT),
         servers=[msgspec.to_builtins(server) for server in prepared.servers],
         started=datetime.now(UTC),

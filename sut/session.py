@@ -1,19 +1,14 @@
 """Runs one LoadGen test in its processes: LoadGen's own, the workers, and this one, which only watches."""
 
-import signal
 import socket
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.answers import KeptAnswer
 from harness.errors import ConfigError, RunError
 from harness.journal import JOURNAL_DIR
 from harness.plan import RunPlan
@@ -21,15 +16,17 @@ from harness.samples import SampleSet
 from sut.arena import RequestArena
 from sut.counters import CounterBoard
 from sut.endpoint import Endpoint
+from sut.health import Ask, ReplicaWatch
+from sut.journal_sync import JournalSync
 from sut.loadgen import LOADGEN_SCENARIO, Readback, TestSpec
 from sut.loadgen_process import LaneSpec, loadgen_main
 from sut.process import spawn, stop
+from sut.watch import Child, Seen, Watch, hear_loadgen
 from sut.wire.select import WireName
 from sut.worker import WorkerSpec, worker_main
 
 _SETTINGS_S = 60.0
 _READY_S = 60.0
-_PROGRESS_S = 1.0
 _ABORT_S = 1.2
 _WORKER_END_S = 2.0
 # A worker holds this many queries more than it may have in flight, so that a freed slot is filled at once.
@@ -39,21 +36,18 @@ _WARM_CONNECTIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the queries go: resolved replicas and the protocol they speak."""
+    """Where the queries go: resolved replicas and the protocol they speak.
+
+    ``kept``: answers of an earlier attempt at this run, by sample; those queries are not sent.
+    """
 
     endpoints: tuple[Endpoint, ...]
     wire: WireName
     model: str
+    kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEnd:
-    """How the test ended. ``lost``: id and sample index of queries whose worker died."""
-
-    lost: tuple[tuple[int, int], ...]
-    problems: tuple[str, ...]
-
-
+Lost = Sequence[tuple[int, int]]  # query id and sample index
 Observer = Callable[[npt.NDArray[np.int64]], None]
 
 
@@ -63,11 +57,12 @@ class Session:
     def __init__(self, plan: RunPlan, samples: SampleSet, workers: int, *, trace: bool = False) -> None:
         self._plan = plan
         self._samples = samples
+        self._journal_dir = plan.log_dir / JOURNAL_DIR
         self._board = CounterBoard(workers + 1)
         self._pairs = [socket.socketpair() for _ in range(workers)]
-        self._control, self._loadgen = self._start_loadgen(trace)
-        self._workers: list[tuple[SpawnProcess, Connection]] = []
-        self.problems: list[str] = []
+        self._loadgen = self._start_loadgen(trace)
+        self._workers: list[Child] = []
+        self._watch: Watch | None = None
 
     def __enter__(self) -> "Session":
         return self
@@ -77,7 +72,7 @@ class Session:
 
     def readback(self) -> Readback:
         """The settings that LoadGen will use. Raises ConfigError when it refuses the conf files."""
-        kind, value = self._hear(_SETTINGS_S)
+        kind, value = hear_loadgen(self._loadgen, _SETTINGS_S)
         if kind != "settings":
             raise ConfigError(str(value))
         settings: Readback = value
@@ -85,30 +80,45 @@ class Session:
 
     def start_workers(self, target: Target, arena: RequestArena, max_concurrency: int | None) -> None:
         """Start the workers and wait until each is connected and listening."""
-        journal = self._plan.log_dir / JOURNAL_DIR
-        journal.mkdir(parents=True, exist_ok=True)
+        self._journal_dir.mkdir(parents=True, exist_ok=True)
         shares = _shares(max_concurrency, len(self._pairs))
         self._capacities = [share + _PREFETCH if share else 0 for share in shares]
         for index, share in enumerate(shares):
-            spec = self._worker_spec(index, share, target, journal)
+            spec = self._worker_spec(index, share, target)
             ours, theirs = Pipe()
             channel = self._pairs[index][1]
             process = spawn(worker_main, spec, channel, arena, self._board, theirs)
             channel.close()
             theirs.close()
-            self._workers.append((process, ours))
-        for process, control in self._workers:
-            self._await_ready(process, control)
+            self._workers.append(Child(process, ours))
+        for child in self._workers:
+            _await_ready(child)
 
-    def run(self, observe: Observer) -> SessionEnd:
-        """Let LoadGen begin, and watch until it is done; ``observe`` gets the counters once a second."""
-        self._control.send(("run", self._capacities))
-        lost = self._watch(observe)
-        for process, _ in self._workers:
-            stop(process, _WORKER_END_S)
-        stop(self._loadgen, _WORKER_END_S)
+    def run(self, observe: Observer, urls: Sequence[str], ask: Ask) -> Lost:
+        """Let LoadGen begin, and watch until it is done; returns the queries lost with a worker.
+
+        ``observe`` gets the counters once a second; ``ask`` tells whether the replica of a URL is well.
+        Raises RunError when the test cannot come to its end.
+        """
+        replicas = ReplicaWatch(urls, [child.control for child in self._workers], ask)
+        self._watch = Watch(
+            self._loadgen, self._workers, self._board, self._plan.policy, replicas, self._plan.log_dir
+        )
+        self._loadgen.control.send(("run", self._capacities))
+        try:
+            with JournalSync(self._journal_dir, enabled=self._plan.accuracy):
+                lost = self._watch.until_done(observe)
+                for child in self._workers:
+                    stop(child.process, _WORKER_END_S)
+        finally:
+            replicas.close()
+        stop(self._loadgen.process, _WORKER_END_S)
         observe(self._board.totals())
-        return SessionEnd(tuple(lost), tuple(self.problems))
+        return lost
+
+    def seen(self) -> Seen:
+        """What the supervisor has noticed so far."""
+        return Seen() if self._watch is None else self._watch.seen()
 
     def totals(self) -> npt.NDArray[np.int64]:
         """The live counters, by sut.counters.Counter."""
@@ -116,21 +126,20 @@ class Session:
 
     def abort(self) -> None:
         """End every process: workers hang up and flush their journals, LoadGen writes its logs out."""
-        if self._loadgen.is_alive():
+        loadgen = self._loadgen
+        if loadgen.process.is_alive():
             try:
-                self._control.send(("abort", None))
+                loadgen.control.send(("abort", None))
             except OSError:
-                self._loadgen.kill()
-        for process, _ in self._workers:
-            stop(process, _ABORT_S)
-        stop(self._loadgen, _ABORT_S)
+                loadgen.process.kill()
+        for child in self._workers:
+            stop(child.process, _ABORT_S)
+        stop(loadgen.process, _ABORT_S)
         for ours, theirs in self._pairs:
             ours.close()
             theirs.close()
 
-    # -- processes
-
-    def _start_loadgen(self, trace: bool) -> tuple[Connection, SpawnProcess]:
+    def _start_loadgen(self, trace: bool) -> Child:
         plan = self._plan
         spec = TestSpec(
             model_key=plan.model_key,
@@ -141,7 +150,7 @@ class Session:
             audit_config="" if plan.audit_config is None else str(plan.audit_config),
             samples=len(self._samples),
             log_dir=str(plan.log_dir),
-            journal_dir=str(plan.log_dir / JOURNAL_DIR),
+            journal_dir=str(self._journal_dir),
             trace=trace,
         )
         ours, theirs = Pipe()
@@ -150,9 +159,9 @@ class Session:
         theirs.close()
         for pair in self._pairs:
             pair[0].close()
-        return ours, process
+        return Child(process, ours)
 
-    def _worker_spec(self, index: int, share: int, target: Target, journal: Path) -> WorkerSpec:
+    def _worker_spec(self, index: int, share: int, target: Target) -> WorkerSpec:
         plan = self._plan
         return WorkerSpec(
             index=index,
@@ -163,73 +172,23 @@ class Session:
             vocabulary_size=plan.benchmark.vocabulary_size,
             max_in_flight=share,
             warm_connections=_warm(share, len(target.endpoints)),
-            timeout_s=plan.timeout_s,
-            journal_dir=journal,
+            deadlines=plan.deadlines,
+            retries=plan.policy.retries,
+            accuracy=plan.accuracy,
+            journal_dir=self._journal_dir,
+            kept=target.kept,
         )
 
-    def _await_ready(self, process: SpawnProcess, control: Connection) -> None:
-        if not control.poll(_READY_S):
-            raise RunError(f"worker {process.pid} did not start within {_READY_S:g} s")
-        try:
-            message = control.recv()
-        except EOFError:
-            message = f"worker {process.pid} died at its start"
-        if message != "ready":
-            raise RunError(str(message))
 
-    # -- watching
-
-    def _hear(self, timeout_s: float) -> tuple[str, Any]:
-        if not self._control.poll(timeout_s):
-            raise RunError(f"the LoadGen process gave no answer within {timeout_s:g} s")
-        try:
-            message: tuple[str, Any] = self._control.recv()
-        except EOFError:
-            raise RunError(f"the LoadGen process {self._how_it_died()}") from None
-        return message
-
-    def _watch(self, observe: Observer) -> Sequence[tuple[int, int]]:
-        controls = {control: index for index, (_, control) in enumerate(self._workers)}
-        next_look = time.monotonic() + _PROGRESS_S
-        while True:
-            sources = [self._control, *controls]
-            for source in wait(sources, max(0.0, next_look - time.monotonic())):
-                if source is self._control:
-                    return self._ended()
-                if isinstance(source, Connection):
-                    self._worker_spoke(controls.pop(source), source)
-            if time.monotonic() >= next_look:
-                next_look += _PROGRESS_S
-                observe(self._board.totals())
-
-    def _ended(self) -> Sequence[tuple[int, int]]:
-        kind, value = self._hear(0)
-        if kind != "done":
-            raise RunError(f"LoadGen: {value}")
-        lost: Sequence[tuple[int, int]] = value
-        return lost
-
-    def _worker_spoke(self, index: int, control: Connection) -> None:
-        """A worker speaks while LoadGen runs only to say why it ends, or by dying."""
-        process, _ = self._workers[index]
-        try:
-            self.problems.append(str(control.recv()))
-        except EOFError:
-            process.join(1)
-            if process.exitcode != 0:  # 0: the LoadGen process hung up, and tells the end itself
-                self.problems.append(f"worker {index} (pid {process.pid}) {_died(process.exitcode)}")
-
-    def _how_it_died(self) -> str:
-        self._loadgen.join(1)
-        return _died(self._loadgen.exitcode)
-
-
-def _died(code: int | None) -> str:
-    if code is None:
-        return "hung up"
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+def _await_ready(child: Child) -> None:
+    if not child.control.poll(_READY_S):
+        raise RunError(f"worker {child.process.pid} did not start within {_READY_S:g} s")
+    try:
+        kind, value = child.control.recv()
+    except EOFError:
+        kind, value = "error", f"worker {child.process.pid} died at its start"
+    if kind == "error":
+        raise RunError(str(value))
 
 
 def _shares(limit: int | None, workers: int) -> list[int]:

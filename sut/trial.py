@@ -8,6 +8,7 @@ import msgspec
 from harness.errors import ServerError
 from harness.generation import SamplingParameters
 from harness.outcome import Completion, Failure, Outcome
+from harness.policy import Deadlines
 from sut.client import HttpClient
 from sut.control import ControlPlane
 from sut.endpoint import Endpoint
@@ -35,7 +36,7 @@ class Trial:
 
     def run(self, endpoints: Sequence[Endpoint], prompt: list[int]) -> list[bool]:
         """Whether each replica keeps its connections. Raises ServerError for a replica that fails."""
-        client = HttpClient(endpoints, _TRIAL_S, lambda request: None, self._on_done)
+        client = HttpClient(endpoints, Deadlines(request_s=_TRIAL_S), lambda request: None, self._on_done)
         try:
             body = self._wire.render(prompt)
             for index in range(len(endpoints)):

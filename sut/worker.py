@@ -1,7 +1,11 @@
 """A worker process: takes queries from the LoadGen process, runs them, reports and journals their outcomes.
 
 Callbacks only: no task, future or queue for an event. The loop sleeps in epoll; a tick four times a second
-looks after deadlines, idle connections and the journal.
+looks after deadlines, idle connections, retries and the journal.
+
+Dialogue on ``control``: ("ready", None) or ("error", text) after the start; then ("suspect", replica) and
+("journal", text) for a replica that looks dead and a journal that cannot be written; ("suspect", replica)
+and ("trust", replica) in answer, when the supervisor has asked that replica.
 """
 
 import gc
@@ -10,13 +14,17 @@ import select
 import socket
 import time
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
+from harness.answers import KeptAnswer
 from harness.generation import SamplingParameters
+from harness.journal import NOWHERE
 from harness.limits import raise_descriptor_limit
 from harness.outcome import Completion, Outcome
+from harness.policy import Deadlines
 from sut.arena import RequestArena
 from sut.client import HttpClient
 from sut.counters import Counter, CounterBoard
@@ -27,6 +35,7 @@ from sut.outbox import Outbox
 from sut.process import die_with_parent
 from sut.replica import Request
 from sut.response import ResponseReader
+from sut.retries import Retries
 from sut.wire.select import WireName, make_wire, max_event_bytes
 
 _TICK_S = 0.25
@@ -35,7 +44,10 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What one worker needs to know; ``max_in_flight`` 0 means no limit."""
+    """What one worker needs to know; ``max_in_flight`` 0 means no limit.
+
+    ``accuracy``: the answers count, not their times. ``kept``: answers of an earlier attempt, by sample.
+    """
 
     index: int
     endpoints: tuple[Endpoint, ...]
@@ -45,26 +57,44 @@ class WorkerSpec:
     vocabulary_size: int
     max_in_flight: int
     warm_connections: int
-    timeout_s: float
+    deadlines: Deadlines
+    retries: int
+    accuracy: bool
     journal_dir: Path
+    kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
 
 
 class Worker:
     """Joins the LoadGen channel, the HTTP client, the journal and the counters of one process."""
 
     def __init__(
-        self, spec: WorkerSpec, channel: socket.socket, arena: RequestArena, counters: memoryview
+        self,
+        spec: WorkerSpec,
+        channel: socket.socket,
+        arena: RequestArena,
+        counters: memoryview,
+        control: Pipe,
     ) -> None:
         self._spec = spec
         self._channel = channel
+        self._control = control
         self._arena = arena
         self._counters = counters
         self._wire = make_wire(spec.wire, spec.parameters, spec.vocabulary_size, spec.model)
         self._event_bytes = max_event_bytes(spec.parameters, spec.vocabulary_size)
-        self._journal = JournalWriter(spec.journal_dir, f"worker{spec.index}", spec.index)
+        self._journal = JournalWriter(
+            spec.journal_dir, f"worker{spec.index}", spec.index, keep_answers=spec.accuracy
+        )
+        self._journal_fault = ""
+        self._retries = Retries(spec.retries, answers_only=spec.accuracy)
         self._outbox = Outbox(channel)
         self._client = HttpClient(
-            spec.endpoints, spec.timeout_s, self._on_first_token, self._on_done, turn=spec.index
+            spec.endpoints,
+            spec.deadlines,
+            self._on_first_token,
+            self._on_done,
+            self._on_suspect,
+            turn=spec.index,
         )
         self._backlog: deque[tuple[int, int, int]] = deque()
         self._intake = b""
@@ -76,6 +106,7 @@ class Worker:
         """Serve until the LoadGen process closes the channel."""
         self._channel.setblocking(False)
         self._client.watch(self._channel.fileno(), self._channel_mask, self._on_channel)
+        self._client.watch(self._control.fileno(), select.EPOLLIN, self._on_control)
         self._client.warm(self._spec.warm_connections)
         self._cpu_start_ns = time.process_time_ns()
         next_tick = time.monotonic() + _TICK_S
@@ -93,13 +124,24 @@ class Worker:
 
     def _tick(self) -> None:
         self._client.tick()
+        for request in self._retries.due(time.monotonic_ns()):
+            self._send(request.query_id, request.sample_index, request.issued_ns, request.attempt + 1)
         self._flush_reports()
         self._keep_records()
 
     def _keep_records(self) -> None:
-        self._journal.flush()
-        self._counters[Counter.CONNECTIONS_OPENED] = self._client.opened
-        self._counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
+        try:
+            self._journal.flush()
+        except OSError as error:
+            if not self._journal_fault:
+                self._journal_fault = error.strerror or str(error)
+                self._control.send(("journal", self._journal_fault))
+        counters = self._counters
+        counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
+        counters[Counter.RECEPTIONS] = self._client.receptions
+        counters[Counter.CONNECTIONS_OPENED] = self._client.opened
+        counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
+        counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
 
     def _flush_reports(self) -> None:
         mask = select.EPOLLIN if self._outbox.flush() else select.EPOLLIN | select.EPOLLOUT
@@ -121,6 +163,20 @@ class Worker:
             return
         self._accept(self._intake + data)
 
+    def _on_control(self, mask: int) -> None:
+        try:
+            word, replica = self._control.recv()
+        except (EOFError, OSError):
+            self._open = False  # the supervisor is gone
+            return
+        if word == "trust":
+            self._client.trust(replica)
+        else:
+            self._client.suspect(replica)
+
+    def _on_suspect(self, replica: int) -> None:
+        self._control.send(("suspect", replica))
+
     def _accept(self, data: bytes) -> None:
         whole = len(data) - len(data) % ASSIGNMENT_STRUCT.size
         self._backlog.extend(ASSIGNMENT_STRUCT.iter_unpack(data[:whole]))
@@ -136,15 +192,36 @@ class Worker:
             self._start(*self._backlog.popleft())
 
     def _start(self, query_id: int, sample_index: int, issued_ns: int) -> None:
+        if sample_index in self._spec.kept:
+            self._answer_again(query_id, self._spec.kept[sample_index])
+        else:
+            self._send(query_id, sample_index, issued_ns, 0)
+
+    def _send(self, query_id: int, sample_index: int, issued_ns: int, attempt: int) -> None:
         reader = ResponseReader(
             self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._event_bytes
         )
         self._counters[Counter.SENT] += 1
-        self._client.start(
-            Request(query_id, sample_index, issued_ns, self._arena.request(sample_index), reader)
-        )
+        request = Request(query_id, sample_index, issued_ns, self._arena.request(sample_index), reader)
+        request.attempt = attempt
+        self._client.start(request)
+
+    def _answer_again(self, query_id: int, kept: KeptAnswer) -> None:
+        """LoadGen gets an answer that an earlier attempt at this run has paid for."""
+        ids = kept.output_ids().tobytes()
+        now = time.monotonic_ns()
+        self._outbox.add(query_id, FIRST, now, ids[:4])
+        self._outbox.add(query_id, COMPLETE, now, ids)
+        isl = self._arena.prompt_tokens(kept.sample_index)
+        self._journal.add_resumed(query_id, kept.sample_index, NOWHERE, isl, kept.count, kept.finish)
+        self._counters[Counter.COMPLETED] += 1
+        self._counters[Counter.RESUMED] += 1
 
     def _on_first_token(self, request: Request) -> None:
+        if not self._retries.hold_first_tokens:
+            self._tell_first_token(request)
+
+    def _tell_first_token(self, request: Request) -> None:
         reader = request.reader
         self._outbox.add(
             request.query_id, FIRST, reader.first_token_ns, reader.first_id.to_bytes(4, "little")
@@ -155,6 +232,10 @@ class Worker:
     def _on_done(self, request: Request, outcome: Outcome) -> None:
         if isinstance(outcome, Completion):
             self._complete(request, outcome)
+        elif self._retries.takes(request, outcome, time.monotonic_ns()):
+            self._journal.add_retry(request.query_id, request.sample_index, outcome)
+            self._counters[Counter.RETRIED] += 1
+            return
         else:
             self._outbox.add(request.query_id, FAILED, time.monotonic_ns())
             self._counters[Counter.FAILED] += 1
@@ -175,12 +256,13 @@ class Worker:
             isl,
             reader.first_event_tokens,
             outcome,
+            request.attempt,
         )
 
     def _complete(self, request: Request, completion: Completion) -> None:
-        if not request.first_told:
+        if not request.first_told or self._retries.hold_first_tokens:
             request.first_told = True
-            self._on_first_token(request)
+            self._tell_first_token(request)
         reader, osl = request.reader, len(completion.output_ids)
         self._outbox.add(request.query_id, COMPLETE, reader.last_byte_ns, completion.output_ids.tobytes())
         counters = self._counters
@@ -198,13 +280,13 @@ def worker_main(
     die_with_parent()
     raise_descriptor_limit()
     try:
-        worker = Worker(spec, channel, arena, board.row(spec.index + 1))
+        worker = Worker(spec, channel, arena, board.row(spec.index + 1), control)
         gc.collect()
         gc.freeze()
         gc.disable()
-        control.send("ready")
+        control.send(("ready", None))
         worker.run()
     except Exception as error:  # noqa: BLE001 - the process's edge: the supervisor must hear why
-        control.send(f"worker {spec.index}: {type(error).__name__}: {error}")
+        control.send(("error", f"worker {spec.index}: {type(error).__name__}: {error}"))
         os._exit(1)
     os._exit(0)

@@ -2,19 +2,21 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.journal import JOURNAL_DIR, REPORT_ROW, Journal, lost_rows, read_journal, read_reports
 from harness.judge import Evidence, judge
 from harness.outcome import FailureKind
+from harness.report.client_load import client_load, load_doubts
 from harness.report.client_share import client_share, share_doubts
 from harness.report.console import RunSummary, render_summary
-from harness.report.latency import Rows, statistics
+from harness.report.latency import Rows, Statistics, statistics
 from harness.report.loadgen_log import read_summary, result_lines
 from harness.report.requests_table import Reported, requests_table, write_requests
 from harness.report.run_record import RunRecord, write_run_record
@@ -32,13 +34,16 @@ _EXAMPLES = 3
 class Ending:
     """How the test ended: ``lost`` as in harness.journal.lost_rows; ``interrupted`` names a signal.
 
-    ``cpu_s`` is the CPU time of LoadGen's process and the workers during the test.
+    ``cpu_s`` is the CPU time of LoadGen's process and the workers during the test, ``cpu`` how it grew
+    (harness.report.client_load).
     """
 
     issued: int
     lost: Sequence[tuple[int, int]] = ()
     problems: Sequence[str] = ()
     interrupted: str | None = None
+    doubts: Sequence[str] = ()
+    cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
     cpu_s: float | None = None
 
 
@@ -67,7 +72,9 @@ def close_run(
     rows = _with_lost(journal.rows, ending.lost)
     stats = statistics(rows)
     loadgen = read_summary(log_dir / _SUMMARY)
-    share = client_share(read_reports(log_dir / JOURNAL_DIR))
+    reports = read_reports(log_dir / JOURNAL_DIR)
+    share = client_share(reports)
+    load = client_load(ending.cpu, reports, _first_issue(rows), ttft_limit_ns)
     evidence = Evidence(
         accuracy, samples, ending.issued, rows, stats, loadgen, (*ending.problems, *_broken(journal))
     )
@@ -84,7 +91,14 @@ def close_run(
         loadgen=loadgen,
         client_share=share,
         client_cpu_s=ending.cpu_s,
-        doubts=(*record.doubts, *share_doubts(share, ttft_limit_ns)),
+        client_load=load,
+        doubts=(
+            *record.doubts,
+            *ending.doubts,
+            *repeat_doubts(stats),
+            *share_doubts(share, ttft_limit_ns),
+            *load_doubts(load),
+        ),
         files=_files(log_dir, accuracy=accuracy),
     )
     write_run_record(log_dir / RUN_RECORD, record)
@@ -112,6 +126,21 @@ def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
 
 def _broken(journal: Journal) -> tuple[str, ...]:
     return (f"{journal.broken} rows of the journal are broken",) if journal.broken else ()
+
+
+def _first_issue(rows: Rows) -> int:
+    issued = rows["issued_ns"][rows["issued_ns"] > 0]
+    return int(issued.min()) if len(issued) else 0
+
+
+def repeat_doubts(stats: Statistics) -> tuple[str, ...]:
+    """What was not answered at the first attempt."""
+    lines = []
+    if stats.retries:
+        lines.append(f"{stats.retries} requests failed and were sent again; their queries' times hold that")
+    if stats.resumed:
+        lines.append(f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt")
+    return tuple(lines)
 
 
 def _interrupted(signal: str) -> Verdict:

@@ -38,6 +38,8 @@ class Statistics:
 
     queries: int
     completed: int
+    retries: int  # requests that failed and were sent again
+    resumed: int  # answers of an earlier attempt: they have no times and enter no rate
     failures: Mapping[str, int]  # by FailureKind.label, only those that occurred
     duration_ns: int | None
     samples_per_s: float | None
@@ -78,8 +80,9 @@ def tpot_ns(rows: Rows) -> Nanoseconds:
 
 
 def latency_ns(rows: Rows) -> Nanoseconds:
-    """Issue to last byte."""
-    times: Nanoseconds = rows["last_byte_ns"] - rows["issued_ns"]
+    """Issue to last byte, of rows that came to it."""
+    ended = rows[rows["last_byte_ns"] > 0]
+    times: Nanoseconds = ended["last_byte_ns"] - ended["issued_ns"]
     return times
 
 
@@ -120,16 +123,18 @@ def _label(kind: int) -> str:
 def statistics(rows: Rows) -> Statistics:
     """All statistics of rows, in any order."""
     good = completed(rows)
-    duration = _duration_ns(rows, good)
-    tokens = int(good["osl"].sum(dtype=np.int64))
+    timed = good[good["resumed"] == 0]
+    duration = _duration_ns(rows, timed)
     return Statistics(
         queries=len(rows),
         completed=len(good),
+        retries=int(rows["retries"].sum(dtype=np.int64)),
+        resumed=len(good) - len(timed),
         failures=failures_by_kind(rows),
         duration_ns=duration,
-        samples_per_s=_rate(len(good), duration),
-        tokens_per_s=_rate(tokens, duration),
-        output_tokens=tokens,
+        samples_per_s=_rate(len(timed), duration),
+        tokens_per_s=_rate(_tokens(timed), duration),
+        output_tokens=_tokens(good),
         isl_mean=float(good["isl"].mean()) if len(good) else None,
         osl_mean=float(good["osl"].mean()) if len(good) else None,
         ttft=distribution(ttft_ns(good)),
@@ -137,6 +142,10 @@ def statistics(rows: Rows) -> Statistics:
         latency=distribution(latency_ns(good)),
         issue_delay=distribution(issue_delay_ns(good)),
     )
+
+
+def _tokens(rows: Rows) -> int:
+    return int(rows["osl"].sum(dtype=np.int64))
 
 
 def _duration_ns(rows: Rows, good: Rows) -> int | None:

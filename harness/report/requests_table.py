@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.journal import FINISH_REASONS
+from harness.journal import FINISH_REASONS, NOWHERE
 from harness.outcome import FailureKind
 from harness.report.latency import Rows
 
 TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns")
-COUNTS = ("isl", "osl", "first_event_tokens")
+COUNTS = ("isl", "osl", "first_event_tokens", "retries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,13 @@ def requests_table(
     columns: dict[str, pa.Array] = {
         name: pa.array(rows[name]) for name in ("query_id", "sample_index", "worker")
     }
-    columns["replica"] = _labels(rows["replica"], replicas)
+    columns["replica"] = _labels(rows["replica"], replicas, nowhere=NOWHERE)
     columns |= {name: _moments(rows[name]) for name in TIMES}
     if reported is not None:
         first_ns, done_ns = _reported_columns(rows["query_id"], reported)
         columns |= {"reported_first_ns": first_ns, "reported_done_ns": done_ns}
     columns |= {name: pa.array(rows[name]) for name in COUNTS}
+    columns["resumed"] = pa.array(rows["resumed"] == 1)
     columns["finish_reason"] = _labels(rows["finish"], [None, *FINISH_REASONS[1:]])
     columns["failure"] = _labels(rows["failure"], _failure_labels())
     columns["failure_detail"] = _details(rows["query_id"], details or {})
@@ -70,10 +71,16 @@ def _failure_labels() -> list[str | None]:
     return labels
 
 
-def _labels(numbers: npt.NDArray[np.integer], names: Sequence[str | None]) -> pa.DictionaryArray:
-    """Numbers as a dictionary column; a number without a name is ``unknown_<number>``, a None name null."""
+def _labels(
+    numbers: npt.NDArray[np.integer], names: Sequence[str | None], nowhere: int | None = None
+) -> pa.DictionaryArray:
+    """Numbers as a dictionary column; a number without a name is ``unknown_<number>``, a None name and
+    ``nowhere`` null.
+    """
     present = np.unique(numbers)
-    labels = [names[i] if i < len(names) else f"unknown_{i}" for i in present.tolist()]
+    labels = [
+        None if i == nowhere else names[i] if i < len(names) else f"unknown_{i}" for i in present.tolist()
+    ]
     codes = np.searchsorted(present, numbers).astype(np.int32)
     missing = np.array([label is None for label in labels], dtype=bool)[codes]
     dictionary = pa.array([label or "" for label in labels], pa.string())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.report.client_load import ClientLoad
 from harness.report.latency import Distribution, Statistics
 from harness.report.loadgen_log import LoadgenSummary
 from harness.report.verdict import Verdict
@@ -42,6 +43,7 @@ class RunRecord:
     failure_examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     loadgen: LoadgenSummary | None = None
     client_cpu_s: float | None = None  # CPU time of LoadGen's process and the workers during the test
+    client_load: ClientLoad | None = None  # how busy our own processes were
     client_share: Distribution | None = None  # what our own processes added to each token report
     doubts: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)

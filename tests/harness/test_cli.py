@@ -32,6 +32,14 @@ FLAGS = [
     ("--max-concurrency", "max_concurrency", None),
     ("--benchmark", "benchmark", "gpt-oss-120b"),
     ("--audit-config", "audit_config", None),
+    ("--first-token-timeout", "first_token_timeout", None),
+    ("--stall-timeout", "stall_timeout", 600.0),
+    ("--progress-timeout", "progress_timeout", None),
+    ("--retries", "retries", 0),
+    ("--fail-fast", "fail_fast", None),
+    ("--no-fail-fast", "fail_fast", None),
+    ("--max-failures", "max_failures", None),
+    ("--resume", "resume", False),
     ("--dry-run", "dry_run", False),
     ("--log-level", "log_level", "info"),
 ]
@@ -47,6 +55,11 @@ VALUES = [
     ("--num-workers", "4", "num_workers", 4),
     ("--max-concurrency", "512", "max_concurrency", 512),
     ("--timeout", "1.5", "timeout", 1.5),
+    ("--first-token-timeout", "2.5", "first_token_timeout", 2.5),
+    ("--stall-timeout", "3.5", "stall_timeout", 3.5),
+    ("--progress-timeout", "4.5", "progress_timeout", 4.5),
+    ("--retries", "3", "retries", 3),
+    ("--max-failures", "5", "max_failures", 5),
     ("--audit-config", "audit.config", "audit_config", Path("audit.config")),
     *(("--scenario", name, "scenario", name) for name in SCENARIOS),
     *(("--backend", name, "backend", name) for name in ("sglang", "openai", "embedded")),
@@ -99,9 +112,12 @@ def test_values(flag, text, attribute, value):
 
 
 def test_switches():
-    arguments = parse_arguments([*NEEDED, "--accuracy", "--dry-run"])
+    arguments = parse_arguments([*NEEDED, "--accuracy", "--dry-run", "--resume", "--fail-fast"])
     assert arguments.accuracy is True
     assert arguments.dry_run is True
+    assert arguments.resume is True
+    assert arguments.fail_fast is True
+    assert parse_arguments([*NEEDED, "--no-fail-fast"]).fail_fast is False
 
 
 def test_server_url_is_repeatable():

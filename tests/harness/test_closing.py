@@ -250,7 +250,10 @@ def test_reports_are_joined(log_dir):
     assert told[101] == (None, None)
 
 
-@pytest.mark.parametrize(("share_ms", "doubts"), [(29, 0), (31, 1)])
+@pytest.mark.parametrize(
+    ("share_ms", "doubts"),
+    [(29, []), (31, ["the client added 31.00 ms at p99", "the client was the bottleneck"])],
+)
 def test_a_slow_client_is_a_doubt_and_no_reason(log_dir, share_ms, doubts):
     """One percent of the TTFT limit of 3 s may be our own."""
     arrived = START + 5 * MS
@@ -260,7 +263,8 @@ def test_a_slow_client_is_a_doubt_and_no_reason(log_dir, share_ms, doubts):
     assert closing.exit_code == EXIT_VALID
     written = run_json(log_dir)
     assert written["client_share"]["percentiles"]["99"] == share_ms * MS
-    assert len(written["doubts"]) == doubts
+    assert [start for start in doubts if any(line.startswith(start) for line in written["doubts"])] == doubts
+    assert len(written["doubts"]) == len(doubts)
     assert all(line in closing.text for line in written["doubts"])
 
 

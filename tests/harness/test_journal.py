@@ -61,7 +61,8 @@ def test_every_field_of_a_completion_comes_back(tmp_path):
         "first_event_tokens": 8,
         "finish": 2,
         "failure": 0,
-        "reserved": 0,
+        "retries": 0,
+        "resumed": 0,
     }
 
 

@@ -1,5 +1,7 @@
 """The resolved plan: every flag checked before anything is started, URLs above all."""
 
+import operator
+
 import msgspec
 import pytest
 
@@ -98,12 +100,17 @@ def test_timeouts_that_are_none(value):
         ("--max-samples", "1", "max_samples", 1),
         ("--num-workers", "1", "num_workers", 1),
         ("--max-concurrency", "1", "max_concurrency", 1),
-        ("--timeout", "0.5", "timeout_s", 0.5),
-        ("--timeout", "86400", "timeout_s", 86400.0),
+        ("--timeout", "0.5", "deadlines.request_s", 0.5),
+        ("--timeout", "86400", "deadlines.request_s", 86400.0),
+        ("--first-token-timeout", "7", "deadlines.first_token_s", 7.0),
+        ("--stall-timeout", "8", "deadlines.stall_s", 8.0),
+        ("--progress-timeout", "9", "policy.progress_s", 9.0),
+        ("--retries", "2", "policy.retries", 2),
+        ("--max-failures", "3", "policy.max_failures", 3),
     ],
 )
 def test_counts(flag, value, field, expected):
-    assert getattr(plan_of(flag, value), field) == expected
+    assert operator.attrgetter(field)(plan_of(flag, value)) == expected
 
 
 # -- files

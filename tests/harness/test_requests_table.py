@@ -48,6 +48,8 @@ def test_columns_and_order(tmp_path, rows):
         "isl",
         "osl",
         "first_event_tokens",
+        "retries",
+        "resumed",
         "finish_reason",
         "failure",
         "failure_detail",

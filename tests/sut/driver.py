@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from harness.generation import SamplingParameters
 from harness.outcome import Completion, Failure, FailureKind
+from harness.policy import Deadlines
 from sut.client import HttpClient
 from sut.endpoint import resolve_endpoint
 from sut.replica import Request
@@ -61,11 +62,17 @@ KINDS = {
 class Driver:
     """A client and what it reported, in order."""
 
-    def __init__(self, *urls, timeout_s=5.0, api_key=None, keep_alive=True):
+    def __init__(self, *urls, timeout_s=5.0, deadlines=None, api_key=None, keep_alive=True):
         endpoints = [resolve_endpoint(url, WIRE.path, api_key) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
-        self.firsts, self.outcomes, self.requests = [], {}, {}
-        self.client = HttpClient(endpoints, timeout_s, self._first, self._done)
+        self.firsts, self.outcomes, self.requests, self.suspects = [], {}, {}, []
+        self.client = HttpClient(
+            endpoints,
+            deadlines or Deadlines(request_s=timeout_s),
+            self._first,
+            self._done,
+            self.suspects.append,
+        )
         self._ids = itertools.count()
 
     def _first(self, request):

@@ -146,6 +146,9 @@ def test_connections_are_made_a_few_hundred_at_a_time(drive):
         assert 200 <= started <= 300
         for outcome in driver.wait():
             assert_failed(outcome, FailureKind.TIMEOUT)
+        assert driver.suspects == [0]
+        assert not driver.client.can_start
+        driver.client.trust(0)
         assert driver.client.can_start
 
 

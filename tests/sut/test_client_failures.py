@@ -33,7 +33,7 @@ def test_no_more_descriptors(drive, monkeypatch):
     with StubServer() as stub:
         driver = drive(stub.url)
         monkeypatch.setattr("sut.replica.PlainTransport", refuse)
-        assert_failed(driver.ask(), FailureKind.CONNECT, "Too many open files")
+        assert_failed(driver.ask(), FailureKind.LOCAL_LIMIT, "Too many open files")
         monkeypatch.undo()
         assert_completed(driver.ask())
 

@@ -4,6 +4,7 @@ import itertools
 import socket
 import threading
 import time
+from multiprocessing import Pipe
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from harness.generation import SamplingParameters
 from harness.journal import FINISH_REASONS, read_journal
 from harness.outcome import FailureKind
+from harness.policy import Deadlines
 from harness.samples import SampleSet
 from sut.arena import render_arena
 from sut.counters import Counter, CounterBoard
@@ -29,7 +31,18 @@ PROMPTS = [[index + 1] * (index + 1) for index in range(40)]
 class Rig:
     """A worker in a thread; ``reports`` are (query id, kind, token ids) in order of arrival."""
 
-    def __init__(self, tmp_path, *urls, max_in_flight=0, timeout_s=5.0, wire="sglang", parameters=PARAMETERS):
+    def __init__(
+        self,
+        tmp_path,
+        *urls,
+        max_in_flight=0,
+        timeout_s=5.0,
+        wire="sglang",
+        parameters=PARAMETERS,
+        retries=0,
+        accuracy=False,
+        kept=None,
+    ):
         ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in PROMPTS])
         offsets = np.cumsum([0, *map(len, PROMPTS)], dtype=np.int64)
         protocol = make_wire(wire, parameters, 201088, "m")
@@ -47,10 +60,14 @@ class Rig:
             vocabulary_size=201088,
             max_in_flight=max_in_flight,
             warm_connections=1,
-            timeout_s=timeout_s,
+            deadlines=Deadlines(request_s=timeout_s),
+            retries=retries,
+            accuracy=accuracy,
             journal_dir=tmp_path,
+            kept=kept or {},
         )
-        self.worker = Worker(spec, theirs, arena, self.board.row(0))
+        self.control, control = Pipe()
+        self.worker = Worker(spec, theirs, arena, self.board.row(0), control)
         self.error = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()

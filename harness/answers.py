@@ -1,0 +1,81 @@
+"""The answers of an accuracy run, kept while it goes, so that another run can go on from them.
+
+A worker appends one record per answer to ``answers-<worker>.bin``: a header (ANSWER), the output ids as
+little-endian int32, and a crc32 over both. A record that a crash cut short is not an answer.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+MAGIC = b"ANS1"
+ANSWER = struct.Struct("<4sIIB3x")  # magic, sample index, number of ids, FINISH_REASONS index
+CRC = struct.Struct("<I")
+_MOST_IDS = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """Where an answer lies: ``count`` ids from ``offset`` of its file; ``finish`` as QUERY_ROW's."""
+
+    path: Path
+    sample_index: int
+    offset: int
+    count: int
+    finish: int
+
+    def output_ids(self) -> npt.NDArray[np.int32]:
+        """All output ids, shape (count,), int32."""
+        return np.fromfile(self.path, "<i4", self.count, offset=self.offset)
+
+
+def encode_answer(sample_index: int, finish: int, output_ids: bytes) -> bytes:
+    """One record; ``output_ids`` are little-endian int32."""
+    record = ANSWER.pack(MAGIC, sample_index, len(output_ids) // 4, finish) + output_ids
+    return record + CRC.pack(zlib.crc32(record))
+
+
+def kept_answers(journals: Iterable[Path], samples: int) -> dict[int, KeptAnswer]:
+    """By sample index, the first whole answer to each of ``samples`` samples in these journal folders."""
+    found: dict[int, KeptAnswer] = {}
+    for journal in journals:
+        for path in sorted(journal.glob("answers-*.bin")):
+            for answer in read_answers(path):
+                if answer.sample_index < samples:
+                    found.setdefault(answer.sample_index, answer)
+    return found
+
+
+def read_answers(path: Path) -> Iterator[KeptAnswer]:
+    """Every intact record of a file; damaged bytes in between are passed over."""
+    if not path.stat().st_size:
+        return
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        position = data.find(MAGIC)
+        while position >= 0:
+            answer = _answer_at(path, data, position)
+            if answer is None:
+                position = data.find(MAGIC, position + 1)
+                continue
+            yield answer
+            end = answer.offset + 4 * answer.count + CRC.size
+            position = end if data[end : end + len(MAGIC)] == MAGIC else data.find(MAGIC, end)
+
+
+def _answer_at(path: Path, data: mmap, position: int) -> KeptAnswer | None:
+    start = position + ANSWER.size
+    if start > len(data):
+        return None
+    _, sample_index, count, finish = ANSWER.unpack_from(data, position)
+    end = start + 4 * count
+    if not 0 < count <= _MOST_IDS or end + CRC.size > len(data):
+        return None
+    if zlib.crc32(data[position:end]) != CRC.unpack_from(data, end)[0]:
+        return None
+    return KeptAnswer(path, sample_index, start, count, finish)

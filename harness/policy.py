@@ -1,0 +1,85 @@
+"""What a run puts up with: deadlines of a request, failures of a run, and when going on is pointless."""
+
+import argparse
+
+import msgspec
+
+from harness.errors import ConfigError
+
+# An accuracy run with so many failures has to be resumed anyway: the evidence is worth more than the rest.
+FAILURES_OF_ACCURACY = 10
+# A server that is asked for whole answers says nothing until an answer ends: only its deadline counts.
+PROGRESS_S = 600.0
+
+
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that a request may take: to its end, to its first token, between two receptions after that.
+
+    None: no bound of its own.
+    """
+
+    request_s: float
+    first_token_s: float | None = None
+    stall_s: float | None = None
+
+
+class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When a run is ended early, and what is tried again.
+
+    ``max_failures`` None: failures alone do not end the run. ``give_up``: end it when no replica answers any
+    more. ``progress_s``: end it when nothing at all has arrived for so long. ``retries``: how often a query
+    is sent again, where that is honest.
+    """
+
+    max_failures: int | None
+    give_up: bool
+    progress_s: float
+    retries: int
+
+
+def resolve_deadlines(arguments: argparse.Namespace) -> Deadlines:
+    """The flags' deadlines. Raises ConfigError."""
+    return Deadlines(
+        request_s=_seconds("--timeout", arguments.timeout),
+        first_token_s=_optional_seconds("--first-token-timeout", arguments.first_token_timeout),
+        stall_s=_optional_seconds("--stall-timeout", arguments.stall_timeout),
+    )
+
+
+def resolve_policy(arguments: argparse.Namespace, *, streams: bool) -> FailurePolicy:
+    """The flags' policy; ``streams``: whether answers come token by token. Raises ConfigError."""
+    progress = _optional_seconds("--progress-timeout", arguments.progress_timeout)
+    if progress is None:
+        progress = PROGRESS_S if streams else max(PROGRESS_S, arguments.timeout)
+    return FailurePolicy(
+        max_failures=_max_failures(arguments.fail_fast, arguments.max_failures, arguments.accuracy),
+        give_up=arguments.fail_fast is not False,
+        progress_s=progress,
+        retries=_retries(arguments.retries),
+    )
+
+
+def _max_failures(fail_fast: bool | None, limit: int | None, accuracy: bool) -> int | None:
+    if limit is not None:
+        if limit < 1:
+            raise ConfigError(f"--max-failures is {limit}, expected 1 or more")
+        if fail_fast is False:
+            raise ConfigError("--no-fail-fast and --max-failures contradict each other; give one of them")
+        return limit
+    return FAILURES_OF_ACCURACY if fail_fast or (fail_fast is None and accuracy) else None
+
+
+def _retries(value: int) -> int:
+    if not 0 <= value <= 100:
+        raise ConfigError(f"--retries is {value}, expected 0 to 100")
+    return value
+
+
+def _optional_seconds(flag: str, value: float | None) -> float | None:
+    return None if value is None else _seconds(flag, value)
+
+
+def _seconds(flag: str, value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"{flag} is {value:g}, expected a positive number of seconds")
+    return value

@@ -1,0 +1,95 @@
+"""Asks replicas that workers have given up whether they are well, and tells all workers the answer.
+
+A replica that nobody complains of is never asked: the run is not disturbed.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from harness.errors import ServerError
+from sut.control import ControlPlane
+
+_ANSWER_S = 2.0
+_PAUSE_S = 1.0
+
+log = logging.getLogger("mlperf")
+
+Ask = Callable[[str], str]  # a replica's URL; "" when it is well, else what is wrong
+
+
+def ask_health(url: str, api_key: str | None) -> str:
+    """One question to /health."""
+    with ControlPlane(url, api_key, _ANSWER_S) as control:
+        try:
+            status, _ = control.ask("/health")
+        except ServerError as error:
+            return str(error)
+    return "" if status == 200 else f"{url}: /health answered {status}"
+
+
+class ReplicaWatch:
+    """Which replicas are out, since when and why; threads ask them until they are well or ``close``."""
+
+    def __init__(self, urls: Sequence[str], workers: Sequence[Connection], ask: Ask) -> None:
+        self.outages: list[str] = []
+        self._urls = urls
+        self._workers = workers
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._asking: set[int] = set()
+        self._out: dict[int, tuple[float, str]] = {}
+        self._closed = threading.Event()
+
+    def suspected(self, replica: int) -> None:
+        """A worker gives a replica nothing more."""
+        with self._lock:
+            if replica in self._asking:
+                return
+            self._asking.add(replica)
+        threading.Thread(target=self._until_well, args=(replica,), name="health", daemon=True).start()
+
+    def all_out_for(self) -> tuple[float, str]:
+        """Seconds since the last replica went out, and what it says; 0 while one is well."""
+        with self._lock:
+            if len(self._out) < len(self._urls):
+                return 0.0, ""
+            since, why = max(self._out.values())
+        return time.monotonic() - since, why
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
+    def _until_well(self, replica: int) -> None:
+        began = time.monotonic()
+        while (wrong := self._ask(self._urls[replica])) and not self._closed.is_set():
+            self._note_out(replica, began, wrong)
+            self._closed.wait(_PAUSE_S)
+        with self._lock:
+            self._asking.discard(replica)
+            was_out = self._out.pop(replica, None) is not None
+        if self._closed.is_set():
+            return
+        if was_out:
+            text = f"{self._urls[replica]} was out for {time.monotonic() - began:.0f} s"
+            log.warning("%s and is well again", text)
+            self.outages.append(text)
+        self._tell("trust", replica)
+
+    def _note_out(self, replica: int, began: float, wrong: str) -> None:
+        with self._lock:
+            first = replica not in self._out
+            self._out[replica] = (began, wrong)
+        if first:
+            log.warning("replica out of use: %s", wrong)
+            self._tell("suspect", replica)
+
+    def _tell(self, word: str, replica: int) -> None:
+        with self._lock:
+            for worker in self._workers:
+                with suppress(OSError):  # a worker that has died hears nothing
+                    worker.send((word, replica))
