@@ -247,6 +247,8 @@ class HttpClient:
             return
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
+            if connection.unsent and isinstance(outcome, Completion):
+                outcome = Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
             self._finish(request, outcome)
         elif request.reader.first_token_ns and not request.first_told:
             request.first_told = True
@@ -279,8 +281,7 @@ class HttpClient:
         connection, request.connection = request.connection, None
         if connection is not None:
             endpoint = connection.replica.endpoint
-            whole = isinstance(outcome, Completion) and not connection.unsent
-            if whole and endpoint.keep_alive and request.reader.reusable:
+            if isinstance(outcome, Completion) and endpoint.keep_alive and request.reader.reusable:
                 self._release(connection)
             else:
                 self._close(connection)

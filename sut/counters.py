@@ -30,6 +30,8 @@ class Counter(IntEnum):
     RETRIED = 14  # requests that failed and are sent again
     RESUMED = 15  # queries answered from an earlier attempt at the run
     CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps
+    LOOP_LAG_NS = 17  # the latest that a worker's loop came to its tick
+    GC_RUNS = 18  # collections since the run began
 
 
 class CounterBoard:

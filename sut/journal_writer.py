@@ -21,18 +21,16 @@ _OTHER = _FINISH["other"]
 class _Appender:
     """A file that grows; what the disk does not take is kept for the next flush."""
 
-    __slots__ = ("_descriptor", "_path", "waiting")
+    __slots__ = ("_descriptor", "waiting")
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
-        self._path = path
-        self._descriptor = _append(path) if create else None
+    def __init__(self, path: Path) -> None:
+        # At once, not when it is needed: by then there may be no descriptor left.
+        self._descriptor = _append(path)
         self.waiting = bytearray()
 
     def flush(self) -> None:
         """Hand everything to the kernel. Raises OSError (disk full)."""
         while self.waiting:
-            if self._descriptor is None:
-                self._descriptor = _append(self._path)
             del self.waiting[: os.write(self._descriptor, self.waiting)]
 
 
@@ -47,8 +45,8 @@ class JournalWriter:
         self._worker = worker
         self._queries = _Appender(directory / f"queries-{name}.bin")
         self._answers = _Appender(directory / f"answers-{name}.bin") if keep_answers else None
-        self._failures = _Appender(directory / f"failures-{name}.jsonl", create=False)
-        self._retries = _Appender(directory / f"retries-{name}.jsonl", create=False)
+        self._failures = _Appender(directory / f"failures-{name}.jsonl")
+        self._retries = _Appender(directory / f"retries-{name}.jsonl")
 
     def add(
         self,

@@ -25,7 +25,7 @@ from sut import loadgen
 from sut.counters import Counter, CounterBoard
 from sut.dispatcher import Dispatcher, Lane
 from sut.loadgen import TestSpec
-from sut.process import die_with_parent
+from sut.process import collections, die_with_parent
 from sut.qsl import SampleLibrary
 from sut.reporter import Reporter
 
@@ -83,18 +83,19 @@ class _Run:
         gc.collect()
         gc.freeze()
         gc.disable()
-        cpu_start_ns = time.process_time_ns()
+        cpu_start_ns, gc_start = time.process_time_ns(), collections()
         threading.Thread(target=self._test, name="loadgen", daemon=True).start()
         while not (spoken := wait([self._ended, self._control], _SIGN_OF_LIFE_S)):
-            self._sign_of_life(cpu_start_ns)
+            self._sign_of_life(cpu_start_ns, gc_start)
         if self._control in spoken:
             self._abort()
-        self._sign_of_life(cpu_start_ns)
+        self._sign_of_life(cpu_start_ns, gc_start)
         self._finish()
 
-    def _sign_of_life(self, cpu_start_ns: int) -> None:
+    def _sign_of_life(self, cpu_start_ns: int, gc_start: int) -> None:
         self._counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
         self._counters[Counter.FAILED] = len(self._reporter.lost)
+        self._counters[Counter.GC_RUNS] = collections() - gc_start
         self._counters[Counter.CPU_NS] = time.process_time_ns() - cpu_start_ns
 
     def _test(self) -> None:

@@ -1,6 +1,7 @@
 """Child processes that cannot outlive the program and that no terminal signal reaches."""
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -31,6 +32,11 @@ def die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid != os.getppid():
         os._exit(1)  # it died before the request
+
+
+def collections() -> int:
+    """How often the garbage collector has run in this process."""
+    return sum(generation["collections"] for generation in gc.get_stats())
 
 
 def stop(process: SpawnProcess, grace_s: float) -> None:

@@ -149,6 +149,8 @@ def _ending(
         interrupted=interrupted,
         doubts=seen.doubts,
         cpu=seen.cpu,
+        loop_lag_ns=seen.loop_lag_ns,
+        gc_runs=seen.gc_runs,
         cpu_s=totals[Counter.CPU_NS] / 1e9,
     )
 

@@ -42,11 +42,14 @@ class Seen:
     """What was noticed: ``problems`` make the run INVALID, ``doubts`` are said.
 
     ``cpu`` has a row for each look: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and each worker.
+    ``loop_lag_ns`` and ``gc_runs`` as in harness.report.client_load.
     """
 
     problems: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     cpu: Counts = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    loop_lag_ns: int = 0
+    gc_runs: int = 0
 
 
 class Watch:
@@ -89,11 +92,18 @@ class Watch:
 
     def seen(self) -> Seen:
         """Everything until now."""
-        steps_ns = int(self._board.table()[:, Counter.CLOCK_STEPS_NS].max())
+        table = self._board.table()
+        steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
         width = 1 + self._board.rows
         cpu = np.array(self._cpu, dtype=np.int64).reshape(-1, width)
-        return Seen(tuple(self._problems), (*self._doubts, *stepped, *self._replicas.outages), cpu)
+        return Seen(
+            tuple(self._problems),
+            (*self._doubts, *stepped, *self._replicas.outages),
+            cpu,
+            loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
+            gc_runs=int(table[:, Counter.GC_RUNS].sum()),
+        )
 
     def _ended(self) -> Sequence[tuple[int, int]]:
         kind, value = hear_loadgen(self._loadgen, 0)

@@ -23,7 +23,7 @@ from harness.answers import KeptAnswer
 from harness.generation import SamplingParameters
 from harness.journal import NOWHERE
 from harness.limits import raise_descriptor_limit
-from harness.outcome import Completion, Outcome
+from harness.outcome import Completion, Failure, FailureKind, Outcome
 from harness.policy import Deadlines
 from sut.arena import RequestArena
 from sut.client import HttpClient
@@ -32,7 +32,7 @@ from sut.endpoint import Endpoint
 from sut.journal_writer import JournalWriter
 from sut.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST
 from sut.outbox import Outbox
-from sut.process import die_with_parent
+from sut.process import collections, die_with_parent
 from sut.replica import Request
 from sut.response import ResponseReader
 from sut.retries import Retries
@@ -99,7 +99,7 @@ class Worker:
         self._backlog: deque[tuple[int, int, int]] = deque()
         self._intake = b""
         self._open = True
-        self._cpu_start_ns = 0
+        self._cpu_start_ns = self._gc_start = 0
         self._channel_mask = select.EPOLLIN
 
     def run(self) -> None:
@@ -108,7 +108,7 @@ class Worker:
         self._client.watch(self._channel.fileno(), self._channel_mask, self._on_channel)
         self._client.watch(self._control.fileno(), select.EPOLLIN, self._on_control)
         self._client.warm(self._spec.warm_connections)
-        self._cpu_start_ns = time.process_time_ns()
+        self._cpu_start_ns, self._gc_start = time.process_time_ns(), collections()
         next_tick = time.monotonic() + _TICK_S
         while self._open:
             self._client.poll(_TICK_S)
@@ -116,7 +116,11 @@ class Worker:
                 self._start_backlog()
             if self._outbox.waiting:
                 self._flush_reports()
-            if time.monotonic() >= next_tick:
+            late = time.monotonic() - next_tick
+            if late >= 0:
+                self._counters[Counter.LOOP_LAG_NS] = max(
+                    self._counters[Counter.LOOP_LAG_NS], int(late * 1e9)
+                )
                 next_tick = time.monotonic() + _TICK_S
                 self._tick()
         self._client.close()
@@ -141,6 +145,7 @@ class Worker:
         counters[Counter.RECEPTIONS] = self._client.receptions
         counters[Counter.CONNECTIONS_OPENED] = self._client.opened
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
+        counters[Counter.GC_RUNS] = collections() - self._gc_start
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
 
     def _flush_reports(self) -> None:
@@ -230,6 +235,8 @@ class Worker:
         self._counters[Counter.TTFT_SUM_NS] += reader.first_token_ns - request.issued_ns
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
+        isl = self._arena.prompt_tokens(request.sample_index)
+        outcome = _of_its_prompt(outcome, isl)
         if isinstance(outcome, Completion):
             self._complete(request, outcome)
         elif self._retries.takes(request, outcome, time.monotonic_ns()):
@@ -247,7 +254,6 @@ class Worker:
             reader.first_token_ns,
             reader.last_byte_ns,
         )
-        isl = self._arena.prompt_tokens(request.sample_index)
         self._journal.add(
             request.query_id,
             request.sample_index,
@@ -271,6 +277,14 @@ class Worker:
         if osl > 1:
             counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
             counters[Counter.TPOT_COUNT] += 1
+
+
+def _of_its_prompt(outcome: Outcome, isl: int) -> Outcome:
+    """An answer to a prompt of another length is another query's: a server or proxy has mixed them up."""
+    if isinstance(outcome, Completion) and outcome.prompt_tokens not in (None, isl):
+        detail = f"the answer is to a prompt of {outcome.prompt_tokens} tokens, the query's has {isl}"
+        return Failure(FailureKind.TOKEN_COUNT, detail)
+    return outcome
 
 
 def worker_main(

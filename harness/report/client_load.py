@@ -13,6 +13,7 @@ _SECOND = 1_000_000_000
 _SATURATED = 0.95  # of a core: a process that does everything in one thread has no more to give
 _SHORTEST_BUSY_S = 2  # one busy second is a start, not a bottleneck
 _LARGEST_GAP_S = 2
+_FEWEST = 10  # reports of a second that say something about it
 _SHOWN = 4
 
 Integers = npt.NDArray[np.int64]
@@ -29,10 +30,16 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True)
 class ClientLoad:
-    """``cores`` by process: the largest share of a core that it used over a second."""
+    """``cores`` by process: the largest share of a core that it used over a second.
+
+    ``loop_lag_ns``: the latest that a worker's loop came to its tick; ``gc_runs``: garbage collections during
+    the test, which is to have none.
+    """
 
     cores: Mapping[str, float]
     bottlenecks: Sequence[Bottleneck]
+    loop_lag_ns: int = 0
+    gc_runs: int = 0
 
 
 def client_load(
@@ -56,7 +63,11 @@ def load_doubts(load: ClientLoad) -> tuple[str, ...]:
         for s in sorted(longest, key=lambda s: s.from_s)
     ]
     left = len(load.bottlenecks) - len(lines)
-    return (*lines, *((f"and in {left} shorter stretches (run.json names them)",) if left else ()))
+    if left:
+        lines.append(f"and in {left} shorter stretches (run.json names them)")
+    if load.gc_runs:
+        lines.append(f"the garbage collector ran {load.gc_runs} times in LoadGen's process and the workers")
+    return tuple(lines)
 
 
 def _cores(cpu: Integers, start_ns: int) -> tuple[Integers, npt.NDArray[np.float64]]:
@@ -91,11 +102,11 @@ def _late_stretches(reports: npt.NDArray[np.void], start_ns: int, bound_ns: int)
     ends = np.append(starts[1:], len(order))
     counts = ends - starts
     # Not p99: with few reports in a second that would be a single one.
-    p90 = share[order][starts + np.minimum((counts * 0.9).astype(np.int64), counts - 1)]
-    late = p90 > bound_ns
+    p90 = share[order][starts + np.ceil(counts * 0.9).astype(np.int64) - 1]
+    late = (p90 > bound_ns) & (counts >= _FEWEST)
     return [
         Bottleneck(
-            first, last + 1, f"it added up to {_worst(present, p90, first, last)} ms to every tenth report"
+            first, last + 1, f"it added up to {_worst(present, p90, first, last)} ms to one report in ten"
         )
         for first, last in _stretches(present[late])
     ]

@@ -34,8 +34,8 @@ _EXAMPLES = 3
 class Ending:
     """How the test ended: ``lost`` as in harness.journal.lost_rows; ``interrupted`` names a signal.
 
-    ``cpu_s`` is the CPU time of LoadGen's process and the workers during the test, ``cpu`` how it grew
-    (harness.report.client_load).
+    ``cpu_s`` is the CPU time of LoadGen's process and the workers during the test; ``cpu``, ``loop_lag_ns``
+    and ``gc_runs`` as in harness.report.client_load.
     """
 
     issued: int
@@ -44,6 +44,8 @@ class Ending:
     interrupted: str | None = None
     doubts: Sequence[str] = ()
     cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    loop_lag_ns: int = 0
+    gc_runs: int = 0
     cpu_s: float | None = None
 
 
@@ -75,6 +77,7 @@ def close_run(
     reports = read_reports(log_dir / JOURNAL_DIR)
     share = client_share(reports)
     load = client_load(ending.cpu, reports, _first_issue(rows), ttft_limit_ns)
+    load = replace(load, loop_lag_ns=ending.loop_lag_ns, gc_runs=ending.gc_runs)
     evidence = Evidence(
         accuracy, samples, ending.issued, rows, stats, loadgen, (*ending.problems, *_broken(journal))
     )

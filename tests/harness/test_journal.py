@@ -92,9 +92,13 @@ def test_details_are_kept_whatever_they_hold(tmp_path, detail):
     assert read_journal(tmp_path).details == {100: detail, 101: "next"}
 
 
-def test_no_failure_makes_no_file(tmp_path):
+def test_every_file_is_open_before_the_first_failure(tmp_path):
+    """By then there may be no descriptor left; answers are only kept where they count."""
     write(tmp_path, [completion()])
-    assert [path.name for path in tmp_path.iterdir()] == ["queries-0.bin"]
+    names = {"queries-0.bin", "failures-0.jsonl", "retries-0.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    JournalWriter(tmp_path, "0", 0, keep_answers=True)
+    assert {path.name for path in tmp_path.iterdir()} == names | {"answers-0.bin"}
 
 
 def test_nothing_is_written_before_the_flush(tmp_path):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from harness.outcome import Completion, Failure, FailureKind
+from harness.policy import Deadlines
 from tests.stub import BENIGN, Fault, StubServer, refused_url
 from tests.sut.driver import (
     KINDS,
@@ -187,3 +188,104 @@ def test_a_new_request_may_be_started_where_another_ends(drive):
             driver.client.poll(0.05)
         assert len(driver.outcomes) >= 30
         assert len(driver.outcomes) == len(stub.requests)
+
+
+# -- deadlines of their own for the first token and for silence
+
+
+@pytest.mark.parametrize(
+    ("fault", "deadlines", "wording"),
+    [
+        (Fault.SILENT, Deadlines(request_s=30, first_token_s=0.3), "no token within 0.3 s; 0 tokens"),
+        (
+            Fault.SILENT_AFTER_FIRST,
+            Deadlines(request_s=30, stall_s=0.3),
+            "nothing more within 0.3 s; 1 tokens",
+        ),
+        (
+            Fault.SILENT_AFTER_FIRST,
+            Deadlines(request_s=0.4, first_token_s=30, stall_s=30),
+            "no end within 0.4 s; 1 tokens",
+        ),
+    ],
+)
+def test_deadline_of_its_own(drive, fault, deadlines, wording):
+    with StubServer(faults=[fault, None]) as stub:
+        driver = drive(stub.url, deadlines=deadlines)
+        started = time.monotonic()
+        assert_failed(driver.ask(), FailureKind.TIMEOUT, wording)
+        assert time.monotonic() - started < 2
+        assert_completed(driver.ask())
+
+
+def test_slow_but_not_silent(drive):
+    """Six tokens 0.15 s apart take longer than the silence that is allowed, and are never silent so long."""
+    with StubServer(event_delay_s=0.15) as stub:
+        driver = drive(stub.url, deadlines=Deadlines(request_s=30, first_token_s=0.6, stall_s=0.6))
+        assert_completed(driver.ask())
+
+
+def test_every_silent_stream_of_many_is_found(drive):
+    """More streams than one look takes in."""
+    with StubServer(faults=lambda request: Fault.SILENT_AFTER_FIRST if request.index % 2 else None) as stub:
+        driver = drive(stub.url, deadlines=Deadlines(request_s=30, stall_s=0.5))
+        for _ in range(600):
+            driver.start()
+            driver.client.poll(0)
+        outcomes = driver.wait(seconds=20)
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    assert len(failed) == 300
+    assert {outcome.kind for outcome in failed} == {FailureKind.TIMEOUT}
+
+
+def test_a_pause_of_the_process_is_not_the_server_s(drive):
+    """What has arrived while the process stood still is read before anything is called late."""
+    with StubServer(event_delay_s=0.1) as stub:
+        driver = drive(stub.url, deadlines=Deadlines(request_s=1.2, stall_s=0.5))
+        query = driver.start()
+        driver.poll(0.2)
+        time.sleep(2)  # stopped
+        driver.client.tick()
+        assert_completed(driver.wait(query)[0])
+
+
+# -- replicas that look dead
+
+
+def test_a_refused_connection_is_enough(drive):
+    with refused_url() as url, StubServer() as stub:
+        driver = drive(url, stub.url)
+        outcomes = [driver.ask() for _ in range(6)]
+    assert driver.suspects == [0]
+    assert [type(outcome) for outcome in outcomes] == [Failure] + [Completion] * 5
+
+
+def test_three_failures_in_a_row(drive):
+    faults = [
+        Fault.HTTP_503,
+        Fault.RESET_AT_ONCE,
+        None,
+        Fault.HTTP_503,
+        Fault.CUT_CHUNKED,
+        Fault.HTTP_500,
+        None,
+    ]
+    with StubServer(faults=faults) as stub:
+        driver = drive(stub.url)
+        for _ in range(5):
+            driver.ask()
+        assert driver.suspects == []
+        driver.ask()
+        assert driver.suspects == [0]
+        assert not driver.client.can_start
+        driver.client.trust(0)
+        assert driver.client.can_start
+        assert_completed(driver.ask())
+
+
+def test_a_wrong_answer_is_no_sign_of_death(drive):
+    with StubServer(faults=Fault.NAN_ID) as stub:
+        driver = drive(stub.url)
+        for _ in range(5):
+            assert_failed(driver.ask(), FailureKind.MALFORMED)
+    assert driver.suspects == []

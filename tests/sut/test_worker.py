@@ -241,3 +241,17 @@ def test_the_end_of_the_channel_ends_the_worker_with_its_journal_written(start):
         began = time.monotonic()
         assert rig.finish().rows["query_id"].tolist() == [1]
     assert time.monotonic() - began < 1
+
+
+def test_an_answer_to_another_prompt_is_no_answer(start, monkeypatch):
+    """A proxy that mixes up two streams is found by the server's own count of the prompt."""
+    with StubServer() as stub:
+        rig = start(stub.url)
+        monkeypatch.setattr(
+            rig.worker._arena, "prompt_tokens", lambda sample: 7 if sample == 3 else sample + 1
+        )
+        rig.assign(2, 3)
+        ends = {query: kind for query, kind, _ in rig.collect(2) if kind != FIRST}
+        journal = rig.finish()
+    assert ends == {2: COMPLETE, 3: FAILED}
+    assert journal.details == {3: "the answer is to a prompt of 4 tokens, the query's has 7"}

@@ -1,0 +1,76 @@
+"""Patience: which counters end a run, and which do not."""
+
+import numpy as np
+import pytest
+
+from harness.errors import RunError
+from harness.policy import FailurePolicy
+from sut import watch
+from sut.counters import Counter
+from sut.watch import Patience
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 1000.0
+
+    monkeypatch.setattr(watch.time, "monotonic", lambda: Clock.now)
+    return Clock
+
+
+def policy(max_failures=None, give_up=True, progress_s=60.0):
+    return FailurePolicy(max_failures=max_failures, give_up=give_up, progress_s=progress_s, retries=0)
+
+
+def totals(**values):
+    counts = np.zeros(len(Counter), dtype=np.int64)
+    for name, value in values.items():
+        counts[Counter[name.upper()]] = value
+    return counts
+
+
+@pytest.mark.parametrize(("failed", "ends"), [(0, False), (2, False), (3, True), (50, True)])
+def test_failures(clock, failed, ends):
+    patience = Patience(policy(max_failures=3))
+    if ends:
+        with pytest.raises(RunError, match=f"{failed} queries have failed, the limit is 3"):
+            patience.check(totals(failed=failed), 0.0, "")
+    else:
+        patience.check(totals(failed=failed), 0.0, "")
+
+
+def test_no_server_left(clock):
+    Patience(policy()).check(totals(), 9.0, "refused")
+    Patience(policy(give_up=False)).check(totals(), 99.0, "refused")
+    with pytest.raises(RunError, match="no server has answered for 11 s: refused"):
+        Patience(policy()).check(totals(), 11.0, "refused")
+
+
+def test_hopeless_is_a_hundred_failures_without_a_token(clock):
+    patience = Patience(policy())
+    patience.check(totals(first_tokens=5, failed=90), 0.0, "")
+    patience.check(totals(first_tokens=6, failed=150), 0.0, "")  # a token in between
+    patience.check(totals(first_tokens=6, failed=249), 0.0, "")
+    with pytest.raises(RunError, match="the last 100 queries failed without a token"):
+        patience.check(totals(first_tokens=6, failed=250), 0.0, "")
+    Patience(policy(give_up=False)).check(totals(failed=10_000), 0.0, "")
+
+
+def test_progress(clock):
+    patience = Patience(policy(progress_s=60))
+    patience.check(totals(issued=8, receptions=4), 0.0, "")
+    clock.now += 59
+    patience.check(totals(issued=9, receptions=5), 0.0, "")  # bytes have come
+    clock.now += 59
+    patience.check(totals(issued=10, receptions=5), 0.0, "")  # a new query is no progress
+    clock.now += 2
+    with pytest.raises(RunError, match=r"nothing has arrived for 61 s with 10 queries waiting"):
+        patience.check(totals(issued=10, receptions=5), 0.0, "")
+
+
+def test_a_pause_between_queries_is_no_standstill(clock):
+    patience = Patience(policy(progress_s=60))
+    patience.check(totals(issued=8, completed=7, failed=1), 0.0, "")
+    clock.now += 1000
+    patience.check(totals(issued=8, completed=7, failed=1), 0.0, "")
