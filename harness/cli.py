@@ -1,7 +1,6 @@
 """The command line of run_mlperf.py. Imports stay light: ``--help`` answers at once."""
 
 import argparse
-import os
 from pathlib import Path
 
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
@@ -137,8 +136,3 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     arguments = build_parser().parse_args(argv)
     arguments.server_url = arguments.server_url or ["http://localhost:30000"]
     return arguments
-
-
-def api_key() -> str | None:
-    """The server's key from the environment; it never travels in flags, plans or logs."""
-    return os.environ.get("SGLANG_API_KEY") or os.environ.get("OPENAI_API_KEY") or None

@@ -12,6 +12,8 @@ from sut.wire.answer import Answer, evidence
 from sut.wire.sse import DONE, EventReader, EventTooLargeError
 
 _ERROR_BODY_BYTES = 4096
+# Headers, informational responses, chunk extensions and trailers: more of them than an answer ever needs.
+_MOST_AROUND_BYTES = 1 << 18
 
 
 class ResponseReader:
@@ -24,6 +26,7 @@ class ResponseReader:
 
     __slots__ = (
         "_answer",
+        "_around",
         "_body",
         "_complete",
         "_events",
@@ -44,7 +47,8 @@ class ResponseReader:
         self._events = EventReader(max_event_bytes) if streams else None
         self._max_body = max_event_bytes
         self._parser: Any = httptools.HttpResponseParser(self)
-        self._body: list[bytes] = []
+        self._body = bytearray()
+        self._around = 0  # bytes since the last that was part of the body
         self._failure: Failure | None = None
         self._framed = False
         self._complete = False
@@ -85,6 +89,12 @@ class ResponseReader:
             return self._failure
         if self._complete:
             return self._judge(arrived_ns)
+        self._around += len(data)
+        if self._around > _MOST_AROUND_BYTES:
+            self._failure = Failure(
+                FailureKind.TOO_LARGE, f"more than {_MOST_AROUND_BYTES} bytes of headers or framing at once"
+            )
+            return self._failure
         if not self.first_token_ns and self._answer.tokens:
             self._mark_first(arrived_ns)
         return None
@@ -111,9 +121,9 @@ class ResponseReader:
 
     def _judge(self, arrived_ns: int) -> Outcome:
         if self._status != 200:
-            return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {evidence(b''.join(self._body))}")
+            return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {evidence(bytes(self._body))}")
         if self._events is None:
-            self._failure = self._answer.feed(b"".join(self._body))
+            self._failure = self._answer.feed(bytes(self._body))
         elif rest := self._events.flush():
             return Failure(
                 FailureKind.TRUNCATED, f"after {self.tokens} tokens an event was cut off: {evidence(rest)}"
@@ -143,6 +153,7 @@ class ResponseReader:
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
+        self._around = 0
         if self._failure is not None or self._complete:
             return
         if self._events is None or self._status != 200:
@@ -165,8 +176,8 @@ class ResponseReader:
             self._keep_alive = bool(self._parser.should_keep_alive())
 
     def _keep(self, data: bytes) -> None:
-        room = (_ERROR_BODY_BYTES if self._status != 200 else self._max_body) - sum(map(len, self._body))
+        room = (_ERROR_BODY_BYTES if self._status != 200 else self._max_body) - len(self._body)
         if self._status == 200 and len(data) > room:
             self._failure = Failure(FailureKind.TOO_LARGE, f"an answer of more than {self._max_body} bytes")
         elif room > 0:
-            self._body.append(data[:room])
+            self._body += data[:room]

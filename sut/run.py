@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from harness import cli
 from harness.answers import KeptAnswer
+from harness.api_key import api_key
 from harness.errors import RunError
 from harness.output_dir import make_room
 from harness.plan import RunPlan
@@ -51,7 +51,7 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
         Session(plan, inputs.samples, worker_count(plan), trace=trace) as session,
         _servers(plan, inputs.samples) as urls,
     ):
-        prepared = prepare(plan, inputs, session.readback(), survey(urls, plan.backend, cli.api_key()))
+        prepared = prepare(plan, inputs, session.readback(), survey(urls, plan.backend, api_key()))
         print(describe(prepared), flush=True)
         if plan.resume:
             check_resumable(plan.log_dir, _resolved(prepared), prepared.servers[0].model)
@@ -97,7 +97,7 @@ def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
 def _try_out(prepared: Prepared, kept: Mapping[int, KeptAnswer]) -> tuple[Target, tuple[str, ...]]:
     """Send one real request to every replica and forget its prompt there; returns target and doubts."""
     plan, first = prepared.plan, prepared.servers[0]
-    vocabulary, key = plan.benchmark.vocabulary_size, cli.api_key()
+    vocabulary, key = plan.benchmark.vocabulary_size, api_key()
     path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
     endpoints = [resolve_endpoint(server.url, path, key) for server in prepared.servers]
     keeps = Trial(first, plan.parameters, vocabulary).run(endpoints, prepared.samples.tokens(0).tolist())
@@ -127,7 +127,7 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
 
 
 def _drive(session: Session, prepared: Prepared) -> Ending:
-    urls, key = [server.url for server in prepared.servers], cli.api_key()
+    urls, key = [server.url for server in prepared.servers], api_key()
     total = len(prepared.samples) if prepared.plan.accuracy else None
     least_s = 0.0 if total else int(prepared.readback["min_duration_ms"]) / 1000
     printer = ProgressPrinter(total=total, min_duration_s=least_s)

@@ -8,11 +8,13 @@ from typing import Protocol, TypeAlias
 import msgspec
 import numpy as np
 
+from harness.api_key import masked
 from harness.outcome import Completion, Failure, FailureKind, Outcome
 
 TokenIds: TypeAlias = "array[int]"
 
 MAX_DETAIL = 240
+_EVIDENCE_BYTES = 4096  # looked through for the API key
 # A cumulative event repeats every id and, without --skip-tokenizer-init, all text: bytes for each token.
 BYTES_PER_TOKEN = 128
 BYTES_PER_EVENT = 1 << 20
@@ -90,10 +92,16 @@ class Wire(Protocol):
 
 
 def evidence(data: bytes) -> str:
-    """Server bytes as one printable, bounded line."""
-    text = data[:MAX_DETAIL].decode("utf-8", "backslashreplace")
+    """Server bytes as one printable, bounded line without the API key, which servers repeat in errors."""
+    told = masked(data[:_EVIDENCE_BYTES])
+    text = told[:MAX_DETAIL].decode("utf-8", "backslashreplace")
     shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return shown if len(data) <= MAX_DETAIL else shown + "…"
+    return shown if len(data) <= _EVIDENCE_BYTES and len(told) <= MAX_DETAIL else shown + "…"
+
+
+def number(value: int) -> str:
+    """A server's number, of up to 4300 digits, as a short text."""
+    return str(value) if value.bit_length() <= 64 else f"a number of {value.bit_length()} bits"
 
 
 def no_ids() -> TokenIds:
@@ -102,7 +110,9 @@ def no_ids() -> TokenIds:
 
 
 def append_ids(known: TokenIds, new: list[int], limits: Limits) -> Failure | None:
-    """Append ids; array refuses by itself what is negative or beyond 32 bits."""
+    """Append ids, as many as were asked for; array refuses by itself what is negative or beyond 32 bits."""
+    if len(known) + len(new) > limits.max_new_tokens:
+        return _too_many(len(known) + len(new), limits)
     try:
         known.extend(new)
     except OverflowError:
@@ -113,8 +123,18 @@ def append_ids(known: TokenIds, new: list[int], limits: Limits) -> Failure | Non
 def wrong_id(token_id: int, limits: Limits) -> Failure:
     """The Failure of an id that the model cannot have made."""
     return Failure(
-        FailureKind.TOKEN_VALUE, f"token id {token_id} is outside the vocabulary of {limits.vocabulary_size}"
+        FailureKind.TOKEN_VALUE,
+        f"token id {number(token_id)} is outside the vocabulary of {limits.vocabulary_size}",
     )
+
+
+def _too_many(count: int, limits: Limits) -> Failure:
+    return Failure(FailureKind.TOO_MANY_TOKENS, f"got {count} tokens, asked for {limits.max_new_tokens}")
+
+
+def wrong_count(tokens: int, claimed: int) -> Failure:
+    """The Failure of an answer whose ids and the server's own count differ."""
+    return Failure(FailureKind.TOKEN_COUNT, f"got {tokens} token ids, the server counted {number(claimed)}")
 
 
 def in_band_error(error: msgspec.Raw) -> Failure | None:
@@ -140,13 +160,9 @@ def whole_answer(
             FailureKind.ABORTED, f"the server ended the request ({reason}) after {len(ids)} tokens"
         )
     if claimed is not None and claimed != len(ids):
-        return Failure(FailureKind.TOKEN_COUNT, f"got {len(ids)} token ids, the server counted {claimed}")
+        return wrong_count(len(ids), claimed)
     if not ids:
-        return Failure(FailureKind.NO_TOKENS, f"finished ({reason}) without a token")
-    if len(ids) > limits.max_new_tokens:
-        return Failure(
-            FailureKind.TOO_MANY_TOKENS, f"got {len(ids)} tokens, asked for {limits.max_new_tokens}"
-        )
+        return Failure(FailureKind.NO_TOKENS, f"finished ({evidence(reason.encode())}) without a token")
     if reason == "length" and len(ids) < limits.max_new_tokens:
         return Failure(
             FailureKind.UNFINISHED,

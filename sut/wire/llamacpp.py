@@ -7,7 +7,16 @@ import msgspec
 
 from harness.generation import SamplingParameters
 from harness.outcome import Failure, FailureKind, Outcome
-from sut.wire.answer import NO_ERROR, UNREADABLE, DeltaAnswer, Limits, evidence, in_band_error, whole_answer
+from sut.wire.answer import (
+    NO_ERROR,
+    UNREADABLE,
+    DeltaAnswer,
+    Limits,
+    evidence,
+    in_band_error,
+    whole_answer,
+    wrong_count,
+)
 
 _REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
@@ -79,9 +88,7 @@ class LlamaCppAnswer(DeltaAnswer):
         failure = self._extend(decoded.tokens)
         counted = decoded.tokens_predicted
         if failure is None and counted is not None and counted != self.tokens:
-            return Failure(
-                FailureKind.TOKEN_COUNT, f"got {self.tokens} token ids, the server counted {counted}"
-            )
+            return wrong_count(self.tokens, counted)
         return failure
 
     def finish(self) -> Outcome:

@@ -11,7 +11,16 @@ import msgspec
 
 from harness.generation import SamplingParameters
 from harness.outcome import Failure, FailureKind, Outcome
-from sut.wire.answer import NO_ERROR, UNREADABLE, DeltaAnswer, Limits, evidence, in_band_error, whole_answer
+from sut.wire.answer import (
+    NO_ERROR,
+    UNREADABLE,
+    DeltaAnswer,
+    Limits,
+    evidence,
+    in_band_error,
+    number,
+    whole_answer,
+)
 
 
 class _Choice(msgspec.Struct):
@@ -103,7 +112,7 @@ class OpenAIAnswer(DeltaAnswer):
         if usage.completion_tokens and not self._ids:
             return Failure(
                 FailureKind.TOKEN_COUNT,
-                f"{usage.completion_tokens} tokens without ids: return_token_ids unknown?",
+                f"{number(usage.completion_tokens)} tokens without ids: return_token_ids unknown?",
             )
         return whole_answer(
             self._ids, usage.completion_tokens, self._reason, usage.prompt_tokens, self._limits

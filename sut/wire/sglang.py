@@ -20,7 +20,9 @@ from sut.wire.answer import (
     evidence,
     in_band_error,
     no_ids,
+    number,
     whole_answer,
+    wrong_count,
     wrong_id,
 )
 
@@ -152,9 +154,7 @@ class SglangAnswer:
 
     def _count(self, claimed: int) -> Failure | None:
         if len(self._ids) != claimed:
-            return Failure(
-                FailureKind.TOKEN_COUNT, f"got {len(self._ids)} token ids, the server counted {claimed}"
-            )
+            return wrong_count(len(self._ids), claimed)
         self.tokens = claimed
         return None
 
@@ -169,7 +169,9 @@ class SglangAnswer:
         return None
 
     def _shrunk(self, count: int) -> Failure:
-        return Failure(FailureKind.TOKEN_COUNT, f"the server counted {self.tokens} tokens, then {count}")
+        return Failure(
+            FailureKind.TOKEN_COUNT, f"the server counted {number(self.tokens)} tokens, then {number(count)}"
+        )
 
 
 def _claimed_count(event: bytes) -> int | None:

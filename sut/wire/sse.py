@@ -1,6 +1,10 @@
 """Server-sent events, as a feed object: bytes in, whole ``data:`` payloads out."""
 
+import re
+
 DONE = b"[DONE]"
+_END = re.compile(rb"\r?\n\r?\n")
+_END_BYTES = 3  # so many bytes of an end may have come before its last one
 
 
 class EventTooLargeError(Exception):
@@ -19,31 +23,47 @@ class EventReader:
 
     def __init__(self, max_event_bytes: int) -> None:
         self._max = max_event_bytes
-        self._rest = b""
+        self._rest: bytes | bytearray = b""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Payloads completed by ``data``, in order."""
+        if self._rest:
+            return self._continue(data)
         one_event = (
             data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n")
         )
-        if one_event and not self._rest and b"\r" not in data:
+        if one_event and b"\r" not in data:
             return [data[6:-2]]  # what SGLang sends: one whole event in one chunk
-        return self._split(self._rest + data)
+        return self._split(data)
 
     def flush(self) -> bytes:
         """What is left over at the end of the body; empty when no event was cut off."""
-        return self._rest.strip()
+        return bytes(self._rest).strip()
+
+    def _continue(self, data: bytes) -> list[bytes]:
+        """Add to an event that has begun; only what is new is searched, so any cut costs linear time."""
+        rest = self._rest if isinstance(self._rest, bytearray) else bytearray(self._rest)
+        start = max(0, len(rest) - _END_BYTES)
+        rest += data
+        if _END.search(rest, start) is not None:
+            return self._split(bytes(rest))
+        self._keep(rest)
+        return []
 
     def _split(self, data: bytes) -> list[bytes]:
         if b"\r" in data:
-            # A CR at the very end may be half of a CRLF: keep it for the next feed.
-            tail = b"\r" if data.endswith(b"\r") else b""
-            data = data[: len(data) - len(tail)].replace(b"\r\n", b"\n") + tail
-        *events, self._rest = data.split(b"\n\n")
-        if len(self._rest) > self._max:
-            raise EventTooLargeError(f"an event of more than {self._max} bytes")
+            *events, rest = _END.split(data)
+            events = [event.replace(b"\r\n", b"\n") for event in events]
+        else:
+            *events, rest = data.split(b"\n\n")
+        self._keep(rest)
         payloads = (_payload(event) for event in events)
         return [payload for payload in payloads if payload is not None]
+
+    def _keep(self, rest: bytes | bytearray) -> None:
+        self._rest = rest
+        if len(rest) > self._max:
+            raise EventTooLargeError(f"an event of more than {self._max} bytes")
 
 
 def _payload(event: bytes) -> bytes | None:

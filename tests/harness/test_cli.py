@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.api_key import api_key
 from harness.benchmark import CONFIG_DIR, SCENARIOS, available_benchmarks
-from harness.cli import api_key, build_parser, parse_arguments
+from harness.cli import build_parser, parse_arguments
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "run_mlperf.py"
