@@ -1,5 +1,6 @@
 """The folder of one run's logs: made before the run, never at the cost of an earlier one."""
 
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,14 +15,25 @@ def make_room(log_dir: Path) -> Path | None:
     try:
         aside = _move_aside(log_dir)
         log_dir.mkdir(parents=True, exist_ok=True)
+        for folder in (log_dir, log_dir.parent):
+            _refuse_open_folder(folder)
         probe = log_dir / ".writable"
-        probe.touch()
+        probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
         raise ConfigError(
             f"--output-dir {log_dir}: cannot write there: {error.strerror or error}; choose another folder"
         ) from error
     return aside
+
+
+def _refuse_open_folder(folder: Path) -> None:
+    """Whoever may write beside the logs could plant links that LoadGen, which opens by name, follows."""
+    mode = folder.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise ConfigError(
+            f"--output-dir: everybody may write into {folder}; chmod o-w it, or choose another folder"
+        )
 
 
 def _move_aside(log_dir: Path) -> Path | None:

@@ -5,10 +5,13 @@ import sys
 from pathlib import Path
 
 from harness.errors import EXIT_SIGINT, EXIT_THRESHOLD, EXIT_VALID, HarnessError
+from harness.new_file import keep_others_from_writing
+from harness.report.printable import printable
 
 _ROOT = Path(__file__).resolve().parents[2]
 _DEFAULT_LCB_DATA = _ROOT / "datasets" / "livecodebench"
 _MODES = ("official", "strict", "both")
+_MOST_CHARACTERS = 2000  # of an error: some hold what the log said
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -84,12 +87,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     if arguments.num_lcb_workers is not None and arguments.num_lcb_workers < 1:
         build_parser().error(f"--num-lcb-workers {arguments.num_lcb_workers}: expected at least 1")
+    keep_others_from_writing()
     try:
         from harness.grading.command import run
 
         return EXIT_VALID if run(arguments, lcb_data(arguments.lcb_data)) else EXIT_THRESHOLD
     except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error), _MOST_CHARACTERS)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; the same command with --resume goes on", file=sys.stderr)

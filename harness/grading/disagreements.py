@@ -9,6 +9,7 @@ from harness.errors import GradingError
 from harness.grading.graded import Graded
 from harness.grading.reading import Reader
 from harness.grading.verdict import Mode
+from harness.report.printable import legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
 _TAIL_TOKENS = 300  # of the output that are shown: the answer stands at its end
@@ -20,11 +21,11 @@ def write_report(
     path: Path, graded: Sequence[Graded], log: AccuracyLog, reader: Reader, headline: str
 ) -> None:
     """Write the report. GradingError if the file cannot be written."""
-    rows = [_cells(sample, log, reader) for sample in graded if sample.disagrees]
+    rows = [tuple(map(legible, _cells(sample, log, reader))) for sample in graded if sample.disagrees]
     page = _html if path.suffix.lower() in _HTML_SUFFIXES else _markdown
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(headline, rows), errors="replace")
+        path.write_text(page(headline, rows), "utf-8", errors="replace")
     except OSError as error:
         raise GradingError(f"{path}: cannot be written ({error}); choose another --report") from error
 
@@ -47,8 +48,8 @@ def _markdown(headline: str, rows: Sequence[tuple[str, ...]]) -> str:
         f"{len(rows)} samples.",
         "",
     ]
-    for row in rows:
-        lines += [f"## {row[0]} ({row[1]}, truth {row[2]})", ""]
+    for row in rows:  # text indented by four is shown as it is, HTML and Markdown in it included
+        lines += [f"## {row[0]}", "", f"    {row[1]}, truth {printable(row[2])}", ""]
         for name, text in zip(_HEADER[3:], row[3:], strict=True):
             lines += [f"{name}:", "", *(f"    {line}" for line in text.splitlines()), ""]
     return "\n".join(lines)

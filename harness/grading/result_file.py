@@ -14,6 +14,7 @@ from harness.grading.reading import Reader
 from harness.grading.sandbox import Sandbox
 from harness.grading.scorecard import DatasetScore, Score
 from harness.grading.verdict import Mode, Reason, Verdict
+from harness.new_file import replacing
 
 _SHOWN_CODE = 200  # characters of an extracted program
 
@@ -22,11 +23,10 @@ Json = dict[str, Any]
 
 def write_result(path: Path, result: Json) -> None:
     """Write the file whole or not at all. GradingError if it cannot be written."""
-    partial = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(result, indent=2) + "\n")
-        partial.replace(path)
+        with replacing(path, ".part") as file:
+            file.write((json.dumps(result, indent=2) + "\n").encode())
     except OSError as error:
         raise GradingError(f"{path}: cannot be written ({error}); choose another --output-file") from error
 

@@ -3,6 +3,16 @@
 MAX_CHARACTERS = 300
 
 
+_KEPT = "\n\t"
+
+
+def legible(text: str) -> str:
+    """Text of any length for a report: as it is, but for what ``printable`` escapes; lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in _KEPT else _escape(c) for c in text)
+
+
 def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
     """One line without control, format or surrogate characters, at most ``limit`` characters long.
 
@@ -12,5 +22,9 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
         text = text[: limit - 3] + "..."
     if text.isprintable():
         return text
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    shown = "".join(c if c.isprintable() else _escape(c) for c in text)
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.journal import FINISH_REASONS, NOWHERE
+from harness.new_file import replacing
 from harness.outcome import FailureKind
 from harness.report.latency import Rows
 
@@ -55,9 +56,8 @@ def requests_table(
 
 def write_requests(path: Path, table: pa.Table) -> None:
     """Write the table; the file appears whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    pq.write_table(table, partial, compression="zstd")
-    partial.replace(path)
+    with replacing(path) as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def _moments(values: npt.NDArray[np.int64]) -> pa.Array:

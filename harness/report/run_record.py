@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.report.client_load import ClientLoad
+from harness.new_file import replacing
 from harness.report.latency import Distribution, Statistics
 from harness.report.loadgen_log import LoadgenSummary
 from harness.report.verdict import Verdict
@@ -58,14 +58,8 @@ def write_run_record(path: Path, record: RunRecord) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write strict JSON atomically and durably; the umask counts, and others never get to write."""
     text = json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode("ascii"))
 
 
 def plain(value: object) -> Json:

@@ -28,7 +28,8 @@ class OutcomeJournal:
         """Start anew, or with ``resume`` go on after what is there; GradingError if not writable."""
         self.known: dict[str, Outcome] = _read(path) if resume else {}
         try:
-            self._file: IO[str] = path.open("w")
+            path.unlink(missing_ok=True)  # the name is known beforehand: a link there is not followed
+            self._file: IO[str] = path.open("x")
             for key, outcome in self.known.items():
                 self._write(key, outcome)
             self._file.flush()
