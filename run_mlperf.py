@@ -3,6 +3,8 @@
 
 import sys
 
+_MOST_CHARACTERS = 2000  # of an error: some hold what a server said
+
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run, and return the exit code."""
@@ -14,8 +16,11 @@ def main(argv: list[str] | None = None) -> int:
     import io
     import logging
 
+    from harness.api_key import masked_text
     from harness.errors import HarnessError
+    from harness.new_file import keep_others_from_writing
     from harness.plan import resolve_plan
+    from harness.report.printable import printable
     from sut.run import run_benchmark
     from sut.signals import InterruptedRun, interruptible
 
@@ -23,12 +28,16 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows only ASCII must not end a run
             stream.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=arguments.log_level.upper(), format="%(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for name in ("httpx", "httpcore"):  # they log whole headers
+        logging.getLogger(name).setLevel(logging.WARNING)
+    keep_others_from_writing()
     try:
         with interruptible():
             return run_benchmark(resolve_plan(arguments))
     except HarnessError as error:
-        print(f"run_mlperf.py: error: {error}", file=sys.stderr)
+        print(
+            f"run_mlperf.py: error: {printable(masked_text(str(error)), _MOST_CHARACTERS)}", file=sys.stderr
+        )
         return error.exit_code
     except InterruptedRun as interruption:
         print(f"run_mlperf.py: ended by {interruption}", file=sys.stderr)

@@ -97,6 +97,10 @@ def parse_server_urls(values: list[str]) -> tuple[str, ...]:
 
 
 def _check_url(url: str) -> None:
+    if "@" in url:
+        raise ConfigError(
+            "--server-url carries credentials; put the key into the environment as OPENAI_API_KEY"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -104,10 +108,6 @@ def _check_url(url: str) -> None:
         raise ConfigError(f"--server-url {url}: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigError(f"--server-url {url}: expected http://HOST:PORT or https://HOST:PORT")
-    if parts.username or parts.password:
-        raise ConfigError(
-            "--server-url carries credentials; put the key into the environment as OPENAI_API_KEY"
-        )
     if any(mark in url for mark in "?# \t"):
         raise ConfigError(f"--server-url {url}: a base URL has no query, no fragment and no spaces")
 

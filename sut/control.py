@@ -8,7 +8,10 @@ from typing import Any
 import httpx
 import msgspec
 
+from harness.api_key import masked_text
 from harness.errors import ServerError
+from harness.report.printable import printable
+from sut.wire.answer import UNREADABLE
 
 _MOST_BYTES = 1 << 20
 
@@ -16,8 +19,8 @@ _MOST_BYTES = 1 << 20
 class ControlPlane:
     """One server's information pages, all of them asked within ``within_s`` seconds.
 
-    A server that trickles a response's head is not bounded here: httpx counts time for each read. Proxies of
-    the environment are not used: none may stand between the harness and the server.
+    A server that trickles a response's head is not bounded here, since httpx counts time for each read: ask
+    in a thread, and ``close`` ends it. Proxies of the environment are not used and redirects not followed.
     """
 
     def __init__(self, url: str, api_key: str | None, within_s: float) -> None:
@@ -34,6 +37,10 @@ class ControlPlane:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up, whoever is asking."""
         self._http.close()
 
     def ask(self, path: str, method: str = "GET") -> tuple[int, bytes]:
@@ -46,7 +53,7 @@ class ControlPlane:
             ) from None
         except httpx.HTTPError as error:
             raise ServerError(
-                f"{self.url}: not reachable ({error}); start the server or correct --server-url"
+                f"{self.url}: not reachable ({_cause(error)}); start the server or correct --server-url"
             ) from None
         if status in (401, 403):
             raise ServerError(
@@ -62,22 +69,27 @@ class ControlPlane:
             if status == 200:
                 try:
                     return msgspec.json.decode(body, type=dict[str, Any])
-                except msgspec.DecodeError:
+                except UNREADABLE:
                     return None
         return None
 
     def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
-        body = b""
+        body = bytearray()
         with self._http.stream(method, self.url + path, timeout=self._left()) as answer:
             for data in answer.iter_raw():
                 body += data
                 if len(body) > _MOST_BYTES:
                     raise ServerError(f"{self.url}: {path} answered more than {_MOST_BYTES} bytes")
                 self._left()
-        return answer.status_code, body
+        return answer.status_code, bytes(body)
 
     def _left(self) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
+
+
+def _cause(error: httpx.HTTPError) -> str:
+    """httpx quotes what it could not read."""
+    return printable(masked_text(str(error)))

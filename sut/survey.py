@@ -13,6 +13,8 @@ from sut.control import ControlPlane
 from sut.wire.select import WireName
 
 _ANSWERS_S = 3.0
+_MOST = 2**31 - 1
+_LONGEST_NAME = 1000
 _WITHIN_S = 3.5  # whatever a server does; with the trial request's time less than 10 s
 
 
@@ -131,13 +133,14 @@ def _ask_llamacpp(control: ControlPlane, name: str, model: Mapping[str, Any]) ->
 
 
 def _integer(values: Mapping[str, Any], key: str) -> int | None:
+    """A size that a server tells: what cannot be one counts as not told."""
     value = values.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int and 0 < value <= _MOST else None
 
 
 def _text(values: Mapping[str, Any], key: str) -> str | None:
     value = values.get(key)
-    return value if isinstance(value, str) and value else None
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME else None
 
 
 def _check_alike(facts: Sequence[ServerFacts]) -> None:

@@ -1,5 +1,6 @@
 """One real request to every replica before the clock starts."""
 
+import threading
 import time
 from collections.abc import Sequence
 
@@ -67,20 +68,32 @@ class Trial:
 
 def flush_caches(servers: Sequence[ServerFacts], api_key: str | None) -> tuple[str, ...]:
     """Empty SGLang's prefix caches, which now hold the trial's prompt. Returns what did not work."""
+    urls = [server.url for server in servers if server.wire == "sglang"]
+    controls = {url: ControlPlane(url, api_key, _FLUSH_S) for url in urls}
+    flushed: set[str] = set()
+    threads = [
+        threading.Thread(target=_flush, args=(control, flushed), daemon=True) for control in controls.values()
+    ]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + _FLUSH_S
+    for thread, control in zip(threads, controls.values(), strict=True):
+        thread.join(max(0.0, until - time.monotonic()))
+        control.close()  # a server that trickles its answer must not hold up the run
     return tuple(
-        f"{server.url}: /flush_cache failed; the first sample's prompt may still be cached"
-        for server in servers
-        if server.wire == "sglang" and not _flush(server.url, api_key)
+        f"{url}: /flush_cache failed; the first sample's prompt may still be cached"
+        for url in urls
+        if url not in flushed
     )
 
 
-def _flush(url: str, api_key: str | None) -> bool:
-    with ControlPlane(url, api_key, _FLUSH_S) as control:
-        try:
-            status, _ = control.ask("/flush_cache", "POST")
-        except ServerError:
-            return False
-    return status == 200
+def _flush(control: ControlPlane, flushed: set[str]) -> None:
+    try:
+        status, _ = control.ask("/flush_cache", "POST")
+    except (ServerError, RuntimeError):  # RuntimeError: closed under it, the time is up
+        return
+    if status == 200:
+        flushed.add(control.url)
 
 
 def _poll_for(client: HttpClient, seconds: float) -> None:
