@@ -201,7 +201,7 @@ def _refuse_gap(text: bytes) -> None:
 def _row(raw: RawEntry) -> _Row:
     try:
         return msgspec.json.decode(raw.text, type=_Row)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_gap(raw.text)
         raise GradingError(f"accuracy log, byte {raw.offset}: {error}; {_NOT_OURS}") from error
 

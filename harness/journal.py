@@ -112,7 +112,7 @@ def _details(directory: Path) -> dict[int, str]:
         for line in path.read_bytes().splitlines():
             try:
                 entry = msgspec.json.decode(line, type=_FailureLine)
-            except msgspec.DecodeError:
-                continue  # cut short by a crash; the row of the query still says that it failed
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue  # cut short or soiled by a crash; the row of the query still says that it failed
             found[entry.query_id] = entry.detail
     return found

@@ -73,6 +73,7 @@ _DECIMAL_KEYS = ("target_qps", "target_latency", "target_latency_percentile")
 # Of other spellings LoadGen makes other numbers: 6e5 is 6, 010 is 8, -1 is 2^64 - 1.
 _WHOLE = re.compile(r"0|[1-9][0-9]*|0[xX][0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_MOST_DIGITS = 20  # of 2^64 - 1; Python refuses to read thousands of them
 _SPACES = " \t\r\v\f"
 
 
@@ -144,7 +145,7 @@ def _number(where: str, key: str, text: str) -> float:
         if 0 < value < math.inf or (value == 0 and key == "target_latency"):
             return value
         raise ConfigError(f"{where}: {key} = {text}, expected more than 0")
-    if not decimal and _WHOLE.fullmatch(text) and int(text, 0) < 1 << 64:
+    if not decimal and len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and int(text, 0) < 1 << 64:
         return float(int(text, 0))
     if _WHOLE.fullmatch(text.lstrip("+-")) or _DECIMAL.fullmatch(text.lstrip("+-")):
         raise ConfigError(f"{where}: LoadGen reads {text} as another number; write plain digits")

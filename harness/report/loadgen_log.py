@@ -15,8 +15,10 @@ from typing import Any
 ROW_PREFIX = ":::MLLOG "
 MAX_DISTINCT_MESSAGES = 1000
 
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|nan|inf)")
-_COUNT = re.compile(r"(No|\d+) (warning|error)s? encountered", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+]?([0-9]{1,40}\.?[0-9]{0,40}([eE][-+]?\d+)?|nan|inf)"
+)  # LoadGen's have 20 digits at most
+_COUNT = re.compile(r"(No|[0-9]{1,20}) (warning|error)s? encountered", re.IGNORECASE)
 _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 
 
@@ -161,7 +163,7 @@ def _figures(lines: list[str]) -> dict[str, float]:
 
 def _number(text: str) -> float:
     """Integers stay integers: nanoseconds do not fit a float for ever."""
-    return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
+    return int(text) if re.fullmatch(r"[-+]?[0-9]+", text) else float(text)
 
 
 def _bullets(lines: list[str]) -> dict[str, list[str]]:
@@ -202,7 +204,7 @@ def _detail_row(line: str) -> DetailRow | None:
         row = json.loads(line.removeprefix(ROW_PREFIX))
         meta = row["metadata"]
         return DetailRow(row["key"], row["value"], row["time_ms"], meta["is_error"], meta["is_warning"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

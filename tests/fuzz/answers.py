@@ -1,0 +1,206 @@
+"""Fuzz targets of the request path: HTTP, events and the three protocols.
+
+The oracle is a second reading of the same bytes, with another JSON parser and nothing clever: a Completion
+may only hold the ids that it finds too, as many as the server counted.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from harness.generation import SamplingParameters
+from harness.outcome import Completion, Failure, Outcome
+from sut.response import ResponseReader
+from sut.wire.select import make_wire
+from sut.wire.sse import EventReader, EventTooLargeError
+from tests.fuzz.damage import damaged, pieces, shuffled
+
+DATA = Path(__file__).parents[1] / "data"
+VOCABULARY = 201088
+MOST_EVENT = 1 << 20
+DETAIL = 2000
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_PARAMETERS = SamplingParameters(
+    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
+)
+_END = re.compile(rb"\r?\n\r?\n")
+
+
+def _events(name: str) -> list[bytes]:
+    return [part + b"\n\n" for part in (DATA / name).read_bytes().split(b"\n\n") if part]
+
+
+def _openai() -> list[bytes]:
+    def chunk(ids: list[int], reason: str | None) -> bytes:
+        choice = {"index": 0, "text": "é\u2028", "token_ids": ids, "finish_reason": reason}
+        return b"data: " + json.dumps({"id": "c", "choices": [choice], "usage": None}).encode() + b"\n\n"
+
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":6}}\n\n'
+    return [chunk([11], None), chunk([12, 13], None), chunk([14, 15, 16], "stop"), usage, b"data: [DONE]\n\n"]
+
+
+# protocol, blocks of a true stream, max_new_tokens
+STREAMS: dict[str, tuple[str, list[bytes], int]] = {
+    "sglang-cumulative": ("sglang", _events("sglang_cumulative_interval1.txt"), 20),
+    "sglang-interval": ("sglang", _events("sglang_cumulative_interval8.txt"), 20),
+    "sglang-incremental": ("sglang", _events("sglang_incremental_interval1.txt"), 20),
+    "sglang-eos": ("sglang", _events("sglang_eos.txt"), 20),
+    "openai": ("openai", _openai(), 20),
+    "llamacpp": ("llamacpp", _events("llamacpp_stream.txt"), 8),
+}
+WHOLE: dict[str, tuple[str, bytes, int]] = {
+    "sglang-whole": ("sglang", (DATA / "sglang_whole.txt").read_bytes(), 4),
+    "llamacpp-whole": ("llamacpp", (DATA / "llamacpp_whole.txt").read_bytes(), 8),
+}
+WHOLE["openai-whole"] = (
+    "openai",
+    b'{"choices":[{"token_ids":[1,2,3],"finish_reason":"length"}],"usage":{"completion_tokens":3}}',
+    3,
+)
+
+
+def stream(name: str, rng: Random) -> None:
+    """Blocks of a recorded stream shuffled and damaged, then framed as a server would."""
+    wire, blocks, asked = STREAMS[name]
+    blocks = shuffled(blocks, rng)
+    response = chunked(blocks)
+    if rng.random() < 0.3:
+        response = damaged(response, rng)
+    check(wire, response, asked, rng, streams=True)
+
+
+def whole(name: str, rng: Random) -> None:
+    """A damaged document with its true length, or damaged with its head."""
+    wire, body, asked = WHOLE[name]
+    body = damaged(body, rng)
+    response = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    if rng.random() < 0.3:
+        response = damaged(response, rng)
+    check(wire, response, asked, rng, streams=False)
+
+
+def noise(name: str, rng: Random) -> None:
+    """Bytes that are no answer at all."""
+    wire, streams = name.removeprefix("noise-"), rng.random() < 0.5
+    body = rng.randbytes(rng.randrange(300))
+    response = rng.choice((body, _HEAD + body, chunked([body]), chunked([b"data: " + body + b"\n\n"])))
+    assert isinstance(check(wire, response, 20, rng, streams=streams), Failure)
+
+
+def events(_: str, rng: Random) -> None:
+    """Any cut gives the same payloads, and these are what the rules of event streams say."""
+    alphabet = rng.choice((b"\r\n", b"\r\n da:t", bytes(range(256))))
+    data = bytes(rng.choice(alphabet) for _ in range(rng.randrange(60)))
+    data = b"data: x" + data if rng.random() < 0.5 else damaged(b"".join(_openai()), rng)
+    reader = EventReader(MOST_EVENT)
+    payloads = [payload for piece in pieces(data, rng) for payload in reader.feed(piece)]
+    expected, rest = _payloads(data)
+    assert payloads == expected
+    assert reader.flush() == rest.strip()
+    small = EventReader(16)
+    try:
+        for piece in pieces(data, rng):
+            small.feed(piece)
+    except EventTooLargeError:
+        assert len(data) > 16
+    else:
+        assert len(small.flush()) <= 16
+
+
+def chunked(blocks: Sequence[bytes]) -> bytes:
+    """The blocks as a chunked response."""
+    return _HEAD + b"".join(b"%x\r\n%b\r\n" % (len(b), b) for b in blocks if b) + b"0\r\n\r\n"
+
+
+def check(wire: str, response: bytes, asked: int, rng: Random, *, streams: bool) -> Outcome:
+    """Read a response in pieces; the outcome must be honest."""
+    outcome, reader = _read(wire, response, asked, rng, streams)
+    assert isinstance(outcome, Completion | Failure)
+    assert reader.first_id < VOCABULARY
+    assert reader.first_event_tokens <= asked
+    if isinstance(outcome, Failure):
+        assert outcome.detail.isprintable() and len(outcome.detail) <= DETAIL, outcome
+        return outcome
+    ids = outcome.output_ids.tolist()
+    assert 1 <= len(ids) <= asked and min(ids) >= 0 and max(ids) < VOCABULARY
+    assert ids[0] == reader.first_id
+    body = _body(response)
+    documents = _payloads(body)[0] if streams else [body]
+    assert ids in _readings(wire, documents), (ids, response)
+    return outcome
+
+
+def _read(
+    wire: str, response: bytes, asked: int, rng: Random, streams: bool
+) -> tuple[Outcome, ResponseReader]:
+    parameters = msgspec.structs.replace(_PARAMETERS, stream=streams, max_new_tokens=asked)
+    answer = make_wire(wire, parameters, VOCABULARY, "m").answer()  # type: ignore[arg-type]
+    reader = ResponseReader(answer, streams=streams, max_event_bytes=MOST_EVENT)
+    for number, piece in enumerate(pieces(response, rng), start=1):
+        if piece and (outcome := reader.feed(piece, number)) is not None:
+            return outcome, reader
+    return reader.closed(), reader
+
+
+def _payloads(data: bytes) -> tuple[list[bytes], bytes]:
+    *events, rest = _END.split(data)
+    found = []
+    for event in events:
+        lines = event.replace(b"\r\n", b"\n").split(b"\n")
+        values = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+        if values:
+            found.append(b"\n".join(values))
+    return found, rest
+
+
+def _body(response: bytes) -> bytes:
+    """The body of a response that is well-formed enough to be read at all."""
+    while True:
+        head, _, rest = response.partition(b"\r\n\r\n")
+        if not re.match(rb"HTTP/\d\.\d 1\d\d", head):
+            break
+        response = rest  # an informational response before the true one
+    if not re.search(rb"(?im)^transfer-encoding:\s*chunked", head):
+        length = re.search(rb"(?im)^content-length:\s*(\d+)", head)
+        return rest[: int(length[1])] if length else rest
+    body = b""
+    while size := int(re.match(rb"[0-9a-fA-F]+", rest)[0], 16):  # type: ignore[index]
+        rest = rest.partition(b"\r\n")[2]
+        body, rest = body + rest[:size], rest[size + 2 :]
+    return body
+
+
+def _readings(wire: str, documents: Sequence[bytes]) -> list[list[int]]:
+    """What the ids may be: all of the last document, or those of all documents one after another."""
+    parts: list[list[int]] = []
+    counts: list[int] = []
+    for document in documents:
+        try:
+            found = json.loads(document.decode("utf-8", "replace"), strict=False)
+        except ValueError:
+            continue  # of a cumulative stream's inner events only the count is read
+        ids, count = _PARTS[wire](found if isinstance(found, dict) else {})
+        parts += [ids] if ids is not None else []
+        counts += [count] if count is not None else []
+    readings = [*parts[-1:], [token for part in parts for token in part]]
+    return [reading for reading in readings if counts and counts[-1] == len(reading)]
+
+
+def _sglang(document: dict) -> tuple[list[int] | None, int | None]:  # type: ignore[type-arg]
+    return document.get("output_ids"), (document.get("meta_info") or {}).get("completion_tokens")
+
+
+def _choice(document: dict) -> tuple[list[int] | None, int | None]:  # type: ignore[type-arg]
+    first = (document.get("choices") or [{}])[0]
+    return first.get("token_ids"), (document.get("usage") or {}).get("completion_tokens")
+
+
+def _llamacpp(document: dict) -> tuple[list[int] | None, int | None]:  # type: ignore[type-arg]
+    return document.get("tokens"), document.get("tokens_predicted")
+
+
+_PARTS = {"sglang": _sglang, "openai": _choice, "llamacpp": _llamacpp}

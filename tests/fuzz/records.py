@@ -1,0 +1,190 @@
+"""Fuzz targets of files: accuracy log, journal, LoadGen's logs and conf files, pickled datasets."""
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.accuracy_log import AccuracyLog, EntrySplitter
+from harness.errors import ConfigError, DatasetError, GradingError
+from harness.journal import QUERY_ROW, read_journal
+from harness.loadgen_conf import read_conf
+from harness.outcome import Completion, Failure, FailureKind
+from harness.pickles import load_frame
+from harness.report.loadgen_log import parse_summary, read_detail, result_lines
+from sut.journal_writer import JournalWriter
+from tests.fuzz.damage import damaged, pieces, shuffled
+
+ROOT = Path(__file__).parents[2]
+LOGS = ROOT / "tests/data/loadgen"
+
+
+def accuracy_log(folder: Path, rng: Random) -> None:
+    """Only GradingError; what is read without one is what another JSON parser reads."""
+    text = shuffled(_ENTRIES, rng) if rng.random() < 0.5 else list(_ENTRIES)
+    data = b"[\n" + b",\n".join(text) + b"\n]\n"
+    data = damaged(data, rng) if rng.random() < 0.7 else data
+    path = folder / "mlperf_log_accuracy.json"
+    path.write_bytes(data)
+    try:
+        log = AccuracyLog(path)
+        found = [(entry.qsl_idx, entry.token_ids.tolist()) for entry in log]
+    except GradingError:
+        return
+    assert _split(data, pieces(data, rng)) == _split(data, [data])
+    try:
+        rows = json.loads(data)
+        expected = [(row["qsl_idx"], len(bytes.fromhex(row["data"])) // log.width) for row in rows]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return  # JSON lines and cut logs are read too
+    assert [index for index, _ in found] == [index for index, _ in expected]
+    assert all(len(ids) >= size for (_, ids), (_, size) in zip(found, expected, strict=True))
+
+
+def journal(folder: Path, rng: Random) -> None:
+    """Never an exception, and never a row that nobody wrote."""
+    rows, lines = folder / "queries-worker0.bin", folder / "failures-worker0.jsonl"
+    whole_rows, whole_lines = _journal(folder)
+    rows.write_bytes(damaged(whole_rows, rng))
+    lines.write_bytes(damaged(whole_lines, rng))
+    found = read_journal(folder)
+    size = QUERY_ROW.itemsize
+    true = {whole_rows[i : i + size] for i in range(0, len(whole_rows), size)}
+    assert {row.tobytes() for row in found.rows} <= true
+    assert all(isinstance(text, str) for text in found.details.values())
+
+
+def loadgen_logs(folder: Path, rng: Random) -> None:
+    """Never an exception, whatever the logs hold."""
+    summary, detail = folder / "summary.txt", folder / "detail.txt"
+    summary.write_bytes(damaged(rng.choice(_SUMMARIES), rng))
+    parse_summary(summary.read_text(errors="replace"))
+    result_lines(summary)
+    lines = shuffled(_DETAIL_LINES, rng)
+    detail.write_bytes(b"\n".join(lines))
+    read_detail(detail)
+
+
+def conf(folder: Path, rng: Random) -> None:
+    """Only ConfigError; values are finite numbers."""
+    path = folder / "user.conf"
+    path.write_bytes(damaged(b"\n".join(shuffled(_CONF_LINES, rng)), rng))
+    try:
+        rows = read_conf(path, user=rng.random() < 0.5)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+        return
+    assert all(0 <= row.value < float("inf") for row in rows)
+
+
+def safe_pickle(folder: Path, rng: Random) -> None:
+    """Only DatasetError, and while it is read nothing is imported, run or opened besides the file."""
+    path = folder / "data.pkl"
+    path.write_bytes(damaged(rng.choice(_PICKLES), rng))
+    _Watch.begin(path)
+    try:
+        frame = load_frame(path)
+        for name in frame.names:
+            frame.column(name)
+    except DatasetError as error:
+        assert "\n" not in str(error)
+    finally:
+        _Watch.active = False
+    assert not _Watch.seen, _Watch.seen
+
+
+class _Watch:
+    """What python's audit hook tells of while a pickle is read."""
+
+    active = False
+    hooked = False
+    seen: list[str] = []  # noqa: RUF012 - one hook for the process, which cannot be taken away
+    path = Path()
+    forbidden = (
+        "exec",
+        "compile",
+        "import",
+        "os.",
+        "subprocess.",
+        "socket.",
+        "shutil.",
+        "ctypes.",
+        "marshal.",
+    )
+
+    @classmethod
+    def begin(cls, path: Path) -> None:
+        if not cls.hooked:
+            import pyarrow.compute  # noqa: F401 - what reading needs is imported before the watch begins
+
+            load_frame_once(path.parent)
+            sys.addaudithook(cls.hear)
+            cls.hooked = True
+        cls.path, cls.seen, cls.active = path, [], True
+
+    @classmethod
+    def hear(cls, event: str, arguments: tuple[Any, ...]) -> None:
+        if not cls.active:
+            return
+        allowed = (str(cls.path), "/proc/self/statm")
+        opened = event == "open" and str(arguments[0]) not in allowed
+        if opened or event.startswith(cls.forbidden):
+            cls.seen.append(f"{event} {arguments[:1]}"[:200])
+
+
+def load_frame_once(folder: Path) -> None:
+    """Read a true pickle, so that lazy imports have happened."""
+    for number, content in enumerate(_PICKLES):
+        path = folder / f"true{number}.pkl"
+        path.write_bytes(content)
+        frame = load_frame(path)
+        for name in frame.names:
+            frame.column(name)
+
+
+def _split(data: bytes, parts: list[bytes]) -> list[bytes]:
+    splitter = EntrySplitter()
+    return [entry.text for part in parts for entry in splitter.feed(part)]
+
+
+def _entry(index: int, ids: list[int]) -> bytes:
+    text = np.asarray(ids, "<i4").tobytes().hex().upper()
+    first = text[:8]
+    row = f'{{ "seq_id" : {index}, "qsl_idx" : {index}, "data" : "{text}", "token_data" : "{first}", '
+    return (row + f'"token_count" : {len(ids)} }}').encode()
+
+
+def _journal(folder: Path) -> tuple[bytes, bytes]:
+    """Bytes of a true journal: rows and failure lines."""
+    kept = folder / "true-journal"
+    if not kept.exists():
+        kept.mkdir()
+        writer = JournalWriter(kept, "worker0", 0)
+        for number in range(30):
+            outcome = (
+                Failure(FailureKind.TRUNCATED, f"é {number}")
+                if number % 5 == 0
+                else Completion(np.arange(1 + number, dtype=np.int32), "stop", 3)
+            )
+            writer.add(number, number, 0, (1, 2, 3, 4, 5), 3, 1, outcome)
+        writer.flush()
+    return (kept / "queries-worker0.bin").read_bytes(), (kept / "failures-worker0.jsonl").read_bytes()
+
+
+_ENTRIES = [_entry(index, list(range(200000 - index, 200012))) for index in range(12)]
+_SUMMARIES = [path.read_bytes() for path in sorted(LOGS.glob("*/mlperf_log_summary.txt"))]
+_DETAIL_LINES = (LOGS / "offline_errors/mlperf_log_detail.txt").read_bytes().split(b"\n")
+_CONF_LINES = [
+    line for name in ("quick", "user") for line in (ROOT / f"configs/{name}.conf").read_bytes().split(b"\n")
+]
+_FRAME = pd.DataFrame({"tok_input": [[1, 2], [3]], "dataset": ["aime25", "ä"], "n": [1, 2]})
+_PICKLES = [
+    *(path.read_bytes() for path in sorted((ROOT / "tests/harness/pickles").glob("*.pkl"))),
+    *(pickle.dumps(_FRAME, protocol) for protocol in (2, 5)),
+    pickle.dumps({"tok_input": [[1], [2]]}),
+]

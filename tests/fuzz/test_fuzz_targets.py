@@ -1,0 +1,71 @@
+"""A short deterministic part of the fuzzing; the long run is ``python -m tests.fuzz --seconds 600``."""
+
+import resource
+from random import Random
+
+import pytest
+
+from harness.outcome import Completion
+from sut.response import ResponseReader
+from sut.wire import answer
+from tests.fuzz import answers
+from tests.fuzz.session import TARGETS, HangError, run_one
+
+INPUTS = 120
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_inputs(name, tmp_path):
+    for number in range(INPUTS):
+        run_one(name, number, tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20  # KiB
+
+
+@pytest.mark.parametrize("name", [*answers.STREAMS, *answers.WHOLE])
+def test_the_undamaged_input_completes(name):
+    streams = name in answers.STREAMS
+    wire, content, asked = answers.STREAMS.get(name) or answers.WHOLE[name]
+    response = answers.chunked(content if streams else [content])
+    assert isinstance(answers.check(wire, response, asked, Random(1), streams=streams), Completion)
+
+
+def believe_any_count(monkeypatch):
+    monkeypatch.setattr(answer, "wrong_count", lambda *_: None)
+    true = answer.whole_answer
+    for module in ("sglang", "openai", "llamacpp"):
+        monkeypatch.setattr(
+            f"sut.wire.{module}.whole_answer", lambda ids, claimed, *rest: true(ids, None, *rest)
+        )
+    for module in ("sglang", "llamacpp"):
+        monkeypatch.setattr(f"sut.wire.{module}.wrong_count", lambda *_: None)
+
+
+def show_what_the_server_said(monkeypatch):
+    for module in ("sglang", "openai", "llamacpp"):
+        monkeypatch.setattr(f"sut.wire.{module}.evidence", lambda data: data.decode("latin-1"))
+
+
+def read_for_ever(monkeypatch):
+    def feed(self, data, arrived_ns):
+        while True:
+            continue
+
+    monkeypatch.setattr(ResponseReader, "feed", feed)
+    monkeypatch.setattr("tests.fuzz.session.CPU_LIMIT_S", 0.2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        (believe_any_count, AssertionError),
+        (show_what_the_server_said, AssertionError),
+        (read_for_ever, HangError),
+    ],
+)
+def test_a_worse_reader_would_be_found(fault, found, monkeypatch, tmp_path):
+    """Otherwise the tests above would prove nothing."""
+    fault(monkeypatch)
+    with pytest.raises(found):
+        for number in range(400):
+            for name in ("sglang-incremental", "openai", "llamacpp"):
+                run_one(name, number, tmp_path)
