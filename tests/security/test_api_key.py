@@ -1,0 +1,153 @@
+"""The API key reaches the server and nothing else: no file, no stream, no command line, no error."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.api_key import api_key, masked, masked_text
+from harness.errors import ConfigError
+from harness.grading.probe import choose_sandbox
+from sut.control import ControlPlane
+from sut.endpoint import resolve_endpoint
+from sut.wire.answer import evidence
+from tests.runs import command, quick_conf, small_dataset
+from tests.security.hostile import KEY, STREAM, chunk, document, hostile
+
+# Each repeats the request's headers, as error pages of proxies and debug pages of servers do.
+ECHOES = {
+    "error page": lambda head: [document(b"<h1>502</h1><pre>" + head + b"</pre>", b"502 Bad Gateway")],
+    "key at the end of what is shown": lambda head: [document(b"x" * 230 + KEY.encode(), b"500 Error")],
+    "in-band error": lambda head: [
+        STREAM, chunk(b'data: {"error":{"message":"bad ' + KEY.encode() + b'"}}\n\n'), b"0\r\n\r\n",
+    ],
+    "malformed event": lambda head: [STREAM, chunk(b'data: {"output_ids":"' + KEY.encode() + b'"}\n\n')],
+    "cut event": lambda head: [STREAM, chunk(b'data: {"x":"' + KEY.encode()), b"0\r\n\r\n"],
+    "no HTTP": lambda head: [b"\x15\x03 " + head + b"\r\n\r\n"],
+    "cut inside of the key": lambda head: [document(b"Bearer " + KEY.encode()[:20], b"500 Error")],
+    "abort": lambda head: [
+        STREAM,
+        chunk(b'data: {"output_ids":[],"meta_info":{"completion_tokens":0,"finish_reason":'
+              b'{"type":"abort","message":"' + KEY.encode() + b'"}}}\n\n'),
+        b"0\r\n\r\n",
+    ],
+    "finish reason": lambda head: [
+        STREAM,
+        chunk(b'data: {"output_ids":[],"meta_info":{"completion_tokens":0,"finish_reason":{"type":"'
+              + KEY.encode() + b'"}}}\n\n'),
+        b"0\r\n\r\n",
+    ],
+}  # fmt: skip
+TOLD = KEY[:12].encode()
+
+
+def run_with_key(tmp_path, url, *arguments):
+    """Run at the most talkative level; code, output and the command lines of all its processes."""
+    dataset, _ = small_dataset(tmp_path, rows=len(ECHOES) + 3)
+    words = command(
+        tmp_path, "--user-conf", quick_conf(tmp_path), "--log-level", "debug", "--server-url", url
+    )
+    words += ["--input-file", str(dataset), "--max-new-tokens", "4", *arguments]
+    environment = {**os.environ, "SGLANG_API_KEY": KEY}
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, env=environment
+    )
+    lines = set()
+    while process.poll() is None:
+        lines |= command_lines(process.pid)
+        time.sleep(0.02)
+    return process.returncode, process.stdout.read(), lines
+
+
+def command_lines(pid):
+    found = set()
+    try:
+        parent = psutil.Process(pid)
+        for one in (parent, *parent.children(recursive=True)):
+            found.add(Path(f"/proc/{one.pid}/cmdline").read_bytes())
+    except (psutil.NoSuchProcess, OSError):
+        return found
+    return found
+
+
+def test_a_whole_run_against_servers_that_repeat_the_key(tmp_path):
+    """Every kind of evidence in turn; files, both streams and command lines hold no part of the key."""
+    echoes = list(ECHOES.values())
+    counter = iter(range(1000))
+    with hostile(lambda head: echoes[next(counter) % len(echoes)](head)) as server:
+        code, output, lines = run_with_key(tmp_path, server.url)
+    assert code == 4, output
+    assert all(f"Bearer {KEY}".encode() in head for head in server.heads), "the key must reach the server"
+    assert TOLD not in output
+    assert len(lines) >= 3 and not any(TOLD in line for line in lines)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.json", "requests.parquet", "mlperf_log_detail.txt"} <= {path.name for path in written}
+    assert [path.name for path in written if TOLD in path.read_bytes()] == []
+    # The evidence is there, with the key masked: parquet compresses, so look at its values as well.
+    import pyarrow.parquet as pq
+
+    details = pq.read_table(next(tmp_path.rglob("requests.parquet")))["failure_detail"].to_pylist()
+    assert not any(KEY[:12] in (detail or "") for detail in details)
+    assert sum("[API key]" in (detail or "") for detail in details) >= len(ECHOES) - 1
+
+
+@pytest.mark.parametrize("page", ["/health", "/model_info", "/server_info"])
+def test_control_plane_errors(page, tmp_path):
+    """A page that is no HTTP and repeats the request; debug logging of headers as well."""
+    echo = {page: lambda head: [b"HTTP/1.1 200 OK\r\n" + head.split(b"\r\n", 1)[1] + b"\r\nbroken\r\n\r\n"]}
+    with hostile(lambda head: [], echo) as server:
+        code, output, _ = run_with_key(tmp_path, server.url, "--dry-run")
+    assert code == 3, output
+    assert b"Bearer" not in output or TOLD not in output
+    assert TOLD not in output
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "ümlaut", "qqq\twww", "x\x00y"])
+def test_key_that_no_header_can_carry_is_refused_unseen(key, monkeypatch):
+    monkeypatch.setattr(os, "environ", {"OPENAI_API_KEY": key})
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as caught:
+        api_key()
+    assert key not in str(caught.value) and key[:3] not in str(caught.value)
+
+
+def test_line_break_around_the_key_is_dropped(monkeypatch):
+    monkeypatch.setenv("SGLANG_API_KEY", f" {KEY}\n")
+    assert api_key() == KEY
+
+
+def test_masking(monkeypatch):
+    monkeypatch.setenv("SGLANG_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", "other-key")
+    assert masked(b"a " + KEY.encode() + b" b other-key c") == b"a [API key] b [API key] c"
+    assert masked(KEY.encode()[:9]) == b"[API key]"
+    assert masked(KEY.encode()[-9:] + b" rest") == b"[API key] rest"
+    assert masked_text("nothing to hide é\udcff") == "nothing to hide é\udcff"
+    assert KEY[:12] not in evidence(b"x" * 220 + KEY.encode() + b"y" * 5000)
+
+
+def test_no_object_shows_the_key():
+    endpoint = resolve_endpoint("http://127.0.0.1:1", "/generate", KEY)
+    with ControlPlane("http://127.0.0.1:1", KEY, 1.0) as control:
+        assert not any(
+            KEY in shown for shown in (repr(endpoint), str(endpoint), f"{control!r}", str(vars(control)))
+        )
+
+
+@pytest.mark.parametrize(
+    "url", ["http://u:secret@h:1", "http://u:secret@h:x", "ftp://u:secret@h", "http://u:secret@h/?#"]
+)
+def test_credentials_in_a_url_are_refused_unseen(url, tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    words = [*command(tmp_path, "--input-file", dataset), "--server-url", url]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_model_written_code_does_not_get_the_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    sandbox = choose_sandbox(False)
+    assert KEY not in str(sandbox.environment) and KEY not in str(sandbox.command)
