@@ -1,0 +1,76 @@
+"""Sends one query to a server and reads its answer as a worker does; prints outcome, time and memory as JSON.
+
+    python -m tests.security.drain URL {stream,whole} TIMEOUT_S
+
+``peak_mib`` is what the process grew by at its highest after everything was imported and connected.
+"""
+
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from harness.generation import SamplingParameters
+from harness.outcome import Failure
+from sut.client import HttpClient
+from sut.endpoint import resolve_endpoint
+from sut.replica import Request
+from sut.response import ResponseReader
+from sut.wire.select import make_wire, max_event_bytes
+
+VOCABULARY = 201088
+
+
+def main(url: str, shape: str, timeout_s: str) -> None:
+    """One query with the limits of an official accuracy run."""
+    parameters = SamplingParameters(
+        max_new_tokens=32768,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        skip_special_tokens=False,
+        stream=shape == "stream",
+    )
+    wire = make_wire("sglang", parameters, VOCABULARY, "m")
+    outcomes = []
+    client = HttpClient(
+        [resolve_endpoint(url, wire.path, None)],
+        float(timeout_s),
+        lambda request: None,
+        lambda request, outcome: outcomes.append(outcome),
+    )
+    reader = ResponseReader(
+        wire.answer(), streams=wire.streams, max_event_bytes=max_event_bytes(parameters, VOCABULARY)
+    )
+    body = wire.render([1, 2, 3])
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+    before_kib = _peak_kib()
+    start = time.monotonic()
+    whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    client.start(Request(0, 0, time.monotonic_ns(), whole, reader))
+    while not outcomes:
+        client.poll(0.05)
+        client.tick()
+    outcome = outcomes[0]
+    failed = isinstance(outcome, Failure)
+    print(
+        json.dumps(
+            {
+                "kind": outcome.kind.label if failed else "completed",
+                "detail": outcome.detail if failed else "",
+                "seconds": time.monotonic() - start,
+                "peak_mib": (_peak_kib() - before_kib) / 1024,
+            }
+        )
+    )
+
+
+def _peak_kib() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

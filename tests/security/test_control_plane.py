@@ -1,0 +1,162 @@
+"""Information pages of a hostile server: an error or "not told" within seconds, with little memory."""
+
+import itertools
+import json
+import subprocess
+import threading
+import time
+import tracemalloc
+
+import pytest
+
+from harness.errors import ServerError
+from sut.control import ControlPlane
+from sut.survey import ServerFacts, survey
+from sut.trial import flush_caches
+from tests.runs import command, small_dataset
+from tests.security.hostile import OK, STREAM, _request, chunk, document, hostile, listening
+
+WITHIN_S = 1.0
+MOST_MIB = 8  # the pages themselves may be 1 MiB
+
+PAGES = {
+    "a gigabyte": lambda: itertools.chain([OK + b"\r\n"], itertools.repeat(b"x" * 65536)),
+    "a length of a terabyte": lambda: itertools.chain(
+        [OK + b"content-length: 1099511627776\r\n\r\n"], itertools.repeat(b"x" * 65536)
+    ),
+    "chunks of one byte": lambda: itertools.chain([STREAM], itertools.repeat(chunk(b"x") * 9000)),
+    "headers without end": lambda: itertools.chain([OK], itertools.repeat(b"x-a: b\r\n" * 8000)),
+    "a header without end": lambda: itertools.chain([OK, b"x: "], itertools.repeat(b"y" * 65536)),
+    "a status line without end": lambda: itertools.chain([b"HTTP/1.1 200 "], itertools.repeat(b"y" * 65536)),
+    "a chunk extension without end": lambda: itertools.chain([STREAM, b"5;"], itertools.repeat(b"e" * 65536)),
+    "slow bytes": lambda: slowly(OK + b"content-length: 1000\r\n\r\n", itertools.repeat(b"x")),
+    "silence": lambda: slowly(b"", itertools.repeat(b"")),
+    "nothing at all": list,
+    "a second answer": lambda: [document(b"{}"), document(b"{}")],
+    "no HTTP": lambda: [b"\x1b[2J\x1b]0;owned\x07 220 smtp ready\r\n\r\n"],
+}
+
+
+def slowly(head, rest):
+    yield head
+    for piece in rest:
+        time.sleep(0.05)
+        yield piece
+
+
+def answering(pieces):
+    def serve(connection):
+        _request(connection)
+        for piece in pieces():
+            connection.sendall(piece)
+
+    return listening(serve)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_ends_in_time_and_memory(name):
+    """Asked as the survey and the flush do, in a thread that is hung up on when the time is over."""
+    with answering(PAGES[name]) as url:
+        tracemalloc.start()
+        control, told = ControlPlane(url, None, WITHIN_S), []
+        thread = threading.Thread(target=ask, args=(control, told), daemon=True)
+        start = time.monotonic()
+        thread.start()
+        thread.join(2 * WITHIN_S)
+        control.close()
+        peak_mib = tracemalloc.get_traced_memory()[1] / 2**20
+        tracemalloc.stop()
+    assert time.monotonic() - start < 3 * WITHIN_S
+    assert peak_mib < MOST_MIB
+    assert told and all(isinstance(one, bytes) or (one.isprintable() and len(one) < 600) for one in told)
+    print(name, round(peak_mib, 2), str(told)[:200])
+
+
+def ask(control, told):
+    try:
+        told.append(control.ask("/health")[1][:10])
+    except ServerError as error:
+        told.append(str(error))
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "http://127.0.0.1:9/", "//elsewhere/", "gopher://x/"]
+)
+@pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"307 Temporary", b"308 Permanent"])
+def test_redirects_are_not_followed(location, status):
+    moved = {"/health": lambda head: [document(b"", status, b"location: %b\r\n" % location.encode())]}
+    with hostile(lambda head: [], moved) as server, pytest.raises(ServerError, match="answered 30"):
+        survey([server.url], "sglang", None)
+    assert [head.split(b" ")[1] for head in server.heads] == [b"/health"]
+
+
+SIZES = (-1, 0, 2**31, 2**70, 10**4000, 1.5, True, "7", None, [], {"a": 1})
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size)[:12])
+def test_sizes_that_cannot_be_count_as_not_told(size):
+    names = ("max_running_requests", "dp_size", "stream_interval", "context_length")
+    info = {"/server_info": lambda head: [document(json.dumps(dict.fromkeys(names, size)).encode())]}
+    with hostile(lambda head: [], info) as server:
+        (facts,) = survey([server.url], "sglang", None)
+    assert [getattr(facts, name) for name in names] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 200_000, b'{"a":' * 200_000, b"\xff\xfe{}", b'"\\ud800"', b"9" * 9000, b""]
+)
+def test_pages_that_are_no_json(body):
+    page = {"/model_info": lambda head: [document(body)]}
+    with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
+        survey([server.url], "sglang", None)
+
+
+def test_a_compressed_page_is_not_unpacked():
+    import gzip
+
+    bomb = gzip.compress(b" " * (64 << 20), 9)
+    page = {"/model_info": lambda head: [document(bomb, extra=b"content-encoding: gzip\r\n")]}
+    with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
+        survey([server.url], "sglang", None)
+
+
+def test_a_trickled_flush_does_not_hold_up_the_run():
+    """httpx counts time for each read: a byte now and then would go on for hours."""
+    with answering(lambda: slowly(b"HTTP/1.1 200 OK\r\nx: ", itertools.repeat(b"y"))) as url:
+        start = time.monotonic()
+        doubts = flush_caches([ServerFacts(url=url, wire="sglang", engine="x")], None)
+        assert time.monotonic() - start < 3
+    assert "flush_cache failed" in doubts[0]
+
+
+UGLY = "gpt-oss-120b\x1b[2J\x1b]0;owned\x07\u202eevil\u2066\r\nVALID\x00<script>alert(1)</script>" + "é" * 400
+
+
+def run_dry(tmp_path, *urls):
+    dataset, _ = small_dataset(tmp_path)
+    words = command(tmp_path, "--dry-run", "--input-file", dataset, "--server-url", ",".join(urls))
+    return subprocess.run(words, capture_output=True, timeout=60)
+
+
+def assert_legible(output):
+    text = output.decode()
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert max(map(len, text.split("\n"))) <= 2100
+
+
+def test_names_that_a_server_gives_itself_reach_the_terminal_escaped(tmp_path):
+    """In the plan of a run, and in the error about replicas that differ."""
+    ugly = {"/server_info": lambda head: [document(json.dumps({"served_model_name": UGLY}).encode())]}
+    with hostile(lambda head: [], ugly) as one, hostile(lambda head: []) as other:
+        alone, both = run_dry(tmp_path, one.url), run_dry(tmp_path, one.url, other.url)
+    assert alone.returncode == 0, alone.stderr
+    assert b"\\x1b[2J" in alone.stdout and b"\\u202e" in alone.stdout
+    assert both.returncode == 3 and b"\\x1b[2J" in both.stderr
+    for done in (alone, both):
+        assert_legible(done.stdout)
+        assert_legible(done.stderr)
+
+
+def test_the_probe_of_the_terminal_would_notice():
+    with pytest.raises(AssertionError):
+        assert_legible(UGLY.encode())

@@ -1,0 +1,165 @@
+"""What runs and gradings leave: nobody else can write it, and no planted link is followed."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from harness.errors import ConfigError
+from harness.new_file import keep_others_from_writing, replacing
+from harness.output_dir import make_room
+from harness.report.requests_table import write_requests
+from harness.report.run_record import write_json
+from tests.grading.logs import write_log
+from tests.runs import ACCURACY, ROOT, command, quick_conf, small_dataset
+from tests.security.hostile import document, hostile
+from tests.stub import StubServer
+
+VICTIM = "what the link points to"
+
+
+def anyone_may_write(folder):
+    return [
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if not path.is_symlink() and path.stat().st_mode & stat.S_IWOTH
+    ]
+
+
+def under_umask_zero(words, **more):
+    return subprocess.run(words, capture_output=True, text=True, timeout=100, umask=0, **more)
+
+
+@pytest.mark.parametrize("mode", ["--accuracy", None])
+def test_a_run_under_umask_zero(mode, tmp_path):
+    """LoadGen's own files, the journal and every folder; with failures, so that all files are there."""
+    dataset, _ = small_dataset(tmp_path)
+    conf = quick_conf(tmp_path)
+    output = tmp_path / "results"
+    with hostile(lambda head: [document(b"no", b"500 Error")]) as server:
+        words = command(output, "--input-file", dataset, "--server-url", server.url, "--user-conf", conf)
+        done = under_umask_zero([*words, "--max-new-tokens", "4", *([mode] if mode else [])])
+    assert done.returncode == 4, done.stderr
+    written = {path.name for path in output.rglob("*")}
+    assert {"run.json", "requests.parquet", "mlperf_log_accuracy.json", "journal"} <= written
+    assert anyone_may_write(output) == []
+
+
+def test_a_grading_under_umask_zero(tmp_path):
+    log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)
+    out = tmp_path / "out"
+    words = [
+        sys.executable,
+        ROOT / "eval_mlperf_accuracy.py",
+        "--mlperf-log",
+        log,
+        "--reference-data",
+        ACCURACY,
+    ]
+    words += [
+        "--output-file",
+        out / "r.json",
+        "--save-outputs",
+        out / "o.parquet",
+        "--report",
+        out / "d.html",
+    ]
+    words += ["--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = under_umask_zero([str(word) for word in words], env=environment)
+    assert done.returncode == 5, done.stderr
+    assert {"r.json", "o.parquet", "d.html"} <= {path.name for path in out.iterdir()}
+    assert anyone_may_write(out) == []
+
+
+def test_a_stricter_umask_stays(tmp_path):
+    code = "import os; from harness.new_file import keep_others_from_writing as k; k(); print(os.umask(0))"
+    for umask, expected in ((0, 0o002), (0o027, 0o027), (0o077, 0o077), (0o020, 0o022)):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, umask=umask)
+        assert int(done.stdout) == expected
+    assert keep_others_from_writing.__doc__
+
+
+WRITERS = {
+    "run.json": lambda path: write_json(path, {"a": 1}),
+    "requests.parquet": lambda path: write_requests(path, __import__("pyarrow").table({"a": [1]})),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("planted", ["", ".partial"])
+def test_planted_links_are_replaced_not_followed(name, planted, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text(VICTIM)
+    link = tmp_path / (name + planted)
+    link.symlink_to(victim)
+    WRITERS[name](tmp_path / name)
+    assert victim.read_text() == VICTIM
+    assert (tmp_path / name).is_file() and not (tmp_path / name).is_symlink()
+    assert not (tmp_path / (name + ".partial")).exists()
+
+
+@pytest.mark.parametrize("planted", ["r.json.part", "r.json", "r.programs.jsonl"])
+def test_links_beside_the_evaluators_result(planted, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text(VICTIM)
+    (tmp_path / planted).symlink_to(victim)
+    log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)
+    words = [
+        sys.executable,
+        ROOT / "eval_mlperf_accuracy.py",
+        "--mlperf-log",
+        log,
+        "--reference-data",
+        ACCURACY,
+    ]
+    words += ["--output-file", tmp_path / "r.json", "--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [str(w) for w in words], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.returncode == 5, done.stderr
+    assert victim.read_text() == VICTIM
+    assert json.loads((tmp_path / "r.json").read_text())["summary"]
+
+
+def test_a_link_that_comes_in_between_is_an_error(tmp_path):
+    (tmp_path / "victim").write_text(VICTIM)
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "a"):
+        raise ZeroDivisionError
+    assert not (tmp_path / "a").exists()
+    with replacing(tmp_path / "a") as file:
+        file.write(b"x")
+    assert (tmp_path / "a").stat().st_mode & 0o022 == 0
+
+
+@pytest.mark.parametrize("which", ["performance", "."])
+def test_a_folder_that_everybody_may_write_to_is_refused(which, tmp_path):
+    log_dir = tmp_path / "offline" / "performance"
+    log_dir.mkdir(parents=True)
+    (tmp_path / "offline" / which).chmod(0o777)
+    with pytest.raises(ConfigError, match="everybody may write into"):
+        make_room(log_dir)
+    (tmp_path / "offline" / which).chmod(0o1777)
+    assert make_room(log_dir) is None
+
+
+def test_a_planted_probe_is_not_touched(tmp_path):
+    """The folder is empty when the probe is made: what is there then came from somebody else."""
+    log_dir = tmp_path / "performance"
+    log_dir.mkdir()
+    (log_dir / "old").touch()
+    (log_dir / ".writable").symlink_to(tmp_path / "victim")
+    assert make_room(log_dir) is not None
+    assert not (tmp_path / "victim").exists()
+
+
+def test_an_honest_run_still_ends_well(tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as stub:
+        words = command(tmp_path, "--input-file", dataset, "--server-url", stub.url, "--max-new-tokens", "4")
+        done = under_umask_zero([*words, "--user-conf", str(quick_conf(tmp_path))])
+    assert done.returncode == 0, done.stderr
