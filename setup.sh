@@ -4,7 +4,7 @@ set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 
 venv=.venv
-groups=(run embedded)
+locks=(run)
 with_sglang=''
 sglang_version=0.5.23
 
@@ -30,7 +30,7 @@ parse_options() {
         case $1 in
             --venv) [[ -n ${2:-} ]] || fail "--venv needs a directory; see --help" && venv=$2 && shift ;;
             --venv=?*) venv=${1#*=} ;;
-            --with-tests) groups+=(test) ;;
+            --with-tests) locks+=(test) ;;
             --with-sglang) with_sglang=1 ;;
             -h | --help) usage && exit 0 ;;
             *) fail "unknown option $1; see --help" ;;
@@ -65,11 +65,11 @@ make_venv() {
     "$python" -m venv "$directory" || fail "$python could not create $directory"
 }
 
-# install STAMP DIRECTORY PIP_ARGUMENT...: once for each state of pyproject.toml and of the arguments.
+# install STAMP DIRECTORY PIP_ARGUMENT...: once for each state of the lock files and of the arguments.
 install() {
     local stamp=$2/.installed-$1 directory=$2 state log=$2/setup.log
     shift 2
-    state=$(printf '%s\n' "$@" | cat - pyproject.toml | sha256sum)
+    state=$(printf '%s\n' "$@" | cat - requirements/*.txt | sha256sum)
     if [[ -f $stamp && $(<"$stamp") == "$state" ]]; then
         return
     fi
@@ -90,10 +90,9 @@ explain() {
 
 install_harness() {
     make_venv "$venv"
-    install pip "$venv" --upgrade 'pip>=25.1' # the first pip that knows --group
-    local group
-    for group in "${groups[@]}"; do
-        install "$group" "$venv" --group "$group"
+    local lock
+    for lock in "${locks[@]}"; do
+        install "$lock" "$venv" --require-hashes --requirement "requirements/$lock.txt"
     done
     "$venv/bin/python" -c 'import mlperf_loadgen' || fail "mlcommons-loadgen is installed but cannot be imported"
 }

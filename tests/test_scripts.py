@@ -40,8 +40,8 @@ def checkout(tmp_path):
     """What setup.sh reads, in a folder of its own."""
     folder = tmp_path / "checkout"
     folder.mkdir()
-    for name in ("setup.sh", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
+    shutil.copy(ROOT / "setup.sh", folder)
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
     shutil.copytree(ROOT / "datasets", folder / "datasets")
     return folder
 
@@ -74,14 +74,18 @@ def setup(
     return result, [line.removeprefix(prefix) for line in calls.read_text().splitlines()]
 
 
+def locked(name: str) -> str:
+    return f"--require-hashes --requirement requirements/{name}.txt"
+
+
 def test_setup_installs_once_and_is_idempotent(checkout):
     result, calls = setup(checkout)
     assert (result.returncode, result.stderr) == (0, "")
-    assert calls == ["--upgrade pip>=25.1", "--group run", "--group embedded"]
+    assert calls == [locked("run")]
     assert setup(checkout)[1] == []
-    assert setup(checkout, "--with-tests")[1] == ["--group test"]
-    (checkout / "pyproject.toml").write_text("# changed")
-    assert setup(checkout)[1] == ["--upgrade pip>=25.1", "--group run", "--group embedded"]
+    assert setup(checkout, "--with-tests")[1] == [locked("test")]
+    (checkout / "requirements/run.txt").write_text("# changed")
+    assert setup(checkout)[1] == [locked("run")]
 
 
 def test_setup_keeps_sglang_in_an_environment_of_its_own(checkout):
@@ -126,7 +130,7 @@ def only_coreutils(folder: Path) -> Path:
 
 def test_setup_repeats_what_pip_could_not_do(checkout):
     setup(checkout, FAKE_PIP_ERROR="ERROR: no")
-    assert setup(checkout)[1] == ["--upgrade pip>=25.1", "--group run", "--group embedded"]
+    assert setup(checkout)[1] == [locked("run")]
 
 
 def test_setup_notices_changed_samples(checkout):

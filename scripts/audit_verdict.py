@@ -1,0 +1,32 @@
+"""Reads pip-audit's JSON from stdin and says what it found; exit code 1 for a known vulnerability."""
+
+import json
+import sys
+from typing import Any
+
+
+def verdict(packages: list[dict[str, Any]]) -> tuple[int, list[str]]:
+    """Exit code and lines. A package that could not be looked up is not one without vulnerabilities."""
+    unknown = [package["name"] for package in packages if "skip_reason" in package]
+    found = [
+        f"{package['name']} {package['version']}: {flaw['id']}, mended in {_versions(flaw)}"
+        for package in packages
+        for flaw in package.get("vulns", ())
+    ]
+    if len(unknown) == len(packages):
+        return 0, ["audit skipped: no vulnerability data for any package"]
+    known = len(packages) - len(unknown)
+    lines = [*found, f"audit: {known} packages looked up, {len(found)} known vulnerabilities"]
+    if unknown:
+        lines.append(f"audit: not looked up: {', '.join(unknown)}")
+    return (1 if found else 0), lines
+
+
+def _versions(flaw: dict[str, Any]) -> str:
+    return ", ".join(flaw["fix_versions"]) or "none"
+
+
+if __name__ == "__main__":
+    code, lines = verdict(json.load(sys.stdin)["dependencies"])
+    print("\n".join(lines))
+    sys.exit(code)

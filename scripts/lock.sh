@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Writes the lock files from the pins in pyproject.toml: every package that they need, by version and sha256.
+set -euo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+
+command -v uv >/dev/null || {
+    echo 'lock.sh: needs uv (pip install uv)' >&2
+    exit 2
+}
+lock() {
+    uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+        --no-emit-index-url --no-emit-find-links --custom-compile-command scripts/lock.sh "$@"
+}
+lock --group test --output-file requirements/test.txt
+lock --group run --group embedded --constraints requirements/test.txt --output-file requirements/run.txt

@@ -1,0 +1,142 @@
+"""The lock files hold what pyproject.toml pins, by hash, and name no place; nothing runs foreign code."""
+
+import ast
+import re
+import tomllib
+
+import pytest
+
+from scripts.audit_verdict import verdict
+from tests.runs import ROOT
+
+LOCKS = {"run": ("run", "embedded"), "test": ("test",)}
+TREES = ("harness", "sut", "scripts", "benchmarks")
+
+
+def pinned(group):
+    """Package and version of a dependency group, included groups too."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    found = {}
+    for entry in groups[group]:
+        if isinstance(entry, dict):
+            found |= pinned(entry["include-group"])
+        else:
+            name, version = entry.split("==")
+            found[name] = version
+    return found
+
+
+def locked(name):
+    """Package to version and hashes."""
+    text = (ROOT / f"requirements/{name}.txt").read_text()
+    blocks = re.split(r"\n(?=[a-z])", "\n" + text.replace(" \\\n", " "))[1:]
+    found = {}
+    for block in blocks:
+        package, version = re.match(r"([a-z0-9-]+)==([^ ;]+)", block).groups()
+        found[package] = (version, re.findall(r"--hash=(\S+)", block))
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_holds_the_pins(name):
+    versions = {package: version for package, (version, _) in locked(name).items()}
+    wanted = {package: version for group in LOCKS[name] for package, version in pinned(group).items()}
+    assert wanted.items() <= versions.items(), "run scripts/lock.sh"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_package_has_hashes_and_no_place(name):
+    packages = locked(name)
+    assert len(packages) > 20
+    for package, (_, hashes) in packages.items():
+        assert hashes, package
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), package
+    text = (ROOT / f"requirements/{name}.txt").read_text()
+    assert "://" not in text and "index-url" not in text and "find-links" not in text
+
+
+def test_both_locks_agree():
+    run, test = locked("run"), locked("test")
+    assert run.items() <= test.items()
+
+
+@pytest.mark.parametrize(
+    ("packages", "code", "line"),
+    [
+        (
+            [{"name": "a", "version": "1", "vulns": []}],
+            0,
+            "audit: 1 packages looked up, 0 known vulnerabilities",
+        ),
+        (
+            [{"name": "a", "skip_reason": "not found"}],
+            0,
+            "audit skipped: no vulnerability data for any package",
+        ),
+        (
+            [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}],
+            1,
+            "a 1: X-1, mended in 2",
+        ),
+        (
+            [{"name": "a", "skip_reason": "?"}, {"name": "b", "version": "1", "vulns": []}],
+            0,
+            "audit: not looked up: a",
+        ),
+    ],
+)
+def test_audit_verdict(packages, code, line):
+    assert verdict(packages)[0] == code
+    assert line in verdict(packages)[1]
+
+
+# Calls that run or build code from data. The jail runs model-written code, which is what it is for.
+RUNS_CODE = {"eval", "exec", "compile"}
+LOADERS = {"load", "loads", "read_pickle", "Unpickler", "full_load", "unsafe_load"}
+LOADING_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "torch", "yaml"}
+
+
+def calls():
+    for path in sorted(path for tree in TREES for path in (ROOT / tree).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                yield path.relative_to(ROOT).as_posix(), node
+
+
+def test_nothing_runs_code_outside_of_the_jail():
+    found = {name for name, call in calls() if getattr(call.func, "id", "") in RUNS_CODE}
+    assert {name for name in found if not name.startswith("harness/grading/jail/")} == set()
+    assert found
+
+
+def test_nothing_unpickles_but_the_two_guarded_readers():
+    """Both override find_class; numpy's and yaml's loaders of code are not used at all."""
+    found = {
+        name
+        for name, call in calls()
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in LOADERS
+        and getattr(call.func.value, "id", "") in LOADING_MODULES
+    }
+    assert found == set()
+    derived = {
+        path.relative_to(ROOT).as_posix()
+        for tree in TREES
+        for path in (ROOT / tree).rglob("*.py")
+        if "pickle.Unpickler)" in path.read_text()
+    }
+    assert derived == {"harness/pickle_records.py", "harness/grading/lcb/release.py"}
+    for name in derived:
+        assert "def find_class" in (ROOT / name).read_text()
+
+
+@pytest.mark.parametrize("flag", ["trust_remote_code", "allow_pickle"])
+def test_no_call_allows_code_of_others(flag):
+    given = [(name, call.lineno) for name, call in calls() if any(word.arg == flag for word in call.keywords)]
+    assert given == []
+
+
+def test_the_scripts_that_start_a_server_do_not_either():
+    scripts = [path for folder in ("sglang", "datasets", "scripts") for path in (ROOT / folder).rglob("*.sh")]
+    assert len(scripts) > 4
+    assert not [path.name for path in scripts if re.search(r"trust.remote.code", path.read_text())]
