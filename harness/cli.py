@@ -72,7 +72,9 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
         help="server URL; repeat it or separate by commas for several replicas (default: http://localhost:30000)",
     )
     group.add_argument(
-        "--num-workers", type=int, help="client worker processes (default: chosen from the cores)"
+        "--num-workers",
+        type=int,
+        help="client worker processes (default: chosen from the cores and the load)",
     )
     group.add_argument(
         "--max-concurrency",

@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.errors import ConfigError
 from harness.provenance import port_range
 
-_SPARE_DESCRIPTORS = 64  # epoll, channels, journal, shared memory
+SPARE_DESCRIPTORS = 64  # epoll, channels, journal, shared memory
 _MOST_OPEN = Path("/proc/sys/fs/nr_open")
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -23,12 +23,12 @@ class Limits:
 
     def room(self, workers: int, replicas: int) -> int:
         """The most connections that fit."""
-        by_descriptors = workers * (self.descriptors - _SPARE_DESCRIPTORS)
+        by_descriptors = workers * (self.descriptors - SPARE_DESCRIPTORS)
         return by_descriptors if self.ports is None else min(by_descriptors, self.ports * replicas)
 
     def check(self, in_flight: int, workers: int, replicas: int) -> None:
         """Refuse what cannot hold ``in_flight`` connections. Raises ConfigError with the remedy."""
-        each = -(-in_flight // workers) + _SPARE_DESCRIPTORS
+        each = -(-in_flight // workers) + SPARE_DESCRIPTORS
         if each > self.descriptors:
             raise ConfigError(
                 f"{in_flight} requests in flight need {each} open files in each of {workers} workers, the "

@@ -25,6 +25,7 @@ from sut import loadgen
 from sut.counters import Counter, CounterBoard
 from sut.dispatcher import Dispatcher, Lane
 from sut.loadgen import TestSpec
+from sut.placement import Cpus, pin
 from sut.process import collections, die_with_parent
 from sut.qsl import SampleLibrary
 from sut.reporter import Reporter
@@ -41,9 +42,12 @@ class LaneSpec:
     channel: socket.socket
 
 
-def loadgen_main(spec: TestSpec, lanes: Sequence[LaneSpec], board: CounterBoard, control: Pipe) -> None:
+def loadgen_main(
+    spec: TestSpec, lanes: Sequence[LaneSpec], board: CounterBoard, control: Pipe, cores: Cpus
+) -> None:
     """Entry point of the process; leaves by os._exit, since LoadGen's threads crash an orderly exit."""
     die_with_parent()
+    pin(cores)
     try:
         settings = loadgen.configure(spec)
         control.send(("settings", loadgen.read_back(settings)))

@@ -1,6 +1,5 @@
 """Everything that is decided and checked between the plan and the first query."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +9,14 @@ from harness.loadgen_conf import ConfRow, applying, read_conf
 from harness.plan import RunPlan
 from harness.report.printable import printable
 from harness.samples import SampleSet, load_samples, prompt_efforts
+from sut.expected_load import expected_load, server_is_here
 from sut.loadgen import LOADGEN_SCENARIO, Readback
+from sut.placement import Placement, choose, this_machine
 from sut.survey import ServerFacts, check_capacity
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2
 _UNKNOWN_SERVER_RUNS = 512
-_MOST_WORKERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Prepared:
     samples: SampleSet
     readback: Readback
     servers: tuple[ServerFacts, ...]
-    workers: int
+    placement: Placement
     concurrency: int | None
     deviations: tuple[str, ...]
 
@@ -51,13 +51,19 @@ def read_inputs(plan: RunPlan) -> Inputs:
     return Inputs(samples, applying(rows, plan.model_key, LOADGEN_SCENARIO[plan.scenario]))
 
 
-def worker_count(plan: RunPlan) -> int:
-    """As asked, or one for each core that LoadGen leaves; never more than queries in flight."""
-    workers = plan.num_workers or max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0)) - 1))
-    return workers if plan.max_concurrency is None else min(workers, plan.max_concurrency)
+def place(plan: RunPlan, inputs: Inputs) -> Placement:
+    """Workers and cores for this plan on this machine."""
+    load = expected_load(plan, inputs.conf_rows)
+    return choose(this_machine(), load, plan.num_workers, server_here=server_is_here(plan))
 
 
-def prepare(plan: RunPlan, inputs: Inputs, readback: Readback, servers: tuple[ServerFacts, ...]) -> Prepared:
+def prepare(
+    plan: RunPlan,
+    inputs: Inputs,
+    placement: Placement,
+    readback: Readback,
+    servers: tuple[ServerFacts, ...],
+) -> Prepared:
     """Hold settings, dataset and servers against the rules. Raises ConfigError and ServerError."""
     samples = inputs.samples
     deviations = (
@@ -69,9 +75,8 @@ def prepare(plan: RunPlan, inputs: Inputs, readback: Readback, servers: tuple[Se
     check_capacity(
         servers, int(samples.lengths.max()), plan.parameters.max_new_tokens, int(samples.ids.max()) + 1
     )
-    workers = worker_count(plan)
-    concurrency = _concurrency(plan, servers, workers)
-    return Prepared(plan, samples, readback, servers, workers, concurrency, deviations)
+    concurrency = _concurrency(plan, servers, placement.workers)
+    return Prepared(plan, samples, readback, servers, placement, concurrency, deviations)
 
 
 def describe(prepared: Prepared) -> str:
@@ -83,7 +88,8 @@ def describe(prepared: Prepared) -> str:
     lines = [
         f"{title(plan)}: {len(prepared.samples)} samples of {plan.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
-        f"requests  {in_flight}, {prepared.workers} worker processes, {_bounds(plan)}",
+        f"requests  {in_flight}, {_bounds(plan)}",
+        f"client    {prepared.placement}",
         f"answers   {parameters.max_new_tokens} tokens at most, temperature {parameters.temperature:g}, "
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}",
         *(f"server    {_server_line(server)}" for server in prepared.servers),

@@ -26,7 +26,7 @@ from sut.embedded.engine import EmbeddedEngine
 from sut.embedded.models import tiny_gpt_oss
 from sut.endpoint import resolve_endpoint
 from sut.health import ask_health
-from sut.prepare import Prepared, describe, prepare, read_inputs, title, worker_count
+from sut.prepare import Prepared, describe, place, prepare, read_inputs, title
 from sut.progress import ProgressPrinter
 from sut.session import Lost, Session, Target
 from sut.signals import InterruptedRun
@@ -47,11 +47,13 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
     ``trace`` lets LoadGen write its trace, which costs time in its process: for benchmarks of this harness.
     """
     inputs = read_inputs(plan)
+    placement = place(plan, inputs)
     with (
-        Session(plan, inputs.samples, worker_count(plan), trace=trace) as session,
+        Session(plan, inputs.samples, placement, trace=trace) as session,
         _servers(plan, inputs.samples) as urls,
     ):
-        prepared = prepare(plan, inputs, session.readback(), survey(urls, plan.backend, api_key()))
+        servers = survey(urls, plan.backend, api_key())
+        prepared = prepare(plan, inputs, placement, session.readback(), servers)
         print(describe(prepared), flush=True)
         if plan.resume:
             check_resumable(plan.log_dir, _resolved(prepared), prepared.servers[0].model)
@@ -161,7 +163,7 @@ def _resolved(prepared: Prepared) -> dict[str, Any]:
     return plan | {
         "samples": len(prepared.samples),
         "dataset_sha256": prepared.samples.sha256,
-        "workers": prepared.workers,
+        "placement": prepared.placement,
         "concurrency": prepared.concurrency,
         "loadgen_settings": prepared.readback,
     }

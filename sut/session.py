@@ -20,6 +20,7 @@ from sut.health import Ask, ReplicaWatch
 from sut.journal_sync import JournalSync
 from sut.loadgen import LOADGEN_SCENARIO, Readback, TestSpec
 from sut.loadgen_process import LaneSpec, loadgen_main
+from sut.placement import Placement
 from sut.process import spawn, stop
 from sut.watch import Child, Seen, Watch, hear_loadgen
 from sut.wire.select import WireName
@@ -54,12 +55,15 @@ Observer = Callable[[npt.NDArray[np.int64]], None]
 class Session:
     """One test. Use as a context manager: leaving it ends every process that is still there."""
 
-    def __init__(self, plan: RunPlan, samples: SampleSet, workers: int, *, trace: bool = False) -> None:
+    def __init__(
+        self, plan: RunPlan, samples: SampleSet, placement: Placement, *, trace: bool = False
+    ) -> None:
         self._plan = plan
         self._samples = samples
+        self._placement = placement
         self._journal_dir = plan.log_dir / JOURNAL_DIR
-        self._board = CounterBoard(workers + 1)
-        self._pairs = [socket.socketpair() for _ in range(workers)]
+        self._board = CounterBoard(placement.workers + 1)
+        self._pairs = [socket.socketpair() for _ in range(placement.workers)]
         self._loadgen = self._start_loadgen(trace)
         self._workers: list[Child] = []
         self._watch: Watch | None = None
@@ -155,7 +159,7 @@ class Session:
         )
         ours, theirs = Pipe()
         lanes = [LaneSpec(pair[0]) for pair in self._pairs]
-        process = spawn(loadgen_main, spec, lanes, self._board, theirs)
+        process = spawn(loadgen_main, spec, lanes, self._board, theirs, self._placement.loadgen_cores)
         theirs.close()
         for pair in self._pairs:
             pair[0].close()
@@ -177,6 +181,7 @@ class Session:
             accuracy=plan.accuracy,
             journal_dir=self._journal_dir,
             kept=target.kept,
+            cores=self._placement.cores_of(index),
         )
 
 

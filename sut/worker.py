@@ -32,6 +32,7 @@ from sut.endpoint import Endpoint
 from sut.journal_writer import JournalWriter
 from sut.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST
 from sut.outbox import Outbox
+from sut.placement import Cpus, pin
 from sut.process import collections, die_with_parent
 from sut.replica import Request
 from sut.response import ResponseReader
@@ -62,6 +63,7 @@ class WorkerSpec:
     accuracy: bool
     journal_dir: Path
     kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
+    cores: Cpus = ()
 
 
 class Worker:
@@ -292,6 +294,7 @@ def worker_main(
 ) -> None:
     """Entry point of the process. Tells ``control`` "ready", or at the end why it failed."""
     die_with_parent()
+    pin(spec.cores)
     raise_descriptor_limit()
     try:
         worker = Worker(spec, channel, arena, board.row(spec.index + 1), control)

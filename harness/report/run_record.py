@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.report.client_load import ClientLoad
 from harness.new_file import replacing
+from harness.report.client_load import ClientLoad
 from harness.report.latency import Distribution, Statistics
 from harness.report.loadgen_log import LoadgenSummary
 from harness.report.verdict import Verdict

@@ -1,0 +1,69 @@
+"""What a plan is going to ask of the client, as far as its flags and conf rows tell before LoadGen starts."""
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from harness.loadgen_conf import ConfRow
+from harness.plan import RunPlan
+from sut.placement import Load
+
+_LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
+_LENGTHS_RULE = "TEST09"  # the one rule that states a mean output length
+
+
+def expected_load(plan: RunPlan, rows: Iterable[ConfRow]) -> Load:
+    """Server loads follow from the target rate, as if each token were an event of its own."""
+    if plan.scenario == "single-stream":
+        return Load(open_at_most=1)
+    if not plan.is_server:
+        return Load(open_at_most=plan.max_concurrency)
+    qps = next((row.value for row in reversed(list(rows)) if row.key == "target_qps"), _LOADGEN_QPS)
+    tokens = output_tokens(plan)
+    streams = round(qps * _longest_s(plan, tokens)) or 1
+    events = qps * (tokens if plan.parameters.stream else 1)
+    return Load(plan.max_concurrency, streams, qps, events)
+
+
+def output_tokens(plan: RunPlan) -> float:
+    """The mean length of an answer where the benchmark states one, else the longest that is allowed."""
+    longest = plan.parameters.max_new_tokens
+    stated = plan.benchmark.compliance.get(_LENGTHS_RULE, {}).get("reference_mean_output_tokens", longest)
+    return longest if plan.accuracy else min(longest, float(stated))
+
+
+def server_is_here(plan: RunPlan) -> bool:
+    """Whether a server shares this machine."""
+    return plan.backend == "embedded" or any(
+        is_own_host(urlsplit(url).hostname or "") for url in plan.server_urls
+    )
+
+
+def is_own_host(host: str) -> bool:
+    """Whether a name leads to an address of this machine; False where it does not resolve."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    return any(is_own_address(int(family), str(address[0])) for family, _, _, _, address in found)
+
+
+def is_own_address(family: int, address: str) -> bool:
+    """Only an address of this machine can be bound."""
+    if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        return True
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _longest_s(plan: RunPlan, tokens: float) -> float:
+    """Seconds of an answer at the benchmark's limits: valid runs are not slower."""
+    limits = plan.benchmark.latency_limits.get(plan.scenario)
+    if limits is None:
+        return 0.0
+    return (limits.ttft_ms + tokens * limits.tpot_ms) / 1000
