@@ -17,7 +17,7 @@ from sut.endpoint import Endpoint
 from sut.replica import Connection, Replica, Request, least_loaded
 
 _EVENTS_A_ROUND = 64  # reports leave after each round: the fewer, the sooner
-_MAX_CONNECTING = 256  # a listen backlog is finite
+MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
 # uvicorn closes connections that idled for 5 s; one that old is not trusted with a query.
 _MAX_IDLE_NS = 2_000_000_000
@@ -67,7 +67,7 @@ class HttpClient:
     @property
     def can_start(self) -> bool:
         """Whether another request may begin now: there is a replica, and connecting does not pile up."""
-        return len(self._connecting) < _MAX_CONNECTING and bool(self._trusted)
+        return len(self._connecting) < MAX_CONNECTING and bool(self._trusted)
 
     @property
     def clock_steps_ns(self) -> int:

@@ -1,20 +1,22 @@
 """Where one server URL leads: host, port, TLS and the head of every request to it."""
 
-import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from harness.errors import ServerError
+from sut.route import Route, resolve
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One replica, resolved. ``head`` is the start of every request to it and may hold the API key."""
+    """One replica, resolved. Its connections take turns on ``routes``.
+
+    ``head`` is the start of every request to it and may hold the API key.
+    """
 
     url: str
     host: str
-    family: int
-    address: tuple[str, int]
+    routes: tuple[Route, ...]
     tls: bool
     head: bytes
     keep_alive: bool = True
@@ -24,12 +26,12 @@ class Endpoint:
 
 
 def resolve_endpoint(url: str, path: str, api_key: str | None) -> Endpoint:
-    """Look the host up once. Raises ServerError when the name does not resolve."""
+    """Look the host up. Raises ServerError when the name does not resolve."""
     parts = urlsplit(url)
     host, tls = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if tls else 80)
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        routes = resolve(host, port)
     except OSError as error:
         raise ServerError(
             f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"
@@ -37,4 +39,4 @@ def resolve_endpoint(url: str, path: str, api_key: str | None) -> Endpoint:
     head = f"POST {parts.path}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
     if api_key:
         head += f"Authorization: Bearer {api_key}\r\n"
-    return Endpoint(url, host, int(family), (str(address[0]), int(address[1])), tls, head.encode())
+    return Endpoint(url, host, routes, tls, head.encode())

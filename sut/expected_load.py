@@ -1,12 +1,12 @@
 """What a plan is going to ask of the client, as far as its flags and conf rows tell before LoadGen starts."""
 
-import ipaddress
 import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from harness.loadgen_conf import ConfRow
 from harness.plan import RunPlan
+from sut.own_addresses import is_own_address
 from sut.placement import Load
 
 _LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
@@ -47,18 +47,6 @@ def is_own_host(host: str) -> bool:
     except OSError:
         return False
     return any(is_own_address(int(family), str(address[0])) for family, _, _, _, address in found)
-
-
-def is_own_address(family: int, address: str) -> bool:
-    """Only an address of this machine can be bound."""
-    if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
-        return True
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True
 
 
 def _longest_s(plan: RunPlan, tokens: float) -> float:

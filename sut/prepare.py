@@ -12,6 +12,7 @@ from harness.samples import SampleSet, load_samples, prompt_efforts
 from sut.expected_load import expected_load, server_is_here
 from sut.loadgen import LOADGEN_SCENARIO, Readback
 from sut.placement import Placement, choose, this_machine
+from sut.room import Room
 from sut.survey import ServerFacts, check_capacity
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
@@ -29,7 +30,10 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan that may run. ``concurrency`` None: LoadGen alone decides how many queries are in flight."""
+    """A plan that may run. ``concurrency`` None: LoadGen alone decides how many queries are in flight.
+
+    ``connections``: as many as are expected in all at most.
+    """
 
     plan: RunPlan
     samples: SampleSet
@@ -37,7 +41,9 @@ class Prepared:
     servers: tuple[ServerFacts, ...]
     placement: Placement
     concurrency: int | None
+    connections: int
     deviations: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
 
 def read_inputs(plan: RunPlan) -> Inputs:
@@ -75,8 +81,13 @@ def prepare(
     check_capacity(
         servers, int(samples.lengths.max()), plan.parameters.max_new_tokens, int(samples.ids.max()) + 1
     )
-    concurrency = _concurrency(plan, servers, placement.workers)
-    return Prepared(plan, samples, readback, servers, placement, concurrency, deviations)
+    room = Room(machine_limits(), placement.workers, tuple(server.url for server in servers))
+    concurrency = _concurrency(plan, servers, room)
+    expected = concurrency or expected_load(plan, inputs.conf_rows).open_expected or 1
+    doubts = room.doubts(expected, all_at_once=not plan.is_server)
+    return Prepared(
+        plan, samples, readback, servers, placement, concurrency, expected, deviations, tuple(doubts)
+    )
 
 
 def describe(prepared: Prepared) -> str:
@@ -95,6 +106,7 @@ def describe(prepared: Prepared) -> str:
         *(f"server    {_server_line(server)}" for server in prepared.servers),
         f"logs      {plan.log_dir}",
         *(f"DEVIATION {deviation}" for deviation in prepared.deviations),
+        *(f"DOUBT     {doubt}" for doubt in prepared.doubts),
     ]
     return "\n".join(printable(line) for line in lines)
 
@@ -154,12 +166,11 @@ def _server_deviations(plan: RunPlan, servers: Sequence[ServerFacts]) -> tuple[s
     )
 
 
-def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], workers: int) -> int | None:
+def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], room: Room) -> int | None:
     """As asked, if the machine can hold it; Offline's own choice is what fits."""
-    limits = machine_limits()
     if plan.max_concurrency is not None:
-        limits.check(plan.max_concurrency, workers, len(servers))
+        room.check(plan.max_concurrency)
     if plan.max_concurrency is not None or plan.scenario != "offline":
         return plan.max_concurrency
     wanted = sum(server.max_running_requests or _UNKNOWN_SERVER_RUNS for server in servers)
-    return min(_QUEUE_FACTOR * wanted, limits.room(workers, len(servers)))
+    return min(_QUEUE_FACTOR * wanted, room.connections)

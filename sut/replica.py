@@ -60,7 +60,7 @@ class Request:
 class Replica:
     """One endpoint inside one worker: its idle connections and its load."""
 
-    __slots__ = ("_context", "endpoint", "failed_in_a_row", "idle", "in_flight", "index")
+    __slots__ = ("_context", "_turn", "endpoint", "failed_in_a_row", "idle", "in_flight", "index")
 
     def __init__(self, index: int, endpoint: Endpoint) -> None:
         self.index = index
@@ -69,6 +69,7 @@ class Replica:
         self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
         self._context = ssl.create_default_context() if endpoint.tls else None
+        self._turn = -1  # of the endpoint's routes
 
     def fails_again(self, outcome: Outcome) -> bool:
         """Take note of an outcome; True when the replica looks dead and should be asked for its health."""
@@ -82,12 +83,13 @@ class Replica:
 
     def connect(self, clock: KernelClock) -> "Connection":
         """Begin a new connection. Raises OSError when that fails at once."""
-        endpoint = self.endpoint
+        routes = self.endpoint.routes
+        self._turn = (self._turn + 1) % len(routes)
         transport: Transport
         if self._context is None:
-            transport = PlainTransport(endpoint.family, endpoint.address, clock)
+            transport = PlainTransport(routes[self._turn], clock)
         else:
-            transport = TlsTransport(endpoint.family, endpoint.address, self._context, endpoint.host)
+            transport = TlsTransport(routes[self._turn], self._context, self.endpoint.host)
         return Connection(self, transport)
 
 

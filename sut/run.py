@@ -13,6 +13,7 @@ import msgspec
 from harness.answers import KeptAnswer
 from harness.api_key import api_key
 from harness.errors import RunError
+from harness.limits import local_ports
 from harness.output_dir import make_room
 from harness.plan import RunPlan
 from harness.provenance import gather_provenance
@@ -28,6 +29,7 @@ from sut.endpoint import resolve_endpoint
 from sut.health import ask_health
 from sut.prepare import Prepared, describe, place, prepare, read_inputs, title
 from sut.progress import ProgressPrinter
+from sut.room import wide_enough
 from sut.session import Lost, Session, Target
 from sut.signals import InterruptedRun
 from sut.survey import survey
@@ -101,7 +103,10 @@ def _try_out(prepared: Prepared, kept: Mapping[int, KeptAnswer]) -> tuple[Target
     plan, first = prepared.plan, prepared.servers[0]
     vocabulary, key = plan.benchmark.vocabulary_size, api_key()
     path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
-    endpoints = [resolve_endpoint(server.url, path, key) for server in prepared.servers]
+    each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
+    endpoints = [
+        wide_enough(resolve_endpoint(server.url, path, key), each, ports) for server in prepared.servers
+    ]
     keeps = Trial(first, plan.parameters, vocabulary).run(endpoints, prepared.samples.tokens(0).tolist())
     final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
     return Target(tuple(final), first.wire, first.served_name, kept), flush_caches(prepared.servers, key)
@@ -109,7 +114,7 @@ def _try_out(prepared: Prepared, kept: Mapping[int, KeptAnswer]) -> tuple[Target
 
 def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str, ...]) -> int:
     plan = prepared.plan
-    record = _record(prepared, doubts)
+    record = _record(prepared, (*prepared.doubts, *doubts))
     write_run_record(plan.log_dir / RUN_RECORD, record)
     wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
     arena = render_arena(prepared.samples, wire)

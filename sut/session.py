@@ -32,7 +32,7 @@ _ABORT_S = 1.2
 _WORKER_END_S = 2.0
 # A worker holds this many queries more than it may have in flight, so that a freed slot is filled at once.
 _PREFETCH = 16
-_WARM_CONNECTIONS = 64
+WARM_CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,4 +204,4 @@ def _shares(limit: int | None, workers: int) -> list[int]:
 
 
 def _warm(share: int, endpoints: int) -> int:
-    return max(1, min(share or _WARM_CONNECTIONS, _WARM_CONNECTIONS) // endpoints)
+    return max(1, min(share or WARM_CONNECTIONS, WARM_CONNECTIONS) // endpoints)

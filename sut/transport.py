@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sut.clock import KernelClock
+from sut.route import Route
 
 RECEIVE_BYTES = 65536
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
+_IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
 _TIMESPEC = struct.Struct("@qq")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
@@ -51,8 +53,8 @@ class PlainTransport:
 
     __slots__ = ("_address", "_clock", "_connected", "_recvmsg", "_socket")
 
-    def __init__(self, family: int, address: tuple[str, int], clock: KernelClock) -> None:
-        self._socket = _connecting_socket(family, address)
+    def __init__(self, route: Route, clock: KernelClock) -> None:
+        self._socket = _connecting_socket(route)
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._recvmsg = self._socket.recvmsg
         self._clock = clock
@@ -111,8 +113,8 @@ class TlsTransport:
 
     __slots__ = ("_context", "_host", "_plain", "_ready", "_tls", "_wants_write")
 
-    def __init__(self, family: int, address: tuple[str, int], context: ssl.SSLContext, host: str) -> None:
-        self._plain = _connecting_socket(family, address)
+    def __init__(self, route: Route, context: ssl.SSLContext, host: str) -> None:
+        self._plain = _connecting_socket(route)
         self._context = context
         self._host = host
         self._tls: ssl.SSLSocket | None = None
@@ -185,16 +187,22 @@ class TlsTransport:
         return self._tls
 
 
-def _connecting_socket(family: int, address: tuple[str, int]) -> socket.socket:
-    """A non-blocking socket on its way to ``address``. Raises OSError when that fails at once."""
-    plain = socket.socket(family, socket.SOCK_STREAM)
-    plain.setblocking(False)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    code = plain.connect_ex(address)
-    if code not in _IN_PROGRESS:
+def _connecting_socket(route: Route) -> socket.socket:
+    """A non-blocking socket on its way. Raises OSError when that fails at once."""
+    plain = socket.socket(route.family, socket.SOCK_STREAM)
+    try:
+        plain.setblocking(False)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if route.source:
+            plain.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+            plain.bind((route.source, 0))
+        code = plain.connect_ex(route.address)
+        if code not in _IN_PROGRESS:
+            raise OSError(code, os.strerror(code))
+    except OSError:
         plain.close()
-        raise OSError(code, os.strerror(code))
+        raise
     return plain
 
 

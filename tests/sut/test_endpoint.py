@@ -7,6 +7,7 @@ import pytest
 
 from harness.errors import ServerError
 from sut.endpoint import resolve_endpoint
+from sut.route import Route
 
 KEY = "sk-very-secret"
 
@@ -24,15 +25,17 @@ KEY = "sk-very-secret"
 )
 def test_urls(url, address, tls, line, host):
     endpoint = resolve_endpoint(url, "/generate", None)
-    assert (endpoint.address, endpoint.tls) == (address, tls)
-    assert endpoint.family == (socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    assert (endpoint.routes, endpoint.tls) == ((Route(family, address),), tls)
     first, *headers = endpoint.head.decode().split("\r\n")
     assert first == f"POST {line} HTTP/1.1"
     assert headers == [f"Host: {host}", "Content-Type: application/json", ""]
 
 
 def test_localhost_resolves_to_loopback():
-    assert resolve_endpoint("http://localhost:30000", "/generate", None).address[0] in ("127.0.0.1", "::1")
+    assert {
+        route.address[0] for route in resolve_endpoint("http://localhost:30000", "/generate", None).routes
+    } <= {"127.0.0.1", "::1"}
 
 
 def test_the_key_is_a_bearer_header_and_nowhere_else(caplog):
