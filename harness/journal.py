@@ -44,11 +44,12 @@ FINISH_REASONS = ("", "stop", "length", "other")
 REPORT_ROW = np.dtype(
     [
         ("query_id", "<u8"),
-        ("kind", "<i8"),  # 1 first token, 2 complete
+        ("kind", "<i8"),  # FIRST_TOKEN or COMPLETE
         ("arrived_ns", "<i8"),  # the bytes reached the worker
         ("reported_ns", "<i8"),  # LoadGen was called, and took its own time stamp
     ]
 )
+FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a report
 REPORTS_FILE = "reports.bin"
 JOURNAL_DIR = "journal"  # beside LoadGen's logs
 

@@ -10,7 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import EXIT_INVALID, EXIT_VALID
-from harness.journal import JOURNAL_DIR, REPORT_ROW, Journal, lost_rows, read_journal, read_reports
+from harness.journal import (
+    COMPLETE,
+    FIRST_TOKEN,
+    JOURNAL_DIR,
+    REPORT_ROW,
+    Journal,
+    lost_rows,
+    read_journal,
+    read_reports,
+)
 from harness.judge import Evidence, judge
 from harness.outcome import FailureKind
 from harness.report.client_load import client_load, load_doubts
@@ -20,13 +29,13 @@ from harness.report.latency import Rows, Statistics, statistics
 from harness.report.loadgen_log import read_summary, result_lines
 from harness.report.requests_table import Reported, requests_table, write_requests
 from harness.report.run_record import RunRecord, write_run_record
+from harness.report.schedule_lag import lag_doubts, mean_schedule_lag
 from harness.report.verdict import Verdict
 
 RUN_RECORD = "run.json"
 REQUESTS = "requests.parquet"
 _SUMMARY = "mlperf_log_summary.txt"
 _ACCURACY = "mlperf_log_accuracy.json"
-_FIRST, _COMPLETE = 1, 2
 _EXAMPLES = 3
 
 
@@ -78,11 +87,12 @@ def close_run(
     share = client_share(reports)
     load = client_load(ending.cpu, reports, _first_issue(rows), ttft_limit_ns)
     load = replace(load, loop_lag_ns=ending.loop_lag_ns, gc_runs=ending.gc_runs)
+    lag = mean_schedule_lag(rows, reports, loadgen.figures)
     evidence = Evidence(
         accuracy, samples, ending.issued, rows, stats, loadgen, (*ending.problems, *_broken(journal))
     )
     verdict = _interrupted(ending.interrupted) if ending.interrupted else judge(evidence)
-    table = requests_table(rows, replicas, journal.details, _reported(log_dir))
+    table = requests_table(rows, replicas, journal.details, _reported(reports))
     write_requests(log_dir / REQUESTS, table)
     record = replace(
         record,
@@ -95,12 +105,14 @@ def close_run(
         client_share=share,
         client_cpu_s=ending.cpu_s,
         client_load=load,
+        schedule_lag_mean_ns=lag,
         doubts=(
             *record.doubts,
             *ending.doubts,
             *repeat_doubts(stats),
             *share_doubts(share, ttft_limit_ns),
             *load_doubts(load),
+            *lag_doubts(lag, ttft_limit_ns),
         ),
         files=_files(log_dir, accuracy=accuracy),
     )
@@ -114,6 +126,7 @@ def close_run(
         record.doubts,
         record.files,
         client_share=share,
+        schedule_lag_mean_ns=lag,
         loadgen_lines=result_lines(log_dir / _SUMMARY),
         next_command=_scoring(log_dir, dataset) if accuracy and verdict.result == "VALID" else "",
     )
@@ -150,11 +163,10 @@ def _interrupted(signal: str) -> Verdict:
     return Verdict("INTERRUPTED", (f"ended by {signal} before LoadGen was done",))
 
 
-def _reported(log_dir: Path) -> Reported | None:
-    calls = read_reports(log_dir / JOURNAL_DIR)
+def _reported(calls: Rows) -> Reported | None:
     if not len(calls):
         return None
-    first, done = (_by_query(calls, kind) for kind in (_FIRST, _COMPLETE))
+    first, done = (_by_query(calls, kind) for kind in (FIRST_TOKEN, COMPLETE))
     ids = np.union1d(first["query_id"], done["query_id"])
     times = [np.zeros(len(ids), dtype=np.int64) for _ in range(2)]
     for column, part in zip(times, (first, done), strict=True):

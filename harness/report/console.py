@@ -29,6 +29,7 @@ class RunSummary:
     doubts: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     client_share: Distribution | None = None
+    schedule_lag_mean_ns: float | None = None
     loadgen_lines: Sequence[str] = ()  # its summary's result, word for word
     next_command: str = ""  # what to run now
 
@@ -39,7 +40,7 @@ def render_summary(summary: RunSummary) -> str:
         [printable(line) for line in summary.loadgen_lines],
         [printable(summary.title)],
         _throughput(summary.statistics),
-        _latency_table(summary.statistics, summary.client_share),
+        _latency_table(summary.statistics, summary.client_share, summary.schedule_lag_mean_ns),
         _failures(summary.statistics),
         _listing("Deviations from the benchmark's rules", summary.deviations),
         _listing("Reasons to doubt these numbers", summary.doubts),
@@ -67,7 +68,7 @@ def _throughput(s: Statistics) -> list[str]:
     return lines
 
 
-def _latency_table(s: Statistics, client_share: Distribution | None) -> list[str]:
+def _latency_table(s: Statistics, client_share: Distribution | None, lag_ns: float | None) -> list[str]:
     rows = {
         "TTFT": s.ttft,
         "TPOT": s.tpot,
@@ -79,7 +80,8 @@ def _latency_table(s: Statistics, client_share: Distribution | None) -> list[str
     if not measured:
         return []
     titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max"]
-    return [_table_line("ms", titles), *(_table_line(name, _cells(d)) for name, d in measured.items())]
+    lines = [_table_line("ms", titles), *(_table_line(name, _cells(d)) for name, d in measured.items())]
+    return lines if lag_ns is None else [*lines, _table_line("schedule lag", [milliseconds(lag_ns)])]
 
 
 def _cells(d: Distribution) -> list[str]:

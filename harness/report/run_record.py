@@ -45,6 +45,7 @@ class RunRecord:
     client_cpu_s: float | None = None  # CPU time of LoadGen's process and the workers during the test
     client_load: ClientLoad | None = None  # how busy our own processes were
     client_share: Distribution | None = None  # what our own processes added to each token report
+    schedule_lag_mean_ns: float | None = None  # LoadGen's scheduled time to its call of our callback
     doubts: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
