@@ -1,7 +1,7 @@
 """How late LoadGen's issue callback runs against LoadGen's schedule.
 
 LoadGen counts its TTFT from the scheduled time, we count ours from the callback, both to the same call of
-LoadGen: the means differ by the lag. What that call takes until LoadGen stamps it, microseconds, is in it too.
+LoadGen: the means differ by the lag. What that call takes until LoadGen stamps it, some µs, is in it too.
 """
 
 from collections.abc import Mapping
