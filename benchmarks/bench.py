@@ -52,6 +52,11 @@ class Stub:
             process.terminate()
             process.wait()
 
+    def kill(self) -> None:
+        """Die as a server dies: all connections are reset."""
+        for process in self._running:
+            process.kill()
+
     def stats(self) -> list[dict[str, Any]]:
         """Each process's own counts."""
         return [json.loads(_get(url, "/_stats")) for url in self.urls]

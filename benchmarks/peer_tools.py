@@ -1,0 +1,197 @@
+"""How each client is started for one workload, and where it leaves the TTFT that it claims."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from bench import ROOT
+
+Figures = dict[str, float]  # "mean" and "p99" in ns
+_SUMMARY = {"mean": "Mean First Token latency (ns)", "p99": "99.00 percentile first token latency (ns)"}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """``qps`` None is a closed loop of ``concurrency`` requests; ``tokens`` of each answer."""
+
+    name: str
+    count: int
+    tokens: int
+    concurrency: int
+    prompt_tokens: int
+    stream: bool = True
+    qps: float | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workload with its files, against one server. ``parquet`` and ``prompts`` hold the same prompts."""
+
+    workload: Workload
+    url: str
+    folder: Path
+    parquet: Path
+    prompts: Path
+
+
+@dataclass(frozen=True)
+class Tool:
+    """``command`` gives the words to run and the folder to run in, None for what the tool cannot do.
+
+    ``claims`` reads, after the run, TTFT figures and the number of failures that the tool reports.
+    """
+
+    name: str
+    command: Callable[[Job], tuple[list[str], Path] | None]
+    claims: Callable[[Job, str], tuple[Figures | None, int | None]]
+
+
+def harness() -> Tool:
+    """This harness, with LoadGen."""
+    return Tool("this harness", _harness_command, _harness_claims)
+
+
+def _harness_command(job: Job) -> tuple[list[str], Path]:
+    load = job.workload
+    config = job.folder / "generation.json"
+    config.write_text(json.dumps({"stream": load.stream, "max_new_tokens": load.tokens}))
+    words = [sys.executable, str(ROOT / "run_mlperf.py"), "--scenario", _scenario(load)]
+    words += ["--user-conf", str(_conf(job)), "--input-file", str(job.parquet), "--server-url", job.url]
+    words += ["--generation-config", str(config), "--output-dir", str(job.folder), "--log-level", "warning"]
+    return words + ([] if load.qps else ["--max-concurrency", str(load.concurrency)]), job.folder
+
+
+def _harness_claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+    log_dir = job.folder / _scenario(job.workload) / "performance"
+    failures = json.loads((log_dir / "run.json").read_text())["statistics"]["failures"]
+    if job.workload.qps:
+        return _loadgen_figures(log_dir), sum(failures.values())
+    rows = pq.read_table(log_dir / "requests.parquet").to_pandas()
+    return figures(rows["reported_first_ns"] - rows["sent_ns"]), sum(failures.values())
+
+
+def reference(python: str, checkout: Path) -> Tool:
+    """The MLCommons reference harness for gpt-oss-120b, from the user's checkout of mlcommons/inference."""
+    home = checkout / "language/gpt-oss-120b"
+
+    def command(job: Job) -> tuple[list[str], Path] | None:
+        load = job.workload
+        if load.stream and not load.qps:
+            return None  # its Offline does not stream
+        words = [python, "run_mlperf.py", "--scenario", _scenario(load), "--user-conf", str(_conf(job))]
+        words += ["--input-file", str(job.parquet), "--server-url", job.url, "--output-dir", str(job.folder)]
+        words += ["--max-new-tokens", str(load.tokens), "--max-concurrency", str(load.concurrency)]
+        return words, home
+
+    def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+        log_dir = job.folder / _scenario(job.workload) / "performance"
+        found = re.findall(r"(\d+) ERRORS? encountered", (log_dir / "mlperf_log_summary.txt").read_text())
+        return _loadgen_figures(log_dir) if job.workload.qps else None, int(found[0]) if found else 0
+
+    return Tool("MLCommons reference", command, claims)
+
+
+def plain(library: str, python: str) -> Tool:
+    """plain_client.py on one library."""
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        words = [python, str(ROOT / "benchmarks/plain_client.py"), library, "--url", job.url]
+        words += ["--prompts", str(job.prompts), "--tokens", str(load.tokens), "--count", str(load.count)]
+        words += ["--concurrency", str(load.concurrency), "--stream", str(int(load.stream))]
+        return words + (["--qps", str(load.qps)] if load.qps else []), job.folder
+
+    def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+        said = json.loads(output.splitlines()[-1])
+        return figures(said["ttft_ns"]) if said["ttft_ns"] else None, said["failures"]
+
+    return Tool(f"plain {library} loop", command, claims)
+
+
+def sglang(module: str, python: str, tokenizer: Path) -> Tool:
+    """SGLang's bench_serving or its Rust client; both need a tokenizer, which is a folder on disk."""
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        words = [python, "-m", module, "--backend", "sglang", "--base-url", job.url, "--disable-tqdm"]
+        words += ["--dataset-name", "random-ids", "--model", str(tokenizer), "--tokenizer", str(tokenizer)]
+        words += ["--random-input-len", str(load.prompt_tokens), "--random-output-len", str(load.tokens)]
+        words += ["--random-range-ratio", "1", "--num-prompts", str(load.count), "--tokenize-prompt"]
+        words += ["--output-file", str(job.folder / "sglang.jsonl"), "--output-details"]
+        words += (
+            ["--request-rate", str(load.qps)] if load.qps else ["--max-concurrency", str(load.concurrency)]
+        )
+        return words + ([] if load.stream else ["--disable-stream"]), job.folder
+
+    def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+        said: dict[str, Any] = json.loads((job.folder / "sglang.jsonl").read_text().splitlines()[-1])
+        ttfts = np.array([seconds for seconds in said["ttfts"] if seconds]) * 1e9
+        return figures(ttfts) if len(ttfts) else None, job.workload.count - said["completed"]
+
+    return Tool(module, command, claims)
+
+
+def foreign(name: str, line: str) -> Tool:
+    """Any command: {url}, {prompts}, {tokens}, {count}, {concurrency} and {qps} are filled in.
+
+    What it claims is not known; the stub's own record still tells its rate, its CPU time and what it lost.
+    """
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        filled = line.format(
+            url=job.url,
+            prompts=job.prompts,
+            tokens=load.tokens,
+            count=load.count,
+            concurrency=load.concurrency,
+            qps=load.qps or 0,
+        )
+        return ["sh", "-c", filled], job.folder
+
+    return Tool(name, command, lambda job, output: (None, None))
+
+
+def absent(python: str, *modules: str) -> str:
+    """Why a peer cannot run under ``python``: the last line of its failed import; "" when it can."""
+    code = "import " + ", ".join(modules)
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no import"])[-1]
+
+
+def figures(ttft_ns: Any) -> Figures:
+    """Mean and p99."""
+    values: Sequence[float] = np.asarray(ttft_ns, dtype=float)
+    return {"mean": float(np.mean(values)), "p99": float(np.percentile(values, 99))}
+
+
+def _scenario(load: Workload) -> str:
+    return "server" if load.qps else "offline"
+
+
+def _conf(job: Job) -> Path:
+    load, path = job.workload, job.folder / "user.conf"
+    if load.qps:
+        lines = [f"target_qps = {load.qps}", f"min_duration = {int(load.count / load.qps * 1000)}"]
+    else:
+        lines = ["target_qps = 1", "min_duration = 0"]
+    lines.append(f"min_query_count = {1 if load.qps else load.count}")
+    path.write_text("".join(f"*.{_scenario(load).capitalize()}.{line}\n" for line in lines))
+    return path
+
+
+def _loadgen_figures(log_dir: Path) -> Figures:
+    text = (log_dir / "mlperf_log_summary.txt").read_text()
+    return {
+        name: float(re.findall(re.escape(key) + r"\s*: (\d+)", text)[0]) for name, key in _SUMMARY.items()
+    }
