@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def workloads(scale: float) -> list[Workload]:
-    """The workloads, in multiples of the prompts as LoadGen issues them; "killed": the server dies on the way."""
+    """Counts are multiples of the prompts, as LoadGen issues them; "killed": the server dies on the way."""
     return [
         Workload("offline", PROMPTS * round(80 * scale), 128, 512, 2000, stream=False),
         Workload("streams", PROMPTS * round(4 * scale), 100, 256, 200),

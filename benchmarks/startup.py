@@ -1,69 +1,105 @@
 #!/usr/bin/env python3
-"""Start-up: --help, imports, loading a full-size dataset, and LoadGen issuing 3.6 M samples in one query.
+"""Start-up: --help, imports, loading a full-size dataset, and the largest Offline query ever submitted.
 
-python benchmarks/startup.py [--repeats 3]
+    python benchmarks/startup.py [--repeats 3] [--whole]
+
+LoadGen hands Offline's samples over as two lists; the dispatcher makes arrays of them. ``--whole`` also sends
+all of them through the whole harness to the stub server (minutes).
 """
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import ROOT, print_table, save, write_prompts
+from bench import ROOT, Stub, print_table, run_harness, save, write_prompts
 
-ISSUE_3600K = """
-import socket, sys, time, resource
-sys.path.insert(0, {root!r})
+LARGEST = 3_590_400  # samples in the Offline query of 512 GPUs
+CONF = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_query_count = {}\n"
+ISSUE = f"""
+import socket, sys, time
+sys.path.insert(0, {str(ROOT)!r})
 from sut.dispatcher import Dispatcher, Lane
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 ours, theirs = socket.socketpair()
-ids, indexes = list(range(3_600_000)), [i % 6396 for i in range(3_600_000)]
+ids, indexes = list(range({LARGEST})), [i % 6396 for i in range({LARGEST})]
 dispatcher = Dispatcher([Lane(ours, 1024)], memoryview(bytearray(128)).cast("q"), lambda queries: None)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 start = time.monotonic()
 dispatcher.issue(ids, indexes)
-print(time.monotonic() - start)
+print(time.monotonic() - start, peak() - before)
 """
 
 
 def main() -> None:
-    """Measure everything ``repeats`` times and print medians in seconds."""
+    """Measure everything ``repeats`` times and print medians."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=3)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--whole", action="store_true", help="run the largest Offline query to its end, once")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        small = write_prompts(Path(name) / "small.parquet", 6396, 1500)
-        large = write_prompts(Path(name) / "large.parquet", 6396, 8000)
-        measures: dict[str, Callable[[], float]] = {
-            "run_mlperf.py --help": lambda: run_seconds(str(ROOT / "run_mlperf.py"), "--help"),
-            "import of everything that a run needs": lambda: run_seconds("-c", "import sut.run"),
-            "load 6 396 rows of 1 500 tokens": lambda: printed_seconds(load_code(small)),
-            "load 6 396 rows of 8 000 tokens": lambda: printed_seconds(load_code(large)),
-            "issue 3.6 M samples in one query": lambda: printed_seconds(ISSUE_3600K.format(root=str(ROOT))),
-        }
-        rows = [
-            [name, statistics.median(measure() for _ in range(repeats))] for name, measure in measures.items()
-        ]
-    print_table("startup", ("what", "seconds"), rows)
-    save("startup", dict(rows))
+        rows = list(measured(Path(name), arguments.repeats))
+        if arguments.whole:
+            rows += whole(Path(name))
+    print_table("startup", ("what", "seconds", "MiB"), rows)
+    save("startup", {row[0]: row[1:] for row in rows})
 
 
-def run_seconds(*arguments: str) -> float:
+def measured(folder: Path, repeats: int) -> Iterator[list[object]]:
+    """What takes seconds."""
+    small = write_prompts(folder / "small.parquet", 6396, 1500)
+    large = write_prompts(folder / "large.parquet", 6396, 8000)
+    measures: dict[str, Callable[[], list[float]]] = {
+        "run_mlperf.py --help": lambda: run_seconds(str(ROOT / "run_mlperf.py"), "--help"),
+        "import of everything that a run needs": lambda: run_seconds("-c", "import sut.run"),
+        "load 6 396 rows of 1 500 tokens": lambda: printed(load_code(small)),
+        "load 6 396 rows of 8 000 tokens": lambda: printed(load_code(large)),
+        f"issue {LARGEST:,} samples in one query": lambda: printed(ISSUE),
+    }
+    for name, measure in measures.items():
+        found = [measure() for _ in range(repeats)]
+        medians = [statistics.median(values) for values in zip(*found, strict=True)]
+        yield [name, *medians, *["-"] * (2 - len(medians))]
+
+
+def whole(folder: Path) -> list[list[object]]:
+    """The largest Offline query through LoadGen, worker and stub; short answers, so that it ends."""
+    dataset = write_prompts(folder / "whole.parquet", 6396, 200)
+    config = folder / "generation.json"
+    config.write_text(json.dumps({"stream": False, "max_new_tokens": 4}))
+    flags = ("--input-file", dataset, "--generation-config", config, "--max-concurrency", 512)
+    start = time.monotonic()
+    with Stub() as stub:
+        run = run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=CONF.format(LARGEST))
+    seconds, rows = time.monotonic() - start, run.statistics
+    first_ns = run.requests("issued_ns", "sent_ns").min()
+    print(f"{rows['completed']} completed, failures {rows['failures']}, CPU {run.cpu_s:.0f} s")
+    return [
+        ["the same, whole run: all of it", seconds, run.peak_rss_mib],
+        ["the same: from issue to last answer", rows["duration_ns"] / 1e9, "-"],
+        ["the same: from issue to the first request sent", (first_ns.iloc[1] - first_ns.iloc[0]) / 1e9, "-"],
+    ]
+
+
+def run_seconds(*arguments: str) -> list[float]:
     """Wall seconds of a whole Python process."""
     start = time.monotonic()
     subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-    return time.monotonic() - start
+    return [time.monotonic() - start]
 
 
-def printed_seconds(code: str) -> float:
-    """What a program prints of its own inner time."""
+def printed(code: str) -> list[float]:
+    """What a program prints of its own inner time, and memory."""
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
-    return float(done.stdout)
+    return [float(word) for word in done.stdout.split()]
 
 
 def load_code(path: Path) -> str:
