@@ -70,11 +70,14 @@ def _harness_command(job: Job) -> tuple[list[str], Path]:
 
 def _harness_claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
     log_dir = job.folder / _scenario(job.workload) / "performance"
-    failures = json.loads((log_dir / "run.json").read_text())["statistics"]["failures"]
+    record = json.loads((log_dir / "run.json").read_text())
+    failures = sum(record["statistics"]["failures"].values()) + record["unanswered"]
     if job.workload.qps:
-        return _loadgen_figures(log_dir), sum(failures.values())
+        return _loadgen_figures(log_dir), failures
+    if failures:
+        return None, failures
     rows = pq.read_table(log_dir / "requests.parquet").to_pandas()
-    return figures(rows["reported_first_ns"] - rows["sent_ns"]), sum(failures.values())
+    return figures(rows["reported_first_ns"] - rows["sent_ns"]), failures
 
 
 def reference(python: str, checkout: Path) -> Tool:

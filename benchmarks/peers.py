@@ -28,11 +28,9 @@ from bench import Stub, pinned, print_table, save, write_prompts
 from peer_tools import Job, Tool, Workload, absent, figures, foreign, harness, plain, reference, sglang
 
 PROMPTS = 512
-KNOBS = {
-    "offline": {},
-    "streams": {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000},
-    "poisson": {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000},
-}
+# With text: SGLang's own Python client takes an event without text for none.
+PACED = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000, "text": 1}
+KNOBS = {"offline": {}, "streams": PACED, "poisson": PACED}
 LIMIT_S = 60  # a slower client is cut short: its rate is that of the answers until then
 KILL_AFTER_S, NOTICE_S = 3.0, 20.0
 SAMPLE_S = 0.05
@@ -83,8 +81,8 @@ def main() -> None:
 def workloads(scale: float) -> list[Workload]:
     """Counts are multiples of the prompts, as LoadGen issues them; "killed": the server dies on the way."""
     return [
-        Workload("offline", PROMPTS * round(80 * scale), 128, 512, 2000, stream=False),
-        Workload("streams", PROMPTS * round(4 * scale), 100, 256, 200),
+        Workload("offline", PROMPTS * max(1, round(80 * scale)), 128, 512, 2000, stream=False),
+        Workload("streams", PROMPTS * max(1, round(4 * scale)), 100, 256, 200),
         Workload("poisson", int(4_800 * scale), 100, 2000, 200, qps=240.0),
         Workload("killed", PROMPTS * 4, 100, 256, 200),
     ]
