@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.generation import SamplingParameters
 from harness.outcome import Failure
+from harness.policy import Deadlines
 from sut.client import HttpClient
 from sut.endpoint import resolve_endpoint
 from sut.replica import Request
@@ -36,7 +37,7 @@ def main(url: str, shape: str, timeout_s: str) -> None:
     outcomes = []
     client = HttpClient(
         [resolve_endpoint(url, wire.path, None)],
-        float(timeout_s),
+        Deadlines(request_s=float(timeout_s)),
         lambda request: None,
         lambda request, outcome: outcomes.append(outcome),
     )
