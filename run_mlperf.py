@@ -13,36 +13,38 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
 
     # Everything heavy is imported only when there is something to run.
-    import io
     import logging
 
     from harness.api_key import masked_text
-    from harness.errors import HarnessError
+    from harness.errors import HarnessError, machine_failure
     from harness.new_file import keep_others_from_writing
     from harness.plan import resolve_plan
     from harness.report.printable import printable
     from sut.run import run_benchmark
-    from sut.signals import InterruptedRun, interruptible
+    from sut.signals import InterruptedRun
 
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows only ASCII must not end a run
-            stream.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=arguments.log_level.upper(), format="%(message)s", stream=sys.stderr)
     for name in ("httpx", "httpcore"):  # they log whole headers
         logging.getLogger(name).setLevel(logging.WARNING)
     keep_others_from_writing()
     try:
-        with interruptible():
-            return run_benchmark(resolve_plan(arguments))
-    except HarnessError as error:
-        print(
-            f"run_mlperf.py: error: {printable(masked_text(str(error)), _MOST_CHARACTERS)}", file=sys.stderr
-        )
-        return error.exit_code
+        return run_benchmark(resolve_plan(arguments))
+    except (HarnessError, OSError, MemoryError) as error:
+        known = error if isinstance(error, HarnessError) else machine_failure(error)
+        message = printable(masked_text(str(known)), _MOST_CHARACTERS)
+        print(f"run_mlperf.py: error: {message}", file=sys.stderr)
+        return known.exit_code
     except InterruptedRun as interruption:
         print(f"run_mlperf.py: ended by {interruption}", file=sys.stderr)
         return interruption.exit_code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from harness.standard_streams import secure_standard_streams
+    from sut.signals import ignore_signals, leave_on_signals
+
+    leave_on_signals()
+    secure_standard_streams()
+    exit_code = main()
+    ignore_signals()
+    sys.exit(exit_code)

@@ -3,6 +3,8 @@
 A message says what, got, expected, remedy in one line.
 """
 
+import errno
+
 EXIT_VALID = 0
 EXIT_USAGE = 2
 EXIT_SERVER = 3
@@ -39,3 +41,27 @@ class RunError(HarnessError):
 
 class GradingError(HarnessError):
     """An accuracy log or its references cannot be graded."""
+
+
+# What the machine ran out of, and what to do about it.
+_REMEDIES = {
+    errno.ENOSPC: "free space there or choose another --output-dir",
+    errno.EDQUOT: "free space there or choose another --output-dir",
+    errno.EFBIG: "lift the limit on the size of files (ulimit -f)",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+    errno.ENFILE: "allow the system more open files (sysctl fs.file-max)",
+    errno.ENOMEM: "free memory, or lift the limit on it (ulimit -v)",
+    errno.EAGAIN: "allow more processes (ulimit -u)",
+    errno.ENOENT: "something removed it during the run; leave the output folder alone",
+    errno.EROFS: "the file system has become read-only: look at the disk (dmesg)",
+    errno.EIO: "the disk fails: look at dmesg",
+}
+
+
+def machine_failure(error: OSError | MemoryError) -> RunError:
+    """What the machine refused, as an error of one line: where, what, remedy."""
+    if isinstance(error, MemoryError):
+        return RunError(f"out of memory; {_REMEDIES[errno.ENOMEM]}")
+    where = f"{error.filename}: " if error.filename else ""
+    remedy = _REMEDIES.get(error.errno or 0, "look at the machine's limits and disks")
+    return RunError(f"{where}{error.strerror or error}; {remedy}")

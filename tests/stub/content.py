@@ -53,6 +53,18 @@ def _shrinking_ids(steps: list[Step]) -> list[Step]:
     return steps
 
 
+def _duplicated_id(steps: list[Step]) -> list[Step]:
+    """The last event holds its last id twice, and counts it once."""
+    steps[-1].ids = [*steps[-1].ids, steps[-1].ids[-1]]
+    return steps
+
+
+def _skipped_id(steps: list[Step]) -> list[Step]:
+    """The last event lacks its last id, and counts it."""
+    steps[-1].ids = steps[-1].ids[:-1]
+    return steps
+
+
 def _changed_ids(steps: list[Step]) -> list[Step]:
     """The last event disagrees with the ones before it about the first token (cumulative streams only)."""
     steps[-1].ids = [steps[-1].ids[0] + 1, *steps[-1].ids[1:]]
@@ -88,6 +100,8 @@ CONTENT: dict[Fault, Callable[[list[Step]], list[Step]]] = {
     Fault.NO_FINISH: _no_finish,
     Fault.WRONG_COUNT: _wrong_count,
     Fault.SHRINKING_IDS: _shrinking_ids,
+    Fault.DUPLICATED_ID: _duplicated_id,
+    Fault.SKIPPED_ID: _skipped_id,
     Fault.CHANGED_IDS: _changed_ids,
     Fault.REPEATED_EVENT: _repeated_event,
     Fault.SKIPPED_EVENT: _skipped_event,

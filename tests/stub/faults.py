@@ -15,22 +15,38 @@ class Fault(Enum):
 
     HTTP_500 = auto()
     HTTP_500_HTML = auto()
+    HTTP_500_EMPTY = auto()
+    HTTP_400_JSON = auto()
     HTTP_404 = auto()
+    HTTP_429_EMPTY = auto()
     HTTP_503 = auto()
     REDIRECT = auto()
     NOT_HTTP = auto()
+    EMPTY_ANSWER = auto()
     RESET_AT_ONCE = auto()
+    RESET_BEFORE_FIRST = auto()
+    RESET_IN_FIRST = auto()
+    RESET_AFTER_FIRST = auto()
     RESET_MIDDLE = auto()
     CLOSE_AT_ONCE = auto()
     CLOSE_AFTER_HEADERS = auto()
     CUT_CHUNKED = auto()
+    CUT_IN_CHUNK = auto()
+    CUT_LENGTH = auto()
     CUT_UNFRAMED = auto()
+    CUT_UNFRAMED_BETWEEN = auto()
     SILENT = auto()
+    SILENT_AFTER_HEADERS = auto()
     SILENT_AFTER_FIRST = auto()
     SLOW_HEADERS = auto()
+    ENDLESS_HEADERS = auto()
     CRLF = auto()
     BYTEWISE = auto()
+    SPLIT_UTF8 = auto()
     HUGE_EVENT = auto()
+    ENDLESS_EVENT = auto()
+    GARBAGE_AFTER = auto()
+    SECOND_RESPONSE = auto()
     ERROR_AT_START = auto()
     ERROR_MIDDLE = auto()
     MALFORMED_JSON = auto()
@@ -38,6 +54,8 @@ class Fault(Enum):
     NO_FINISH = auto()
     WRONG_COUNT = auto()
     SHRINKING_IDS = auto()
+    DUPLICATED_ID = auto()
+    SKIPPED_ID = auto()
     CHANGED_IDS = auto()
     REPEATED_EVENT = auto()
     SKIPPED_EVENT = auto()
@@ -51,7 +69,18 @@ class Fault(Enum):
 
 
 # Odd, but a whole and correct answer all the same: a client must complete these.
-BENIGN = frozenset({Fault.SLOW_HEADERS, Fault.CRLF, Fault.BYTEWISE, Fault.ONE_TOKEN, Fault.HUGE_EVENT})
+BENIGN = frozenset(
+    {
+        Fault.SLOW_HEADERS,
+        Fault.CRLF,
+        Fault.BYTEWISE,
+        Fault.SPLIT_UTF8,
+        Fault.ONE_TOKEN,
+        Fault.HUGE_EVENT,
+        Fault.GARBAGE_AFTER,
+        Fault.SECOND_RESPONSE,
+    }
+)
 
 Schedule = Callable[[Request], Fault | None]
 

@@ -1,6 +1,7 @@
 """Faults in how an answer is sent: each sends, or fails to send, the blocks of a rendered one."""
 
 import asyncio
+import itertools
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,19 @@ async def _http_500(x: Exchange) -> None:
 
 async def _http_500_html(x: Exchange) -> None:
     await x.send_whole(500, "text/html", b"<html><h1>500</h1>\x1b[31mnginx\x1b[0m</html>")
+
+
+async def _http_500_empty(x: Exchange) -> None:
+    await x.send_whole(500, "application/json", b"")
+
+
+async def _http_400_json(x: Exchange) -> None:
+    body = b'{"object":"error","message":"The input (5 tokens) is longer than the context","code":400}'
+    await x.send_whole(400, "application/json", body)
+
+
+async def _http_429_empty(x: Exchange) -> None:
+    await x.send_whole(429, "text/plain", b"")
 
 
 async def _http_404(x: Exchange) -> None:
@@ -34,13 +48,39 @@ async def _not_http(x: Exchange) -> None:
     x.close()
 
 
+async def _empty_answer(x: Exchange) -> None:
+    """A 200 of the right kind without a byte in it."""
+    await x.send_whole(200, "text/event-stream; charset=utf-8", b"")
+
+
 async def _reset_at_once(x: Exchange) -> None:
     _arm_reset(x)
     x.abort()
 
 
+async def _reset_before_first(x: Exchange) -> None:
+    await x.send_head(chunked=True)
+    await _reset(x)
+
+
+async def _reset_in_first(x: Exchange) -> None:
+    """Half of the first event has arrived."""
+    await x.send_head(chunked=True)
+    await x.send(x.framed(x.blocks[0])[: len(x.blocks[0]) // 2])
+    await _reset(x)
+
+
+async def _reset_after_first(x: Exchange) -> None:
+    await _send_some(x, 1)
+    await _reset(x)
+
+
 async def _reset_middle(x: Exchange) -> None:
     await _send_some(x, len(x.blocks) // 2)
+    await _reset(x)
+
+
+async def _reset(x: Exchange) -> None:
     await asyncio.sleep(0.02)  # a reset drops what the client has not read yet
     _arm_reset(x)
     x.abort()
@@ -65,6 +105,30 @@ async def _cut_chunked(x: Exchange) -> None:
     x.close()
 
 
+async def _cut_in_chunk(x: Exchange) -> None:
+    """The last chunk ends before the length that it announced."""
+    await _send_some(x, len(x.blocks) // 2)
+    framed = x.framed(x.blocks[-1])
+    await x.send(framed[: len(framed) // 2])
+    x.close()
+
+
+async def _cut_length(x: Exchange) -> None:
+    """A body with content-length that ends early."""
+    body = b"".join(x.blocks)
+    length = b"content-length: %d" % len(body)
+    await x.send(x.head(chunked=True).replace(b"transfer-encoding: chunked", length))
+    await x.send(body[: len(body) // 2])
+    x.close()
+
+
+async def _cut_unframed_between(x: Exchange) -> None:
+    """The close comes between two events: each of those that arrived is whole."""
+    await x.send_head(chunked=False)
+    await x.send(b"".join(x.blocks[: len(x.blocks) // 2]))
+    x.close()
+
+
 async def _cut_unframed(x: Exchange) -> None:
     """No length and no chunks: the close itself is the only end, so a cut looks like one."""
     await x.send_head(chunked=False)
@@ -74,6 +138,11 @@ async def _cut_unframed(x: Exchange) -> None:
 
 
 async def _silent(x: Exchange) -> None:
+    await x.wait_until_client_leaves()
+
+
+async def _silent_after_headers(x: Exchange) -> None:
+    await x.send_head(chunked=True)
     await x.wait_until_client_leaves()
 
 
@@ -90,6 +159,14 @@ async def _slow_headers(x: Exchange) -> None:
     await x.end_chunks()
 
 
+async def _endless_headers(x: Exchange) -> None:
+    """One header field after another, 100 kB a second, until the client leaves."""
+    await x.send(b"HTTP/1.1 200 OK\r\n")
+    for i in itertools.count():
+        await x.send(b"x-filler-%d: %b\r\n" % (i, b"f" * 1000))
+        await asyncio.sleep(0.01)
+
+
 async def _crlf(x: Exchange) -> None:
     x.blocks = [block.replace(b"\n", b"\r\n") for block in x.blocks]
     await x.send_answer()
@@ -101,6 +178,39 @@ async def _bytewise(x: Exchange) -> None:
     for byte in x.head(chunked=True) + framed:
         await x.send(bytes([byte]))
         await asyncio.sleep(0)
+
+
+async def _split_utf8(x: Exchange) -> None:
+    """Text in four scripts; every character of several bytes is cut between two chunks."""
+    text = "héllo 世界 🙂 ∑".encode()
+    await x.send_head(chunked=True)
+    for block in (b.replace(b'"text":"', b'"text":"' + text, 1) for b in x.blocks):
+        cuts = [i for i, byte in enumerate(block) if 0x80 <= byte < 0xC0]
+        for start, end in itertools.pairwise([0, *cuts, len(block)]):
+            await x.send(x.framed(block[start:end]))
+            await asyncio.sleep(0)
+    await x.end_chunks()
+
+
+async def _endless_event(x: Exchange) -> None:
+    """An event that never ends, as fast as the client takes it: gigabytes if it lets us."""
+    await x.send_head(chunked=True)
+    await x.send(x.framed(b'data: {"text":"'))
+    filler = x.framed(b"x" * (1 << 20))
+    while x.open:
+        await x.send(filler)
+
+
+async def _garbage_after(x: Exchange) -> None:
+    """Bytes that nobody asked for follow a whole answer, and the connection stays open."""
+    await x.send_answer()
+    await x.send(b"\x00\xff garbage after the answer\r\n\r\n")
+
+
+async def _second_response(x: Exchange) -> None:
+    """A whole second answer, to no request, follows the first."""
+    await x.send_answer()
+    await x.send_answer()
 
 
 async def _huge_event(x: Exchange) -> None:
@@ -117,20 +227,36 @@ async def _send_some(x: Exchange, count: int) -> None:
 TRANSPORT: dict[Fault, Callable[[Exchange], Awaitable[None]]] = {
     Fault.HTTP_500: _http_500,
     Fault.HTTP_500_HTML: _http_500_html,
+    Fault.HTTP_500_EMPTY: _http_500_empty,
+    Fault.HTTP_400_JSON: _http_400_json,
     Fault.HTTP_404: _http_404,
+    Fault.HTTP_429_EMPTY: _http_429_empty,
     Fault.HTTP_503: _http_503,
     Fault.REDIRECT: _redirect,
     Fault.NOT_HTTP: _not_http,
+    Fault.EMPTY_ANSWER: _empty_answer,
     Fault.RESET_AT_ONCE: _reset_at_once,
+    Fault.RESET_BEFORE_FIRST: _reset_before_first,
+    Fault.RESET_IN_FIRST: _reset_in_first,
+    Fault.RESET_AFTER_FIRST: _reset_after_first,
     Fault.RESET_MIDDLE: _reset_middle,
     Fault.CLOSE_AT_ONCE: _close_at_once,
     Fault.CLOSE_AFTER_HEADERS: _close_after_headers,
     Fault.CUT_CHUNKED: _cut_chunked,
+    Fault.CUT_IN_CHUNK: _cut_in_chunk,
+    Fault.CUT_LENGTH: _cut_length,
     Fault.CUT_UNFRAMED: _cut_unframed,
+    Fault.CUT_UNFRAMED_BETWEEN: _cut_unframed_between,
     Fault.SILENT: _silent,
+    Fault.SILENT_AFTER_HEADERS: _silent_after_headers,
     Fault.SILENT_AFTER_FIRST: _silent_after_first,
     Fault.SLOW_HEADERS: _slow_headers,
+    Fault.ENDLESS_HEADERS: _endless_headers,
     Fault.CRLF: _crlf,
     Fault.BYTEWISE: _bytewise,
+    Fault.SPLIT_UTF8: _split_utf8,
     Fault.HUGE_EVENT: _huge_event,
+    Fault.ENDLESS_EVENT: _endless_event,
+    Fault.GARBAGE_AFTER: _garbage_after,
+    Fault.SECOND_RESPONSE: _second_response,
 }
