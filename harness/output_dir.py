@@ -6,25 +6,33 @@ from pathlib import Path
 
 from harness.errors import ConfigError
 
+_RESERVE = ".reserve"
+_RESERVE_BYTES = 1 << 16  # several times what run.json takes
+
 
 def make_room(log_dir: Path) -> Path | None:
     """Leave ``log_dir`` empty and writable; LoadGen kills its process when it cannot write.
 
-    What an earlier run left there is moved aside, and its new path returned. Raises ConfigError.
+    What an earlier run left there is moved aside, and its new path returned. A little space is kept, so that
+    the disk may run full and the verdict still be written. Raises ConfigError.
     """
     try:
         aside = _move_aside(log_dir)
         log_dir.mkdir(parents=True, exist_ok=True)
         for folder in (log_dir, log_dir.parent):
             _refuse_open_folder(folder)
-        probe = log_dir / ".writable"
-        probe.touch(exist_ok=False)
-        probe.unlink()
+        with (log_dir / _RESERVE).open("xb") as reserve:
+            reserve.write(b"\0" * _RESERVE_BYTES)
     except OSError as error:
         raise ConfigError(
             f"--output-dir {log_dir}: cannot write there: {error.strerror or error}; choose another folder"
         ) from error
     return aside
+
+
+def release_reserve(log_dir: Path) -> None:
+    """Give back the space that make_room kept, for what is written last. Raises OSError."""
+    (log_dir / _RESERVE).unlink(missing_ok=True)
 
 
 def _refuse_open_folder(folder: Path) -> None:

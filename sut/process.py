@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
@@ -16,6 +17,7 @@ _OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
     """Start a child with a fresh interpreter. SIGINT, SIGTERM and SIGHUP stay blocked in it: we decide."""
+    resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
     process = multiprocessing.get_context("spawn").Process(target=target, args=arguments, daemon=True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
     try:

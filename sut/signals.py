@@ -1,10 +1,16 @@
-"""Ctrl-C, SIGTERM and a lost terminal as one exception in the main thread."""
+"""Ctrl-C, SIGTERM and a lost terminal: what each means at each stage of the program.
 
+Before there are child processes the program leaves at once; while they run the signal becomes one exception
+in the main thread; once the result is known it comes too late. A signal that was ignored when the program
+started stays ignored: nohup asks for that with SIGHUP, a shell's background job with SIGINT.
+"""
+
+import os
 import signal
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -18,44 +24,41 @@ class InterruptedRun(BaseException):
         self.exit_code = 128 + signum
 
 
+def leave_on_signals() -> None:
+    """End the process on a signal, with one line: for the time in which nothing has begun.
+
+    An exception would not do: what is raised inside the import of an extension module can get lost there.
+    """
+    for signum in _ours():
+        signal.signal(signum, _leave)
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise InterruptedRun on the first signal; later ones are ignored while the run is being ended.
-
-    A signal that was ignored when the program started stays ignored: nohup asks for that with SIGHUP, and a
-    shell's background job with SIGINT.
-    """
-    before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
-    ours = [signum for signum, handler in before.items() if handler is not signal.SIG_IGN]
-    for signum in ours:
-        signal.signal(signum, _interrupt)
-    try:
-        yield
-    except InterruptedRun:
-        raise  # the program ends: what is left of it is not interrupted again
-    except BaseException:
-        _restore(before)
-        raise
-    else:
-        _restore(before)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """For a report that takes seconds at the end of a run of hours: a signal comes too late to end it."""
-    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in _SIGNALS}
+    """Raise InterruptedRun on the first signal; later ones are ignored while the run is being ended."""
+    before = {signum: signal.signal(signum, _interrupt) for signum in _ours()}
     try:
         yield
     finally:
-        _restore(before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
-def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
-    for signum, handler in handlers.items():
-        signal.signal(signum, handler)
+def ignore_signals() -> None:
+    """The result is there: a report of seconds after a run of hours is not given up."""
+    for signum in _SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
+def _ours() -> list[signal.Signals]:
+    return [signum for signum in _SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    print(f"run_mlperf.py: ended by {signal.Signals(signum).name}", file=sys.stderr, flush=True)
+    os._exit(128 + signum)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
-    for other in _SIGNALS:
-        signal.signal(other, signal.SIG_IGN)
+    ignore_signals()
     raise InterruptedRun(signum)

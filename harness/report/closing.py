@@ -1,7 +1,7 @@
 """Closes a run: reads what it left, judges it, writes run.json and requests.parquet, and tells the result."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.errors import EXIT_INVALID, EXIT_VALID
+from harness.errors import EXIT_INVALID, EXIT_VALID, machine_failure
 from harness.journal import (
     COMPLETE,
     FIRST_TOKEN,
@@ -22,10 +22,13 @@ from harness.journal import (
 )
 from harness.judge import Evidence, judge
 from harness.outcome import FailureKind
+from harness.output_dir import release_reserve
 from harness.report.client_load import client_load, load_doubts
 from harness.report.client_share import client_share, share_doubts
 from harness.report.console import RunSummary, render_summary
 from harness.report.latency import Rows, Statistics, statistics
+from harness.report.loadgen_files import ACCURACY as _ACCURACY
+from harness.report.loadgen_files import loadgen_file_problems
 from harness.report.loadgen_log import read_summary, result_lines
 from harness.report.requests_table import Reported, requests_table, write_requests
 from harness.report.run_record import RunRecord, write_run_record
@@ -35,7 +38,6 @@ from harness.report.verdict import Verdict
 RUN_RECORD = "run.json"
 REQUESTS = "requests.parquet"
 _SUMMARY = "mlperf_log_summary.txt"
-_ACCURACY = "mlperf_log_accuracy.json"
 _EXAMPLES = 3
 
 
@@ -88,12 +90,14 @@ def close_run(
     load = client_load(ending.cpu, reports, _first_issue(rows), ttft_limit_ns)
     load = replace(load, loop_lag_ns=ending.loop_lag_ns, gc_runs=ending.gc_runs)
     lag = mean_schedule_lag(rows, reports, loadgen.figures)
-    evidence = Evidence(
-        accuracy, samples, ending.issued, rows, stats, loadgen, (*ending.problems, *_broken(journal))
-    )
-    verdict = _interrupted(ending.interrupted) if ending.interrupted else judge(evidence)
     table = requests_table(rows, replicas, journal.details, _reported(reports))
-    write_requests(log_dir / REQUESTS, table)
+    unwritten = _unwritten(REQUESTS, lambda: write_requests(log_dir / REQUESTS, table))
+    problems = (*ending.problems, *_broken(journal), *unwritten)
+    if ending.interrupted:
+        verdict = _interrupted(ending.interrupted, unwritten)
+    else:
+        problems += loadgen_file_problems(log_dir, accuracy=accuracy, samples=samples)
+        verdict = judge(Evidence(accuracy, samples, ending.issued, rows, stats, loadgen, problems))
     record = replace(
         record,
         ended=datetime.now(UTC),
@@ -116,7 +120,8 @@ def close_run(
         ),
         files=_files(log_dir, accuracy=accuracy),
     )
-    write_run_record(log_dir / RUN_RECORD, record)
+    if unwritten := _unwritten(RUN_RECORD, lambda: _write_record(log_dir, record)):
+        verdict = _worsened(verdict, unwritten)
     summary = RunSummary(
         title,
         verdict,
@@ -159,8 +164,27 @@ def repeat_doubts(stats: Statistics) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _interrupted(signal: str) -> Verdict:
-    return Verdict("INTERRUPTED", (f"ended by {signal} before LoadGen was done",))
+def _interrupted(signal: str, problems: tuple[str, ...]) -> Verdict:
+    return Verdict("INTERRUPTED", (f"ended by {signal} before LoadGen was done", *problems))
+
+
+def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
+    """Why a file of the run could not be written: the rest of the report is not given up for it."""
+    try:
+        write()
+    except OSError as error:
+        return (f"{name} could not be written: {machine_failure(error)}",)
+    return ()
+
+
+def _write_record(log_dir: Path, record: RunRecord) -> None:
+    release_reserve(log_dir)
+    write_run_record(log_dir / RUN_RECORD, record)
+
+
+def _worsened(verdict: Verdict, reasons: tuple[str, ...]) -> Verdict:
+    """A run without its record is no result."""
+    return Verdict("INVALID" if verdict.result == "VALID" else verdict.result, (*verdict.reasons, *reasons))
 
 
 def _reported(calls: Rows) -> Reported | None:

@@ -55,7 +55,7 @@ def requests_table(
 
 
 def write_requests(path: Path, table: pa.Table) -> None:
-    """Write the table; the file appears whole or not at all."""
+    """Write the table; the file appears whole or not at all. Raises OSError."""
     with replacing(path) as file:
         pq.write_table(table, file, compression="zstd")
 

@@ -39,6 +39,7 @@ def log_dir(tmp_path):
     (tmp_path / JOURNAL_DIR).mkdir()
     add(tmp_path, range(SAMPLES))
     shutil.copy(RECORDED / "offline_valid/mlperf_log_summary.txt", tmp_path)
+    shutil.copy(RECORDED / "offline_errors/mlperf_log_detail.txt", tmp_path)
     return tmp_path
 
 
@@ -66,6 +67,15 @@ def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None):
         ttft_limit_ns=ttft_limit_ns,
         dataset=Path("/data/set.parquet"),
     )
+
+
+def write_accuracy_log(log_dir, entries):
+    """As LoadGen lays it out."""
+    rows = [
+        f'{{ "seq_id" : {i}, "qsl_idx" : {i}, "data" : "E8030000", "token_count" : 1 }}'
+        for i in range(entries)
+    ]
+    (log_dir / "mlperf_log_accuracy.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
 
 
 def run_json(log_dir):
@@ -230,6 +240,7 @@ def test_accuracy_wants_every_sample_once(log_dir):
     """The summary of an accuracy run has no result; its samples are what counts."""
     ending = "\nNo warnings encountered during test.\n\nNo errors encountered during test.\n"
     (log_dir / "mlperf_log_summary.txt").write_text(ending)
+    write_accuracy_log(log_dir, SAMPLES)
     assert close(log_dir, accuracy=True).exit_code == EXIT_VALID
     assert close(log_dir).exit_code == EXIT_INVALID
     add(log_dir, [0], name="1")
@@ -279,3 +290,47 @@ def test_closing_twice_gives_the_same(log_dir):
     assert close(log_dir) == first
     assert requests(log_dir) == rows
     assert not list(log_dir.glob("*.partial"))
+
+
+def lose_end(path, size):
+    path.write_bytes(path.read_bytes()[:-size])
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda d: lose_end(d / "mlperf_log_detail.txt", 400), "mlperf_log_detail.txt is cut short"),
+        (lambda d: (d / "mlperf_log_detail.txt").write_text(""), "mlperf_log_detail.txt is empty"),
+        (lambda d: (d / "mlperf_log_detail.txt").unlink(), "mlperf_log_detail.txt is missing"),
+        (lambda d: lose_end(d / "mlperf_log_accuracy.json", 2), "is cut short after 6 entries, expected 6"),
+        (lambda d: lose_end(d / "mlperf_log_accuracy.json", 99), "is cut short after 5 entries, expected 6"),
+        (lambda d: write_accuracy_log(d, 5), "has 5 entries, expected 6"),
+        (lambda d: (d / "mlperf_log_accuracy.json").unlink(), "mlperf_log_accuracy.json is missing"),
+    ],
+)
+def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
+    """LoadGen does not notice a full disk: its summary may be whole and say that all is well."""
+    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
+    write_accuracy_log(log_dir, SAMPLES)
+    damage(log_dir)
+    closing = close(log_dir, accuracy=True)
+    assert closing.exit_code == EXIT_INVALID
+    assert any(reason in found for found in run_json(log_dir)["verdict"]["reasons"])
+
+
+def test_a_file_cannot_be_written(log_dir):
+    """The text tells what could not be kept; the other files are written all the same."""
+    (log_dir / "requests.parquet.partial").mkdir()
+    closing = close(log_dir)
+    assert closing.exit_code == EXIT_INVALID
+    assert "requests.parquet could not be written: " in closing.text
+    assert run_json(log_dir)["verdict"]["result"] == "INVALID"
+
+
+def test_the_record_cannot_be_written(log_dir):
+    (log_dir / "run.json").mkdir()
+    closing = close(log_dir)
+    assert closing.exit_code == EXIT_INVALID
+    assert "Result: INVALID" in closing.text
+    assert "run.json could not be written: " in closing.text
+    assert len(requests(log_dir)) == SAMPLES

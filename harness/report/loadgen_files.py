@@ -1,0 +1,36 @@
+"""Whether LoadGen's logs are whole. It does not notice a full disk and drops what it cannot write."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.report.loadgen_log import read_detail
+
+DETAIL = "mlperf_log_detail.txt"
+ACCURACY = "mlperf_log_accuracy.json"
+_END = b"]\n"
+_BLOCK = 1 << 22
+
+
+def loadgen_file_problems(log_dir: Path, *, accuracy: bool, samples: int) -> tuple[str, ...]:
+    """A reason for each log that is missing or cut short; ``samples`` is what an accuracy log must hold."""
+    problem = read_detail(log_dir / DETAIL).problem
+    reasons = [f"{DETAIL} is {problem}"] if problem else []
+    if accuracy:
+        reasons += _accuracy_log_problem(log_dir / ACCURACY, samples)
+    return tuple(reasons)
+
+
+def _accuracy_log_problem(path: Path, samples: int) -> Iterator[str]:
+    """Entries are flat objects, so each brace opens one; nothing of a file of gigabytes is decoded."""
+    if not path.is_file():
+        yield f"{ACCURACY} is missing"
+        return
+    entries, tail = 0, b""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            entries += block.count(b"{")
+            tail = (tail + block)[-len(_END) :]
+    if tail != _END:
+        yield f"{ACCURACY} is cut short after {entries} entries, expected {samples}: is the disk full?"
+    elif entries != samples:
+        yield f"{ACCURACY} has {entries} entries, expected {samples}"
