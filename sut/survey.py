@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import ServerError
+from harness.errors import HarnessError, ServerError, machine_failure
 from harness.plan import Backend
 from sut.control import ControlPlane
 from sut.wire.select import WireName
@@ -36,7 +36,7 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def survey(urls: Sequence[str], backend: Backend, api_key: str | None) -> tuple[ServerFacts, ...]:
     """Ask every replica at once. Raises ServerError for the first that cannot be used."""
-    answers: dict[str, ServerFacts | ServerError] = {}
+    answers: dict[str, ServerFacts | HarnessError] = {}
     threads = [
         threading.Thread(target=_ask_into, args=(answers, url, backend, api_key), daemon=True) for url in urls
     ]
@@ -50,20 +50,22 @@ def survey(urls: Sequence[str], backend: Backend, api_key: str | None) -> tuple[
     return facts
 
 
-def _answer(answers: Mapping[str, ServerFacts | ServerError], url: str) -> ServerFacts:
+def _answer(answers: Mapping[str, ServerFacts | HarnessError], url: str) -> ServerFacts:
     answer = answers.get(url, ServerError(f"{url}: its answers did not end within {_WITHIN_S:g} s"))
-    if isinstance(answer, ServerError):
+    if isinstance(answer, HarnessError):
         raise answer
     return answer
 
 
 def _ask_into(
-    answers: dict[str, ServerFacts | ServerError], url: str, backend: Backend, api_key: str | None
+    answers: dict[str, ServerFacts | HarnessError], url: str, backend: Backend, api_key: str | None
 ) -> None:
     try:
         answers[url] = _ask(url, backend, api_key)
-    except ServerError as error:
+    except HarnessError as error:
         answers[url] = error
+    except (OSError, MemoryError) as error:
+        answers[url] = machine_failure(error)
 
 
 def _ask(url: str, backend: Backend, api_key: str | None) -> ServerFacts:

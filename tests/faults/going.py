@@ -1,0 +1,164 @@
+"""A run of the program that is going on, and what a test may do to its processes."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.faults.matrix import Setting
+from tests.runs import FinishedRun, command, small_dataset
+from tests.stub import StubServer
+
+ROWS, RATE = 120, 40  # three seconds of queries
+CAUGHT = 15  # requests of the test that the server has seen when the fault comes
+TOKENS = 10
+# Limits that a pause or a busy machine does not break, and a percentile that few queries can prove.
+CONF = f"""
+*.Offline.target_qps = 1
+*.Offline.min_duration = 0
+*.Offline.min_query_count = 1
+*.Server.target_qps = {RATE}
+*.Server.target_latency_percentile = 50
+*.Server.ttft_latency = 60000
+*.Server.tpot_latency = 60000
+*.Server.min_duration = 2500
+*.Server.min_query_count = 1
+"""
+
+
+@dataclass
+class Going:
+    """One process group: the supervisor, LoadGen's process, the workers. ``log_dir``: its logs' place now."""
+
+    process: subprocess.Popen[str]
+    setting: Setting
+    stubs: Sequence[StubServer]
+    log_dir: Path
+    seen: list[psutil.Process] = field(default_factory=list)
+
+    @property
+    def sent(self) -> int:
+        """Generation requests that the servers have received, the trials included."""
+        return sum(len(stub.requests) for stub in self.stubs)
+
+    def family(self) -> list[psutil.Process]:
+        """All descendants, remembered for the question who is left over."""
+        with suppress(psutil.NoSuchProcess):
+            self.seen += [
+                child
+                for child in psutil.Process(self.process.pid).children(recursive=True)
+                if child not in self.seen
+            ]
+        return alive(self.seen)
+
+    def spawned(self) -> list[psutil.Process]:
+        """LoadGen's process and the workers, in the order of their start."""
+        children = [child for child in self.family() if "spawn_main" in " ".join(child.cmdline())]
+        return sorted(children, key=lambda child: child.create_time())
+
+    @property
+    def loadgen(self) -> psutil.Process:
+        return self.spawned()[0]
+
+    @property
+    def workers(self) -> list[psutil.Process]:
+        return self.spawned()[1:]
+
+    def end(self, seconds: float) -> FinishedRun:
+        """Wait for the program to end; a hang fails the test."""
+        out, err = self.process.communicate(timeout=seconds)
+        return FinishedRun(self.process.returncode, out or "", err or "", self.log_dir)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """How a fault comes about: the servers, the flags, what stands before the command, and the deed.
+
+    ``at_once``: the deed is done as soon as the program has begun, and not in the middle of the queries.
+    """
+
+    inflict: Callable[[Going], None] = lambda going: None
+    stub: Mapping[str, Any] = field(default_factory=dict)
+    replicas: int = 1
+    url: Callable[[Sequence[StubServer]], str] = lambda stubs: ",".join(stub.url for stub in stubs)
+    arguments: tuple[object, ...] = ("--max-concurrency", 8)
+    shell: str = 'exec "$@"'  # how a shell runs the command; $OUT is the output folder
+    preexec: Callable[[], None] | None = None
+    at_once: bool = False
+    keeps_earlier: bool = True
+
+
+@contextmanager
+def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
+    """Start a run over a stub and wait until it is in the middle; leave nothing behind."""
+    dataset, _ = small_dataset(directory, rows=ROWS)
+    (directory / "faults.conf").write_text(CONF)
+    out = directory / "out"
+    log_dir = out / setting.scenario / setting.mode
+    log_dir.mkdir(parents=True)
+    (log_dir / "earlier.txt").write_text("an earlier result")
+    knobs = {"event_delay_s": 0.02, **scene.stub}
+    stubs = [StubServer(**knobs) for _ in range(scene.replicas)]
+    for stub in stubs:
+        stub.__enter__()
+    words = command(
+        out,
+        *("--scenario", setting.scenario, *(["--accuracy"] if setting.accuracy else [])),
+        *("--user-conf", directory / "faults.conf", "--input-file", dataset, "--num-workers", 2),
+        *("--server-url", scene.url(stubs), "--max-new-tokens", TOKENS, *scene.arguments),
+    )
+    process = subprocess.Popen(
+        ["sh", "-c", scene.shell, "sh", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OUT": str(out)},
+        preexec_fn=scene.preexec,
+        start_new_session=True,
+    )
+    run = Going(process, setting, stubs, log_dir)
+    try:
+        wait_until(lambda: scene.at_once or run.sent > CAUGHT + scene.replicas or process.poll() is not None)
+        run.family()
+        yield run
+    finally:
+        _clear(run)
+        for stub in stubs:
+            stub.stop()
+
+
+def _clear(run: Going) -> None:
+    for survivor in run.family():
+        with suppress(psutil.NoSuchProcess):
+            survivor.kill()
+    with suppress(ProcessLookupError):
+        os.killpg(run.process.pid, signal.SIGKILL)
+    run.process.wait()
+    for stream in (run.process.stdout, run.process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run: neither gone nor waiting to be buried."""
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Look twenty times a second; fail when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)

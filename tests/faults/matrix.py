@@ -1,0 +1,198 @@
+"""The fault matrix: what each fault does to a run, in every scenario and mode. The tests run from it.
+
+``python -m tests.faults.matrix`` writes its tables into README.md and docs/faults.md.
+"""
+
+from dataclasses import dataclass
+
+from tests.stub import Fault
+
+VALID, INVALID, INTERRUPTED, NOTHING = "VALID", "INVALID", "INTERRUPTED", "none"
+DEADLINE_S = 1.5  # --timeout of the runs with faults of single answers
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One of the columns."""
+
+    scenario: str
+    accuracy: bool
+
+    @property
+    def mode(self) -> str:
+        return "accuracy" if self.accuracy else "performance"
+
+    def __str__(self) -> str:
+        return f"{self.scenario}-{self.mode}"
+
+
+SETTINGS = tuple(
+    Setting(scenario, accuracy)
+    for scenario in ("offline", "server", "interactive")
+    for accuracy in (False, True)
+)
+QUICK = Setting("server", accuracy=False), Setting("offline", accuracy=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFault:
+    """A fault of one answer.
+
+    ``named``: its name in requests.parquet and run.json, "" where the answer is whole; ``late``: it is noticed at the deadline, the others at once.
+    """
+
+    fault: Fault
+    what: str
+    named: str
+    late: bool = False
+
+    @property
+    def noticed(self) -> str:
+        return "deadline" if self.late else "at once" if self.named else "-"
+
+
+ANSWERS = (
+    AnswerFault(Fault.HTTP_400_JSON, "400 with a JSON body", "http_status"),
+    AnswerFault(Fault.HTTP_404, "404 with a JSON body", "http_status"),
+    AnswerFault(Fault.HTTP_429_EMPTY, "429 with an empty body", "http_status"),
+    AnswerFault(Fault.HTTP_500, "500 with a JSON body", "http_status"),
+    AnswerFault(Fault.HTTP_500_HTML, "500 with HTML and escape sequences", "http_status"),
+    AnswerFault(Fault.HTTP_500_EMPTY, "500 with an empty body", "http_status"),
+    AnswerFault(Fault.HTTP_503, "503 with Retry-After", "http_status"),
+    AnswerFault(Fault.REDIRECT, "redirect", "http_status"),
+    AnswerFault(Fault.NOT_HTTP, "bytes that are not HTTP", "http_protocol"),
+    AnswerFault(Fault.EMPTY_ANSWER, "200 without a body", "unfinished"),
+    AnswerFault(Fault.RESET_AT_ONCE, "reset before the answer", "no_response"),
+    AnswerFault(Fault.RESET_BEFORE_FIRST, "reset before the first token", "truncated"),
+    AnswerFault(Fault.RESET_IN_FIRST, "reset while the first token arrives", "truncated"),
+    AnswerFault(Fault.RESET_AFTER_FIRST, "reset after the first token", "truncated"),
+    AnswerFault(Fault.RESET_MIDDLE, "reset in the middle", "truncated"),
+    AnswerFault(Fault.CLOSE_AT_ONCE, "closed before the answer", "no_response"),
+    AnswerFault(Fault.CLOSE_AFTER_HEADERS, "closed after the headers", "truncated"),
+    AnswerFault(Fault.CUT_CHUNKED, "chunked, cut between two chunks", "truncated"),
+    AnswerFault(Fault.CUT_IN_CHUNK, "chunked, cut inside a chunk", "truncated"),
+    AnswerFault(Fault.CUT_LENGTH, "with Content-Length, cut", "truncated"),
+    AnswerFault(Fault.CUT_UNFRAMED, "without framing, cut inside an event", "truncated"),
+    AnswerFault(Fault.CUT_UNFRAMED_BETWEEN, "without framing, cut between two events", "unfinished"),
+    AnswerFault(Fault.ERROR_AT_START, "error event instead of tokens", "in_band_error"),
+    AnswerFault(Fault.ERROR_MIDDLE, "error event after some tokens", "in_band_error"),
+    AnswerFault(Fault.MALFORMED_JSON, "malformed JSON", "malformed"),
+    AnswerFault(Fault.ABORT, "finish reason abort", "aborted"),
+    AnswerFault(Fault.NO_FINISH, "no finish reason", "unfinished"),
+    AnswerFault(Fault.WRONG_COUNT, "ids disagree with the count", "token_count"),
+    AnswerFault(Fault.SHRINKING_IDS, "ids shrink", "token_count"),
+    AnswerFault(Fault.DUPLICATED_ID, "an id twice", "token_count"),
+    AnswerFault(Fault.SKIPPED_ID, "an id left out", "token_count"),
+    AnswerFault(Fault.CHANGED_IDS, "ids sent earlier change", "token_count"),
+    AnswerFault(Fault.NEGATIVE_ID, "negative id", "token_value"),
+    AnswerFault(Fault.HUGE_ID, "id beyond the vocabulary", "token_value"),
+    AnswerFault(Fault.FLOAT_ID, "fractional id", "malformed"),
+    AnswerFault(Fault.NAN_ID, "NaN as an id", "malformed"),
+    AnswerFault(Fault.ZERO_TOKENS, "no token", "no_tokens"),
+    AnswerFault(Fault.TOO_MANY_TOKENS, "more tokens than asked for", "too_many_tokens"),
+    AnswerFault(Fault.HUGE_EVENT, "an event of 5 MB", "too_large"),
+    AnswerFault(Fault.ENDLESS_EVENT, "an event without end", "too_large"),
+    AnswerFault(Fault.ENDLESS_HEADERS, "headers without end", "timeout", late=True),
+    AnswerFault(Fault.SLOW_HEADERS, "headers slower than the deadline", "timeout", late=True),
+    AnswerFault(Fault.SILENT, "silence before the answer", "timeout", late=True),
+    AnswerFault(Fault.SILENT_AFTER_HEADERS, "silence before the first token", "timeout", late=True),
+    AnswerFault(Fault.SILENT_AFTER_FIRST, "silence after the first token", "timeout", late=True),
+    AnswerFault(Fault.CRLF, "CRLF line ends", ""),
+    AnswerFault(Fault.BYTEWISE, "every byte alone", ""),
+    AnswerFault(Fault.SPLIT_UTF8, "UTF-8 characters cut in two", ""),
+    AnswerFault(Fault.GARBAGE_AFTER, "garbage after a whole answer", ""),
+    AnswerFault(Fault.SECOND_RESPONSE, "a second answer, to no request", ""),
+)
+
+# Of a stream whose events carry only what is new; there nothing that was sent can change later.
+INCREMENTAL = (
+    AnswerFault(Fault.REPEATED_EVENT, "an event twice", "token_count"),
+    AnswerFault(Fault.SKIPPED_EVENT, "an event left out", "token_count"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the program ends: ``verdict`` of run.json, ``code``, words of a reason or of the error line.
+
+    ``failures``: the names that failed queries may have. ``within_s``: from the fault to the program's end
+    on a busy machine of two cores.
+    """
+
+    verdict: str
+    code: int
+    words: str = ""
+    failures: frozenset[str] = frozenset()
+    within_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunFault:
+    """A fault of the server or the machine that is met once in a run: ``key`` names the test's function."""
+
+    key: str
+    what: str
+    outcome: Outcome
+    settings: tuple[Setting, ...] = SETTINGS
+    quick: tuple[Setting, ...] = QUICK[:1]
+
+
+_LOST = frozenset({"worker_lost"})
+_BROKEN = frozenset({"connect", "no_response", "truncated", "send"})
+
+SERVER = (
+    RunFault("refused", "nobody listens", Outcome(NOTHING, 3, "not reachable")),
+    RunFault("unhealthy", "/health says 503", Outcome(NOTHING, 3, "/health answered 503, expected 200")),
+    RunFault(
+        "wrong_model", "another model", Outcome(VALID, 0, "other/model-7b, the rules say openai/gpt-oss")
+    ),
+    RunFault("small_vocabulary", "a vocabulary too small", Outcome(NOTHING, 3, "model with 1000 token ids")),
+    RunFault(
+        "small_context", "a context too short", Outcome(NOTHING, 3, "raise the server's context length")
+    ),
+    RunFault(
+        "trial_fails", "the trial request fails", Outcome(NOTHING, 3, "the trial request failed: http_")
+    ),
+    RunFault("one_token", "an answer of one token", Outcome(INVALID, 4, "answers have a single token")),
+    RunFault("server_dies", "dies in mid-run", Outcome(INVALID, 4, "queries failed", _BROKEN)),
+    RunFault("server_restarts", "dies and comes back", Outcome(INVALID, 4, "queries failed", _BROKEN)),
+    RunFault("replica_restarts", "one of four dies and comes back", Outcome(INVALID, 4, "failed", _BROKEN)),
+)
+
+MACHINE = (
+    RunFault("worker_killed", "a worker is killed", Outcome(INVALID, 4, "was killed by SIGKILL", _LOST)),
+    RunFault(
+        "loadgen_killed", "LoadGen's process is killed", Outcome(INVALID, 4, "LoadGen process was killed")
+    ),
+    RunFault("supervisor_killed", "the program is killed", Outcome(NOTHING, -9, within_s=3)),
+    RunFault("paused", "stopped for 3 s (Ctrl-Z, fg)", Outcome(VALID, 0)),
+    RunFault(
+        "disk_full_at_start", "disk full before the run", Outcome(NOTHING, 2, "No space left on device")
+    ),
+    RunFault("disk_full", "disk full in mid-run", Outcome(INVALID, 4, "No space left on device")),
+    RunFault("loadgen_log_cut", "LoadGen's logs cut short", Outcome(INVALID, 4, "is cut short")),
+    RunFault("journal_cut", "the journal cut short", Outcome(INVALID, 4, "File too large", _LOST)),
+    RunFault(
+        "folder_removed", "output folder removed", Outcome(INVALID, 4, "something removed it during the")
+    ),
+    RunFault(
+        "few_descriptors", "12 open files allowed", Outcome(NOTHING, 4, "allow more open files (ulimit -n)")
+    ),
+    RunFault(
+        "too_few_for_flight", "40 open files allowed", Outcome(NOTHING, 2, "raise it (ulimit -Hn), or use")
+    ),
+    RunFault(
+        "descriptors_run_out", "no open file more in mid-run", Outcome(INVALID, 4, "Too many open files")
+    ),
+    RunFault("little_memory", "400 MB of memory allowed", Outcome(NOTHING, 4, "memory")),
+    RunFault("memory_runs_out", "workers get no more memory", Outcome(INVALID, 4, "emory", _LOST)),
+    RunFault("stdout_closed", "stdout closed at the start", Outcome(VALID, 0)),
+    RunFault("stdout_reader_left", "the reader of stdout leaves", Outcome(VALID, 0)),
+    RunFault("stdout_full", "stdout on a full disk", Outcome(VALID, 0)),
+    RunFault("all_streams_closed", "stdin, stdout and stderr closed", Outcome(VALID, 0)),
+    RunFault("terminal_gone", "terminal gone (SIGHUP)", Outcome(INTERRUPTED, 129, "SIGHUP", within_s=5)),
+    RunFault("nohup", "terminal gone under nohup", Outcome(VALID, 0)),
+    RunFault("ctrl_c", "Ctrl-C", Outcome(INTERRUPTED, 130, "SIGINT", within_s=5)),
+    RunFault("ctrl_c_twice", "Ctrl-C twice", Outcome(INTERRUPTED, 130, "SIGINT", within_s=5)),
+    RunFault("sigterm", "SIGTERM", Outcome(INTERRUPTED, 143, "SIGTERM", within_s=5)),
+)

@@ -1,0 +1,149 @@
+"""What is done to a run for each row of the matrix, by its key."""
+
+import os
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from tests.faults.going import Going, Scene
+from tests.stub import Facts, Fault, StubServer
+
+_TMPFS = 'exec unshare -rm sh -c \'mount -t tmpfs -o size={size} none "$OUT" && exec "$@"\' sh "$@"'
+_PAUSE_S = 3.0
+
+
+def _signal_group(*signals: signal.Signals) -> Callable[[Going], None]:
+    """As a terminal does: the whole process group gets it."""
+
+    def inflict(run: Going) -> None:
+        for signum in signals:
+            os.killpg(run.process.pid, signum)
+            time.sleep(0.1)
+
+    return inflict
+
+
+def _pause(run: Going) -> None:
+    os.killpg(run.process.pid, signal.SIGTSTP)
+    time.sleep(_PAUSE_S)
+    os.killpg(run.process.pid, signal.SIGCONT)
+
+
+def _kill_worker(run: Going) -> None:
+    run.workers[1].kill()
+
+
+def _kill_loadgen(run: Going) -> None:
+    run.loadgen.kill()
+
+
+def _kill_supervisor(run: Going) -> None:
+    run.process.kill()
+
+
+def _limit_workers(what: int, limit: int) -> Callable[[Going], None]:
+    def inflict(run: Going) -> None:
+        for worker in run.workers:
+            worker.rlimit(what, (limit, limit))
+
+    return inflict
+
+
+def _limit_loadgen_files(run: Going) -> None:
+    run.loadgen.rlimit(psutil.RLIMIT_FSIZE, (4096, 4096))
+
+
+def _limit_workers_memory(run: Going) -> None:
+    """Not a page more than they have; the answers to come are of 5 MB."""
+    for worker in run.workers:
+        size = worker.memory_info().vms
+        worker.rlimit(psutil.RLIMIT_AS, (size, size))
+
+
+def _remove_folder(run: Going) -> None:
+    shutil.rmtree(run.log_dir)
+
+
+def _fill_disk(run: Going) -> None:
+    """The output folder is a small file system of its own; an open descriptor keeps it readable here."""
+    inside = Path(f"/proc/{run.process.pid}/root{run.log_dir}")
+    run.log_dir = Path(f"/proc/self/fd/{os.open(inside, os.O_RDONLY)}")
+    with (run.log_dir / "filler").open("wb", buffering=0) as filler:
+        size = 1 << 16
+        while size:
+            try:
+                filler.write(b"x" * size)
+            except OSError:
+                size //= 2
+
+
+def _stop_server(run: Going) -> None:
+    run.stubs[0].stop()
+
+
+def _restart_server(run: Going, back_after_s: float = 0.4) -> None:
+    """The first server drops everything and listens again on its port."""
+    gone = run.stubs[0]
+    gone.stop()
+    time.sleep(back_after_s)
+    again = StubServer(port=gone.port, event_delay_s=0.02)
+    again.__enter__()
+    run.stubs = [again, *run.stubs[1:]]
+
+
+def _huge_from(first: int) -> Callable[[object], Fault | None]:
+    return lambda request: Fault.HUGE_EVENT if request.index >= first else None  # type: ignore[attr-defined]
+
+
+def _limited(what: int, limit: int) -> Callable[[], None]:
+    return partial(resource.setrlimit, what, (limit, limit))
+
+
+SCENES = {
+    # the server
+    "refused": Scene(url=lambda stubs: "http://127.0.0.1:9", at_once=True),
+    "unhealthy": Scene(stub={"healthy": False}),
+    "wrong_model": Scene(stub={"facts": Facts(model="other/model-7b", served_name="model-7b")}),
+    "small_vocabulary": Scene(stub={"facts": Facts(vocab_size=1000)}),
+    "small_context": Scene(stub={"facts": Facts(context_length=20)}),
+    "trial_fails": Scene(stub={"faults": [Fault.HTTP_500]}),
+    "one_token": Scene(stub={"faults": [None] * 5 + [Fault.ONE_TOKEN]}),
+    "server_dies": Scene(_stop_server),
+    "server_restarts": Scene(_restart_server),
+    "replica_restarts": Scene(_restart_server, replicas=4),
+    # processes
+    "worker_killed": Scene(_kill_worker),
+    "loadgen_killed": Scene(_kill_loadgen),
+    "supervisor_killed": Scene(_kill_supervisor),
+    "paused": Scene(_pause),
+    # disk
+    "disk_full_at_start": Scene(shell=_TMPFS.format(size="4k"), keeps_earlier=False),
+    "disk_full": Scene(_fill_disk, shell=_TMPFS.format(size="2m"), keeps_earlier=False),
+    "loadgen_log_cut": Scene(_limit_loadgen_files),
+    "journal_cut": Scene(_limit_workers(psutil.RLIMIT_FSIZE, 1024)),
+    "folder_removed": Scene(_remove_folder),
+    # descriptors and memory
+    "few_descriptors": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 12)),
+    "too_few_for_flight": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 40)),
+    "descriptors_run_out": Scene(
+        _limit_workers(psutil.RLIMIT_NOFILE, 4), stub={"close_after_response": True}
+    ),
+    "little_memory": Scene(preexec=_limited(resource.RLIMIT_AS, 400 << 20)),
+    "memory_runs_out": Scene(_limit_workers_memory, stub={"faults": _huge_from(18)}),
+    # streams and terminal
+    "stdout_closed": Scene(shell='exec "$@" >&-'),
+    "stdout_reader_left": Scene(lambda run: run.process.stdout.close() if run.process.stdout else None),
+    "stdout_full": Scene(shell='exec "$@" >/dev/full'),
+    "all_streams_closed": Scene(shell='exec "$@" <&- >&- 2>&-'),
+    "terminal_gone": Scene(_signal_group(signal.SIGHUP)),
+    "nohup": Scene(_signal_group(signal.SIGHUP), shell='exec nohup "$@"'),
+    "ctrl_c": Scene(_signal_group(signal.SIGINT)),
+    "ctrl_c_twice": Scene(_signal_group(signal.SIGINT, signal.SIGINT)),
+    "sigterm": Scene(_signal_group(signal.SIGTERM)),
+}

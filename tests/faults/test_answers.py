@@ -1,0 +1,70 @@
+"""Answers that lie, break or never come: each fault is named, every other query is answered.
+
+All faults meet one run of each setting, in turn: a cell of the matrix is one query in it.
+"""
+
+from collections import Counter
+from datetime import datetime
+
+import pytest
+
+from tests.faults.matrix import ANSWERS, DEADLINE_S, INCREMENTAL, QUICK, SETTINGS, Setting
+from tests.runs import run_mlperf, small_dataset
+from tests.stub import Fault, StubServer, expected_ids
+
+TOKENS = 5
+REPLACED = {Fault.CHANGED_IDS}  # only a cumulative stream repeats what it said
+
+
+def slow_unless_quick(settings):
+    return [
+        pytest.param(setting, id=str(setting), marks=() if setting in QUICK else pytest.mark.engine)
+        for setting in settings
+    ]
+
+
+@pytest.mark.parametrize("setting", slow_unless_quick([*SETTINGS, Setting("single-stream", False)]))
+def test_cumulative_streams(setting, tmp_path):
+    meet_in_turn(tmp_path, setting, ANSWERS)
+
+
+@pytest.mark.parametrize("setting", slow_unless_quick([QUICK[0], SETTINGS[0]]))
+def test_incremental_streams(setting, tmp_path):
+    faults = [row for row in ANSWERS if row.fault not in REPLACED]
+    meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], cumulative=False)
+
+
+@pytest.mark.parametrize("setting", slow_unless_quick([QUICK[1], SETTINGS[2]]))
+def test_openai_protocol(setting, tmp_path):
+    faults = [row for row in ANSWERS if row.fault not in REPLACED]
+    meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
+
+
+def meet_in_turn(tmp_path, setting, rows, *arguments, **knobs):
+    """The preflight's trial request comes first and is answered well, then one request for each fault."""
+    dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
+    with StubServer(event_delay_s=0.002, faults=[None, *(row.fault for row in rows)], **knobs) as stub:
+        run = run_mlperf(
+            tmp_path,
+            *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS),
+            *("--timeout", DEADLINE_S, *arguments, *(["--accuracy"] if setting.accuracy else [])),
+            scenario=setting.scenario,
+        )
+        met = {prompts.index(r.prompt_ids): row for r, row in zip(stub.requests[1:], rows, strict=False)}
+    assert len(met) == len(rows)
+    check_verdict(run, victims := {sample: row.named for sample, row in met.items() if row.named})
+    if setting.accuracy:
+        answered = {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
+        assert run.accuracy_log == answered | {index: [] for index in victims}
+
+
+def check_verdict(run, victims):
+    assert "Traceback" not in run.stderr
+    assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
+    failed = {row["sample_index"]: row["failure"] for row in run.requests if row["failure"]}
+    assert failed == victims
+    assert run.failures == Counter(victims.values())
+    assert all(row["failure_detail"].isprintable() for row in run.requests if row["failure"])
+    assert f"{len(victims)} ERRORS encountered" in run.loadgen_summary
+    started, ended = (datetime.fromisoformat(run.record[key]) for key in ("started", "ended"))
+    assert (ended - started).total_seconds() < DEADLINE_S + 5

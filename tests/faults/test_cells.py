@@ -1,0 +1,66 @@
+"""Faults of the server and the machine, one run for each cell of the matrix."""
+
+import functools
+import json
+import subprocess
+import time
+
+import pytest
+
+from tests.faults.going import Going, alive, going, wait_until
+from tests.faults.matrix import MACHINE, NOTHING, SERVER, Outcome, RunFault, Setting
+from tests.faults.scenes import SCENES
+from tests.runs import FinishedRun
+
+
+def cells():
+    for row in (*SERVER, *MACHINE):
+        for setting in row.settings:
+            marks = () if setting in row.quick else pytest.mark.engine
+            yield pytest.param(row, setting, id=f"{row.key}-{setting}", marks=marks)
+
+
+@functools.cache
+def may_mount() -> bool:
+    script = ["unshare", "-rm", "sh", "-c", "mount -t tmpfs -o size=4k none /mnt"]
+    return subprocess.run(script, capture_output=True).returncode == 0
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("row", "setting"), cells())
+def test_cell(row: RunFault, setting: Setting, tmp_path):
+    scene = SCENES[row.key]
+    if "mount" in scene.shell and not may_mount():
+        pytest.skip("this machine lets nobody mount a small file system (unshare -rm)")
+    with going(tmp_path, setting, scene) as run:
+        scene.inflict(run)
+        start = time.monotonic()
+        ended = run.end(60)
+        seconds = time.monotonic() - start
+        check(run, ended, row.outcome)
+    assert seconds < row.outcome.within_s
+    if scene.keeps_earlier:
+        assert kept_earlier(run)
+
+
+def check(run: Going, ended: FinishedRun, expected: Outcome) -> None:
+    said = ended.stdout + ended.stderr
+    assert "Traceback" not in said
+    assert ended.code == expected.code, said
+    record = ended.log_dir / "run.json"
+    verdict = json.loads(record.read_text())["verdict"] if record.exists() else None
+    reasons = verdict["reasons"] if verdict else []
+    if expected.verdict == NOTHING or verdict is None:
+        assert verdict is None
+        assert expected.words in said
+    else:
+        assert verdict["result"] == expected.verdict, reasons
+        assert any(expected.words in reason for reason in reasons) or expected.words in said, reasons
+    if expected.failures:
+        assert ended.failures.keys() & expected.failures
+        assert len(ended.requests) == sum(ended.failures.values()) + ended.record["statistics"]["completed"]
+    wait_until(lambda: not alive(run.seen), 3)
+
+
+def kept_earlier(run: Going) -> bool:
+    return any(path.read_text() == "an earlier result" for path in run.log_dir.parent.rglob("earlier.txt"))
