@@ -31,7 +31,7 @@ from sut.prepare import Prepared, describe, place, prepare, read_inputs, title
 from sut.progress import ProgressPrinter
 from sut.room import wide_enough
 from sut.session import Lost, Session, Target
-from sut.signals import InterruptedRun
+from sut.signals import InterruptedRun, ignore_signals, interruptible
 from sut.survey import survey
 from sut.trial import Trial, flush_caches
 from sut.wire.select import make_wire
@@ -51,6 +51,7 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
     inputs = read_inputs(plan)
     placement = place(plan, inputs)
     with (
+        interruptible(),
         Session(plan, inputs.samples, placement, trace=trace) as session,
         _servers(plan, inputs.samples) as urls,
     ):
@@ -128,6 +129,7 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
     except RunError as error:
         session.abort()
         ending = _ending(session, problem=str(error))
+    ignore_signals()
     closing = _close(prepared, record, ending)
     print(closing.text, flush=True)
     return closing.exit_code if code is None else code

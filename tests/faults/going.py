@@ -16,7 +16,7 @@ from tests.faults.matrix import Setting
 from tests.runs import FinishedRun, command, small_dataset
 from tests.stub import StubServer
 
-ROWS, RATE = 120, 40  # three seconds of queries
+ROWS, RATE = 80, 40  # two seconds of queries
 CAUGHT = 15  # requests of the test that the server has seen when the fault comes
 TOKENS = 10
 # Limits that a pause or a busy machine does not break, and a percentile that few queries can prove.
@@ -28,7 +28,7 @@ CONF = f"""
 *.Server.target_latency_percentile = 50
 *.Server.ttft_latency = 60000
 *.Server.tpot_latency = 60000
-*.Server.min_duration = 2500
+*.Server.min_duration = 1800
 *.Server.min_query_count = 1
 """
 

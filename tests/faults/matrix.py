@@ -26,19 +26,19 @@ class Setting:
         return f"{self.scenario}-{self.mode}"
 
 
-SETTINGS = tuple(
-    Setting(scenario, accuracy)
-    for scenario in ("offline", "server", "interactive")
-    for accuracy in (False, True)
-)
-QUICK = Setting("server", accuracy=False), Setting("offline", accuracy=True)
+OFFLINE, OFFLINE_ACCURACY = Setting("offline", False), Setting("offline", True)
+SERVER, SERVER_ACCURACY = Setting("server", False), Setting("server", True)
+INTERACTIVE, INTERACTIVE_ACCURACY = Setting("interactive", False), Setting("interactive", True)
+SETTINGS = (OFFLINE, OFFLINE_ACCURACY, SERVER, SERVER_ACCURACY, INTERACTIVE, INTERACTIVE_ACCURACY)
+QUICK = SERVER, OFFLINE_ACCURACY
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFault:
     """A fault of one answer.
 
-    ``named``: its name in requests.parquet and run.json, "" where the answer is whole; ``late``: it is noticed at the deadline, the others at once.
+    ``named``: its name in requests.parquet and run.json, "" where the answer is whole; ``late``: it is noticed
+    at the deadline, the others at once.
     """
 
     fault: Fault
@@ -115,84 +115,94 @@ INCREMENTAL = (
 class Outcome:
     """How the program ends: ``verdict`` of run.json, ``code``, words of a reason or of the error line.
 
-    ``failures``: the names that failed queries may have. ``within_s``: from the fault to the program's end
-    on a busy machine of two cores.
+    ``failures``: names of which the failed queries have at least one, empty where none fails or none is left to
+    tell. ``within_s``: from the fault to the program's end, on a busy machine of two cores.
     """
 
     verdict: str
     code: int
     words: str = ""
     failures: frozenset[str] = frozenset()
-    within_s: float = 15.0
+    within_s: float = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunFault:
-    """A fault of the server or the machine that is met once in a run: ``key`` names the test's function."""
+    """A fault of the server or the machine that is met once in a run; scenes.py does what ``key`` says.
+
+    ``quick``: the setting whose cell belongs to the quick loop.
+    """
 
     key: str
     what: str
     outcome: Outcome
+    quick: Setting | None = None
     settings: tuple[Setting, ...] = SETTINGS
-    quick: tuple[Setting, ...] = QUICK[:1]
 
 
-_LOST = frozenset({"worker_lost"})
-_BROKEN = frozenset({"connect", "no_response", "truncated", "send"})
+def _refused(code: int, words: str) -> Outcome:
+    """The run does not begin."""
+    return Outcome(NOTHING, code, words)
 
-SERVER = (
-    RunFault("refused", "nobody listens", Outcome(NOTHING, 3, "not reachable")),
-    RunFault("unhealthy", "/health says 503", Outcome(NOTHING, 3, "/health answered 503, expected 200")),
+
+def _invalid(words: str, *failures: str, within_s: float = 12.0) -> Outcome:
+    return Outcome(INVALID, 4, words, frozenset(failures), within_s)
+
+
+def _interrupted(code: int, words: str) -> Outcome:
+    return Outcome(INTERRUPTED, code, words, within_s=5)
+
+
+_UNHARMED = Outcome(VALID, 0)
+_GONE = ("connect", "no_response", "truncated", "send")
+
+SERVER_FAULTS = (
+    RunFault("refused", "nobody listens", _refused(3, "not reachable"), OFFLINE),
+    RunFault("unhealthy", "`/health` says 503", _refused(3, "/health answered 503, expected 200")),
+    RunFault("small_context", "context too short", _refused(3, "raise the server's context length")),
+    RunFault("trial_fails", "the trial request fails", _refused(3, "the trial request failed: http_status")),
     RunFault(
-        "wrong_model", "another model", Outcome(VALID, 0, "other/model-7b, the rules say openai/gpt-oss")
+        "wrong_model", "another model", Outcome(VALID, 0, "model-7b, the rules say openai/gpt-oss-120b")
     ),
-    RunFault("small_vocabulary", "a vocabulary too small", Outcome(NOTHING, 3, "model with 1000 token ids")),
+    RunFault("one_token", "answers of one token", _invalid("answers have a single token")),
     RunFault(
-        "small_context", "a context too short", Outcome(NOTHING, 3, "raise the server's context length")
+        "server_dies", "dies in mid-run", _invalid("ended early: ", *_GONE, within_s=25), OFFLINE_ACCURACY
     ),
-    RunFault(
-        "trial_fails", "the trial request fails", Outcome(NOTHING, 3, "the trial request failed: http_")
-    ),
-    RunFault("one_token", "an answer of one token", Outcome(INVALID, 4, "answers have a single token")),
-    RunFault("server_dies", "dies in mid-run", Outcome(INVALID, 4, "queries failed", _BROKEN)),
-    RunFault("server_restarts", "dies and comes back", Outcome(INVALID, 4, "queries failed", _BROKEN)),
-    RunFault("replica_restarts", "one of four dies and comes back", Outcome(INVALID, 4, "failed", _BROKEN)),
+    RunFault("server_restarts", "dies and comes back", _invalid("failed", *_GONE), SERVER),
+    RunFault("replica_restarts", "one of four dies and comes back", _invalid("failed", *_GONE), INTERACTIVE),
 )
 
-MACHINE = (
-    RunFault("worker_killed", "a worker is killed", Outcome(INVALID, 4, "was killed by SIGKILL", _LOST)),
+PROCESS_FAULTS = (
+    RunFault("worker_killed", "worker killed", _invalid("killed by SIGKILL", "worker_lost"), SERVER_ACCURACY),
+    RunFault("worker_stuck", "worker stopped", _invalid("had not moved for", "worker_lost", within_s=30)),
     RunFault(
-        "loadgen_killed", "LoadGen's process is killed", Outcome(INVALID, 4, "LoadGen process was killed")
+        "loadgen_killed", "LoadGen's process killed", _invalid("LoadGen process was killed"), INTERACTIVE
     ),
-    RunFault("supervisor_killed", "the program is killed", Outcome(NOTHING, -9, within_s=3)),
-    RunFault("paused", "stopped for 3 s (Ctrl-Z, fg)", Outcome(VALID, 0)),
+    RunFault("loadgen_stuck", "LoadGen's process stopped", _invalid("has not moved for", within_s=30)),
+    RunFault("supervisor_killed", "the program killed", Outcome(NOTHING, -9, within_s=3), SERVER),
+    RunFault("paused", "paused for 3.5 s (Ctrl-Z, fg)", Outcome(VALID, 0, "stood still for")),
+    RunFault("terminal_gone", "terminal gone (SIGHUP)", _interrupted(129, "ended by SIGHUP")),
+    RunFault("nohup", "terminal gone under nohup", _UNHARMED, OFFLINE),
+    RunFault("ctrl_c", "Ctrl-C", _interrupted(130, "ended by SIGINT")),
+    RunFault("ctrl_c_twice", "Ctrl-C twice", _interrupted(130, "ended by SIGINT"), SERVER_ACCURACY),
+    RunFault("sigterm", "SIGTERM", _interrupted(143, "ended by SIGTERM"), INTERACTIVE_ACCURACY),
+)
+
+MACHINE_FAULTS = (
+    RunFault("disk_full_at_start", "disk full before", _refused(2, "No space left on device"), OFFLINE),
+    RunFault("disk_full", "disk full in mid-run", _invalid("No space left on device"), SERVER_ACCURACY),
+    RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short"), OFFLINE_ACCURACY),
+    RunFault("journal_cut", "the journal cut short", _invalid("File too large")),
+    RunFault("folder_removed", "output folder removed", _invalid("removed"), SERVER),
+    RunFault("few_descriptors", "12 open files allowed", _refused(4, "allow more open files"), OFFLINE),
+    RunFault("too_few_for_flight", "40 open files allowed", _refused(2, "raise it (ulimit -Hn)")),
+    RunFault("descriptors_run_out", "open files run out", _invalid("failed", "connect", within_s=25)),
+    RunFault("little_memory", "400 MB of memory allowed", _refused(4, "error: ")),
     RunFault(
-        "disk_full_at_start", "disk full before the run", Outcome(NOTHING, 2, "No space left on device")
+        "memory_runs_out", "workers get no more memory", _invalid("failed", "http_protocol", "worker_lost")
     ),
-    RunFault("disk_full", "disk full in mid-run", Outcome(INVALID, 4, "No space left on device")),
-    RunFault("loadgen_log_cut", "LoadGen's logs cut short", Outcome(INVALID, 4, "is cut short")),
-    RunFault("journal_cut", "the journal cut short", Outcome(INVALID, 4, "File too large", _LOST)),
-    RunFault(
-        "folder_removed", "output folder removed", Outcome(INVALID, 4, "something removed it during the")
-    ),
-    RunFault(
-        "few_descriptors", "12 open files allowed", Outcome(NOTHING, 4, "allow more open files (ulimit -n)")
-    ),
-    RunFault(
-        "too_few_for_flight", "40 open files allowed", Outcome(NOTHING, 2, "raise it (ulimit -Hn), or use")
-    ),
-    RunFault(
-        "descriptors_run_out", "no open file more in mid-run", Outcome(INVALID, 4, "Too many open files")
-    ),
-    RunFault("little_memory", "400 MB of memory allowed", Outcome(NOTHING, 4, "memory")),
-    RunFault("memory_runs_out", "workers get no more memory", Outcome(INVALID, 4, "emory", _LOST)),
-    RunFault("stdout_closed", "stdout closed at the start", Outcome(VALID, 0)),
-    RunFault("stdout_reader_left", "the reader of stdout leaves", Outcome(VALID, 0)),
-    RunFault("stdout_full", "stdout on a full disk", Outcome(VALID, 0)),
-    RunFault("all_streams_closed", "stdin, stdout and stderr closed", Outcome(VALID, 0)),
-    RunFault("terminal_gone", "terminal gone (SIGHUP)", Outcome(INTERRUPTED, 129, "SIGHUP", within_s=5)),
-    RunFault("nohup", "terminal gone under nohup", Outcome(VALID, 0)),
-    RunFault("ctrl_c", "Ctrl-C", Outcome(INTERRUPTED, 130, "SIGINT", within_s=5)),
-    RunFault("ctrl_c_twice", "Ctrl-C twice", Outcome(INTERRUPTED, 130, "SIGINT", within_s=5)),
-    RunFault("sigterm", "SIGTERM", Outcome(INTERRUPTED, 143, "SIGTERM", within_s=5)),
+    RunFault("stdout_closed", "stdout closed", _UNHARMED),
+    RunFault("stdout_reader_left", "the reader of stdout leaves", _UNHARMED, OFFLINE_ACCURACY),
+    RunFault("stdout_full", "stdout on a full disk", _UNHARMED),
+    RunFault("all_streams_closed", "stdin, stdout, stderr closed", _UNHARMED, INTERACTIVE_ACCURACY),
 )

@@ -15,7 +15,7 @@ from tests.faults.going import Going, Scene
 from tests.stub import Facts, Fault, StubServer
 
 _TMPFS = 'exec unshare -rm sh -c \'mount -t tmpfs -o size={size} none "$OUT" && exec "$@"\' sh "$@"'
-_PAUSE_S = 3.0
+_PAUSE_S = 4.5  # 3 s and the second in which the supervisor would have looked anyway
 
 
 def _signal_group(*signals: signal.Signals) -> Callable[[Going], None]:
@@ -37,6 +37,14 @@ def _pause(run: Going) -> None:
 
 def _kill_worker(run: Going) -> None:
     run.workers[1].kill()
+
+
+def _stop_worker(run: Going) -> None:
+    run.workers[1].suspend()
+
+
+def _stop_loadgen(run: Going) -> None:
+    run.loadgen.suspend()
 
 
 def _kill_loadgen(run: Going) -> None:
@@ -110,25 +118,25 @@ SCENES = {
     "refused": Scene(url=lambda stubs: "http://127.0.0.1:9", at_once=True),
     "unhealthy": Scene(stub={"healthy": False}),
     "wrong_model": Scene(stub={"facts": Facts(model="other/model-7b", served_name="model-7b")}),
-    "small_vocabulary": Scene(stub={"facts": Facts(vocab_size=1000)}),
     "small_context": Scene(stub={"facts": Facts(context_length=20)}),
     "trial_fails": Scene(stub={"faults": [Fault.HTTP_500]}),
-    "one_token": Scene(stub={"faults": [None] * 5 + [Fault.ONE_TOKEN]}),
+    "one_token": Scene(stub={"faults": [None] * 5 + [Fault.ONE_TOKEN] * 5}),
     "server_dies": Scene(_stop_server),
     "server_restarts": Scene(_restart_server),
     "replica_restarts": Scene(_restart_server, replicas=4),
     # processes
     "worker_killed": Scene(_kill_worker),
     "loadgen_killed": Scene(_kill_loadgen),
+    "worker_stuck": Scene(_stop_worker),
+    "loadgen_stuck": Scene(_stop_loadgen),
     "supervisor_killed": Scene(_kill_supervisor),
     "paused": Scene(_pause),
-    # disk
+    # the machine
     "disk_full_at_start": Scene(shell=_TMPFS.format(size="4k"), keeps_earlier=False),
     "disk_full": Scene(_fill_disk, shell=_TMPFS.format(size="2m"), keeps_earlier=False),
     "loadgen_log_cut": Scene(_limit_loadgen_files),
     "journal_cut": Scene(_limit_workers(psutil.RLIMIT_FSIZE, 1024)),
     "folder_removed": Scene(_remove_folder),
-    # descriptors and memory
     "few_descriptors": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 12)),
     "too_few_for_flight": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 40)),
     "descriptors_run_out": Scene(
@@ -136,7 +144,6 @@ SCENES = {
     ),
     "little_memory": Scene(preexec=_limited(resource.RLIMIT_AS, 400 << 20)),
     "memory_runs_out": Scene(_limit_workers_memory, stub={"faults": _huge_from(18)}),
-    # streams and terminal
     "stdout_closed": Scene(shell='exec "$@" >&-'),
     "stdout_reader_left": Scene(lambda run: run.process.stdout.close() if run.process.stdout else None),
     "stdout_full": Scene(shell='exec "$@" >/dev/full'),

@@ -8,16 +8,27 @@ import time
 import pytest
 
 from tests.faults.going import Going, alive, going, wait_until
-from tests.faults.matrix import MACHINE, NOTHING, SERVER, Outcome, RunFault, Setting
+from tests.faults.matrix import (
+    MACHINE_FAULTS,
+    NOTHING,
+    PROCESS_FAULTS,
+    SERVER_FAULTS,
+    Outcome,
+    RunFault,
+    Setting,
+)
 from tests.faults.scenes import SCENES
 from tests.runs import FinishedRun
 
 
 def cells():
-    for row in (*SERVER, *MACHINE):
-        for setting in row.settings:
-            marks = () if setting in row.quick else pytest.mark.engine
-            yield pytest.param(row, setting, id=f"{row.key}-{setting}", marks=marks)
+    return [
+        pytest.param(
+            row, setting, id=f"{row.key}-{setting}", marks=() if setting is row.quick else pytest.mark.engine
+        )
+        for row in (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
+        for setting in row.settings
+    ]
 
 
 @functools.cache
