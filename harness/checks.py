@@ -38,6 +38,9 @@ Setting = int | float | bool
 def locked_settings(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setting]:
     """LoadGen's settings that the rules lock, by LoadGen's names; latencies in ns."""
     locked: dict[str, Setting] = dict(benchmark.loadgen.settings)
+    if scenario not in ("server", "interactive"):
+        # LoadGen takes a Server row of the conf file whatever the scenario, and then makes nothing of it.
+        locked.pop("server_target_latency_percentile", None)
     limits = benchmark.latency_limits.get(scenario)
     if limits is not None:
         locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS

@@ -1,6 +1,10 @@
-"""The folder of one run's logs: made before the run, never at the cost of an earlier one."""
+"""The folder of one run's logs: made before the run, never at the cost of another run."""
 
+import fcntl
+import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,29 +14,70 @@ _RESERVE = ".reserve"
 _RESERVE_BYTES = 1 << 16  # several times what run.json takes
 
 
-def make_room(log_dir: Path) -> Path | None:
-    """Leave ``log_dir`` empty and writable; LoadGen kills its process when it cannot write.
+@contextmanager
+def claimed(log_dir: Path) -> Iterator[None]:
+    """Keep every other run away from ``log_dir``, until the context or the process ends. Raises ConfigError.
 
-    What an earlier run left there is moved aside, and its new path returned. A little space is kept, so that
-    the disk may run full and the verdict still be written. Raises ConfigError.
+    The lock lies beside the folder, since the folder itself is moved.
     """
+    with _writing(log_dir):
+        log_dir.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(
+            log_dir.with_name(f".{log_dir.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
     try:
+        _lock(lock, log_dir)
+        yield
+    finally:
+        os.close(lock)
+
+
+def make_room(log_dir: Path) -> Path | None:
+    """Leave ``log_dir`` empty and ready; what an earlier run left is moved aside, its new path returned.
+
+    Raises ConfigError.
+    """
+    with _writing(log_dir):
         aside = _move_aside(log_dir)
+    make_ready(log_dir)
+    return aside
+
+
+def make_ready(log_dir: Path) -> None:
+    """See that ``log_dir`` can be written: LoadGen kills its process when it cannot. Raises ConfigError.
+
+    A little space is kept, so that the disk may run full and the verdict still be written.
+    """
+    with _writing(log_dir):
         log_dir.mkdir(parents=True, exist_ok=True)
         for folder in (log_dir, log_dir.parent):
             _refuse_open_folder(folder)
         with (log_dir / _RESERVE).open("xb") as reserve:
             reserve.write(b"\0" * _RESERVE_BYTES)
+
+
+def release_reserve(log_dir: Path) -> None:
+    """Give back the space that make_ready kept, for what is written last. Raises OSError."""
+    (log_dir / _RESERVE).unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(log_dir: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ConfigError(
             f"--output-dir {log_dir}: cannot write there: {error.strerror or error}; choose another folder"
         ) from error
-    return aside
 
 
-def release_reserve(log_dir: Path) -> None:
-    """Give back the space that make_room kept, for what is written last. Raises OSError."""
-    (log_dir / _RESERVE).unlink(missing_ok=True)
+def _lock(descriptor: int, log_dir: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(
+            f"--output-dir {log_dir}: another run is writing there; let it end or choose another folder"
+        ) from None
 
 
 def _refuse_open_folder(folder: Path) -> None:

@@ -1,8 +1,8 @@
 """The process in which LoadGen is alone: its issue callback, the report thread, and nothing else.
 
 Dialogue on ``control``: ("settings", readback) or ("error", text) after the start; ("run", capacities) or
-the end of the pipe in answer; ("done", lost query ids) or ("error", text) when the test is over. Anything
-else that the supervisor says, or its end, aborts the test.
+the end of the pipe in answer; ("done", (lost queries, what could not be written)) or ("error", text) when the
+test is over. Anything else that the supervisor says, or its end, aborts the test.
 """
 
 import gc
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.errors import machine_failure
 from harness.journal import REPORT_ROW, REPORTS_FILE
 from sut import loadgen
 from sut.counters import Counter, CounterBoard
@@ -123,18 +124,25 @@ class _Run:
         self._hang_up()
         if not self._reporter.join(_WORKERS_END_S):
             self._error = self._error or "a worker did not hang up after the test"
-        self._write_calls()
         error = self._error or self._library.error
-        self._control.send(("error", error) if error else ("done", self._reporter.lost))
+        if error:
+            self._control.send(("error", error))
+        else:
+            self._control.send(("done", (self._reporter.lost, self._write_calls())))
 
     def _hang_up(self) -> None:
         for lane in self._lanes:
             if lane.alive:
                 lane.channel.shutdown(socket.SHUT_WR)
 
-    def _write_calls(self) -> None:
+    def _write_calls(self) -> str:
+        """Why they could not be written, or "": the queries' outcomes are worth more than their times."""
         calls = np.frombuffer(self._reporter.calls, dtype=np.int64).reshape(-1, 4)
         rows = np.empty(len(calls), dtype=REPORT_ROW)
         for column, name in enumerate(REPORT_ROW.names or ()):
             rows[name] = calls[:, column]
-        rows.tofile(Path(self._spec.journal_dir) / REPORTS_FILE)
+        try:
+            (Path(self._spec.journal_dir) / REPORTS_FILE).write_bytes(rows.data)
+        except OSError as error:
+            return str(machine_failure(error))
+        return ""

@@ -82,6 +82,8 @@ class ResponseReader:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if isinstance(error.__context__, MemoryError):
+                raise error.__context__ from None  # ours, not the server's
             self._keep_alive = False
             if self._failure is None and not self._complete:
                 self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {evidence(data)}")

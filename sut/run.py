@@ -14,7 +14,7 @@ from harness.answers import KeptAnswer
 from harness.api_key import api_key
 from harness.errors import RunError
 from harness.limits import local_ports
-from harness.output_dir import make_room
+from harness.output_dir import claimed, make_ready, make_room
 from harness.plan import RunPlan
 from harness.provenance import gather_provenance
 from harness.report.closing import RUN_RECORD, Closing, Ending, close_run
@@ -63,9 +63,10 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
         if plan.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return 0
-        kept = _clear_the_way(prepared)
-        target, doubts = _try_out(prepared, kept)
-        return _run(session, prepared, target, doubts)
+        with claimed(plan.log_dir):
+            kept = _clear_the_way(prepared)
+            target, doubts = _try_out(prepared, kept)
+            return _run(session, prepared, target, doubts)
 
 
 @contextmanager
@@ -91,6 +92,7 @@ def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
     plan = prepared.plan
     if plan.resume:
         set_aside(plan.log_dir)
+        make_ready(plan.log_dir)
         kept = earlier_answers(plan.log_dir, len(prepared.samples))
         log.info("resuming: %d of %d samples are answered already", len(kept), len(prepared.samples))
         return kept

@@ -17,6 +17,7 @@ _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
 _IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
 _TIMESPEC = struct.Struct("@qq")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
+_SLACK_NS = 1_000_000  # between two clocks, one of them slewed
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 Buffers = Sequence[bytes | memoryview]
@@ -51,7 +52,7 @@ class Transport(Protocol):
 class PlainTransport:
     """TCP; arrival is the kernel's receive stamp where there is one, else the moment of the read."""
 
-    __slots__ = ("_address", "_clock", "_connected", "_recvmsg", "_socket")
+    __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg", "_socket")
 
     def __init__(self, route: Route, clock: KernelClock) -> None:
         self._socket = _connecting_socket(route)
@@ -59,6 +60,7 @@ class PlainTransport:
         self._recvmsg = self._socket.recvmsg
         self._clock = clock
         self._connected = False
+        self._latest_ns = time.monotonic_ns()
 
     def fileno(self) -> int:
         """Descriptor for the poll loop."""
@@ -88,10 +90,16 @@ class PlainTransport:
             data, ancillary, _, _ = self._recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)
         except BlockingIOError:
             return None
+        now = time.monotonic_ns()
         if ancillary:
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            return data, seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns
-        return data, time.monotonic_ns()
+            arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns
+            if self._latest_ns - _SLACK_NS <= arrived_ns <= now + _SLACK_NS:
+                self._latest_ns = arrived_ns
+                return data, arrived_ns
+            self._clock.refresh()  # the wall clock was stepped: its stamps count again from the next one on
+        self._latest_ns = now
+        return data, now
 
     def alive(self) -> bool:
         """False when the peer has closed, or has sent what nobody asked for."""

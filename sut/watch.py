@@ -109,7 +109,10 @@ class Watch:
         kind, value = hear_loadgen(self._loadgen, 0)
         if kind != "done":
             raise RunError(f"LoadGen: {value}")
-        lost: Sequence[tuple[int, int]] = value
+        lost: Sequence[tuple[int, int]]
+        lost, unwritten = value
+        if unwritten:
+            self._problems.append(unwritten)
         return lost
 
     def _hear_worker(self, index: int, control: Connection) -> bool:

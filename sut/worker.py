@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 from harness.answers import KeptAnswer
+from harness.errors import machine_failure
 from harness.generation import SamplingParameters
 from harness.journal import NOWHERE
 from harness.limits import raise_descriptor_limit
@@ -303,6 +304,9 @@ def worker_main(
         gc.disable()
         control.send(("ready", None))
         worker.run()
+    except (OSError, MemoryError) as error:
+        control.send(("error", f"worker {spec.index}: {machine_failure(error)}"))
+        os._exit(1)
     except Exception as error:  # noqa: BLE001 - the process's edge: the supervisor must hear why
         control.send(("error", f"worker {spec.index}: {type(error).__name__}: {error}"))
         os._exit(1)

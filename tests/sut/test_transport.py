@@ -192,3 +192,16 @@ def test_tls_to_a_server_that_speaks_plain_text():
             wait_ready(transport)
         thread.join(5)
         transport.close()
+
+
+@pytest.mark.parametrize("step_s", [-3600, -2, 2, 3600])
+def test_a_step_of_the_wall_clock_is_in_no_stamp(step_s):
+    """The stamps that come before the clock is looked at again are the moment of the read."""
+    with connected() as (transport, server):
+        transport._clock.offset_ns += step_s * 10**9  # as if the wall clock had been set since
+        for _ in range(3):
+            before = time.monotonic_ns()
+            server.send(b"x")
+            _, arrived = received(transport)
+            assert before - SLACK_NS <= arrived <= time.monotonic_ns() + SLACK_NS
+        assert transport._clock.steps_ns >= abs(step_s) * 9 * 10**8
