@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Does memory stay flat? 200 000 streamed queries through the harness, each process looked at every second.
+
+    python benchmarks/memory_flat.py [--queries 200000]
+
+The worker and the supervisor may not grow after the first tenth. LoadGen's process must: LoadGen keeps the
+latencies and the log of every query until its end, and the harness 64 bytes of times for each. Exit code 1
+when a process grew more than its bound.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from bench import Stub, print_table, run_harness, save, write_prompts
+
+QPS, TOKENS = 4000, 16
+CONF = "*.Server.target_qps = {}\n*.Server.min_duration = 0\n*.Server.min_query_count = {}\n"
+ROLES = ("supervisor", "LoadGen", "worker")  # in the order of their start
+WARM = 0.1  # of the queries
+MOST_MIB = {"supervisor": 4.0, "worker": 4.0}
+MOST_LOADGEN_BYTES = 2048  # for each query
+
+
+@dataclass(frozen=True)
+class Look:
+    """One moment: queries answered so far, resident MiB by role."""
+
+    second: float
+    answered: int
+    mib: dict[str, float]
+
+
+class Watch(threading.Thread):
+    """Looks at the processes of run_mlperf.py, a child of this process, once a second."""
+
+    def __init__(self, stub_url: str) -> None:
+        super().__init__(daemon=True)
+        self.looks: list[Look] = []
+        self._stub_url = stub_url
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Until ``end``."""
+        start = time.monotonic()
+        while not self._ended.wait(1.0):
+            mib = resident()
+            if len(mib) == len(ROLES):
+                self.looks.append(Look(time.monotonic() - start, answered(self._stub_url), mib))
+
+    def end(self) -> list[Look]:
+        """All looks while queries were being answered, one before the first and after the last included."""
+        self._ended.set()
+        self.join()
+        return self.looks
+
+
+def resident() -> dict[str, float]:
+    """Resident MiB of each role; fewer roles before all have started and after the first has ended."""
+    for program in psutil.Process().children():
+        try:
+            if any(word.endswith("run_mlperf.py") for word in program.cmdline()):
+                children = [c for c in program.children() if "spawn_main" in " ".join(c.cmdline())]
+                family = [program, *sorted(children, key=lambda child: child.create_time())]
+                return {role: p.memory_info().rss / 2**20 for role, p in zip(ROLES, family, strict=False)}
+        except psutil.Error:
+            continue
+    return {}
+
+
+def answered(stub_url: str) -> int:
+    """Whole answers so far, by the server's count."""
+    with urllib.request.urlopen(stub_url + "/_stats", timeout=10) as answer:
+        return int(json.loads(answer.read())["completed"])
+
+
+def main() -> int:
+    """Run once; 1 when memory grew."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--queries", type=int, default=200_000)
+    queries = parser.parse_args().queries
+    with tempfile.TemporaryDirectory() as name, Stub(gap_us=1000) as stub:
+        dataset = write_prompts(Path(name) / "prompts.parquet", 512, 64)
+        watch = Watch(stub.urls[0])
+        watch.start()
+        flags = ("--input-file", dataset, "--max-new-tokens", TOKENS, "--num-workers", 1)
+        conf = CONF.format(QPS, queries)
+        run = run_harness(Path(name), *flags, scenario="server", urls=stub.urls, conf=conf)
+        looks = [look for look in watch.end() if 0 < look.answered < queries]
+    print(f"{run.statistics['completed']} of {run.statistics['queries']} completed, {len(looks)} looks")
+    rows = table(looks, WARM * queries)
+    columns = ("process", "MiB after a tenth", "MiB at the end", "grew MiB", "bytes a query", "bound MiB")
+    print_table("memory_flat", columns, rows)
+    save("memory_flat", {"rows": [dict(zip(columns, row, strict=True)) for row in rows],
+                         "looks": [vars_of(look) for look in looks]})  # fmt: skip
+    flat = all(float(str(row[3])) <= float(str(row[5])) for row in rows)
+    return 0 if flat and run.statistics["completed"] >= queries else 1
+
+
+def table(looks: Sequence[Look], warm: float) -> list[list[object]]:
+    """A row for each process: growth from the first look after ``warm`` queries to the last."""
+    first, last = next(look for look in looks if look.answered >= warm), looks[-1]
+    served = last.answered - first.answered
+    bounds = {**MOST_MIB, "LoadGen": MOST_LOADGEN_BYTES * served / 2**20}
+    rows: list[list[object]] = []
+    for role in ROLES:
+        grew = max(look.mib[role] for look in looks if look.answered >= warm) - first.mib[role]
+        rows.append([role, first.mib[role], last.mib[role], grew, grew * 2**20 / served, bounds[role]])
+    return rows
+
+
+def vars_of(look: Look) -> dict[str, object]:
+    """A look as JSON."""
+    return {"second": round(look.second, 1), "answered": look.answered, **look.mib}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
