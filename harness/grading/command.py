@@ -21,6 +21,7 @@ from harness.grading.reading import Reader
 from harness.grading.references import Reference, Subject, load_references
 from harness.grading.sandbox import Sandbox
 from harness.grading.verdict import Mode
+from harness.report.printable import legible
 
 METRIC = "exact_match"
 _MODES = {"official": (Mode.OFFICIAL,), "strict": (Mode.STRICT,), "both": (Mode.OFFICIAL, Mode.STRICT)}
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace, lcb_data: Path | None) -> bool:
         details = result_file.details(evaluation.graded, log, reader) if arguments.verbose else None
         whole = result_file.result(evaluation, judgement, sandbox, details)
         result_file.write_result(arguments.output_file, whole)
-    print(console.scorecard(evaluation, judgement))
+    print(legible(console.scorecard(evaluation, judgement)))
     return judgement.is_met
 
 

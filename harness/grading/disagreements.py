@@ -14,6 +14,7 @@ from harness.report.printable import legible, printable
 _HTML_SUFFIXES = (".html", ".htm")
 _TAIL_TOKENS = 300  # of the output that are shown: the answer stands at its end
 _HEADER = ("qsl_idx", "dataset", "truth", "official", "strict", "end of the output")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a page of model output runs nothing
 _STYLE = "td,th{border:1px solid #999;padding:4px;vertical-align:top}pre{white-space:pre-wrap}"
 
 
@@ -49,7 +50,7 @@ def _markdown(headline: str, rows: Sequence[tuple[str, ...]]) -> str:
         "",
     ]
     for row in rows:  # text indented by four is shown as it is, HTML and Markdown in it included
-        lines += [f"## {row[0]}", "", f"    {row[1]}, truth {printable(row[2])}", ""]
+        lines += [f"## {row[0]}", "", f"    {printable(row[1])}, truth {printable(row[2])}", ""]
         for name, text in zip(_HEADER[3:], row[3:], strict=True):
             lines += [f"{name}:", "", *(f"    {line}" for line in text.splitlines()), ""]
     return "\n".join(lines)
@@ -61,7 +62,9 @@ def _html(headline: str, rows: Sequence[tuple[str, ...]]) -> str:
         f"<tr>{''.join(f'<td><pre>{html.escape(cell)}</pre></td>' for cell in row)}</tr>\n" for row in rows
     )
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Official and strict verdicts</title>'
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<meta http-equiv='Content-Security-Policy' content=\"{_POLICY}\">"
+        "<title>Official and strict verdicts</title>"
         f"<style>{_STYLE}</style><h1>Where the official and the strict rules disagree</h1>"
         f"<p>{html.escape(headline)}</p><p>{len(rows)} samples.</p>"
         f"<table><tr>{head}</tr>\n{body}</table></html>\n"

@@ -1,0 +1,115 @@
+"""Model output in the evaluator's report on disagreements: legible, and nothing in it acts."""
+
+import html.parser
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.accuracy_log import AccuracyLog
+from harness.grading.disagreements import write_report
+from harness.grading.graded import Graded, Logged
+from harness.grading.reading import Reader
+from harness.grading.references import Reference, Subject
+from harness.grading.result_file import details, write_result
+from harness.grading.verdict import Mode, Reason, Verdict
+from harness.report.printable import legible
+from harness.tokenizer import encode
+from tests.grading.logs import write_log
+from tests.runs import ROOT
+
+HOSTILE = (
+    "\x1b[2J\x1b]0;owned\x07 \u202egpj.exe\u2066 \x00 \x9b31m \x7f \u200b\n"
+    "</pre></td><script>alert(1)</script><img src=x onerror=alert(2)>\n"
+    "```\n# Not a heading\n[link](javascript:alert(3))\n<b>bold</b> & done\r\nafter\u2028line"
+)
+
+
+class Tags(html.parser.HTMLParser):
+    """All tags and attributes of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes = set(), set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+@pytest.fixture
+def disagreement(tmp_path):
+    """A log with one hostile output, and what the two modes said of it."""
+    log = AccuracyLog(write_log(tmp_path / "mlperf_log_accuracy.json", [encode(HOSTILE)]))
+    (entry,) = log
+    verdicts = {
+        Mode.OFFICIAL: Verdict(True, HOSTILE, Reason.CORRECT, HOSTILE),
+        Mode.STRICT: Verdict(False, HOSTILE, Reason.WRONG, HOSTILE),
+    }
+    reference = Reference(f"aime{HOSTILE}", Subject.AIME, HOSTILE, 0)
+    return Graded(0, reference, Logged.of(entry, False), verdicts), log
+
+
+def written(tmp_path, name, disagreement):
+    graded, log = disagreement
+    path = tmp_path / name
+    write_report(path, [graded], log, Reader("o200k_harmony", 100), "target met")
+    return path.read_bytes().decode()
+
+
+def assert_no_control_characters(text):
+    assert all(char.isprintable() or char in "\n\t" for char in text)
+
+
+def test_html_report(tmp_path, disagreement):
+    text = written(tmp_path, "d.html", disagreement)
+    assert_no_control_characters(text)
+    tags = Tags()
+    tags.feed(text)
+    assert not tags.tags & {"script", "img", "b", "a", "h2"}
+    assert tags.attributes <= {"lang", "charset", "http-equiv", "content"}
+    assert "alert(1)" in text, "the evidence is there"
+    assert "default-src 'none'" in text
+
+
+def test_markdown_report(tmp_path, disagreement):
+    text = written(tmp_path, "d.md", disagreement)
+    assert_no_control_characters(text)
+    hostile = [
+        line for line in text.split("\n") if any(mark in line for mark in ("<", "```", "[link]", "# Not"))
+    ]
+    assert hostile and all(line.startswith("    ") for line in hostile), "all of it inside of code blocks"
+    assert "\\x1b[2J" in text and "\\u202e" in text
+
+
+def test_json_result_is_ascii(tmp_path, disagreement):
+    graded, log = disagreement
+    path = tmp_path / "r.json"
+    write_result(path, {"details": details([graded], log, Reader("o200k_harmony", 100))})
+    data = path.read_bytes()
+    assert data.isascii() and b"\x1b" not in data and b"\x00" not in data
+
+
+def test_a_data_set_named_with_escapes_reaches_the_terminal_escaped(tmp_path):
+    log = write_log(tmp_path / "mlperf_log_accuracy.json", [encode("x")] * 2)
+    reference = tmp_path / "reference.parquet"
+    pq.write_table(pa.table({"dataset": ["aime\x1b[2J\u202e"] * 2, "ground_truth": ["1", "2"]}), reference)
+    words = [
+        sys.executable,
+        ROOT / "eval_mlperf_accuracy.py",
+        "--mlperf-log",
+        log,
+        "--reference-data",
+        reference,
+    ]
+    done = subprocess.run([str(word) for word in words], capture_output=True, timeout=60)
+    shown = (done.stdout + done.stderr).decode()
+    assert "aime" in shown
+    assert all(char.isprintable() or char in "\r\n\t" for char in shown), shown
+
+
+def test_legible_keeps_lines():
+    assert legible("a\tb\nc") == "a\tb\nc"
+    assert legible("é\r\x1b\u2028\ud800") == "é\\r\\x1b\\u2028\\ud800"
