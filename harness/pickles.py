@@ -214,6 +214,8 @@ def _arrow_strings(value: object) -> list[Any]:
     (alias,) = _expect(kind, records.Name).arguments
     if alias not in ("string", "large_string"):
         raise ValueError(f"an arrow array of {_label(alias)}")
+    if not (type(length) is type(offset) is int and length >= 0 and offset >= 0):
+        raise ValueError("an arrow array that begins before its buffers")  # pyarrow would read there
     data = [None if buffer is None else pa.py_buffer(_bytes(buffer)) for buffer in buffers]
     array = pa.Array.from_buffers(pa.type_for_alias(alias), length, data, nulls, offset)
     array.validate(full=True)  # offsets inside the buffers, text in UTF-8
