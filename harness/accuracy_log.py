@@ -26,13 +26,16 @@ _INT32, _INT64 = 4, 8
 _NOT_OURS = "not LoadGen's mlperf_log_accuracy.json"
 
 
+_NO_TOKENS = msgspec.Raw(b'""')
+
+
 class _Row(msgspec.Struct):
     """One entry as LoadGen writes it."""
 
     qsl_idx: int
     data: msgspec.Raw
     seq_id: int = -1
-    token_data: msgspec.Raw = msgspec.Raw(b'""')
+    token_data: msgspec.Raw = _NO_TOKENS
     token_count: int | None = None
 
 
@@ -56,12 +59,39 @@ class LogEntry:
         """LoadGen's number of the query; -1 where the log has none."""
         return self._row.seq_id
 
+    @property
+    def token_count(self) -> int | None:
+        """The number of tokens that the harness reported; None where the log has none."""
+        return self._row.token_count
+
+    @property
+    def has_first(self) -> bool:
+        """Whether the log has ``token_data``; Offline logs may lack it."""
+        return self._row.token_data is not _NO_TOKENS
+
+    @cached_property
+    def data_words(self) -> TokenIds:
+        """``data`` as it stands, in words of 4 bytes: what the official length check counts."""
+        return _words(self._row.data, self._where)
+
+    @cached_property
+    def data_ids(self) -> TokenIds:
+        """The ids in ``data`` alone."""
+        return _ids(self._row.data, self._width, self._where)
+
+    @cached_property
+    def first_ids(self) -> TokenIds:
+        """The ids in ``token_data``: the first token as it was reported; empty where there is none."""
+        return _ids(self._row.token_data, self._width, self._where)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.path}: entry at byte {self.offset} (qsl_idx {self.qsl_idx})"
+
     @cached_property
     def token_ids(self) -> TokenIds:
         """All output tokens, the first included: shape (OSL,), int32. GradingError for damaged hex."""
-        where = f"{self.path}: entry at byte {self.offset} (qsl_idx {self.qsl_idx})"
-        first = _ids(self._row.token_data, self._width, where)
-        return _whole(first, _ids(self._row.data, self._width, where), self._row.token_count)
+        return _whole(self.first_ids, self.data_ids, self._row.token_count)
 
 
 @dataclass(frozen=True, slots=True)

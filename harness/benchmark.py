@@ -15,6 +15,14 @@ CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 Scenario = Literal["offline", "server", "interactive", "single-stream"]
 SCENARIOS: tuple[Scenario, ...] = ("offline", "server", "interactive", "single-stream")
 
+LoadGenScenario = Literal["Offline", "Server", "SingleStream"]
+LOADGEN_SCENARIO: dict[str, LoadGenScenario] = {
+    "offline": "Offline",
+    "server": "Server",
+    "interactive": "Server",
+    "single-stream": "SingleStream",
+}
+
 
 class LoadGenKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """LoadGen's model keys and the settings it must report after FromConfig."""

@@ -5,7 +5,7 @@ is an error, because LoadGen then measures something else than the benchmark.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harness.benchmark import Benchmark, DatasetRule, Scenario
 from harness.errors import ConfigError
@@ -35,8 +35,13 @@ _SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_ov
 Setting = int | float | bool
 
 
-def locked_settings(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setting]:
-    """LoadGen's settings that the rules lock, by LoadGen's names; latencies in ns."""
+def locked_settings(
+    benchmark: Benchmark, scenario: Scenario, audited: Collection[str | None] = ()
+) -> dict[str, Setting]:
+    """LoadGen's settings that the rules lock, by LoadGen's names; latencies in ns.
+
+    ``audited`` are conf keys that a compliance test sets itself, so that a conf file's value does not count.
+    """
     locked: dict[str, Setting] = dict(benchmark.loadgen.settings)
     if scenario not in ("server", "interactive"):
         # LoadGen takes a Server row of the conf file whatever the scenario, and then makes nothing of it.
@@ -45,7 +50,7 @@ def locked_settings(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setti
     if limits is not None:
         locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS
         locked["tpot_latency"] = limits.tpot_ms * _NS_PER_MS
-    return locked
+    return {name: value for name, value in locked.items() if _CONF_KEY.get(name) not in audited}
 
 
 def setting_deviations(

@@ -15,30 +15,46 @@ def build_parser() -> argparse.ArgumentParser:
         "130/143 interrupted.",
     )
     _add_workload(parser.add_argument_group("workload"))
-    _add_server(parser.add_argument_group("server"))
-    _add_failures(parser.add_argument_group("deadlines and failures"))
-    _add_run(parser.add_argument_group("run"))
+    add_server(parser.add_argument_group("server"))
+    add_failures(parser.add_argument_group("deadlines and failures"))
+    add_run(parser.add_argument_group("run"), "DIR/<scenario>/{performance,accuracy}/")
     return parser
 
 
 def _add_workload(group: argparse._ArgumentGroup) -> None:
+    add_benchmark(group)
+    group.add_argument("--accuracy", action="store_true", help="run accuracy mode instead of performance")
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="accuracy only: go on with the run in the output folder, sending what has no answer yet",
+    )
+    group.add_argument(
+        "--input-file", type=Path, required=True, help="tokenized dataset (parquet or pickle file)"
+    )
+    group.add_argument("--max-samples", type=int, help="use only the first N samples (default: all)")
+    add_settings(group)
+    group.add_argument("--audit-config", type=Path, help="LoadGen audit.config of a compliance test")
+
+
+def add_benchmark(group: argparse._ArgumentGroup) -> None:
+    """What is run: scenario and benchmark."""
     group.add_argument(
         "--scenario",
         choices=("offline", "server", "interactive", "single-stream"),
         default="offline",
         help="MLPerf scenario; interactive is LoadGen's Server with tighter limits (default: %(default)s)",
     )
-    group.add_argument("--accuracy", action="store_true", help="run accuracy mode instead of performance")
     group.add_argument(
         "--benchmark",
         choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
         default="gpt-oss-120b",
         help="benchmark definition in configs/ (default: %(default)s)",
     )
-    group.add_argument(
-        "--input-file", type=Path, required=True, help="tokenized dataset (parquet or pickle file)"
-    )
-    group.add_argument("--max-samples", type=int, help="use only the first N samples (default: all)")
+
+
+def add_settings(group: argparse._ArgumentGroup) -> None:
+    """LoadGen's settings and the generation parameters."""
     group.add_argument(
         "--mlperf-conf", type=Path, help="LoadGen mlperf.conf (default: the official one inside LoadGen)"
     )
@@ -48,7 +64,6 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         default=CONFIG_DIR / "user.conf",
         help="LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
     )
-    group.add_argument("--audit-config", type=Path, help="LoadGen audit.config of a compliance test")
     group.add_argument(
         "--generation-config", type=Path, help="JSON file of generation parameters (default: the benchmark's)"
     )
@@ -57,7 +72,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_server(group: argparse._ArgumentGroup) -> None:
+def add_server(group: argparse._ArgumentGroup) -> None:
+    """Where the queries go, and how."""
     group.add_argument(
         "--backend",
         choices=("sglang", "openai", "embedded"),
@@ -84,7 +100,8 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_failures(group: argparse._ArgumentGroup) -> None:
+def add_failures(group: argparse._ArgumentGroup) -> None:
+    """How long answers may take, and what failures do to a run."""
     for flag, default, what in (
         ("--timeout", 3600.0, "seconds one request may take (default: %(default)g)"),
         ("--first-token-timeout", None, "seconds until its first token (default: --timeout alone)"),
@@ -110,17 +127,13 @@ def _add_failures(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-failures", type=int, metavar="N", help="end the run at the first N failures")
 
 
-def _add_run(group: argparse._ArgumentGroup) -> None:
+def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
+    """What a run leaves and says; ``layout`` names the folders under --output-dir."""
     group.add_argument(
         "--output-dir",
         type=Path,
         default=Path("mlperf_results"),
-        help="logs go to DIR/<scenario>/{performance,accuracy}/ (default: %(default)s)",
-    )
-    group.add_argument(
-        "--resume",
-        action="store_true",
-        help="accuracy only: go on with the run in the output folder, sending what has no answer yet",
+        help=f"logs go to {layout} (default: %(default)s)",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="resolve and check everything, print the plan, issue no query"
@@ -135,6 +148,10 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse flags; argparse exits with code 2 and one line on wrong usage."""
-    arguments = build_parser().parse_args(argv)
+    return with_server_url(build_parser().parse_args(argv))
+
+
+def with_server_url(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Fill in the default, which argparse would append to."""
     arguments.server_url = arguments.server_url or ["http://localhost:30000"]
     return arguments

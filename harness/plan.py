@@ -8,13 +8,30 @@ from urllib.parse import urlsplit
 import msgspec
 
 from harness import generation
-from harness.benchmark import Benchmark, Scenario, load_benchmark
+from harness.benchmark import Benchmark, DatasetRule, Scenario, load_benchmark
 from harness.errors import ConfigError
 from harness.generation import SamplingParameters
 from harness.policy import Deadlines, FailurePolicy, resolve_deadlines, resolve_policy
 
 Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
+
+RUN_FOLDER = "run"  # of a compliance test: its run, beside what is verified of it
+AUDIT_CONFIG = "audit.config"  # LoadGen's name; one in the working directory is never used unasked
+
+
+class AuditRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A compliance test: settings that LoadGen puts on top of all others, ``text`` of its audit.config.
+
+    ``official`` refuses to run with any deviation.
+    """
+
+    test: str
+    dataset: DatasetRule
+    settings: dict[str, int | float]
+    text: str
+    official: bool
+    deviations: tuple[str, ...] = ()
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +57,12 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     audit_config: Path | None
     dry_run: bool
     deviations: tuple[str, ...]
+    audit: AuditRun | None = None
+
+    @property
+    def results_dir(self) -> Path:
+        """What an earlier run left here is moved aside as a whole: a test's verdict goes with its logs."""
+        return self.log_dir if self.audit is None else self.log_dir.parent
 
     @property
     def accuracy(self) -> bool:
@@ -52,14 +75,21 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.scenario in ("server", "interactive")
 
 
-def resolve_plan(arguments: argparse.Namespace) -> RunPlan:
-    """Turn parsed flags into a plan. Raises ConfigError; reads small config files only."""
+def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -> RunPlan:
+    """Turn parsed flags into a plan. Raises ConfigError; reads small config files only.
+
+    ``audit`` makes it a compliance test, with an audit.config that is written beside LoadGen's logs.
+    """
     benchmark = load_benchmark(arguments.benchmark)
     official = generation.official_parameters(benchmark, accuracy=arguments.accuracy)
+    if audit is not None:
+        official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
     parameters = generation.resolve_parameters(
         official, arguments.generation_config, arguments.max_new_tokens
     )
     mode: Mode = "accuracy" if arguments.accuracy else "performance"
+    scenario_dir = arguments.output_dir.absolute() / arguments.scenario
+    log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{RUN_FOLDER}")
     return RunPlan(
         benchmark=benchmark,
         scenario=arguments.scenario,
@@ -75,13 +105,21 @@ def resolve_plan(arguments: argparse.Namespace) -> RunPlan:
         deadlines=resolve_deadlines(arguments),
         policy=resolve_policy(arguments, streams=parameters.stream),
         resume=_resume(arguments.resume, arguments.accuracy),
-        log_dir=arguments.output_dir.absolute() / arguments.scenario / mode,
+        log_dir=log_dir,
         user_conf=_existing("--user-conf", arguments.user_conf),
         mlperf_conf=_optional("--mlperf-conf", arguments.mlperf_conf),
-        audit_config=_optional("--audit-config", arguments.audit_config),
+        audit_config=_audit_config(arguments.audit_config, audit, log_dir),
         dry_run=arguments.dry_run,
-        deviations=generation.deviations(official, parameters),
+        deviations=(
+            *generation.deviations(official, parameters),
+            *(() if audit is None else audit.deviations),
+        ),
+        audit=audit,
     )
+
+
+def _audit_config(named: Path | None, audit: AuditRun | None, log_dir: Path) -> Path | None:
+    return _optional("--audit-config", named) if audit is None else log_dir / AUDIT_CONFIG
 
 
 def parse_server_urls(values: list[str]) -> tuple[str, ...]:

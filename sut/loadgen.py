@@ -2,19 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import mlperf_loadgen as lg
 
+from harness.benchmark import LoadGenScenario
 from harness.errors import ConfigError
 
-LoadGenScenario = Literal["Offline", "Server", "SingleStream"]
-LOADGEN_SCENARIO: dict[str, LoadGenScenario] = {
-    "offline": "Offline",
-    "server": "Server",
-    "interactive": "Server",
-    "single-stream": "SingleStream",
-}
 FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes what it has once in this time
 
 _READ_BACK = (

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness import checks
+from harness.benchmark import LOADGEN_SCENARIO
+from harness.errors import ConfigError
 from harness.limits import machine_limits
 from harness.loadgen_conf import ConfRow, applying, read_conf
-from harness.plan import RunPlan
+from harness.plan import AUDIT_CONFIG, RunPlan
 from harness.report.printable import printable
 from harness.samples import SampleSet, load_samples, prompt_efforts
 from sut.expected_load import expected_load, server_is_here
-from sut.loadgen import LOADGEN_SCENARIO, Readback
+from sut.loadgen import Readback
 from sut.placement import Placement, choose, this_machine
 from sut.room import Room
 from sut.survey import ServerFacts, check_capacity
@@ -85,9 +88,26 @@ def prepare(
     concurrency = _concurrency(plan, servers, room)
     expected = concurrency or expected_load(plan, inputs.conf_rows).open_expected or 1
     doubts = room.doubts(expected, all_at_once=not plan.is_server)
+    _require_official(plan, deviations)
     return Prepared(
         plan, samples, readback, servers, placement, concurrency, expected, deviations, tuple(doubts)
     )
+
+
+def _require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
+    if deviations and plan.audit is not None and plan.audit.official:
+        raise ConfigError(
+            f"{plan.audit.test} would not be official: {'; '.join(deviations)}; "
+            "remove what deviates, or add --non-official to run it all the same"
+        )
+
+
+def stray_audit_config(plan: RunPlan) -> str | None:
+    """A note when the working directory holds an audit.config: other harnesses use it unasked."""
+    stray = Path(AUDIT_CONFIG).absolute()
+    if not stray.exists() or (plan.audit_config is not None and plan.audit_config == stray):
+        return None
+    return f"{stray} is not used: the audit settings of a run are those of --audit-config"
 
 
 def describe(prepared: Prepared) -> str:
@@ -123,8 +143,8 @@ def _bounds(plan: RunPlan) -> str:
 
 
 def title(plan: RunPlan) -> str:
-    """``gpt-oss-120b, server, performance``."""
-    return f"{plan.benchmark.name}, {plan.scenario}, {plan.mode}"
+    """``gpt-oss-120b, server, performance``, or the compliance test."""
+    return f"{plan.benchmark.name}, {plan.scenario}, {plan.audit.test if plan.audit else plan.mode}"
 
 
 def _server_line(server: ServerFacts) -> str:
@@ -139,9 +159,10 @@ def _server_line(server: ServerFacts) -> str:
 
 
 def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tuple[str, ...]:
-    locked = checks.locked_settings(plan.benchmark, plan.scenario)
+    audited = () if plan.audit is None else plan.audit.settings.keys()
+    locked = checks.locked_settings(plan.benchmark, plan.scenario, audited)
     found = checks.setting_deviations(locked, readback, inputs.conf_rows, len(inputs.samples))
-    if plan.scenario == "offline" and not plan.accuracy:
+    if plan.scenario == "offline" and not plan.accuracy and plan.audit is None:
         found += checks.offline_deviations(readback, plan.benchmark.dataset(accuracy=False))
     if plan.mlperf_conf is not None:
         found += (f"--mlperf-conf {plan.mlperf_conf} stands in for LoadGen's own mlperf.conf",)
@@ -150,9 +171,13 @@ def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tu
 
 def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
     markers = plan.benchmark.reasoning_effort_ids
-    rule = checks.dataset_rule(
-        plan.benchmark, accuracy=plan.accuracy, audit=plan.audit_config is not None, samples=len(samples)
-    )
+    if plan.audit is not None:
+        rule = plan.audit.dataset
+    else:
+        with_audit = plan.audit_config is not None
+        rule = checks.dataset_rule(
+            plan.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
+        )
     return checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
 
 

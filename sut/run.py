@@ -14,7 +14,7 @@ from harness.answers import KeptAnswer
 from harness.api_key import api_key
 from harness.errors import RunError
 from harness.limits import local_ports
-from harness.output_dir import claimed, make_ready, make_room
+from harness.output_dir import claimed, make_ready, make_room, release_reserve
 from harness.plan import RunPlan
 from harness.provenance import gather_provenance
 from harness.report.closing import RUN_RECORD, Closing, Ending, close_run
@@ -27,7 +27,7 @@ from sut.embedded.engine import EmbeddedEngine
 from sut.embedded.models import tiny_gpt_oss
 from sut.endpoint import resolve_endpoint
 from sut.health import ask_health
-from sut.prepare import Prepared, describe, place, prepare, read_inputs, title
+from sut.prepare import Prepared, describe, place, prepare, read_inputs, stray_audit_config, title
 from sut.progress import ProgressPrinter
 from sut.room import wide_enough
 from sut.session import Lost, Session, Target
@@ -58,6 +58,8 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
         servers = survey(urls, plan.backend, api_key())
         prepared = prepare(plan, inputs, placement, session.readback(), servers)
         print(describe(prepared), flush=True)
+        if stray := stray_audit_config(plan):
+            log.warning(stray)
         if plan.resume:
             check_resumable(plan.log_dir, _resolved(prepared), prepared.servers[0].model)
         if plan.dry_run:
@@ -96,8 +98,11 @@ def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
         kept = earlier_answers(plan.log_dir, len(prepared.samples))
         log.info("resuming: %d of %d samples are answered already", len(kept), len(prepared.samples))
         return kept
-    if aside := make_room(plan.log_dir):
+    if aside := make_room(plan.results_dir):
         log.info("the earlier results are now in %s", aside)
+    if plan.log_dir != plan.results_dir:
+        release_reserve(plan.results_dir)
+        make_room(plan.log_dir)
     return {}
 
 
@@ -119,6 +124,8 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
     plan = prepared.plan
     record = _record(prepared, (*prepared.doubts, *doubts))
     write_run_record(plan.log_dir / RUN_RECORD, record)
+    if plan.audit is not None and plan.audit_config is not None:  # LoadGen gets it by name
+        plan.audit_config.write_text(plan.audit.text)
     wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
     arena = render_arena(prepared.samples, wire)
     code = None

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.answers import KeptAnswer
+from harness.benchmark import LOADGEN_SCENARIO
 from harness.errors import ConfigError, RunError
 from harness.journal import JOURNAL_DIR
 from harness.plan import RunPlan
@@ -18,7 +19,7 @@ from sut.counters import CounterBoard
 from sut.endpoint import Endpoint
 from sut.health import Ask, ReplicaWatch
 from sut.journal_sync import JournalSync
-from sut.loadgen import LOADGEN_SCENARIO, Readback, TestSpec
+from sut.loadgen import Readback, TestSpec
 from sut.loadgen_process import LaneSpec, loadgen_main
 from sut.placement import Placement
 from sut.process import spawn, stop

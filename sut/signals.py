@@ -50,12 +50,24 @@ def ignore_signals() -> None:
         signal.signal(signum, signal.SIG_IGN)
 
 
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """What signals do is the same behind it as before: for a run that is followed by another."""
+    before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
 def _ours() -> list[signal.Signals]:
     return [signum for signum in _SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
-    print(f"run_mlperf.py: ended by {signal.Signals(signum).name}", file=sys.stderr, flush=True)
+    program = os.path.basename(sys.argv[0])  # noqa: PTH119 - nothing is imported here any more
+    print(f"{program}: ended by {signal.Signals(signum).name}", file=sys.stderr, flush=True)
     os._exit(128 + signum)
 
 

@@ -1,0 +1,1 @@
+"""Compliance tests: their audit settings, what they ask of the logs, and the verified folder."""

@@ -1,0 +1,112 @@
+"""From the logs of a run to the verdict of a compliance test; nothing is written here."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.accuracy_log import AccuracyLog
+from harness.benchmark import Benchmark
+from harness.compliance.answers import grade_answers, require_gradable
+from harness.compliance.audit_config import AuditConfig
+from harness.compliance.consistency import judge_consistency
+from harness.compliance.coverage import require_each_once, require_whole
+from harness.compliance.output_length import judge_lengths, measure
+from harness.compliance.rules import ComplianceRule
+from harness.compliance.run_logs import ACCURACY_LOG, RunFacts, read_detail_log, read_run, require_in_force
+from harness.compliance.verdict import ComplianceVerdict
+from harness.errors import ConfigError, DatasetError
+from harness.grading.references import Reference, load_references
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be verified. ``references`` are TEST07's; ``own`` marks a run that was just made here.
+
+    ``official`` asks for the official number of samples and a run without deviations; ``scenario`` is
+    LoadGen's, for logs that do not name it.
+    """
+
+    benchmark: Benchmark
+    rule: ComplianceRule
+    audit: AuditConfig
+    log_dir: Path
+    references: Path | None
+    official: bool
+    own: bool = False
+    scenario: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """``troubles`` are of the run itself: with any of them there is no verdict to be had."""
+
+    verdict: ComplianceVerdict
+    troubles: tuple[str, ...]
+    notes: tuple[str, ...]
+    samples: int
+    deviations: tuple[str, ...]
+
+
+def verify(question: Question) -> Verification:
+    """Raises HarnessError for logs that are not a whole run of the test."""
+    log_dir = question.log_dir
+    if not (log_dir / ACCURACY_LOG).is_file():
+        raise ConfigError(f"--log-dir {log_dir}: no {ACCURACY_LOG}; pass the folder of LoadGen's logs")
+    detail = read_detail_log(log_dir)
+    facts = read_run(log_dir, detail)
+    _require_official(question, facts)
+    references = load_answers(question)
+    log = AccuracyLog(log_dir / ACCURACY_LOG)
+    samples = _samples(question, log, references)
+    audit = question.audit if question.official else question.audit.scaled_to(samples)
+    notes = require_in_force(detail, audit, log_dir, exact=question.own)
+    verdict = _verdict(question, log, references, facts)
+    return Verification(verdict, facts.troubles, (*facts.notes, *notes), samples, facts.deviations)
+
+
+def load_answers(question: Question) -> tuple[Reference, ...]:
+    """TEST07's references, none for other tests. Raises ConfigError, DatasetError and GradingError."""
+    if question.rule.test != "TEST07":
+        return ()
+    if question.references is None:
+        raise ConfigError("TEST07 scores answers; pass --reference-data, the compliance dataset")
+    references = load_references(question.references)
+    require_gradable(references)
+    wanted = question.rule.dataset.samples
+    if question.official and len(references) != wanted:
+        raise DatasetError(
+            f"{question.references}: {len(references)} references, TEST07 has {wanted} "
+            f"({question.rule.dataset.file}); --non-official allows others"
+        )
+    return references
+
+
+def _require_official(question: Question, facts: RunFacts) -> None:
+    if question.official and facts.deviations:
+        raise ConfigError(
+            f"{question.log_dir}: the run deviates from the rules ({facts.deviations[0]}); "
+            "run it without deviations, or add --non-official"
+        )
+
+
+def _samples(question: Question, log: AccuracyLog, references: tuple[Reference, ...]) -> int:
+    """How many the log holds, all of them as they must be. TEST06 logs some of them, at random."""
+    if question.rule.test == "TEST06":
+        return len(require_whole(log))
+    expected = len(references) or None
+    return require_each_once(log, question.rule.dataset.samples if question.official else expected)
+
+
+def _verdict(
+    question: Question, log: AccuracyLog, references: tuple[Reference, ...], facts: RunFacts
+) -> ComplianceVerdict:
+    rule, thresholds = question.rule, dict(question.audit.thresholds)
+    if rule.test == "TEST07":
+        return grade_answers(log, references, question.benchmark, rule, thresholds)
+    if rule.test == "TEST09":
+        return judge_lengths(measure(log), thresholds)
+    scenario = facts.scenario or question.scenario
+    if scenario is None:
+        raise ConfigError(
+            "TEST06 checks first tokens in all scenarios but Offline, and no log names it; pass --scenario"
+        )
+    return judge_consistency(log, scenario, rule.eos_token_ids)
