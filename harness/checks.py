@@ -50,6 +50,8 @@ def locked_settings(
     if limits is not None:
         locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS
         locked["tpot_latency"] = limits.tpot_ms * _NS_PER_MS
+    if scenario not in ("server", "interactive"):  # LoadGen reads these in all, uses them in Server
+        locked = {name: value for name, value in locked.items() if not name.startswith("server_")}
     return {name: value for name, value in locked.items() if _CONF_KEY.get(name) not in audited}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from harness import checks
 from harness.benchmark import LOADGEN_SCENARIO, Benchmark, load_benchmark
 from harness.compliance.audit_config import AuditConfig, read_audit_config, shipped
-from harness.compliance.rules import ComplianceRule, TestName, rule_of, tests_of
+from harness.compliance.rules import ComplianceRule, TestName, needed_tests, rule_of
 from harness.compliance.verification import Question, load_answers
 from harness.compliance_cli import ALL_TESTS, files_by_test
 from harness.errors import ConfigError, DatasetError
@@ -54,7 +54,7 @@ def audit_of(rule: ComplianceRule, path: Path | None, loadgen_scenario: str | No
 def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[TestName, ...]:
     if ALL_TESTS not in asked:
         return tuple(rule_of(benchmark, test).test for test in dict.fromkeys(asked))  # type: ignore[arg-type]
-    tests = tests_of(benchmark)
+    tests = needed_tests(benchmark)
     if not tests:
         raise ConfigError(f"{benchmark.name} needs no compliance test")
     return tests
@@ -89,7 +89,7 @@ def _run(
         argparse.Namespace(**values | {"input_file": dataset}), _audit_run(rule, given, audit, official)
     )
     references = arguments.reference_data or dataset
-    question = Question(benchmark, rule, audit, plan.log_dir, references, official, own=True)
+    question = Question(benchmark, rule, audit, plan.log_dir, references, official, own=True, samples=samples)
     if (known := len(load_answers(question))) and known != samples:
         raise DatasetError(f"{references}: {known} references for {samples} samples of {dataset}")
     return ComplianceRun(plan, question)
@@ -105,7 +105,7 @@ def _dataset(benchmark: Benchmark, rule: ComplianceRule, path: Path) -> tuple[in
 
 def _audit_run(rule: ComplianceRule, given: AuditConfig, audit: AuditConfig, official: bool) -> AuditRun:
     changed = [
-        f"{rule.test} {key} is {value}, {given.source} say {given.settings[key]}"
+        f"{rule.test} {key} is {value}, not {given.settings[key]} of {given.source}"
         for key, value in audit.settings.items()
         if given.settings.get(key, value) != value
     ]

@@ -35,6 +35,16 @@ class AuditConfig:
             return self
         return replace(self, settings={**self.settings, "min_query_count": samples})
 
+    def differences(self, other: "AuditConfig") -> tuple[str, ...]:
+        """Settings and thresholds that are not those of ``other``."""
+        mine, theirs = ({**one.settings, **one.thresholds} for one in (self, other))
+        changed = [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
+        unset = "not set"
+        return tuple(
+            f"{key} is {mine.get(key, unset)} in {self.source}, {theirs.get(key, unset)} in {other.source}"
+            for key in changed
+        )
+
     def render(self, test: TestName) -> str:
         """The file for LoadGen; the official verification scripts read its thresholds."""
         rows = [f"*.*.{key} = {value}" for key, value in {**self.settings, **self.thresholds}.items()]

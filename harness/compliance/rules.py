@@ -41,7 +41,7 @@ class ComplianceRule(msgspec.Struct, frozen=True):
     eos_token_ids: tuple[int, ...] = ()
 
 
-def tests_of(benchmark: Benchmark) -> tuple[TestName, ...]:
+def needed_tests(benchmark: Benchmark) -> tuple[TestName, ...]:
     """The tests that a submission of this benchmark needs."""
     return tuple(test for test in TEST_NAMES if test in benchmark.compliance)
 
@@ -49,7 +49,7 @@ def tests_of(benchmark: Benchmark) -> tuple[TestName, ...]:
 def rule_of(benchmark: Benchmark, test: TestName) -> ComplianceRule:
     """Raises ConfigError where the benchmark has no such test."""
     if test not in benchmark.compliance:
-        known = ", ".join(tests_of(benchmark)) or "no compliance test"
+        known = ", ".join(needed_tests(benchmark)) or "no compliance test"
         raise ConfigError(f"{benchmark.name} has no {test}; it needs {known}")
     try:
         found = msgspec.convert(benchmark.compliance[test], _Definition)

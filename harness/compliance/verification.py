@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.accuracy_log import AccuracyLog
 from harness.benchmark import Benchmark
 from harness.compliance.answers import grade_answers, require_gradable
-from harness.compliance.audit_config import AuditConfig
+from harness.compliance.audit_config import AuditConfig, shipped
 from harness.compliance.consistency import judge_consistency
 from harness.compliance.coverage import require_each_once, require_whole
 from harness.compliance.output_length import judge_lengths, measure
@@ -21,8 +21,8 @@ from harness.grading.references import Reference, load_references
 class Question:
     """What is to be verified. ``references`` are TEST07's; ``own`` marks a run that was just made here.
 
-    ``official`` asks for the official number of samples and a run without deviations; ``scenario`` is
-    LoadGen's, for logs that do not name it.
+    ``official`` asks for the official number of samples and a run without deviations. ``scenario`` is
+    LoadGen's, for logs that do not name it; ``samples`` is the dataset's size where it is known.
     """
 
     benchmark: Benchmark
@@ -33,6 +33,7 @@ class Question:
     official: bool
     own: bool = False
     scenario: str | None = None
+    samples: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def verify(question: Question) -> Verification:
     audit = question.audit if question.official else question.audit.scaled_to(samples)
     notes = require_in_force(detail, audit, log_dir, exact=question.own)
     verdict = _verdict(question, log, references, facts)
+    if question.official:
+        notes += question.audit.differences(shipped(question.rule))
     return Verification(verdict, facts.troubles, (*facts.notes, *notes), samples, facts.deviations)
 
 
@@ -92,7 +95,7 @@ def _samples(question: Question, log: AccuracyLog, references: tuple[Reference, 
     """How many the log holds, all of them as they must be. TEST06 logs some of them, at random."""
     if question.rule.test == "TEST06":
         return len(require_whole(log))
-    expected = len(references) or None
+    expected = question.samples or len(references) or None
     return require_each_once(log, question.rule.dataset.samples if question.official else expected)
 
 
