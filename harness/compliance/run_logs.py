@@ -15,9 +15,9 @@ from harness.report.loadgen_log import LoadgenDetail, read_detail, read_summary
 ACCURACY_LOG = "mlperf_log_accuracy.json"
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 RUN_RECORD = "run.json"
-# Its purpose is that each sample comes once, which the accuracy log shows for itself: before v6.1 the
-# official files did not set it.
-_SHOWN_BY_THE_LOG = "performance_issue_unique"
+# Their purpose is that each sample is logged once, which the accuracy log shows for itself; earlier official
+# files had other values.
+_SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -71,19 +71,19 @@ def require_in_force(
 ) -> tuple[str, ...]:
     """Raise ConfigError when the settings were not those of the test; returns what is worth a note.
 
-    ``exact`` asks for every setting, as of a run that was started here.
+    ``exact`` asks for every setting; without it the log has been seen to hold each sample once.
     """
     effective: Mapping[str, Any] = detail.effective
     if not effective:
         return ()
     found = differences(audit.settings, effective)
-    note = None if exact else found.pop(_SHOWN_BY_THE_LOG, None)
+    shown = [] if exact else [found.pop(key) for key in _SHOWN_BY_THE_LOG if key in found]
     if found:
         raise ConfigError(
             f"{log_dir / DETAIL}: the audit settings ({audit.source}) were not in force: "
             f"{'; '.join(found.values())}; run the test again with them, or name the run's own --audit-config"
         )
-    return (f"{note}; each sample was logged exactly once all the same",) if note else ()
+    return tuple(f"{line}; each sample was logged exactly once all the same" for line in shown)
 
 
 def _summary_troubles(log_dir: Path) -> list[str]:
