@@ -86,7 +86,8 @@ def _run(
         "audit_config": None,
     }
     plan = resolve_plan(
-        argparse.Namespace(**values | {"input_file": dataset}), _audit_run(rule, given, audit, official)
+        argparse.Namespace(**vars(arguments) | fixed | {"input_file": dataset}),
+        _audit_run(rule, given, audit, official),
     )
     references = arguments.reference_data or dataset
     question = Question(benchmark, rule, audit, plan.log_dir, references, official, own=True, samples=samples)
