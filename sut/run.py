@@ -65,7 +65,7 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
         if plan.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return 0
-        with claimed(plan.log_dir):
+        with claimed(plan.results_dir):
             kept = _clear_the_way(prepared)
             target, doubts = _try_out(prepared, kept)
             return _run(session, prepared, target, doubts)
