@@ -78,17 +78,9 @@ def _run(
     given = audit_of(rule, audit_file, LOADGEN_SCENARIO[arguments.scenario])
     audit = given if official else given.scaled_to(samples)
     _refuse_crash(audit, samples)
-    values = {
-        **vars(arguments),
-        "accuracy": False,
-        "resume": False,
-        "max_samples": None,
-        "audit_config": None,
-    }
-    plan = resolve_plan(
-        argparse.Namespace(**vars(arguments) | fixed | {"input_file": dataset}),
-        _audit_run(rule, given, audit, official),
-    )
+    fixed = {"accuracy": False, "resume": False, "max_samples": None, "audit_config": None}
+    words = argparse.Namespace(**vars(arguments) | fixed | {"input_file": dataset})
+    plan = resolve_plan(words, _audit_run(rule, given, audit, official))
     references = arguments.reference_data or dataset
     question = Question(benchmark, rule, audit, plan.log_dir, references, official, own=True, samples=samples)
     if (known := len(load_answers(question))) and known != samples:

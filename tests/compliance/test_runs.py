@@ -62,10 +62,10 @@ def written(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-SLOW = pytest.param("interactive", marks=pytest.mark.engine)
+SLOW = [pytest.param(scenario, marks=pytest.mark.engine) for scenario in ("server", "interactive")]
 
 
-@pytest.mark.parametrize("scenario", ["offline", "server", SLOW])
+@pytest.mark.parametrize("scenario", ["offline", *SLOW])
 def test_test07_passes(scenario, test07_file, stub, tmp_path):
     """Also: an audit.config in the working directory, which would make it an accuracy run, is not used."""
     (tmp_path / "audit.config").write_text("*.*.mode = 1\n")
@@ -155,7 +155,7 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
     assert "the run deviates from the rules (generation max_new_tokens is 4" in again.error
 
 
-@pytest.mark.parametrize("scenario", ["offline", "server"])
+@pytest.mark.parametrize("scenario", [pytest.param("offline", marks=pytest.mark.engine), "server"])
 def test_test06(scenario, tmp_path):
     """At most one end at the end: the stub's ids hold none."""
     facts = Facts(
