@@ -66,7 +66,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         required=True,
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
-    cli.add_benchmark(parser.add_argument_group("what was run"))
+    cli.add_benchmark(parser.add_argument_group("what was run", "the scenario by default as the logs say"))
     parser.set_defaults(scenario=None)
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(

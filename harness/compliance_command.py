@@ -24,17 +24,17 @@ def run_tests(arguments: argparse.Namespace, run: Callable[[RunPlan], int]) -> i
 
     Every dataset and setting is checked before the first test starts. Raises HarnessError.
     """
-    worst = EXIT_VALID
+    first = EXIT_VALID
     for item in resolve_runs(arguments):
         code = run(item.plan)
         if code == EXIT_VALID and not item.plan.dry_run:
             code = _verify_run(item)
         elif code == EXIT_INVALID:
             print(f"{item.test} has no verdict: the run is not VALID; see {item.plan.log_dir}", flush=True)
-        worst = worst or code
         if code not in _GO_ON:
-            break
-    return worst
+            return code
+        first = first or code
+    return first
 
 
 def _verify_run(item: ComplianceRun) -> int:

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +34,24 @@ class Finished:
 
 
 def run_compliance(folder: Path, *words: object, timeout: float = 150) -> Finished:
-    command = [sys.executable, ROOT / "run_compliance.py", *words]
-    done = subprocess.run(
-        [str(word) for word in command], cwd=folder, capture_output=True, text=True, timeout=timeout
-    )
-    return Finished(done.returncode, done.stdout, done.stderr)
+    process = start(folder, *words)
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return Finished(process.returncode, stdout, stderr)
+
+
+def start(folder: Path, *words: object) -> "subprocess.Popen[str]":
+    command = [str(word) for word in (sys.executable, ROOT / "run_compliance.py", *words)]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until(happened: Callable[[], bool], limit_s: float = 60) -> None:
+    end = time.monotonic() + limit_s
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
 
 
 def dataset(path: Path, rows: int, effort: str = "high") -> Path:

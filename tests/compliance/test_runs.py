@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -15,7 +16,9 @@ from tests.compliance.program import (
     audit,
     dataset,
     run_compliance,
+    start,
     user_conf,
+    wait_until,
 )
 from tests.runs import PERFORMANCE, ROOT, SAMPLES, run_mlperf, small_dataset
 from tests.stub import Facts, Fault, StubServer, every, refused_url
@@ -209,6 +212,23 @@ def test_a_run_that_loadgen_calls_invalid_gives_no_verdict(stub, tmp_path):
     assert verified.code == 4, verified
     assert "TEST07 has no verdict: LoadGen says INVALID: Early stopping not satisfied" in verified.stdout
     assert not (tmp_path / "verified").exists()
+
+
+@pytest.mark.engine
+def test_the_second_test_can_be_interrupted(tmp_path):
+    """Of the first there is a verdict, of the second a folder that says INTERRUPTED."""
+    second = tmp_path / "out" / "offline" / "TEST09" / "run"
+    inputs = ("--input-file", f"TEST07={COMPLIANCE}", "--input-file", f"TEST09={PERFORMANCE}")
+    with StubServer(tokens=TOKENS, event_delay_s=0.2) as server:
+        words = ("--test", "all", "--non-official", *inputs, "--max-concurrency", 2)
+        process = start(tmp_path, *words, *flags(tmp_path, server))
+        wait_until(lambda: (second / "mlperf_log_detail.txt").exists())
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stdout + stderr
+    assert "TEST07: NOT OFFICIAL FAIL" in stdout
+    assert json.loads((second / "run.json").read_text())["verdict"]["result"] == "INTERRUPTED"
+    assert not list(second.parent.glob("verify_*"))
 
 
 def test_an_unreachable_server(test07_file, tmp_path):
