@@ -30,9 +30,9 @@ def require_each_once(log: AccuracyLog, expected: int | None) -> int:
     known = indexes[(indexes >= 0) & (indexes < wanted)]
     counts = np.bincount(known, minlength=wanted)
     found = [
-        _told(np.flatnonzero(counts == 0), f"of {wanted} samples are missing"),
-        _told(np.flatnonzero(counts > 1), "are logged more than once"),
-        _told(np.unique(indexes[(indexes < 0) | (indexes >= wanted)]), f"are beyond 0..{wanted - 1}"),
+        _told(np.flatnonzero(counts == 0), f"of {wanted} samples missing"),
+        _told(np.flatnonzero(counts > 1), "logged more than once"),
+        _told(np.unique(indexes[(indexes < 0) | (indexes >= wanted)]), f"beyond 0..{wanted - 1}"),
     ]
     if any(found):
         raise GradingError(

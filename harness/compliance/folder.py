@@ -22,11 +22,10 @@ def statement_name(test: TestName, *, official: bool) -> str:
     return f"{_STATEMENT[test]}.txt" if official else f"{_STATEMENT[test]}.NOT_OFFICIAL.txt"
 
 
-def statement_text(verdict: ComplianceVerdict, reasons: tuple[str, ...]) -> str:
+def marked(text: str, reasons: tuple[str, ...]) -> str:
     """The official text; with ``reasons`` why it is none, the words that mean a pass do not appear."""
     if not reasons:
-        return verdict.statement
-    text = verdict.statement
+        return text
     for words in _PASSING:
         text = text.replace(words, f"NOT OFFICIAL {words.removeprefix('TEST ')}")
     listed = [f"NOT OFFICIAL: {reason}" for reason in reasons]
@@ -47,9 +46,11 @@ def write_folder(
         _copy(log_dir, folder / "accuracy", (ACCURACY_LOG,))
         _copy(log_dir, folder / "performance" / "run_1", (SUMMARY, DETAIL))
         if verdict.scorecard:
-            (folder / "accuracy" / "accuracy.txt").write_text(verdict.scorecard, encoding="utf-8")
+            (folder / "accuracy" / "accuracy.txt").write_text(
+                marked(verdict.scorecard, reasons), encoding="utf-8"
+            )
         with replacing(statement) as file:
-            file.write(statement_text(verdict, reasons).encode())
+            file.write(marked(verdict.statement, reasons).encode())
     except OSError as error:
         raise ConfigError(
             f"{folder}: cannot write there: {error.strerror or error}; choose another --output-dir"
