@@ -1,5 +1,6 @@
 """The verified folder of one test, as a submission holds it: logs, then the verification file, last."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def write_folder(
     """Copy the logs into ``folder`` and write the verification file; returns its path.
 
     ``reasons`` say why the result is not official, empty if it is. What an earlier verification left here is
-    replaced. Raises ConfigError when the folder cannot be written; then there is no verification file.
+    replaced. Raises ConfigError when the folder cannot be written; then nothing of it stays.
     """
     statement = folder / statement_name(test, official=not reasons)
     try:
@@ -52,6 +53,8 @@ def write_folder(
         with replacing(statement) as file:
             file.write(marked(verdict.statement, reasons).encode())
     except OSError as error:
+        with contextlib.suppress(OSError):
+            clear(folder)
         raise ConfigError(
             f"{folder}: cannot write there: {error.strerror or error}; choose another --output-dir"
         ) from error

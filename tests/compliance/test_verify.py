@@ -1,5 +1,6 @@
 """``run_compliance.py verify``: logs that exist already, also those of other harnesses, and broken ones."""
 
+import errno
 import json
 import shutil
 
@@ -215,6 +216,20 @@ def test_a_run_is_verified_again_in_its_own_folder(logs, low, verify, tmp_path):
         assert verify(*words)[0] == code
     assert (run / ACCURACY).exists()
     assert not list((tmp_path / "out").glob("TEST09.*"))
+
+
+def test_a_full_disk_leaves_nothing_behind(logs, low, verify, tmp_path, monkeypatch):
+    def full(source, target):
+        if target.name == DETAIL:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return copy(source, target)
+
+    copy = shutil.copyfile
+    monkeypatch.setattr(shutil, "copyfile", full)
+    out = tmp_path / "out"
+    code, _, said = verify("TEST09", "--log-dir", logs, "--audit-config", low, "--output-dir", out)
+    assert (code, "No space left on device" in said) == (2, True)
+    assert list((out / "TEST09").iterdir()) == []
 
 
 USAGE = {
