@@ -1,8 +1,10 @@
 """Questions to a server outside the request path, each within a deadline and of bounded size."""
 
 import ssl
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -19,8 +21,7 @@ _MOST_BYTES = 1 << 20
 class ControlPlane:
     """One server's information pages, all of them asked within ``within_s`` seconds.
 
-    A server that trickles a response's head is not bounded here, since httpx counts time for each read: ask
-    in a thread, and ``close`` ends it. Proxies of the environment are not used and redirects not followed.
+    Proxies of the environment are not used and redirects not followed.
     """
 
     def __init__(self, url: str, api_key: str | None, within_s: float) -> None:
@@ -48,10 +49,10 @@ class ControlPlane:
         try:
             status, body = self._exchange(method, path)
         except (httpx.TimeoutException, TimeoutError):
-            raise ServerError(
-                f"{self.url}: {path} gave no answer within {self._within_s:g} s; is the server up?"
-            ) from None
+            raise self._late(path) from None
         except httpx.HTTPError as error:
+            if time.monotonic() >= self._until:
+                raise self._late(path) from None
             raise ServerError(
                 f"{self.url}: not reachable ({_cause(error)}); start the server or correct --server-url"
             ) from None
@@ -75,13 +76,32 @@ class ControlPlane:
 
     def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
         body = bytearray()
-        with self._http.stream(method, self.url + path, timeout=self._left()) as answer:
+        with (
+            self._hung_up_in_time(),
+            self._http.stream(method, self.url + path, timeout=self._left()) as answer,
+        ):
             for data in answer.iter_raw():
                 body += data
                 if len(body) > _MOST_BYTES:
                     raise ServerError(f"{self.url}: {path} answered more than {_MOST_BYTES} bytes")
                 self._left()
         return answer.status_code, bytes(body)
+
+    @contextmanager
+    def _hung_up_in_time(self) -> Iterator[None]:
+        """httpx counts time for each read: a server that trickles its headers would go on for hours."""
+        timer = threading.Timer(self._left(), self.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _late(self, path: str) -> ServerError:
+        return ServerError(
+            f"{self.url}: {path} gave no answer within {self._within_s:g} s; is the server up?"
+        )
 
     def _left(self) -> float:
         left = self._until - time.monotonic()

@@ -180,14 +180,19 @@ def _readings(wire: str, documents: Sequence[bytes]) -> list[list[int]]:
     counts: list[int] = []
     for document in documents:
         try:
-            found = json.loads(document.decode("utf-8", "replace"), strict=False)
-        except ValueError:
+            found = json.loads(document.decode("utf-8", "replace"), strict=False, parse_int=_integer)
+        except (ValueError, RecursionError):
             continue  # of a cumulative stream's inner events only the count is read
         ids, count = _PARTS[wire](found if isinstance(found, dict) else {})
         parts += [ids] if ids is not None else []
         counts += [count] if count is not None else []
     readings = [*parts[-1:], [token for part in parts for token in part]]
     return [reading for reading in readings if counts and counts[-1] == len(reading)]
+
+
+def _integer(digits: str) -> int:
+    """Python refuses thousands of digits, also in a member that nobody reads."""
+    return int(digits) if len(digits) < 4000 else -1
 
 
 def _sglang(document: dict) -> tuple[list[int] | None, int | None]:  # type: ignore[type-arg]

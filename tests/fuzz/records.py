@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from harness.accuracy_log import AccuracyLog, EntrySplitter
+from harness.answers import encode_answer, read_answers
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.journal import QUERY_ROW, read_journal
 from harness.loadgen_conf import read_conf
@@ -57,6 +58,14 @@ def journal(folder: Path, rng: Random) -> None:
     true = {whole_rows[i : i + size] for i in range(0, len(whole_rows), size)}
     assert {row.tobytes() for row in found.rows} <= true
     assert all(isinstance(text, str) for text in found.details.values())
+
+
+def kept_answers(folder: Path, rng: Random) -> None:
+    """Never an exception, and never an answer that nobody gave: a resumed run sends these to LoadGen."""
+    path = folder / "answers-worker0.bin"
+    path.write_bytes(damaged(_ANSWERS, rng))
+    for answer in read_answers(path):
+        assert answer.output_ids().tolist() == _TRUE_ANSWERS[answer.sample_index]
 
 
 def loadgen_logs(folder: Path, rng: Random) -> None:
@@ -177,6 +186,10 @@ def _journal(folder: Path) -> tuple[bytes, bytes]:
 
 
 _ENTRIES = [_entry(index, list(range(200000 - index, 200012))) for index in range(12)]
+_TRUE_ANSWERS = {sample: [200000 - sample] * (1 + 3 * sample) for sample in range(20)}
+_ANSWERS = b"".join(
+    encode_answer(sample, 1, np.asarray(ids, "<i4").tobytes()) for sample, ids in _TRUE_ANSWERS.items()
+)
 _SUMMARIES = [path.read_bytes() for path in sorted(LOGS.glob("*/mlperf_log_summary.txt"))]
 _DETAIL_LINES = (LOGS / "offline_errors/mlperf_log_detail.txt").read_bytes().split(b"\n")
 _CONF_LINES = [

@@ -31,6 +31,7 @@ TARGETS: dict[str, Target] = {
     "events": _pathless(answers.events, "events"),
     "accuracy-log": records.accuracy_log,
     "journal": records.journal,
+    "kept-answers": records.kept_answers,
     "loadgen-logs": records.loadgen_logs,
     "conf": records.conf,
     "safe-pickle": records.safe_pickle,
