@@ -1,14 +1,12 @@
-"""Sends one query to a server and reads its answer as a worker does; prints outcome, time and memory as JSON.
+"""Sends a query to a server and reads its answer as a worker does; prints outcome, time and memory as JSON.
 
-    python -m tests.security.drain URL {stream,whole} TIMEOUT_S
-
-``peak_mib`` is what the process grew by at its highest after everything was imported and connected.
+Each line on stdin is a query: ``URL {stream,whole} TIMEOUT_S``. ``peak_mib`` is how much the process
+has grown by so far, at its highest.
 """
 
 import json
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from harness.generation import SamplingParameters
@@ -23,7 +21,7 @@ from sut.wire.select import make_wire, max_event_bytes
 VOCABULARY = 201088
 
 
-def main(url: str, shape: str, timeout_s: str) -> None:
+def drain(url: str, shape: str, timeout_s: str, before_kib: int) -> None:
     """One query with the limits of an official accuracy run."""
     parameters = SamplingParameters(
         max_new_tokens=32768,
@@ -45,15 +43,13 @@ def main(url: str, shape: str, timeout_s: str) -> None:
         wire.answer(), streams=wire.streams, max_event_bytes=max_event_bytes(parameters, VOCABULARY)
     )
     body = wire.render([1, 2, 3])
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
-    before_kib = _peak_kib()
     start = time.monotonic()
     whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
     client.start(Request(0, 0, time.monotonic_ns(), whole, reader))
     while not outcomes:
         client.poll(0.05)
         client.tick()
+    client.close()
     outcome = outcomes[0]
     failed = isinstance(outcome, Failure)
     print(
@@ -64,7 +60,8 @@ def main(url: str, shape: str, timeout_s: str) -> None:
                 "seconds": time.monotonic() - start,
                 "peak_mib": (_peak_kib() - before_kib) / 1024,
             }
-        )
+        ),
+        flush=True,
     )
 
 
@@ -74,4 +71,6 @@ def _peak_kib() -> int:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    before_kib = _peak_kib()
+    for line in sys.stdin:
+        drain(*line.split(), before_kib)

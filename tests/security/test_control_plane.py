@@ -16,7 +16,7 @@ from sut.trial import flush_caches
 from tests.runs import command, small_dataset
 from tests.security.hostile import OK, STREAM, _request, chunk, document, hostile, listening
 
-WITHIN_S = 1.0
+WITHIN_S = 0.5
 MOST_MIB = 8  # the pages themselves may be 1 MiB
 
 PAGES = {
@@ -65,12 +65,12 @@ def test_page_ends_in_time_and_memory(name):
         thread = threading.Thread(target=ask, args=(control, told), daemon=True)
         start = time.monotonic()
         thread.start()
-        thread.join(2 * WITHIN_S)
+        thread.join(3 * WITHIN_S)
         assert not thread.is_alive()
         control.close()
         peak_mib = tracemalloc.get_traced_memory()[1] / 2**20
         tracemalloc.stop()
-    assert time.monotonic() - start < 3 * WITHIN_S
+    assert time.monotonic() - start < 4 * WITHIN_S
     assert peak_mib < MOST_MIB
     assert told and all(isinstance(one, bytes) or (one.isprintable() and len(one) < 600) for one in told)
     print(name, round(peak_mib, 2), str(told)[:200])

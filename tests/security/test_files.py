@@ -33,19 +33,28 @@ def under_umask_zero(words, **more):
     return subprocess.run(words, capture_output=True, text=True, timeout=100, umask=0, **more)
 
 
-@pytest.mark.parametrize("mode", ["--accuracy", None])
-def test_a_run_under_umask_zero(mode, tmp_path):
-    """LoadGen's own files, the journal and every folder; with failures, so that all files are there."""
+def run_under_umask_zero(tmp_path, url, *arguments):
     dataset, _ = small_dataset(tmp_path)
-    conf = quick_conf(tmp_path)
-    output = tmp_path / "results"
+    words = command(tmp_path / "results", "--input-file", dataset, "--server-url", url, *arguments)
+    done = under_umask_zero([*words, "--max-new-tokens", "4", "--user-conf", str(quick_conf(tmp_path))])
+    return done, {path.name for path in (tmp_path / "results").rglob("*")}
+
+
+def test_a_failed_run_under_umask_zero(tmp_path):
+    """LoadGen's own files, the journal and every folder included."""
     with hostile(lambda head: [document(b"no", b"500 Error")]) as server:
-        words = command(output, "--input-file", dataset, "--server-url", server.url, "--user-conf", conf)
-        done = under_umask_zero([*words, "--max-new-tokens", "4", *([mode] if mode else [])])
+        done, written = run_under_umask_zero(tmp_path, server.url, "--accuracy")
     assert done.returncode == 4, done.stderr
-    written = {path.name for path in output.rglob("*")}
     assert {"run.json", "requests.parquet", "mlperf_log_accuracy.json", "journal"} <= written
-    assert anyone_may_write(output) == []
+    assert anyone_may_write(tmp_path / "results") == []
+
+
+def test_a_valid_run_under_umask_zero(tmp_path):
+    with StubServer() as stub:
+        done, written = run_under_umask_zero(tmp_path, stub.url)
+    assert done.returncode == 0, done.stderr
+    assert {"run.json", "requests.parquet", "journal"} <= written
+    assert anyone_may_write(tmp_path / "results") == []
 
 
 def test_a_grading_under_umask_zero(tmp_path):
@@ -155,11 +164,3 @@ def test_a_planted_probe_is_not_touched(tmp_path):
     (log_dir / ".writable").symlink_to(tmp_path / "victim")
     assert make_room(log_dir) is not None
     assert not (tmp_path / "victim").exists()
-
-
-def test_an_honest_run_still_ends_well(tmp_path):
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer() as stub:
-        words = command(tmp_path, "--input-file", dataset, "--server-url", stub.url, "--max-new-tokens", "4")
-        done = under_umask_zero([*words, "--user-conf", str(quick_conf(tmp_path))])
-    assert done.returncode == 0, done.stderr
