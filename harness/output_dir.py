@@ -22,9 +22,8 @@ def claimed(log_dir: Path) -> Iterator[None]:
     """
     with _writing(log_dir):
         log_dir.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(
-            log_dir.with_name(f".{log_dir.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(log_dir.with_name(f".{log_dir.name}.lock"), flags, 0o644)
     try:
         _lock(lock, log_dir)
         yield

@@ -13,6 +13,7 @@ from harness.compliance.rules import THRESHOLDS, ComplianceRule, TestName
 from harness.errors import ConfigError
 from harness.loadgen_conf import SCENARIO_NAMES, USER_KEYS
 
+_MOST_DIGITS = 40  # beyond a few hundred python has no number for them
 _PERFORMANCE = 2  # LoadGen's number of the mode
 _LOADGEN_KEYS = USER_KEYS | {"mode"}
 _THRESHOLD_KEYS = frozenset(key for keys in THRESHOLDS.values() for key in keys)
@@ -111,6 +112,8 @@ def _row(where: str, text: str) -> tuple[str, str, Setting]:
 
 
 def _number(where: str, text: str) -> Setting:
+    if len(text) > _MOST_DIGITS:
+        raise ConfigError(f"{where}: a value of {len(text)} characters is not a number that LoadGen takes")
     try:
         return int(text, 0)
     except ValueError:

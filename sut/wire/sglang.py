@@ -21,6 +21,7 @@ from sut.wire.answer import (
     in_band_error,
     no_ids,
     number,
+    too_many,
     whole_answer,
     wrong_count,
     wrong_id,
@@ -100,12 +101,12 @@ class SglangAnswer:
         """Take one event's JSON."""
         if self._cumulative:
             count = _claimed_count(event)
-            if count is not None and count >= self.tokens:
+            if count is not None and self.tokens <= count <= self._limits.max_new_tokens:
                 self._last = event
                 self.tokens = count
                 return None
             if count is not None:
-                return self._shrunk(count)
+                return self._shrunk(count) if count < self.tokens else too_many(count, self._limits)
         return self._take(event)
 
     def finish(self) -> Outcome:

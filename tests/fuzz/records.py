@@ -12,6 +12,7 @@ import pandas as pd
 
 from harness.accuracy_log import AccuracyLog, EntrySplitter
 from harness.answers import encode_answer, read_answers
+from harness.compliance.audit_config import read_audit_config
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.journal import QUERY_ROW, read_journal
 from harness.loadgen_conf import read_conf
@@ -89,6 +90,19 @@ def conf(folder: Path, rng: Random) -> None:
         assert "\n" not in str(error)
         return
     assert all(0 <= row.value < float("inf") for row in rows)
+
+
+def audit_config(folder: Path, rng: Random) -> None:
+    """Only ConfigError; values are finite numbers."""
+    path = folder / "audit.config"
+    path.write_bytes(damaged(b"\n".join(shuffled(_AUDIT_LINES, rng)), rng))
+    try:
+        read = read_audit_config(
+            path, rng.choice(("TEST07", "TEST09")), rng.choice((None, "Offline", "Server"))
+        )
+    except ConfigError:
+        return
+    assert all(np.isfinite(float(value)) for value in (*read.settings.values(), *read.thresholds.values()))
 
 
 def safe_pickle(folder: Path, rng: Random) -> None:
@@ -190,6 +204,11 @@ _TRUE_ANSWERS = {sample: [200000 - sample] * (1 + 3 * sample) for sample in rang
 _ANSWERS = b"".join(
     encode_answer(sample, 1, np.asarray(ids, "<i4").tobytes()) for sample, ids in _TRUE_ANSWERS.items()
 )
+_AUDIT_LINES = [
+    b"*.*.mode = 2", b"*.*.accuracy_log_rng_seed = 720381539243781796", b"*.*.min_query_count = 990",
+    b"*.Server.min_duration = 0  # none", b"*.*.test07_accuracy_threshold = 60.698",
+    b"*.*.test09_min_output_tokens = 1150.38", b"*.*.test09_max_output_tokens = 1406.02",
+]  # fmt: skip
 _SUMMARIES = [path.read_bytes() for path in sorted(LOGS.glob("*/mlperf_log_summary.txt"))]
 _DETAIL_LINES = (LOGS / "offline_errors/mlperf_log_detail.txt").read_bytes().split(b"\n")
 _CONF_LINES = [

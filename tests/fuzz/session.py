@@ -34,6 +34,7 @@ TARGETS: dict[str, Target] = {
     "kept-answers": records.kept_answers,
     "loadgen-logs": records.loadgen_logs,
     "conf": records.conf,
+    "audit-config": records.audit_config,
     "safe-pickle": records.safe_pickle,
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import ConfigError
 from harness.new_file import keep_others_from_writing, replacing
-from harness.output_dir import make_room
+from harness.output_dir import claimed, make_room
 from harness.report.requests_table import write_requests
 from harness.report.run_record import write_json
 from tests.grading.logs import write_log
@@ -156,11 +156,13 @@ def test_a_folder_that_everybody_may_write_to_is_refused(which, tmp_path):
     assert make_room(log_dir) is None
 
 
-def test_a_planted_probe_is_not_touched(tmp_path):
-    """The folder is empty when the probe is made: what is there then came from somebody else."""
+def test_planted_names_in_and_beside_the_folder_are_not_followed(tmp_path):
+    """What make_room finds under its own names came from somebody else, as a link in place of the lock."""
     log_dir = tmp_path / "performance"
     log_dir.mkdir()
-    (log_dir / "old").touch()
-    (log_dir / ".writable").symlink_to(tmp_path / "victim")
+    (log_dir / ".reserve").symlink_to(tmp_path / "victim")
     assert make_room(log_dir) is not None
+    (tmp_path / ".performance.lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(ConfigError, match="cannot write there"), claimed(log_dir):
+        pass
     assert not (tmp_path / "victim").exists()

@@ -374,6 +374,13 @@ def test_more_tokens_than_asked(mode):
     assert_completed(judge(mode(1, 2, 3, 4, 5), max_new_tokens=5), GREEDY[:5])
 
 
+@pytest.mark.parametrize("count", [21, 2**32, 2**64, 10**23])
+def test_a_count_beyond_what_was_asked_ends_the_answer_at_once(count):
+    """Inner events of a cumulative stream are not decoded; their count alone must not be believed."""
+    events = [*cumulative(1, 2, finish=None), event(GREEDY[:3], count), event(GREEDY, 20, "length")]
+    assert_failed(judge(events), FailureKind.TOO_MANY_TOKENS, "tokens, asked for 20")
+
+
 @pytest.mark.parametrize("mode", [cumulative, incremental])
 def test_length_with_fewer_tokens_than_asked(mode):
     """The server's context ended the answer, not the rules' limit."""
