@@ -14,9 +14,12 @@ from harness.policy import Deadlines
 from sut.clock import KernelClock
 from sut.deadlines import DeadlineSweep
 from sut.endpoint import Endpoint
+from sut.poll_sets import PollSets
 from sut.replica import Connection, Replica, Request, least_loaded
 
-_EVENTS_A_ROUND = 64  # reports leave after each round: the fewer, the sooner
+# From so many requests in flight on, streams whose events come so far apart are looked at together.
+_FLOWING_FROM = 64
+_FLOWING_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
 # uvicorn closes connections that idled for 5 s; one that old is not trusted with a query.
@@ -50,7 +53,7 @@ class HttpClient:
         self.opened = 0
         self.receptions = 0
         self.in_flight: dict[int, Request] = {}  # in the order of their start
-        self._epoll = select.epoll()
+        self._polls = PollSets()
         self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
         self._trusted = list(self._replicas)
         self._turn = turn
@@ -86,9 +89,9 @@ class HttpClient:
     def watch(self, descriptor: int, mask: int, callback: Callable[[int], None]) -> None:
         """Poll a foreign descriptor along with the connections."""
         if descriptor in self._watched:
-            self._epoll.modify(descriptor, mask)
+            self._polls.modify(descriptor, mask)
         else:
-            self._epoll.register(descriptor, mask)
+            self._polls.register(descriptor, mask)
         self._watched[descriptor] = callback
 
     def warm(self, connections: int) -> None:
@@ -121,7 +124,7 @@ class HttpClient:
 
     def poll(self, timeout_s: float) -> None:
         """Handle what has happened, or wait for it up to ``timeout_s``."""
-        for descriptor, mask in self._epoll.poll(timeout_s, _EVENTS_A_ROUND):
+        for descriptor, mask in self._polls.poll(timeout_s):
             connection = self._connections.get(descriptor)
             if connection is None:
                 if descriptor in self._watched:
@@ -152,7 +155,7 @@ class HttpClient:
         """Drop all connections without a word to anyone."""
         for connection in list(self._connections.values()):
             self._close(connection)
-        self._epoll.close()
+        self._polls.close()
 
     # -- connections
 
@@ -162,7 +165,7 @@ class HttpClient:
         self._connections[connection.fd] = connection
         self._connecting[connection.fd] = connection
         connection.mask = _READ_WRITE
-        self._epoll.register(connection.fd, _READ_WRITE)
+        self._polls.register(connection.fd, _READ_WRITE)
         self.opened += 1
         return connection
 
@@ -179,10 +182,14 @@ class HttpClient:
         self._connections.pop(connection.fd, None)
         self._connecting.pop(connection.fd, None)
         connection.request = None  # no circle may stay: workers run without a garbage collector
-        connection.transport.close()  # leaves the epoll set by itself
+        self._polls.flowing -= connection.flowing
+        connection.transport.close()  # leaves its poll set by itself
 
     def _release(self, connection: Connection) -> None:
         connection.request = None
+        if connection.flowing:
+            connection.flowing = False
+            self._polls.to_prompt(connection.fd, connection.mask)
         connection.used_ns = time.monotonic_ns()
         connection.replica.idle.append(connection)
 
@@ -229,7 +236,7 @@ class HttpClient:
     def _listen(self, connection: Connection, mask: int) -> None:
         if connection.mask != mask:
             connection.mask = mask
-            self._epoll.modify(connection.fd, mask)
+            self._polls.modify(connection.fd, mask, flowing=connection.flowing)
 
     def _receive(self, connection: Connection) -> None:
         request = connection.request
@@ -245,6 +252,7 @@ class HttpClient:
         if request is None:  # idle: closed by the server, or bytes that nobody asked for
             self._forget_idle(connection)
             return
+        before_ns = request.reader.last_byte_ns
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
             if connection.unsent and isinstance(outcome, Completion):
@@ -253,6 +261,13 @@ class HttpClient:
         elif request.reader.first_token_ns and not request.first_told:
             request.first_told = True
             self._on_first_token(request)
+        elif arrived_ns - before_ns > _FLOWING_GAP_NS and not connection.flowing:
+            self._let_flow(connection)
+
+    def _let_flow(self, connection: Connection) -> None:
+        if len(self.in_flight) >= _FLOWING_FROM and connection.request and connection.request.first_told:
+            connection.flowing = True
+            self._polls.to_flowing(connection.fd, connection.mask)
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
         request = connection.request

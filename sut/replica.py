@@ -96,13 +96,25 @@ class Replica:
 class Connection:
     """One transport of a replica and the request that it carries, if any."""
 
-    __slots__ = ("fd", "mask", "opened_ns", "ready", "replica", "request", "transport", "unsent", "used_ns")
+    __slots__ = (
+        "fd",
+        "flowing",
+        "mask",
+        "opened_ns",
+        "ready",
+        "replica",
+        "request",
+        "transport",
+        "unsent",
+        "used_ns",
+    )
 
     def __init__(self, replica: Replica, transport: Transport) -> None:
         self.replica = replica
         self.transport = transport
         self.fd = transport.fileno()
         self.ready = False
+        self.flowing = False  # see sut/poll_sets.py
         self.mask = 0
         self.request: Request | None = None
         self.unsent: list[bytes | memoryview] = []
