@@ -6,7 +6,7 @@
 
 Poisson arrivals, 1 364 tokens for each answer, stream interval 100, as the submitted systems answered: the
 stub holds the first token and the pace. Streams are spread over stub processes and workers as descriptors
-and local ports allow. Prints what was held, or the limit that stands in the way.
+allow. Prints what was held, or the limit that stands in the way.
 """
 
 import argparse
@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from bench import Stub, percentiles, print_table, run_harness, save, write_prompts
-
-from harness.limits import local_ports
+from bench import Measured, Stub, percentiles, print_table, run_harness, save, write_prompts
 
 TOKENS, INTERVAL = 1364, 100
 SPARE = 300  # descriptors of a process that are not streams
@@ -61,9 +59,12 @@ def main() -> None:
 
 
 def spread(streams: int) -> int:
-    """Processes on each side, so that descriptors and local ports suffice; a fifth is headroom."""
+    """Processes on each side, so that descriptors suffice; a fifth is headroom.
+
+    Local ports need none: the harness takes further source addresses.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return max(1, -(-int(streams * 1.2) // min(hard - SPARE, local_ports() or hard)))
+    return max(1, -(-int(streams * 1.2) // (hard - SPARE)))
 
 
 def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
@@ -84,8 +85,11 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
             urls=stub.urls,
             conf=CONF.format(load.qps, int(hold_s * 1000)),
         )
-        most = sum(stats["max_active"] for stats in stub.stats())
+        stats = stub.stats()
+        if sum(run.statistics["failures"].values()):
+            return [["most streams in flight", sum(one["max_active"] for one in stats)], *given_up(run)]
         rows = run.requests("issued_ns", "sent_ns")
+    most = sum(one["max_active"] for one in stats)
     issued = np.sort(rows["issued_ns"].to_numpy())
     share = run.record["client_share"]["percentiles"]
     seconds = (issued[-1] - issued[0]) / 1e9
@@ -102,10 +106,23 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
         ["client share p50 ms", share["50"] / 1e6],
         ["client share p99 ms", share["99"] / 1e6],
         ["issue delay p99 ms", percentiles(delay, 99)[0]],
+        ["schedule lag mean ms", (run.record["schedule_lag_mean_ns"] or float("nan")) / 1e6],
+        ["stub late p99 ms", max(one["late_us"]["p99"] for one in stats) / 1e3],
         ["client CPU cores", run.cpu_s / (run.statistics["duration_ns"] / 1e9)],
         ["client memory MiB", run.peak_rss_mib],
         ["client memory KiB for each stream", run.peak_rss_mib * 1024 / max(1, most)],
+        ["workers", processes],
         ["verdict", run.record["verdict"]["result"]],
+    ]
+
+
+def given_up(run: Measured) -> list[list[object]]:
+    """Rows of a run in which queries failed: the load was not held."""
+    return [
+        ["failures", run.statistics["failures"]],
+        ["reasons", "; ".join(run.record["verdict"]["reasons"])],
+        ["doubts", "; ".join(run.record["doubts"])],
+        ["client CPU cores", (run.cpu_s or 0) / (run.statistics["duration_ns"] or 1) * 1e9],
     ]
 
 
