@@ -183,6 +183,7 @@ class HttpClient:
         self._connecting.pop(connection.fd, None)
         connection.request = None  # no circle may stay: workers run without a garbage collector
         self._polls.flowing -= connection.flowing
+        connection.flowing = False
         connection.transport.close()  # leaves its poll set by itself
 
     def _release(self, connection: Connection) -> None:
