@@ -20,10 +20,12 @@ ROWS, RATE = 80, 40  # two seconds of queries
 CAUGHT = 15  # requests of the test that the server has seen when the fault comes
 TOKENS = 10
 # Limits that a pause or a busy machine does not break, and a percentile that few queries can prove.
-CONF = f"""
+OFFLINE_CONF = """
 *.Offline.target_qps = 1
 *.Offline.min_duration = 0
 *.Offline.min_query_count = 1
+"""
+SERVER_CONF = f"""
 *.Server.target_qps = {RATE}
 *.Server.target_latency_percentile = 50
 *.Server.ttft_latency = 60000
@@ -99,7 +101,7 @@ class Scene:
 def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
     """Start a run over a stub and wait until it is in the middle; leave nothing behind."""
     dataset, _ = small_dataset(directory, rows=ROWS)
-    (directory / "faults.conf").write_text(CONF)
+    (directory / "faults.conf").write_text(OFFLINE_CONF if setting.scenario == "offline" else SERVER_CONF)
     out = directory / "out"
     log_dir = out / setting.scenario / setting.mode
     log_dir.mkdir(parents=True)

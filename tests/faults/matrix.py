@@ -37,8 +37,8 @@ QUICK = SERVER, OFFLINE_ACCURACY
 class AnswerFault:
     """A fault of one answer.
 
-    ``named``: its name in requests.parquet and run.json, "" where the answer is whole; ``late``: it is noticed
-    at the deadline, the others at once.
+    ``named``: its name in requests.parquet and run.json, "" where the answer is whole. ``late``: it is
+    noticed at the deadline, the others at once.
     """
 
     fault: Fault
@@ -115,8 +115,8 @@ INCREMENTAL = (
 class Outcome:
     """How the program ends: ``verdict`` of run.json, ``code``, words of a reason or of the error line.
 
-    ``failures``: names of which the failed queries have at least one, empty where none fails or none is left to
-    tell. ``within_s``: from the fault to the program's end, on a busy machine of two cores.
+    ``failures``: names of which the failed queries have at least one, empty where none fails or none is left
+    to tell. ``within_s``: from the fault to the program's end, on a busy machine of two cores.
     """
 
     verdict: str
@@ -196,7 +196,7 @@ MACHINE_FAULTS = (
     RunFault("folder_removed", "output folder removed", _invalid("removed"), SERVER),
     RunFault("few_descriptors", "12 open files allowed", _refused(4, "allow more open files"), OFFLINE),
     RunFault("too_few_for_flight", "40 open files allowed", _refused(2, "raise it (ulimit -Hn)")),
-    RunFault("descriptors_run_out", "open files run out", _invalid("failed", "connect", within_s=25)),
+    RunFault("descriptors_run_out", "open files run out", _invalid("failed", "local_limit", within_s=25)),
     RunFault("little_memory", "400 MB of memory allowed", _refused(4, "error: ")),
     RunFault(
         "memory_runs_out", "workers get no more memory", _invalid("failed", "http_protocol", "worker_lost")

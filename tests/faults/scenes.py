@@ -30,7 +30,8 @@ def _signal_group(*signals: signal.Signals) -> Callable[[Going], None]:
 
 
 def _pause(run: Going) -> None:
-    os.killpg(run.process.pid, signal.SIGTSTP)
+    """Ctrl-Z and fg; SIGTSTP itself means nothing to a process group without a shell."""
+    os.killpg(run.process.pid, signal.SIGSTOP)
     time.sleep(_PAUSE_S)
     os.killpg(run.process.pid, signal.SIGCONT)
 

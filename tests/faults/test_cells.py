@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults.going import Going, alive, going, wait_until
 from tests.faults.matrix import (
+    INTERRUPTED,
     MACHINE_FAULTS,
     NOTHING,
     PROCESS_FAULTS,
@@ -70,7 +71,16 @@ def check(run: Going, ended: FinishedRun, expected: Outcome) -> None:
     if expected.failures:
         assert ended.failures.keys() & expected.failures
         assert len(ended.requests) == sum(ended.failures.values()) + ended.record["statistics"]["completed"]
+    if expected.verdict == INTERRUPTED:
+        check_flushed(ended)
     wait_until(lambda: not alive(run.seen), 3)
+
+
+def check_flushed(ended: FinishedRun) -> None:
+    """All that was known when the signal came is in the files."""
+    assert ended.record["statistics"]["completed"] > 5
+    assert len(ended.requests) == ended.record["statistics"]["queries"]
+    assert (ended.log_dir / "mlperf_log_detail.txt").read_text().endswith("}\n")
 
 
 def kept_earlier(run: Going) -> bool:
