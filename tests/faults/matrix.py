@@ -92,7 +92,7 @@ ANSWERS = (
     AnswerFault(Fault.TOO_MANY_TOKENS, "more tokens than asked for", "too_many_tokens"),
     AnswerFault(Fault.HUGE_EVENT, "an event of 5 MB", "too_large"),
     AnswerFault(Fault.ENDLESS_EVENT, "an event without end", "too_large"),
-    AnswerFault(Fault.ENDLESS_HEADERS, "headers without end", "timeout", late=True),
+    AnswerFault(Fault.ENDLESS_HEADERS, "headers without end", "too_large"),
     AnswerFault(Fault.SLOW_HEADERS, "headers slower than the deadline", "timeout", late=True),
     AnswerFault(Fault.SILENT, "silence before the answer", "timeout", late=True),
     AnswerFault(Fault.SILENT_AFTER_HEADERS, "silence before the first token", "timeout", late=True),
@@ -157,19 +157,26 @@ _UNHARMED = Outcome(VALID, 0)
 _GONE = ("connect", "no_response", "truncated", "send")
 
 SERVER_FAULTS = (
-    RunFault("refused", "nobody listens", _refused(3, "not reachable"), OFFLINE),
+    RunFault("refused", "no server listens", _refused(3, "not reachable"), OFFLINE),
     RunFault("unhealthy", "`/health` says 503", _refused(3, "/health answered 503, expected 200")),
-    RunFault("small_context", "context too short", _refused(3, "raise the server's context length")),
+    RunFault("small_context", "server's context too short", _refused(3, "raise the server's context length")),
     RunFault("trial_fails", "the trial request fails", _refused(3, "the trial request failed: http_status")),
     RunFault(
-        "wrong_model", "another model", Outcome(VALID, 0, "model-7b, the rules say openai/gpt-oss-120b")
+        "wrong_model",
+        "server has another model",
+        Outcome(VALID, 0, "model-7b, the rules say openai/gpt-oss-120b"),
     ),
     RunFault("one_token", "answers of one token", _invalid("answers have a single token")),
     RunFault(
-        "server_dies", "dies in mid-run", _invalid("ended early: ", *_GONE, within_s=25), OFFLINE_ACCURACY
+        "server_dies",
+        "server dies in mid-run",
+        _invalid("ended early: ", *_GONE, within_s=25),
+        OFFLINE_ACCURACY,
     ),
-    RunFault("server_restarts", "dies and comes back", _invalid("failed", *_GONE), SERVER),
-    RunFault("replica_restarts", "one of four dies and comes back", _invalid("failed", *_GONE), INTERACTIVE),
+    RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE), SERVER),
+    RunFault(
+        "replica_restarts", "one of four servers dies and comes back", _invalid("failed", *_GONE), INTERACTIVE
+    ),
 )
 
 PROCESS_FAULTS = (
@@ -189,7 +196,9 @@ PROCESS_FAULTS = (
 )
 
 MACHINE_FAULTS = (
-    RunFault("disk_full_at_start", "disk full before", _refused(2, "No space left on device"), OFFLINE),
+    RunFault(
+        "disk_full_at_start", "disk full before the run", _refused(2, "No space left on device"), OFFLINE
+    ),
     RunFault("disk_full", "disk full in mid-run", _invalid("No space left on device"), SERVER_ACCURACY),
     RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short"), OFFLINE_ACCURACY),
     RunFault("journal_cut", "the journal cut short", _invalid("File too large")),

@@ -45,6 +45,7 @@ def _stop_worker(run: Going) -> None:
 
 
 def _stop_loadgen(run: Going) -> None:
+    time.sleep(0.7)  # its first heartbeat comes half a second after its start
     run.loadgen.suspend()
 
 

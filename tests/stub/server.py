@@ -27,7 +27,7 @@ MAX_REQUEST_BYTES = 64 << 20
 
 
 class StubServer:
-    """A server on 127.0.0.1 for the length of a ``with`` block.
+    """A server on a loopback address for the length of a ``with`` block.
 
     ``requests`` holds every generation request in order of arrival. ``knobs`` are the fields of Options.
     Start another one with the same ``port`` to play a restart.
@@ -37,6 +37,7 @@ class StubServer:
         self,
         *,
         faults: Schedule | Fault | Sequence[Fault | None] | None = None,
+        host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         **knobs: Any,
@@ -50,14 +51,16 @@ class StubServer:
             "/v1/completions": CompletionsProtocol(self.options),
         }
         self._writers: set[asyncio.StreamWriter] = set()
-        self._socket = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self.host = f"[{host}]" if ":" in host else host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=1024)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="stub-server", daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}"
+        return f"http{'s' if self._tls else ''}://{self.host}:{self.port}"
 
     def __enter__(self) -> "StubServer":
         self._thread.start()

@@ -1,0 +1,113 @@
+"""The matrix as tables of README.md and docs/faults.md.
+
+``python -m tests.faults.tables`` writes them anew.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.faults.matrix import (
+    ANSWERS,
+    INCREMENTAL,
+    MACHINE_FAULTS,
+    NOTHING,
+    PROCESS_FAULTS,
+    SERVER_FAULTS,
+    SETTINGS,
+    RunFault,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- end of the fault matrix -->"
+RUN_FAULTS = (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
+# Runs of all answers' faults: cumulative streams also in single-stream; the two others in two settings each.
+ANSWER_RUNS = {"cumulative": len(SETTINGS) + 1, "incremental": 2, "openai": 2}
+PORT_CELLS = 12
+
+
+def answer_cells() -> int:
+    """Faults of single answers, over all runs that meet them."""
+    others = len(ANSWERS) - 1 + len(INCREMENTAL)  # all but ids that change
+    return ANSWER_RUNS["cumulative"] * len(ANSWERS) + others * (
+        ANSWER_RUNS["incremental"] + ANSWER_RUNS["openai"]
+    )
+
+
+def run_cells() -> int:
+    """Faults that have a run of their own."""
+    return sum(len(row.settings) for row in RUN_FAULTS) + PORT_CELLS
+
+
+def short() -> str:
+    """For the README: answers by the name of their failure, runs by their end."""
+    kinds = _grouped((row.named, row.what) for row in (*ANSWERS, *INCREMENTAL) if row.named)
+    lost = _grouped((name, row.what) for row in RUN_FAULTS for name in sorted(row.outcome.failures))
+    kinds |= {name: what for name, what in lost.items() if name not in kinds}
+    ends = _grouped(((row.outcome.verdict, row.outcome.code), row.what) for row in RUN_FAULTS)
+    answers = [["; ".join(what), f"`{name}`"] for name, what in kinds.items()]
+    runs = [
+        ["; ".join(what), "no run" if verdict == NOTHING else verdict, str(code)]
+        for (verdict, code), what in sorted(ends.items(), key=lambda item: item[0][1])
+        if code >= 0
+    ]
+    return "\n".join(
+        [
+            *_table(["an answer", "failure"], answers),
+            "",
+            *_table(["what happens to a run", "result", "exit code"], runs),
+        ]
+    )
+
+
+def full() -> str:
+    """For docs/faults.md: a line for each fault."""
+    answers = [
+        [row.what, f"`{row.named}`" if row.named else "whole: completed", row.noticed] for row in ANSWERS
+    ]
+    incremental = [[f"{row.what} (incremental)", f"`{row.named}`", row.noticed] for row in INCREMENTAL]
+    cells = (
+        f"{answer_cells()} cells are queries: {len(ANSWERS) + len(INCREMENTAL)} faults of single answers "
+        f"meet {sum(ANSWER_RUNS.values())} runs, in each all of them in turn. {run_cells()} cells are runs "
+        "of their own."
+    )
+    runs = [_run_line(row) for row in RUN_FAULTS]
+    head = ["fault", "result", "exit code", "says", "ends within"]
+    parts = [*_table(["an answer", "failure", "noticed"], answers + incremental), "", *_table(head, runs)]
+    return "\n".join([cells, "", *parts])
+
+
+def written(text: str, table: str) -> str:
+    """``text`` with the part between the marks replaced."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+
+
+def _run_line(row: RunFault) -> list[str]:
+    outcome = row.outcome
+    names = ", ".join(f"`{name}`" for name in sorted(outcome.failures))
+    said = "; ".join(part for part in (outcome.words, names) if part)
+    result = "no run" if outcome.verdict == NOTHING else outcome.verdict
+    return [row.what, result, str(outcome.code), said or "-", f"{outcome.within_s:g} s"]
+
+
+def _grouped(pairs: Iterable[tuple[object, str]]) -> dict:
+    found: dict = {}
+    for key, what in pairs:
+        found.setdefault(key, []).append(what)
+    return found
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    return [_line(head), _line(["---"] * len(head)), *(_line(line) for line in lines)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+PAGES = {ROOT / "README.md": short, ROOT / "docs" / "faults.md": full}
+
+if __name__ == "__main__":
+    for page, table in PAGES.items():
+        page.write_text(written(page.read_text(), table()))

@@ -1,0 +1,73 @@
+"""Local ports that run out: refused before the run where it is known, a named failure where it is not."""
+
+import functools
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.going import OFFLINE_CONF, ROWS, SERVER_CONF, TOKENS
+from tests.faults.matrix import OFFLINE, OFFLINE_ACCURACY, SERVER, SETTINGS
+from tests.runs import ROOT, FinishedRun, command, small_dataset
+
+FIRST, LAST = 40000, 40011
+
+
+@functools.cache
+def may_unshare() -> bool:
+    return subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode == 0
+
+
+@pytest.fixture(autouse=True)
+def own_network():
+    if not may_unshare():
+        pytest.skip("this machine lets nobody make a network of his own (unshare -rn)")
+
+
+def run_with_few_ports(tmp_path, setting, *arguments):
+    dataset, _ = small_dataset(tmp_path, rows=ROWS)
+    conf = tmp_path / "ports.conf"
+    conf.write_text(OFFLINE_CONF if setting.scenario == "offline" else SERVER_CONF)
+    words = command(
+        tmp_path,
+        *("--scenario", setting.scenario, *(["--accuracy"] if setting.accuracy else [])),
+        *("--user-conf", conf, "--input-file", dataset, "--server-url", "{url}", "--max-new-tokens", TOKENS),
+        *arguments,
+    )
+    wrapped = ["unshare", "-rn", sys.executable, "-m", "tests.faults.few_ports", str(FIRST), str(LAST), "--"]
+    done = subprocess.run([*wrapped, *words], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    log_dir = tmp_path / setting.scenario / setting.mode
+    return FinishedRun(done.returncode, done.stdout, done.stderr, log_dir)
+
+
+def parts(settings, quick):
+    return [
+        pytest.param(setting, id=str(setting), marks=() if setting is quick else pytest.mark.engine)
+        for setting in settings
+    ]
+
+
+@pytest.mark.parametrize("setting", parts(SETTINGS, SERVER))
+def test_too_many_are_asked_for(setting, tmp_path):
+    run = run_with_few_ports(tmp_path, setting, "--max-concurrency", 50)
+    assert run.code == 2
+    assert "need as many local ports, the system has 6" in run.stderr
+    assert "ip_local_port_range" in run.stderr
+
+
+@pytest.mark.parametrize("setting", parts([OFFLINE, OFFLINE_ACCURACY], OFFLINE))
+def test_offline_takes_what_fits(setting, tmp_path):
+    run = run_with_few_ports(tmp_path, setting)
+    assert (run.code, run.result) == (0, "VALID"), run.stdout + run.stderr
+    assert run.record["plan"]["concurrency"] <= LAST - FIRST
+
+
+@pytest.mark.parametrize("setting", parts(SETTINGS[2:], None))
+def test_ports_run_out(setting, tmp_path):
+    """LoadGen alone decides how many are in flight: the server is not blamed for what is missing here."""
+    run = run_with_few_ports(tmp_path, setting)
+    assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
+    assert run.failures.keys() == {"local_limit"}
+    assert all(
+        "Cannot assign requested address" in row["failure_detail"] for row in run.requests if row["failure"]
+    )
