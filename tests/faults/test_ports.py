@@ -57,7 +57,7 @@ def test_too_many_are_asked_for(setting, tmp_path):
 
 @pytest.mark.parametrize("setting", parts([OFFLINE, OFFLINE_ACCURACY], OFFLINE))
 def test_offline_takes_what_fits(setting, tmp_path):
-    run = run_with_few_ports(tmp_path, setting)
+    run = run_with_few_ports(tmp_path, setting, "--max-samples", 24)
     assert (run.code, run.result) == (0, "VALID"), run.stdout + run.stderr
     assert run.record["plan"]["concurrency"] <= LAST - FIRST
 
