@@ -25,13 +25,14 @@ class Evidence:
 
 def judge(evidence: Evidence) -> Verdict:
     """VALID only when LoadGen says so, without an error, and every query has its whole answer."""
-    reasons = (
+    faults = (
         *evidence.problems,
         *_outcome_reasons(evidence),
-        *_loadgen_reasons(evidence),
         *(_accuracy_reasons(evidence) if evidence.accuracy else ()),
     )
-    return Verdict("INVALID" if reasons else "VALID", reasons)
+    reasons = (*faults, *_loadgen_reasons(evidence))
+    complete = not faults and not evidence.loadgen.problem and not evidence.loadgen.errors
+    return Verdict("INVALID" if reasons else "VALID", reasons, complete)
 
 
 def _outcome_reasons(evidence: Evidence) -> Iterator[str]:

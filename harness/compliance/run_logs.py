@@ -10,7 +10,7 @@ import msgspec
 from harness.compliance.audit_config import AuditConfig
 from harness.compliance.in_force import differences
 from harness.errors import ConfigError
-from harness.report.loadgen_log import LoadgenDetail, read_detail, read_summary
+from harness.report.loadgen_log import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 
 ACCURACY_LOG = "mlperf_log_accuracy.json"
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
@@ -23,6 +23,7 @@ _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 class _Verdict(msgspec.Struct, frozen=True):
     result: str
     reasons: list[str] = []
+    complete: bool = False
 
 
 class _RunRecord(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class _RunRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """``troubles`` make the run worthless, ``notes`` are what could not be confirmed.
+    """``troubles`` make the run worthless, ``notes`` are what else a reader should know.
 
     ``scenario`` is LoadGen's; ``deviations`` are known of runs of this harness.
     """
@@ -48,13 +49,20 @@ class RunFacts:
 def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFacts:
     """Everything that the folder tells of its run. Raises ConfigError for a log that is cut short."""
     record = _record(log_dir / RUN_RECORD)
-    troubles = [*_summary_troubles(log_dir), *_detail_troubles(detail)]
-    if record is not None and record.verdict is not None and record.verdict.result != "VALID":
-        troubles.append(f"{RUN_RECORD} says {record.verdict.result}: {'; '.join(record.verdict.reasons[:3])}")
-    missing = [name for name in (SUMMARY, DETAIL) if not (log_dir / name).exists()]
-    notes = tuple(f"no {name}: what it would tell is not confirmed" for name in missing)
+    notes = [f"no {name}: what it would tell is not confirmed" for name in _missing(log_dir)]
+    notes += _summary_notes(log_dir)
+    errors = _errors(log_dir, detail)
     scenario = detail.effective.get("scenario")
-    return RunFacts(scenario, tuple(troubles), notes, () if record is None else tuple(record.deviations))
+    if record is None:  # another harness: the official scripts take its word, and so the verdict stands
+        return RunFacts(scenario, (), (*notes, *errors))
+    troubles = (*errors, *_own_troubles(record))
+    return RunFacts(scenario, troubles, tuple(notes), tuple(record.deviations))
+
+
+def is_complete(log_dir: Path) -> bool:
+    """Whether a run of this harness got every answer, be it too slowly. Raises ConfigError."""
+    record = _record(log_dir / RUN_RECORD)
+    return record is not None and record.verdict is not None and record.verdict.complete
 
 
 def read_detail_log(log_dir: Path) -> LoadgenDetail:
@@ -86,24 +94,42 @@ def require_in_force(
     return tuple(f"{line}; each sample was logged exactly once all the same" for line in shown)
 
 
-def _summary_troubles(log_dir: Path) -> list[str]:
+def _missing(log_dir: Path) -> list[str]:
+    return [name for name in (SUMMARY, DETAIL) if not (log_dir / name).exists()]
+
+
+def _summary(log_dir: Path) -> LoadgenSummary | None:
     path = log_dir / SUMMARY
     if not path.exists():
-        return []
+        return None
     summary = read_summary(path)
     if summary.problem:
         raise ConfigError(f"{path}: {summary.problem}; the run did not end, run the test again")
-    found = []
-    if not summary.result_valid:
-        unmet = [name for name, met in summary.constraints.items() if not met]
-        found.append(f"LoadGen says INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied")
-    if summary.errors:
-        found.append(f"LoadGen counts {summary.errors} errors")
-    return found
+    return summary
 
 
-def _detail_troubles(detail: LoadgenDetail) -> list[str]:
-    return [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
+def _summary_notes(log_dir: Path) -> list[str]:
+    """A test asks what was answered, not how fast: LoadGen's own result is no part of its verdict."""
+    summary = _summary(log_dir)
+    if summary is None or summary.result_valid:
+        return []
+    unmet = [name for name, met in summary.constraints.items() if not met]
+    return [f"LoadGen says INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"]
+
+
+def _errors(log_dir: Path, detail: LoadgenDetail) -> list[str]:
+    summary = _summary(log_dir)
+    counted = [f"LoadGen counts {summary.errors} errors"] if summary and summary.errors else []
+    return counted + [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
+
+
+def _own_troubles(record: _RunRecord) -> list[str]:
+    verdict = record.verdict
+    if verdict is None:
+        return [f"{RUN_RECORD} has no verdict: the run was killed or is still going on"]
+    if verdict.result == "VALID" or verdict.complete:
+        return []
+    return [f"{RUN_RECORD} says {verdict.result}: {'; '.join(verdict.reasons[:3])}"]
 
 
 def _record(path: Path) -> _RunRecord | None:

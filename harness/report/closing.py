@@ -184,7 +184,8 @@ def _write_record(log_dir: Path, record: RunRecord) -> None:
 
 def _worsened(verdict: Verdict, reasons: tuple[str, ...]) -> Verdict:
     """A run without its record is no result."""
-    return Verdict("INVALID" if verdict.result == "VALID" else verdict.result, (*verdict.reasons, *reasons))
+    result = "INVALID" if verdict.result == "VALID" else verdict.result
+    return Verdict(result, (*verdict.reasons, *reasons))
 
 
 def _reported(calls: Rows) -> Reported | None:

@@ -8,7 +8,12 @@ Result = Literal["VALID", "INVALID", "INTERRUPTED"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``reasons`` say why it is not VALID; VALID needs none."""
+    """``reasons`` say why it is not VALID; VALID needs none.
+
+    ``complete``: every query has its whole answer and LoadGen met no error; what is INVALID then is only too
+    slow or too short.
+    """
 
     result: Result
     reasons: tuple[str, ...] = ()
+    complete: bool = False

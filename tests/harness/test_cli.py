@@ -190,7 +190,6 @@ except SystemExit as end:
         "mlperf_loadgen",
         "httptools",
         "asyncio",
-        "sut",
     }
     assert heavy.isdisjoint(modules)
 

@@ -91,7 +91,7 @@ def test_a_valid_run(log_dir):
     assert closing.exit_code == EXIT_VALID
     assert "Result: VALID" in closing.text
     written = run_json(log_dir)
-    assert written["verdict"] == {"result": "VALID", "reasons": []}
+    assert written["verdict"] == {"result": "VALID", "reasons": [], "complete": True}
     assert written["plan"] == {"scenario": "offline"}
     assert written["deviations"] == ["quick"]
     assert written["unanswered"] == 0

@@ -65,7 +65,7 @@ def test_a_finished_record(tmp_path):
     path = tmp_path / "run.json"
     write_run_record(path, record)
     found = strict(path)
-    assert found["verdict"] == {"result": "INVALID", "reasons": ["1 of 2 queries failed"]}
+    assert found["verdict"] == {"result": "INVALID", "reasons": ["1 of 2 queries failed"], "complete": False}
     assert found["statistics"]["failures"] == {"truncated": 1}
     assert list(found["statistics"]["latency"]["percentiles"]) == ["50", "90", "95", "97", "99", "99.9"]
     assert found["loadgen"]["figures"] == {"Samples per second": None, "Tokens per second": None}
