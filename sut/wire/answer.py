@@ -112,7 +112,7 @@ def no_ids() -> TokenIds:
 def append_ids(known: TokenIds, new: list[int], limits: Limits) -> Failure | None:
     """Append ids, as many as were asked for; array refuses by itself what is negative or beyond 32 bits."""
     if len(known) + len(new) > limits.max_new_tokens:
-        return too_many(len(known) + len(new), limits)
+        return _too_many(len(known) + len(new), limits)
     try:
         known.extend(new)
     except OverflowError:
@@ -128,8 +128,7 @@ def wrong_id(token_id: int, limits: Limits) -> Failure:
     )
 
 
-def too_many(count: int, limits: Limits) -> Failure:
-    """The Failure of an answer that is longer than what was asked for."""
+def _too_many(count: int, limits: Limits) -> Failure:
     return Failure(
         FailureKind.TOO_MANY_TOKENS, f"got {number(count)} tokens, asked for {limits.max_new_tokens}"
     )

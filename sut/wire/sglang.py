@@ -21,7 +21,6 @@ from sut.wire.answer import (
     in_band_error,
     no_ids,
     number,
-    too_many,
     whole_answer,
     wrong_count,
     wrong_id,
@@ -105,8 +104,9 @@ class SglangAnswer:
                 self._last = event
                 self.tokens = count
                 return None
-            if count is not None:
-                return self._shrunk(count) if count < self.tokens else too_many(count, self._limits)
+            if count is not None and count < self.tokens:
+                return self._shrunk(count)
+            # More than was asked for is not believed: the event itself must show it.
         return self._take(event)
 
     def finish(self) -> Outcome:
