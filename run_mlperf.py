@@ -2,6 +2,10 @@
 """Run an MLPerf Inference LLM benchmark: plan, run, report."""
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
 
 _MOST_CHARACTERS = 2000  # of an error: some hold what a server said
 
@@ -12,31 +16,37 @@ def main(argv: list[str] | None = None) -> int:
 
     arguments = parse_arguments(argv)
 
-    # Everything heavy is imported only when there is something to run.
-    import logging
-
     from harness.api_key import masked_text
-    from harness.errors import HarnessError, machine_failure
-    from harness.new_file import keep_others_from_writing
-    from harness.plan import resolve_plan
+    from harness.errors import explained
     from harness.report.printable import printable
-    from sut.run import run_benchmark
     from sut.signals import InterruptedRun
 
-    logging.basicConfig(level=arguments.log_level.upper(), format="%(message)s", stream=sys.stderr)
-    for name in ("httpx", "httpcore"):  # they log whole headers
-        logging.getLogger(name).setLevel(logging.WARNING)
-    keep_others_from_writing()
     try:
-        return run_benchmark(resolve_plan(arguments))
-    except (HarnessError, OSError, MemoryError) as error:
-        known = error if isinstance(error, HarnessError) else machine_failure(error)
+        return _run(arguments)
+    except Exception as error:
+        if (known := explained(error)) is None:
+            raise
         message = printable(masked_text(str(known)), _MOST_CHARACTERS)
         print(f"run_mlperf.py: error: {message}", file=sys.stderr)
         return known.exit_code
     except InterruptedRun as interruption:
         print(f"run_mlperf.py: ended by {interruption}", file=sys.stderr)
         return interruption.exit_code
+
+
+def _run(arguments: "argparse.Namespace") -> int:
+    # Everything heavy is imported only when there is something to run.
+    import logging
+
+    from harness.new_file import keep_others_from_writing
+    from harness.plan import resolve_plan
+    from sut.run import run_benchmark
+
+    logging.basicConfig(level=arguments.log_level.upper(), format="%(message)s", stream=sys.stderr)
+    for name in ("httpx", "httpcore"):  # they log whole headers
+        logging.getLogger(name).setLevel(logging.WARNING)
+    keep_others_from_writing()
+    return run_benchmark(resolve_plan(arguments))
 
 
 if __name__ == "__main__":

@@ -58,6 +58,22 @@ _REMEDIES = {
 }
 
 
+# How Python's libraries say that there is no memory left for a thread's stack or a shared library.
+_NO_MEMORY = ("can't start new thread", "failed to map segment")
+
+
+def explained(error: Exception) -> HarnessError | None:
+    """An error that a user can cause or cure, as one line; None for one that is a mistake in the program."""
+    match error:
+        case HarnessError():
+            return error
+        case OSError() | MemoryError():
+            return machine_failure(error)
+        case RuntimeError() | ImportError() if any(sign in str(error) for sign in _NO_MEMORY):
+            return machine_failure(MemoryError())
+    return None
+
+
 def machine_failure(error: OSError | MemoryError) -> RunError:
     """What the machine refused, as an error of one line: where, what, remedy."""
     if isinstance(error, MemoryError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import HarnessError, ServerError, machine_failure
+from harness.errors import HarnessError, ServerError, explained
 from harness.plan import Backend
 from sut.control import ControlPlane
 from sut.wire.select import WireName
@@ -62,10 +62,10 @@ def _ask_into(
 ) -> None:
     try:
         answers[url] = _ask(url, backend, api_key)
-    except HarnessError as error:
-        answers[url] = error
-    except (OSError, MemoryError) as error:
-        answers[url] = machine_failure(error)
+    except Exception as error:
+        if (known := explained(error)) is None:
+            raise
+        answers[url] = known
 
 
 def _ask(url: str, backend: Backend, api_key: str | None) -> ServerFacts:

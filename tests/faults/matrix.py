@@ -206,9 +206,10 @@ MACHINE_FAULTS = (
     RunFault("few_descriptors", "12 open files allowed", _refused(4, "allow more open files"), OFFLINE),
     RunFault("too_few_for_flight", "40 open files allowed", _refused(2, "raise it (ulimit -Hn)")),
     RunFault("descriptors_run_out", "open files run out", _invalid("failed", "local_limit", within_s=25)),
-    RunFault("little_memory", "400 MB of memory allowed", _refused(4, "error: ")),
     RunFault(
-        "memory_runs_out", "workers get no more memory", _invalid("failed", "http_protocol", "worker_lost")
+        "memory_runs_out",
+        "workers get no more memory",
+        _invalid("failed", "http_protocol", "local_limit", "worker_lost"),
     ),
     RunFault("stdout_closed", "stdout closed", _UNHARMED),
     RunFault("stdout_reader_left", "the reader of stdout leaves", _UNHARMED, OFFLINE_ACCURACY),
