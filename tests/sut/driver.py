@@ -16,6 +16,7 @@ from sut.endpoint import resolve_endpoint
 from sut.replica import Request
 from sut.response import ResponseReader
 from sut.wire.select import make_wire, max_event_bytes
+from tests.faults.matrix import ANSWERS
 from tests.stub import Fault, expected_ids
 
 PARAMETERS = SamplingParameters(
@@ -27,35 +28,8 @@ EVENT = (
     b'data: {"output_ids":[%d],"meta_info":{"completion_tokens":1,"prompt_tokens":2,'
     b'"finish_reason":{"type":"stop"}}}\n\ndata: [DONE]\n\n'
 )
-KINDS = {
-    Fault.HTTP_500: FailureKind.HTTP_STATUS,
-    Fault.HTTP_500_HTML: FailureKind.HTTP_STATUS,
-    Fault.HTTP_404: FailureKind.HTTP_STATUS,
-    Fault.HTTP_503: FailureKind.HTTP_STATUS,
-    Fault.REDIRECT: FailureKind.HTTP_STATUS,
-    Fault.NOT_HTTP: FailureKind.HTTP_PROTOCOL,
-    Fault.RESET_AT_ONCE: FailureKind.NO_RESPONSE,
-    Fault.RESET_MIDDLE: FailureKind.TRUNCATED,
-    Fault.CLOSE_AT_ONCE: FailureKind.NO_RESPONSE,
-    Fault.CLOSE_AFTER_HEADERS: FailureKind.TRUNCATED,
-    Fault.CUT_CHUNKED: FailureKind.TRUNCATED,
-    Fault.CUT_UNFRAMED: FailureKind.TRUNCATED,
-    Fault.SILENT: FailureKind.TIMEOUT,
-    Fault.SILENT_AFTER_FIRST: FailureKind.TIMEOUT,
-    Fault.ERROR_AT_START: FailureKind.IN_BAND_ERROR,
-    Fault.ERROR_MIDDLE: FailureKind.IN_BAND_ERROR,
-    Fault.MALFORMED_JSON: FailureKind.MALFORMED,
-    Fault.ABORT: FailureKind.ABORTED,
-    Fault.NO_FINISH: FailureKind.UNFINISHED,
-    Fault.WRONG_COUNT: FailureKind.TOKEN_COUNT,
-    Fault.SHRINKING_IDS: FailureKind.TOKEN_COUNT,
-    Fault.CHANGED_IDS: FailureKind.TOKEN_COUNT,
-    Fault.NEGATIVE_ID: FailureKind.TOKEN_VALUE,
-    Fault.HUGE_ID: FailureKind.TOKEN_VALUE,
-    Fault.FLOAT_ID: FailureKind.MALFORMED,
-    Fault.NAN_ID: FailureKind.MALFORMED,
-    Fault.ZERO_TOKENS: FailureKind.NO_TOKENS,
-    Fault.TOO_MANY_TOKENS: FailureKind.TOO_MANY_TOKENS,
+KINDS = {row.fault: FailureKind[row.named.upper()] for row in ANSWERS if row.named} | {
+    Fault.DUPLICATED_ID: FailureKind.TOO_MANY_TOKENS  # these answers have all tokens that were asked for
 }
 
 
