@@ -105,6 +105,24 @@ def read_conf(path: Path, *, user: bool = True) -> tuple[ConfRow, ...]:
     return tuple(rows)
 
 
+def check_audit_config(path: Path) -> None:
+    """Refuse a file for which LoadGen drops rows, or the whole of it, without a word. Raises ConfigError.
+
+    Values are not looked at: thresholds of the verification stand there too.
+    """
+    try:
+        lines = path.read_bytes().decode().split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--audit-config {path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        words = _words(line)
+        if not _is_comment(words) and (len(words) != 3 or words[1] != "="):
+            raise ConfigError(
+                f"--audit-config {path}:{number}: got {line.strip()!r}; LoadGen wants '*.*.key = number' with spaces "
+                "and no comment behind it, and drops the rest: mend the line, or use run_compliance.py"
+            )
+
+
 def applying(rows: Iterable[ConfRow], model_key: str, scenario: str) -> tuple[ConfRow, ...]:
     """The rows that LoadGen applies to one model and scenario."""
     return tuple(row for row in rows if row.model in ("*", model_key) and row.scenario in ("*", scenario))

@@ -8,7 +8,7 @@ from harness import checks
 from harness.benchmark import LOADGEN_SCENARIO
 from harness.errors import ConfigError
 from harness.limits import machine_limits
-from harness.loadgen_conf import ConfRow, applying, read_conf
+from harness.loadgen_conf import ConfRow, applying, check_audit_config, read_conf
 from harness.plan import AUDIT_CONFIG, RunPlan
 from harness.report.printable import printable
 from harness.samples import SampleSet, load_samples, prompt_efforts
@@ -54,6 +54,8 @@ def read_inputs(plan: RunPlan) -> Inputs:
     rows = read_conf(plan.user_conf)
     if plan.mlperf_conf is not None:
         rows += read_conf(plan.mlperf_conf, user=False)
+    if plan.audit_config is not None and plan.audit is None:
+        check_audit_config(plan.audit_config)
     samples = load_samples(
         plan.input_file, vocabulary_size=plan.benchmark.vocabulary_size, max_samples=plan.max_samples
     )

@@ -66,8 +66,8 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
             print("dry run: everything is checked, nothing was sent")
             return 0
         with claimed(plan.results_dir):
-            kept = _clear_the_way(prepared)
-            target, doubts = _try_out(prepared, kept)
+            target, doubts = _try_out(prepared)
+            target = replace(target, kept=_clear_the_way(prepared))
             return _run(session, prepared, target, doubts)
 
 
@@ -106,7 +106,7 @@ def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
     return {}
 
 
-def _try_out(prepared: Prepared, kept: Mapping[int, KeptAnswer]) -> tuple[Target, tuple[str, ...]]:
+def _try_out(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
     """Send one real request to every replica and forget its prompt there; returns target and doubts."""
     plan, first = prepared.plan, prepared.servers[0]
     vocabulary, key = plan.benchmark.vocabulary_size, api_key()
@@ -117,7 +117,7 @@ def _try_out(prepared: Prepared, kept: Mapping[int, KeptAnswer]) -> tuple[Target
     ]
     keeps = Trial(first, plan.parameters, vocabulary).run(endpoints, prepared.samples.tokens(0).tolist())
     final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
-    return Target(tuple(final), first.wire, first.served_name, kept), flush_caches(prepared.servers, key)
+    return Target(tuple(final), first.wire, first.served_name), flush_caches(prepared.servers, key)
 
 
 def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str, ...]) -> int:

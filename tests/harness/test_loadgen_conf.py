@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
-from harness.loadgen_conf import MODELS, SCENARIO_NAMES, USER_KEYS, ConfRow, applying, read_conf
+from harness.loadgen_conf import (
+    MODELS,
+    SCENARIO_NAMES,
+    USER_KEYS,
+    ConfRow,
+    applying,
+    check_audit_config,
+    read_conf,
+)
 from tests.harness.readback import loadgen_reads
 
 MODEL = "gpt-oss-120b"
@@ -341,3 +349,25 @@ gpt-oss-120b-interactive.Server.min_duration = 6
     assert [row.line for row in applied] == lines
     ((_, settings),) = loadgen_reads([(path, model, scenario)])
     assert settings["min_duration_ms"] in lines
+
+
+@pytest.mark.parametrize(
+    ("line", "fine"),
+    [
+        ("*.*.mode = 2", True),
+        ("# a comment", True),
+        ("", True),
+        ("*.*.test07_accuracy_threshold = 60.698", True),
+        ("*.*.mode = 2 # performance", False),
+        ("*.*.mode=2", False),
+        ("*.*.mode 2", False),
+    ],
+)
+def test_an_audit_config_that_loadgen_reads_wholly(tmp_path, line, fine):
+    path = tmp_path / "audit.config"
+    path.write_text(f"*.*.min_duration = 0\n{line}\n")
+    if fine:
+        check_audit_config(path)
+    else:
+        with pytest.raises(ConfigError, match=r"audit\.config:2: got .*run_compliance\.py"):
+            check_audit_config(path)
