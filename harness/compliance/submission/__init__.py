@@ -1,0 +1,1 @@
+"""The submission folder: made from runs, and checked before the official checker sees it."""

@@ -1,0 +1,63 @@
+"""accuracy.txt and the verify files: their figures, as text."""
+
+import re
+from dataclasses import dataclass
+
+_HASH = re.compile(r"^hash=(\w+)[ \t]*$", re.MULTILINE)
+_TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
+_PASS = re.compile(r"^TEST PASS[ \t\r]*$", re.MULTILINE)
+_FAIL = re.compile(r"^TEST FAIL[ \t\r]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyText:
+    """``scores`` by metric; the last one where a metric is printed twice."""
+
+    scores: dict[str, float]
+    samples: int | None
+    hashes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyText:
+    """What a compliance test's verify file says. ``passed`` is None where it has no verdict or both."""
+
+    passed: bool | None
+    score: float | None  # TEST07
+    threshold: float | None  # TEST07
+    mean_tokens: float | None  # TEST09
+    samples: int | None
+
+
+def parse_accuracy(text: str, metrics: tuple[str, ...]) -> AccuracyText:
+    """The official checker scrapes ``'exact_match': 83.451`` and ``hash=...`` the same way."""
+    scores = {}
+    for metric in metrics:
+        found = re.findall(rf"'{re.escape(metric)}':\s+'?([\d.]+)", text)
+        if found:
+            scores[metric] = float(found[-1])
+    total = _TOTAL.search(text)
+    return AccuracyText(scores, int(total[1]) if total else None, tuple(_HASH.findall(text)))
+
+
+def without_hash(text: str) -> str:
+    """The text with any earlier hash line taken out."""
+    return _HASH.sub("", text).rstrip() + "\n"
+
+
+def parse_verify(text: str) -> VerifyText:
+    """verify_accuracy.txt or verify_output_len.txt."""
+    passed, failed = bool(_PASS.search(text)), bool(_FAIL.search(text))
+    total = _TOTAL.search(text)
+    return VerifyText(
+        passed=passed if passed != failed else None,
+        score=_number(text, "Accuracy score"),
+        threshold=_number(text, "Accuracy threshold"),
+        mean_tokens=_number(text, "Mean output tokens"),
+        samples=int(total[1]) if total else None,
+    )
+
+
+def _number(text: str, name: str) -> float | None:
+    found = re.findall(rf"^{name}: ([\d.]+)[ \t\r]*$", text, re.MULTILINE)
+    return float(found[-1]) if found else None

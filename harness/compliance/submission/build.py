@@ -1,0 +1,142 @@
+"""Makes the submission folder from runs: everything is checked first, then written aside, then renamed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.benchmark import Benchmark, Scenario
+from harness.compliance.submission.accuracy_text import without_hash
+from harness.compliance.submission.check import kept_beside
+from harness.compliance.submission.check_record import RUN_RECORD, read_record
+from harness.compliance.submission.description import measurements, system_fields
+from harness.compliance.submission.evidence import Logs
+from harness.compliance.submission.readme import scenario_readme
+from harness.compliance.submission.rules import Rules
+from harness.compliance.submission.runs import ScenarioRuns, find_runs
+from harness.compliance.submission.source_code import copy_source
+from harness.compliance.submission.stage import (
+    Move,
+    copy_file,
+    keep_file,
+    put_in_place,
+    refuse_existing,
+    staging,
+    write_file,
+)
+from harness.compliance.submission.statement import Statement
+from harness.compliance.submission.tree import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    DETAIL,
+    FOLDER_OF,
+    PERFORMANCE,
+    SUMMARY,
+    VERIFY_FILE,
+)
+from harness.compliance.submission.truncate import digest, truncated
+from harness.errors import ConfigError
+from harness.report.loadgen_log import read_detail, read_summary
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to build. ``user_conf`` overrides the file that the performance run names."""
+
+    benchmark: Benchmark
+    statement: Statement
+    results: Path
+    output: Path
+    only: tuple[Scenario, ...]
+    user_conf: Path | None
+    force: bool
+
+    @property
+    def org(self) -> Path:
+        """``<division>/<org>``, in the tree and among the kept files."""
+        return Path(self.statement.division, self.statement.submitter)
+
+    @property
+    def runs_folder(self) -> Path:
+        """The folder of this benchmark's scenarios."""
+        return self.org / "results" / self.statement.system_id / self.benchmark.name
+
+
+def build(order: Order, machine: Mapping[str, str], rules: Rules) -> tuple[ScenarioRuns, ...]:
+    """Write the tree and the kept files beside it. Raises ConfigError before anything is written."""
+    division = order.statement.division
+    runs = find_runs(order.results, order.benchmark, rules.scenarios, division, order.only)
+    records = [record for run in runs if (record := read_record(run.performance / RUN_RECORD)) is not None]
+    system = system_fields(order.statement, machine, records, rules)
+    measured = measurements(order.statement, order.benchmark, rules)
+    confs = {run.scenario: _user_conf(order, run) for run in runs}
+    kept, system_file = kept_beside(order.output), order.org / "systems" / f"{order.statement.system_id}.json"
+    refuse_existing([order.output / order.runs_folder, kept / order.runs_folder], order.force)
+    with staging(order.output) as folder:
+        for run in runs:
+            target = Path(order.runs_folder, FOLDER_OF[run.scenario])
+            _write_scenario(order, run, rules, folder / "tree" / target, folder / "kept" / target)
+            write_file(folder / "tree" / target / "measurements.json", _json(measured))
+            copy_file(confs[run.scenario], folder / "tree" / target / "user.conf")
+        write_file(folder / "tree" / system_file, _json(system))
+        copy_source(folder / "tree" / order.org / "src" / order.benchmark.name)
+        put_in_place(list(_moves(order, folder, system_file, kept)), folder, order.force)
+    return runs
+
+
+def _moves(order: Order, folder: Path, system_file: Path, kept: Path) -> Iterator[Move]:
+    """The results last: a tree that has them has everything."""
+    tree, source = folder / "tree", order.org / "src" / order.benchmark.name
+    yield Move(tree / source, order.output / source, keep=True)
+    yield Move(tree / system_file, order.output / system_file, keep=True)
+    yield Move(folder / "kept" / order.runs_folder, kept / order.runs_folder)
+    yield Move(tree / order.runs_folder, order.output / order.runs_folder)
+
+
+def _user_conf(order: Order, run: ScenarioRuns) -> Path:
+    record = read_record(run.performance / RUN_RECORD) or {}
+    named = (record.get("plan") or {}).get("user_conf")
+    path = order.user_conf or (Path(named) if named else None)
+    if path is None or not path.is_file() or not path.stat().st_size:
+        shown = "no run.json names one" if path is None else f"{path} is missing or empty"
+        raise ConfigError(f"user.conf of {run.scenario}: {shown}; pass --user-conf")
+    return path
+
+
+def _json(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+
+
+def _write_scenario(order: Order, run: ScenarioRuns, rules: Rules, target: Path, kept: Path) -> None:
+    _copy_logs(run.performance, target / PERFORMANCE)
+    if (log := run.performance / ACCURACY_LOG).is_file():
+        copy_file(log, target / PERFORMANCE / ACCURACY_LOG)
+    _copy_logs(run.accuracy, target / ACCURACY)
+    _shorten(run.accuracy, target / ACCURACY, kept / ACCURACY, rules)
+    for test in run.tests:
+        folder = run.path / test
+        _copy_logs(folder / "performance/run_1", target / test / PERFORMANCE)
+        copy_file(folder / VERIFY_FILE[test], target / test / VERIFY_FILE[test])
+        _shorten(folder / "accuracy", target / test / ACCURACY, kept / test / ACCURACY, rules)
+    for source, place in ((run.performance, PERFORMANCE), (run.accuracy, ACCURACY)):
+        if (source / RUN_RECORD).is_file():
+            copy_file(source / RUN_RECORD, kept / place / RUN_RECORD)
+    logs = Logs(PERFORMANCE, read_summary(run.performance / SUMMARY), read_detail(run.performance / DETAIL))
+    record = read_record(run.performance / RUN_RECORD)
+    write_file(target / "README.md", scenario_readme(order.benchmark, run, record, logs))
+
+
+def _copy_logs(source: Path, target: Path) -> None:
+    for name in (SUMMARY, DETAIL):
+        copy_file(source / name, target / name)
+
+
+def _shorten(source: Path, target: Path, kept: Path, rules: Rules) -> None:
+    """The log's ends, the hash of the whole in accuracy.txt, and the whole kept aside."""
+    log, text = source / ACCURACY_LOG, source / ACCURACY_TEXT
+    written = without_hash(text.read_text(encoding="utf-8", errors="replace")) if text.is_file() else ""
+    write_file(target / ACCURACY_TEXT, f"{written}\nhash={digest(log)}\n".lstrip())
+    write_file(target / ACCURACY_LOG, truncated(log, rules.files.shown_bytes))
+    keep_file(log, kept / ACCURACY_LOG)

@@ -1,0 +1,89 @@
+"""What is asked of an accuracy run, of accuracy.txt and of a truncated accuracy log."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.compliance.submission.accuracy_text import AccuracyText, parse_accuracy
+from harness.compliance.submission.check_common import check_logs, usable
+from harness.compliance.submission.complaint import Complaint
+from harness.compliance.submission.evidence import Logs, Subject, read_logs
+from harness.compliance.submission.tree import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL
+from harness.compliance.submission.truncate import digest, ends_match
+
+_SHA256_DIGITS = 64
+
+
+def check_accuracy(subject: Subject, kept: Path | None) -> Iterator[Complaint]:
+    """All complaints about ``accuracy/``; ``kept`` is the scenario's folder of full logs, if there is one."""
+    logs = read_logs(subject, ACCURACY)
+    yield from check_logs(subject, logs, "AccuracyOnly")
+    if usable(logs):
+        yield from _samples(subject, logs)
+    yield from _text(subject)
+    yield from check_accuracy_log(subject, ACCURACY, kept)
+
+
+def check_accuracy_log(subject: Subject, folder: Path, kept: Path | None) -> Iterator[Complaint]:
+    """The truncated log of an accuracy run or a compliance test, and the hash of the full one."""
+    log, text = subject.place.path / folder / ACCURACY_LOG, subject.place.path / folder / ACCURACY_TEXT
+    most = subject.rules.files.accuracy_log_bytes
+    if not log.is_file():
+        yield subject.complaint("missing-file", log, "is missing")
+    elif (size := log.stat().st_size) > most:
+        yield subject.complaint("not-truncated", log, f"has {size} bytes, expected {most} or less")
+    if not text.is_file():
+        yield subject.complaint("missing-file", text, "is missing")
+        return
+    hashes = _read(subject, text).hashes
+    if len(hashes) != 1 or len(hashes[0]) != _SHA256_DIGITS:
+        yield subject.complaint(
+            "hash", text, f"{len(hashes)} hash lines, expected one of {_SHA256_DIGITS} digits"
+        )
+    elif kept is not None and (kept / folder / ACCURACY_LOG).is_file() and log.is_file():
+        yield from _against_full(subject, log, kept / folder / ACCURACY_LOG, hashes[0])
+
+
+def _against_full(subject: Subject, log: Path, full: Path, expected: str) -> Iterator[Complaint]:
+    found = digest(full)
+    if found != expected:
+        text = f"accuracy.txt says hash={expected[:12]}…, the full log's is {found[:12]}…"
+        yield subject.complaint("hash", log, text)
+    if not ends_match(log, full, subject.rules.files.shown_bytes):
+        yield subject.complaint("not-truncated", log, "is not made of the ends of the full log")
+
+
+def _samples(subject: Subject, logs: Logs) -> Iterator[Complaint]:
+    expected = subject.benchmark.dataset(accuracy=True).samples
+    found = {
+        "effective_accuracy_sample_count": logs.values.get("effective_accuracy_sample_count"),
+        "qsl_reported_total_count": logs.values.get("qsl_reported_total_count"),
+        "samples issued": logs.samples_issued,
+    }
+    for name, value in found.items():
+        if value != expected:
+            text = f"{name} is {value}, expected {expected}"
+            yield subject.complaint("sample-count", logs.folder / DETAIL, text)
+
+
+def _read(subject: Subject, path: Path) -> AccuracyText:
+    rule = subject.benchmark.accuracy
+    metrics = tuple(rule.reference) if rule else ()
+    return parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), metrics)
+
+
+def _text(subject: Subject) -> Iterator[Complaint]:
+    path, rule = subject.place.path / ACCURACY / ACCURACY_TEXT, subject.benchmark.accuracy
+    if not path.is_file() or rule is None:
+        return
+    found, expected = _read(subject, path), subject.benchmark.dataset(accuracy=True).samples
+    for metric, target in rule.targets.items():
+        score = found.scores.get(metric)
+        if score is None:
+            yield subject.complaint(
+                "accuracy", path, f"no {metric!r} in it, expected a line '{metric}': NUMBER"
+            )
+        elif subject.closed and score < target:
+            yield subject.complaint("accuracy", path, f"{metric} is {score}, expected {target:.4f} or more")
+    if found.samples is not None and found.samples != expected:
+        text = f"{found.samples} samples were evaluated, expected {expected}"
+        yield subject.complaint("sample-count", path, text)

@@ -1,0 +1,75 @@
+"""The three commands of prepare_submission.py: each prints, and says whether all is well."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.benchmark import load_benchmark
+from harness.compliance.submission.build import Order
+from harness.compliance.submission.build import build as build_tree
+from harness.compliance.submission.check import check_tree, kept_beside
+from harness.compliance.submission.complaint import Complaint
+from harness.compliance.submission.description import FROM_RUNS
+from harness.compliance.submission.machine import machine_fields
+from harness.compliance.submission.rules import SystemRule, load_rules
+from harness.compliance.submission.statement import read_statement
+from harness.compliance.submission.tree import FOLDER_OF
+
+
+def build(arguments: argparse.Namespace) -> bool:
+    """Make the folder and check it."""
+    rules, statement = load_rules(), read_statement(arguments.submission, arguments.division)
+    machine = machine_fields()
+    order = Order(
+        benchmark=load_benchmark(arguments.benchmark),
+        statement=statement,
+        results=arguments.results,
+        output=arguments.output.absolute(),
+        only=tuple(dict.fromkeys(arguments.scenario)),
+        user_conf=arguments.user_conf,
+        force=arguments.force,
+    )
+    runs = build_tree(order, machine, rules)
+    used = [name for name in machine if name not in statement.system]
+    print(
+        f"{arguments.output}: {order.runs_folder} with {', '.join(FOLDER_OF[run.scenario] for run in runs)}"
+    )
+    print(f"{kept_beside(arguments.output)}: full accuracy logs and run.json, to be kept and not submitted")
+    if used:
+        print(f"taken from this machine, is it the system? {', '.join(used)}")
+    return _tell(check_tree(order.output))
+
+
+def check(arguments: argparse.Namespace) -> bool:
+    """Check a folder."""
+    tree: Path = arguments.tree
+    return _tell(check_tree(tree.absolute(), round_name=arguments.round, kept=arguments.kept))
+
+
+def _tell(complaints: Sequence[Complaint]) -> bool:
+    for complaint in complaints:
+        print(complaint)
+    print(f"{len(complaints)} complaints" if complaints else "no complaints")
+    return not complaints
+
+
+def system(arguments: argparse.Namespace) -> bool:
+    """Print [system] for the submission's TOML; what is still empty must be filled in."""
+    rule, machine = load_rules().system, machine_fields()
+    stated = read_statement(arguments.submission).system if arguments.submission else {}
+    given = {"division", "submitter"}  # folders, named at the top of the TOML
+    print("[system]")
+    for name in [name for name in rule.fields if name not in given and name not in stated]:
+        print(f'"{name}" = {_quoted(machine.get(name, ""))}{_mark(name, rule, machine)}')
+    return True
+
+
+def _mark(name: str, rule: SystemRule, machine: Mapping[str, str]) -> str:
+    if machine.get(name) or name not in rule.meaningful:
+        return ""
+    return "  # empty: from run.json" if name in FROM_RUNS else "  # needed"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{"".join(letter for letter in escaped if letter.isprintable())}"'

@@ -1,0 +1,103 @@
+"""One run's LoadGen logs in a tree, and which rules they are held against."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from harness.benchmark import Benchmark, Scenario
+from harness.compliance.submission.complaint import Complaint
+from harness.compliance.submission.rules import Rules
+from harness.compliance.submission.tree import DETAIL, SUMMARY, Place
+from harness.report.loadgen_log import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+
+_POWER_TIME = "%m-%d-%Y %H:%M:%S.%f"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One scenario's folder and the rules that hold for it."""
+
+    place: Place
+    benchmark: Benchmark
+    scenario: Scenario
+    rules: Rules
+    seeds: Mapping[str, int]
+
+    @property
+    def closed(self) -> bool:
+        """Whether accuracy target, tests and settings are binding."""
+        return self.place.division == "closed"
+
+    @property
+    def is_server(self) -> bool:
+        """Interactive is LoadGen's Server too."""
+        return self.scenario in ("server", "interactive")
+
+    @property
+    def loadgen_scenario(self) -> str:
+        """LoadGen's name of the scenario."""
+        return {"offline": "Offline", "single-stream": "SingleStream"}.get(self.scenario, "Server")
+
+    def complaint(self, code: str, path: Path, what: str) -> Complaint:
+        """``path`` is absolute or relative to the scenario's folder."""
+        return Complaint(code, self.place.name(self.place.path / path), what)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Summary and detail log of one run; ``folder`` is relative to the scenario's."""
+
+    folder: Path
+    summary: LoadgenSummary
+    detail: LoadgenDetail
+
+    @property
+    def missing(self) -> bool:
+        """Neither of the two files is there."""
+        return self.summary.problem == "missing" and self.detail.problem == "missing"
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Rows of the detail log by key."""
+        return self.detail.values
+
+    @property
+    def samples_issued(self) -> int | None:
+        """Samples of all queries that LoadGen made."""
+        queries, each = (
+            self.values.get("generated_query_count"),
+            self.values.get("generated_samples_per_query"),
+        )
+        return None if queries is None or each is None else int(queries) * int(each)
+
+    @property
+    def lasted_s(self) -> float | None:
+        """Seconds between LoadGen's marks of begin and end."""
+        begin, end = self.values.get("power_begin"), self.values.get("power_end")
+        if not isinstance(begin, str) or not isinstance(end, str):
+            return None
+        try:
+            return (
+                datetime.strptime(end, _POWER_TIME) - datetime.strptime(begin, _POWER_TIME)
+            ).total_seconds()
+        except ValueError:
+            return None
+
+    @property
+    def mean_tokens(self) -> float | None:
+        """Output tokens per sample, from LoadGen's two throughputs."""
+        for tokens, samples in (
+            ("result_tokens_per_second", "result_samples_per_second"),
+            ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
+        ):
+            if self.values.get(tokens) is not None and self.values.get(samples):
+                return float(self.values[tokens]) / float(self.values[samples])
+        return None
+
+
+def read_logs(subject: Subject, folder: Path) -> Logs:
+    """Read what there is; problems are fields of the two."""
+    path = subject.place.path / folder
+    return Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))

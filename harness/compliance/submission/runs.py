@@ -1,0 +1,113 @@
+"""The runs that a submission is made of: found below --results, and whole before anything is written."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.benchmark import Benchmark, Scenario
+from harness.compliance.submission.rules import ScenarioRule
+from harness.compliance.submission.tree import (
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    DETAIL,
+    FOLDER_OF,
+    SUMMARY,
+    VERIFY_FILE,
+)
+from harness.compliance.submission.truncate import is_whole
+from harness.errors import ConfigError
+from harness.report.loadgen_log import read_detail, read_summary
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRuns:
+    """The folder ``results/<scenario>`` of one scenario, and the compliance tests in it."""
+
+    scenario: Scenario
+    path: Path
+    tests: tuple[str, ...]
+
+    @property
+    def performance(self) -> Path:
+        """LoadGen's logs of the performance run."""
+        return self.path / "performance"
+
+    @property
+    def accuracy(self) -> Path:
+        """LoadGen's logs of the accuracy run, and accuracy.txt."""
+        return self.path / "accuracy"
+
+
+def find_runs(
+    results: Path, benchmark: Benchmark, rule: ScenarioRule, division: str, only: Sequence[Scenario]
+) -> tuple[ScenarioRuns, ...]:
+    """The scenarios that are there, or ``only`` these. ConfigError names everything that is missing."""
+    if not results.is_dir():
+        raise ConfigError(f"--results {results}: no such folder; pass the --output-dir of the runs")
+    wanted = list(only) or _scenarios(results, rule, division)
+    tests = (
+        tuple(name for name in benchmark.compliance if name in VERIFY_FILE) if division == "closed" else ()
+    )
+    runs = tuple(ScenarioRuns(scenario, results / scenario, tests) for scenario in wanted)
+    missing = [what for run in runs for what in _missing(run)]
+    if missing:
+        raise ConfigError(f"--results {results}: missing {', '.join(missing)}; {_remedy(missing)}")
+    damaged = [what for run in runs for what in _damaged(run)]
+    if damaged:
+        raise ConfigError(f"--results {results}: {'; '.join(damaged)}; repeat these runs")
+    return runs
+
+
+def _scenarios(results: Path, rule: ScenarioRule, division: str) -> list[Scenario]:
+    """What is there and, in the closed division, what must be."""
+    found: list[Scenario] = [scenario for scenario in FOLDER_OF if (results / scenario).is_dir()]
+    if division == "closed":
+        found += [scenario for scenario in rule.required if scenario not in found]
+        if not set(found).intersection(rule.one_of):
+            raise ConfigError(
+                f"--results {results}: closed needs {' or '.join(rule.one_of)}, found {', '.join(found)}; run "
+                "one, or name what is there with --scenario"
+            )
+    if not found:
+        raise ConfigError(f"--results {results}: no scenario's folder in it, expected {', '.join(FOLDER_OF)}")
+    return found
+
+
+def _missing(run: ScenarioRuns) -> Iterator[str]:
+    wanted = [run.performance / SUMMARY, run.performance / DETAIL]
+    wanted += [run.accuracy / name for name in (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT)]
+    for test in run.tests:
+        folder = run.path / test
+        wanted += [folder / VERIFY_FILE[test], folder / "accuracy" / ACCURACY_LOG]
+        wanted += [folder / "performance/run_1" / name for name in (SUMMARY, DETAIL)]
+    for path in wanted:
+        if not path.is_file():
+            yield path.relative_to(run.path.parent).as_posix()
+
+
+def _remedy(missing: Sequence[str]) -> str:
+    """Who writes what."""
+    programs = []
+    if any("/performance/" in name and "TEST" not in name for name in missing):
+        programs.append("run_mlperf.py")
+    if any("/accuracy/mlperf" in name and "TEST" not in name for name in missing):
+        programs.append("run_mlperf.py --accuracy")
+    if any(name.endswith(f"accuracy/{ACCURACY_TEXT}") for name in missing):
+        programs.append("eval_mlperf_accuracy.py, whose output is accuracy.txt")
+    if any("TEST" in name for name in missing):
+        programs.append("run_compliance.py")
+    return f"run {', '.join(programs)}"
+
+
+def _damaged(run: ScenarioRuns) -> Iterator[str]:
+    folders = [run.performance, run.accuracy, *(run.path / test / "performance/run_1" for test in run.tests)]
+    for folder in folders:
+        for path, problem in (
+            (folder / SUMMARY, read_summary(folder / SUMMARY).problem),
+            (folder / DETAIL, read_detail(folder / DETAIL).problem),
+        ):
+            if problem:
+                yield f"{path.relative_to(run.path.parent).as_posix()} is {problem}"
+    for folder in (run.accuracy, *(run.path / test / "accuracy" for test in run.tests)):
+        if not is_whole(folder / ACCURACY_LOG):
+            yield f"{(folder / ACCURACY_LOG).relative_to(run.path.parent).as_posix()} is cut short"

@@ -1,0 +1,77 @@
+"""The shape of a submission: ``closed/<org>/results/<system>/<benchmark>/<Scenario>/...``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.benchmark import Scenario
+from harness.errors import ConfigError
+
+DIVISIONS = ("closed", "open", "network")
+FOLDER_OF: dict[Scenario, str] = {
+    "offline": "Offline",
+    "server": "Server",
+    "interactive": "Interactive",
+    "single-stream": "SingleStream",
+}
+SCENARIO_OF: dict[str, Scenario] = {folder: scenario for scenario, folder in FOLDER_OF.items()}
+
+SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
+ACCURACY_LOG, ACCURACY_TEXT = "mlperf_log_accuracy.json", "accuracy.txt"
+PERFORMANCE, ACCURACY = Path("performance/run_1"), Path("accuracy")
+VERIFY_FILE = {
+    "TEST06": "verify_accuracy.txt",
+    "TEST07": "verify_accuracy.txt",
+    "TEST09": "verify_output_len.txt",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One scenario's results in a tree."""
+
+    root: Path
+    division: str
+    org: str
+    system: str
+    benchmark: str
+    folder: str
+
+    @property
+    def org_path(self) -> Path:
+        """The folder that holds systems/, src/ and results/."""
+        return self.root / self.division / self.org
+
+    @property
+    def system_file(self) -> Path:
+        """The description of the system."""
+        return self.org_path / "systems" / f"{self.system}.json"
+
+    @property
+    def path(self) -> Path:
+        """The scenario's folder."""
+        return self.org_path / "results" / self.system / self.benchmark / self.folder
+
+    def name(self, path: Path) -> str:
+        """A file of the tree, as a reader of a complaint finds it."""
+        return path.relative_to(self.root).as_posix()
+
+
+def places(root: Path) -> tuple[Place, ...]:
+    """All scenarios of a tree. Raises ConfigError when it has none."""
+    if not root.is_dir():
+        raise ConfigError(f"{root}: no such folder; pass the folder that holds closed/ or open/")
+    found = tuple(_places(root))
+    if not found:
+        raise ConfigError(
+            f"{root}: no <division>/<org>/results/<system>/<benchmark>/<Scenario>/ in it, expected "
+            f"divisions {', '.join(DIVISIONS)}; pass the folder that holds them"
+        )
+    return found
+
+
+def _places(root: Path) -> Iterator[Place]:
+    for path in sorted(root.glob("*/*/results/*/*/*")):
+        division, org, _, system, benchmark, folder = path.relative_to(root).parts
+        if division in DIVISIONS and path.is_dir():
+            yield Place(root, division, org, system, benchmark, folder)
