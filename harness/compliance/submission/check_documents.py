@@ -1,4 +1,4 @@
-"""What is asked of the documents beside the logs: of systems/, measurements.json, user.conf, README.md and src/."""
+"""What is asked of the documents beside the logs: systems/, measurements.json, user.conf, README.md, src/."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -65,8 +65,8 @@ def _scenarios(results: Path, rule: ScenarioRule, division: str) -> list[Scenari
         found += [scenario for scenario in rule.required if scenario not in found]
         if not set(found).intersection(rule.one_of):
             raise ConfigError(
-                f"--results {results}: closed needs {' or '.join(rule.one_of)}, found {', '.join(found)}; run "
-                "one, or name what is there with --scenario"
+                f"--results {results}: closed needs {' or '.join(rule.one_of)}, found {', '.join(found)}; "
+                "run one, or name what is there with --scenario"
             )
     if not found:
         raise ConfigError(f"--results {results}: no scenario's folder in it, expected {', '.join(FOLDER_OF)}")
