@@ -54,6 +54,10 @@ def system_problems(fields: Mapping[str, Any], rule: SystemRule, place: Mapping[
     for name, expected in place.items():
         if name in fields and str(fields[name]).lower() != expected.lower():
             yield f"{name} is {fields[name]!r}, its folder says {expected!r}"
+    for name in rule.whole_numbers:
+        found = str(fields.get(name, ""))
+        if found and not found.isdigit():
+            yield f"{name} is {found!r}, expected a whole number"
     for name, words in (("status", rule.status), ("system_type", rule.system_type)):
         found = str(fields.get(name) or "")
         if found and (found.lower() if name == "status" else found) not in words:

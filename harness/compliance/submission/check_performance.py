@@ -100,9 +100,9 @@ def _duration(subject: Subject, logs: Logs) -> Iterator[Complaint]:
 
 
 def _latency(subject: Subject, logs: Logs) -> Iterator[Complaint]:
-    if not subject.is_server:
+    limit = subject.benchmark.latency_limits.get(subject.scenario)
+    if limit is None:
         return
-    limit = subject.benchmark.latency_limits[subject.scenario]
     for name, key, most in (
         ("TTFT", "result_first_token_99.00_percentile_latency_ns", limit.ttft_ms),
         ("TPOT", "result_time_per_output_token_99.00_percentile_ns", limit.tpot_ms),

@@ -33,10 +33,11 @@ class FileRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SystemRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of systems/<system>.json, and the words that two of them may hold."""
+    """Fields of systems/<system>.json, and what some of them may hold."""
 
     meaningful: tuple[str, ...]
     optional: tuple[str, ...]
+    whole_numbers: tuple[str, ...]
     status: tuple[str, ...]
     system_type: tuple[str, ...]
 

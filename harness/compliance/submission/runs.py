@@ -81,8 +81,11 @@ def _missing(run: ScenarioRuns) -> Iterator[str]:
         wanted += [folder / VERIFY_FILE[test], folder / "accuracy" / ACCURACY_LOG]
         wanted += [folder / "performance/run_1" / name for name in (SUMMARY, DETAIL)]
     for path in wanted:
-        if not path.is_file():
-            yield path.relative_to(run.path.parent).as_posix()
+        if path.is_file():
+            continue
+        unofficial = path.with_name(f"{path.stem}.NOT_OFFICIAL{path.suffix}")
+        note = f" (only {unofficial.name})" if unofficial.is_file() else ""
+        yield path.relative_to(run.path.parent).as_posix() + note
 
 
 def _remedy(missing: Sequence[str]) -> str:

@@ -46,11 +46,12 @@ class Pace:
 
     duration_ms: int
     qps: float  # of the Server performance run
-    offline_delay_s: float  # of each Offline answer, 64 at a time
+    offline_delay_s: float  # of each Offline answer
+    concurrency: int = 64
 
 
 QUICK = Pace(duration_ms=0, qps=400, offline_delay_s=0)
-OFFICIAL = Pace(duration_ms=600_000, qps=10.5, offline_delay_s=6.3)
+OFFICIAL = Pace(duration_ms=600_000, qps=10.5, offline_delay_s=4, concurrency=40)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def run_all(
         runs = Runs(folder, scenario, data)
         answer, delay = long_answers(TOKENS[scenario]), pace.offline_delay_s if scenario == "offline" else 0
         with AnsweringServer(answer, first_delay_s=delay) as server:
-            runs.mlperf("user.conf", server.url, data.performance, "--max-concurrency", 64)
+            runs.mlperf("user.conf", server.url, data.performance, "--max-concurrency", pace.concurrency)
         with AnsweringServer(answer) as server:
             _test09(runs, server.url)
         with AnsweringServer(truth(data.rows, wrong_each=6.1 + turn / 20)) as server:

@@ -145,7 +145,7 @@ class AnsweringServer(StubServer):
 
 
 def truth(rows: Sequence[Row], *, wrong_each: float) -> Answer:
-    """Right but for every ``wrong_each``-th row; two runs with different shares do not have the same score."""
+    """Right but for every ``wrong_each``-th row; different shares give different scores."""
     known: dict[str, list[int]] = {}
     answers: dict[tuple[int, ...], list[int]] = {}
     for number, row in enumerate(rows):
