@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.benchmark import available_benchmarks, load_benchmark
 from harness.compliance.submission.check_accuracy import check_accuracy
-from harness.compliance.submission.check_documents import check_scenario_documents, check_system
+from harness.compliance.submission.check_documents import check_scenario_documents, check_system, is_edge
 from harness.compliance.submission.check_files import check_files, check_repeats
 from harness.compliance.submission.check_performance import check_performance
 from harness.compliance.submission.check_record import check_records
@@ -13,7 +13,7 @@ from harness.compliance.submission.check_tests import check_tests
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.evidence import Subject
 from harness.compliance.submission.rules import Rules, load_rules
-from harness.compliance.submission.tree import FOLDER_OF, SCENARIO_OF, Place, places
+from harness.compliance.submission.tree import FOLDER_OF, Place, places
 
 
 def kept_beside(root: Path) -> Path:
@@ -41,7 +41,7 @@ def _complaints(
     for place in {place.system_file: place for place in found}.values():
         yield from check_system(place, rules.system)
     for place in {place.path.parent: place for place in found}.values():
-        yield from _scenarios(place, rules)
+        yield from _scenarios(place, found, rules)
     for place in found:
         yield from _check_place(place, rules, round_name, kept)
     yield from check_files(root, rules.files.any_bytes)
@@ -49,14 +49,14 @@ def _complaints(
 
 
 def _check_place(place: Place, rules: Rules, round_name: str, kept: Path) -> Iterator[Complaint]:
-    scenario = SCENARIO_OF.get(place.folder)
+    scenario = place.scenario
     if place.benchmark not in available_benchmarks():
         known = ", ".join(available_benchmarks())
         text = f"{place.benchmark} is not known, expected {known}: not checked"
         yield Complaint("benchmark", place.name(place.path.parent), text)
         return
     if scenario is None:
-        text = f"{place.folder} is no scenario, expected {', '.join(SCENARIO_OF)}: not checked"
+        text = f"{place.folder} is no scenario, expected {', '.join(FOLDER_OF.values())}: not checked"
         yield Complaint("scenario", place.name(place.path), text)
         return
     benchmark = load_benchmark(place.benchmark)
@@ -70,15 +70,15 @@ def _check_place(place: Place, rules: Rules, round_name: str, kept: Path) -> Ite
     yield from check_records(subject, full)
 
 
-def _scenarios(place: Place, rules: Rules) -> Iterator[Complaint]:
+def _scenarios(place: Place, found: Sequence[Place], rules: Rules) -> Iterator[Complaint]:
     """Closed results of one benchmark on one system."""
-    if place.division != "closed" or place.benchmark not in available_benchmarks():
+    if place.division != "closed" or place.benchmark not in available_benchmarks() or is_edge(place):
         return
     folder = place.path.parent
-    have = {path.name for path in folder.iterdir() if path.is_dir()}
+    have = {other.scenario for other in found if other.path.parent == folder}
     for scenario in rules.scenarios.required:
-        if FOLDER_OF[scenario] not in have:
+        if scenario not in have:
             yield Complaint("scenarios", place.name(folder), f"{FOLDER_OF[scenario]} is missing")
-    one_of = [FOLDER_OF[scenario] for scenario in rules.scenarios.one_of]
-    if not have.intersection(one_of):
-        yield Complaint("scenarios", place.name(folder), f"{' or '.join(one_of)} is missing")
+    if not have.intersection(rules.scenarios.one_of):
+        names = " or ".join(FOLDER_OF[scenario] for scenario in rules.scenarios.one_of)
+        yield Complaint("scenarios", place.name(folder), f"{names} is missing")

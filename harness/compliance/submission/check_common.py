@@ -58,7 +58,7 @@ def _agreement(subject: Subject, logs: Logs) -> Iterator[Complaint]:
 
 def _errors(subject: Subject, logs: Logs) -> Iterator[Complaint]:
     """One complaint for all messages: the first says what kind of trouble it is."""
-    count = max(logs.detail.error_count, int(logs.values.get("num_errors") or 0))
+    count = max(logs.detail.error_count, int(logs.number("num_errors") or 0))
     if count:
         first = next(iter(logs.detail.errors), "no message")
         text = f"LoadGen logged {count} error{'s' * (count > 1)}: {first}"

@@ -43,6 +43,12 @@ def check_system(place: Place, rule: SystemRule) -> Iterator[Complaint]:
         yield Complaint("system", place.name(path), what)
 
 
+def is_edge(place: Place) -> bool:
+    """A system that is not submitted as a datacenter's."""
+    fields = _read(place.system_file)
+    return not isinstance(fields, str) and fields.get("system_type") == "edge"
+
+
 def system_problems(fields: Mapping[str, Any], rule: SystemRule, place: Mapping[str, str]) -> Iterator[str]:
     """``place`` holds what the folders say and the file must repeat."""
     missing = [name for name in rule.fields if name not in fields]

@@ -80,16 +80,16 @@ def _samples(subject: Subject, logs: Logs) -> Iterator[Complaint]:
 def _one_query(subject: Subject, logs: Logs, expected: int) -> Iterator[Complaint]:
     """The official checker looks at the setting; the samples that were really made are looked at too."""
     for key in ("effective_samples_per_query", "generated_samples_per_query"):
-        found = logs.values.get(key)
-        if not isinstance(found, int) or found < expected:
+        found = logs.number(key)
+        if found is None or found < expected:
             text = f"{key} is {found}, expected {expected} or more"
             yield subject.complaint("samples-per-query", logs.folder / DETAIL, text)
 
 
 def _duration(subject: Subject, logs: Logs) -> Iterator[Complaint]:
     expected = int(subject.benchmark.loadgen.settings["min_duration_ms"])
-    asked = logs.values.get("effective_min_duration_ms")
-    if not isinstance(asked, int) or asked < expected:
+    asked = logs.number("effective_min_duration_ms")
+    if asked is None or asked < expected:
         text = f"effective_min_duration_ms is {asked}, expected {expected} or more"
         yield subject.complaint("min-duration", logs.folder / DETAIL, text)
     elif logs.lasted_s is not None and logs.lasted_s < asked / 1000:
@@ -107,9 +107,9 @@ def _latency(subject: Subject, logs: Logs) -> Iterator[Complaint]:
         ("TTFT", "result_first_token_99.00_percentile_latency_ns", limit.ttft_ms),
         ("TPOT", "result_time_per_output_token_99.00_percentile_ns", limit.tpot_ms),
     ):
-        found = logs.values.get(key)
-        if not isinstance(found, int | float) or not found / 1e6 < most:
-            shown = f"{found / 1e6:.2f} ms" if isinstance(found, int | float) else "not in the log"
+        found = logs.number(key)
+        if found is None or not found / 1e6 < most:
+            shown = "not in the log" if found is None else f"{found / 1e6:.2f} ms"
             text = f"p99 of {name} is {shown}, expected less than {most} ms"
             yield subject.complaint("latency", logs.folder / DETAIL, text)
 

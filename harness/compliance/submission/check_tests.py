@@ -102,11 +102,11 @@ def _run(subject: Subject, test: str) -> Iterator[Complaint]:
 
 def _audit_settings(subject: Subject, test: str, logs: Logs) -> Iterator[Complaint]:
     effective, samples = logs.detail.effective, _samples(subject, test)
-    target = effective.get("accuracy_log_sampling_target")
+    target = logs.number("effective_accuracy_log_sampling_target")
     wrong = []
     if effective.get("accuracy_log_rng_seed") != subject.rules.audit.accuracy_log_rng_seed:
         wrong.append(f"accuracy_log_rng_seed is {effective.get('accuracy_log_rng_seed')}")
-    if not isinstance(target, int) or target < samples:
+    if target is None or target < samples:
         wrong.append(f"accuracy_log_sampling_target is {target}, expected {samples} or more")
     if test != "TEST06" and effective.get("sample_concatenate_permutation") is not False:
         wrong.append("sample_concatenate_permutation is on")

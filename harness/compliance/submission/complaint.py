@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from harness.report.printable import printable
+
 RULES: dict[str, tuple[str, str]] = {
     "missing-file": (
         "every file of the submission structure is there",
@@ -70,4 +72,5 @@ class Complaint:
 
     def __str__(self) -> str:
         rule, remedy = RULES[self.code]
-        return f"{self.where}: [{self.code}] {self.what}; rule: {rule}; remedy: {remedy}"
+        what = f"{printable(self.where)}: [{self.code}] {printable(self.what)}"
+        return f"{what}; rule: {rule}; remedy: {remedy}"

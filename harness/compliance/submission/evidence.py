@@ -63,14 +63,16 @@ class Logs:
         """Rows of the detail log by key."""
         return self.detail.values
 
+    def number(self, key: str) -> int | float | None:
+        """A row's value; None where there is no row or no number in it."""
+        value = self.values.get(key)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
     @property
-    def samples_issued(self) -> int | None:
+    def samples_issued(self) -> int | float | None:
         """Samples of all queries that LoadGen made."""
-        queries, each = (
-            self.values.get("generated_query_count"),
-            self.values.get("generated_samples_per_query"),
-        )
-        return None if queries is None or each is None else int(queries) * int(each)
+        queries, each = self.number("generated_query_count"), self.number("generated_samples_per_query")
+        return None if queries is None or each is None else queries * each
 
     @property
     def lasted_s(self) -> float | None:
@@ -92,8 +94,9 @@ class Logs:
             ("result_tokens_per_second", "result_samples_per_second"),
             ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
         ):
-            if self.values.get(tokens) is not None and self.values.get(samples):
-                return float(self.values[tokens]) / float(self.values[samples])
+            rate, per = self.number(tokens), self.number(samples)
+            if rate is not None and per:
+                return rate / per
         return None
 
 

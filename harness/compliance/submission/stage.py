@@ -23,17 +23,20 @@ class Move:
 @contextmanager
 def staging(output: Path) -> Iterator[Path]:
     """A folder on the file system of ``output`` that is gone afterwards."""
+    folder: Path | None = None
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    except OSError as error:
-        raise ConfigError(
-            f"--output {output}: cannot write there: {error.strerror}; choose another folder"
-        ) from error
-    try:
+        folder.chmod(0o755)
         yield folder
+    except OSError as error:
+        where = error.filename or output
+        raise ConfigError(
+            f"--output {output}: {where}: {error.strerror or error}; make room or choose another folder"
+        ) from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def refuse_existing(finals: Sequence[Path], force: bool) -> None:

@@ -14,7 +14,7 @@ FOLDER_OF: dict[Scenario, str] = {
     "interactive": "Interactive",
     "single-stream": "SingleStream",
 }
-SCENARIO_OF: dict[str, Scenario] = {folder: scenario for scenario, folder in FOLDER_OF.items()}
+_SCENARIO_OF: dict[str, Scenario] = {folder.lower(): scenario for scenario, folder in FOLDER_OF.items()}
 
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 ACCURACY_LOG, ACCURACY_TEXT = "mlperf_log_accuracy.json", "accuracy.txt"
@@ -41,6 +41,11 @@ class Place:
     def org_path(self) -> Path:
         """The folder that holds systems/, src/ and results/."""
         return self.root / self.division / self.org
+
+    @property
+    def scenario(self) -> Scenario | None:
+        """The official checker does not mind upper and lower case."""
+        return _SCENARIO_OF.get(self.folder.lower())
 
     @property
     def system_file(self) -> Path:

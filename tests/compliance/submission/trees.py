@@ -1,0 +1,100 @@
+"""The synthetic submission of full size, and ways to damage it.
+
+``tests/data/submission/made_up.tar.xz`` is what ``full_runs --official`` and ``prepare_submission.py build``
+made, without src/: real logs of LoadGen 6.0.17, of runs of official length against a server that knew the
+answers.
+"""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from tests.runs import ROOT
+
+ARCHIVE = ROOT / "tests/data/submission/made_up.tar.xz"
+RESULTS = Path("closed/MyOrg/results/made_up/gpt-oss-120b")
+SYSTEM = Path("closed/MyOrg/systems/made_up.json")
+PREFIX = ":::MLLOG "
+
+
+def unpack(folder: Path) -> Path:
+    """A fresh copy of the tree."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    source = folder / "submission/closed/MyOrg/src"
+    source.mkdir()
+    (source / "README.md").write_text("the code\n")
+    return folder / "submission"
+
+
+def results_of(tree: Path, folder: Path) -> Path:
+    """The runs that such a tree is made of, with accuracy logs of some KB in place of the lost ones."""
+    for scenario in ("Offline", "Interactive"):
+        source, target = tree / RESULTS / scenario, folder / scenario.lower()
+        shutil.copytree(source / "performance/run_1", target / "performance")
+        shutil.copytree(source / "accuracy", target / "accuracy")
+        for test in ("TEST07", "TEST09"):
+            shutil.copytree(source / test, target / test)
+        for path in target.rglob("accuracy.txt"):
+            path.write_text("".join(line for line in path.open() if not line.startswith("hash=")))
+        for path in target.rglob("accuracy/mlperf_log_accuracy.json"):
+            path.write_text(accuracy_log(path.relative_to(folder).as_posix()))
+        (target / "performance/run.json").write_text(json.dumps(run_record(folder / "user.conf")))
+    (folder / "user.conf").write_text("*.Offline.min_query_count = 6396\n")
+    return folder
+
+
+def accuracy_log(name: str, entries: int = 300) -> str:
+    """A log in LoadGen's shape, different for each name."""
+    data = name.encode().hex()
+    rows = ",\n".join(f'{{ "seq_id" : {i}, "qsl_idx" : {i}, "data" : "{data}" }}' for i in range(entries))
+    return f"[\n{rows}\n]\n"
+
+
+def run_record(user_conf: Path) -> dict[str, Any]:
+    """What a submission takes from run.json."""
+    return {
+        "plan": {"user_conf": str(user_conf), "backend": "sglang", "samples": 6396, "workers": 4},
+        "provenance": {"python": "CPython 3.12.1", "packages": {"mlcommons-loadgen": "6.0.17"}},
+        "servers": [{"engine": "SGLang", "version": "0.5.23", "model": "openai/gpt-oss-120b"}],
+        "deviations": [],
+        "verdict": {"result": "VALID", "reasons": []},
+    }
+
+
+def edit_text(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{path.name} has no {old!r}"
+    path.write_text(text.replace(old, new))
+
+
+def edit_rows(path: Path, **values: Any) -> None:
+    """Set values of a detail log by key; ``_`` in a name stands for itself, ``__`` for a dot."""
+    wanted = {key.replace("__", "."): value for key, value in values.items()}
+    lines = []
+    for line in path.read_text().splitlines():
+        row = json.loads(line.removeprefix(PREFIX))
+        if row["key"] in wanted:
+            row["value"] = wanted[row["key"]]
+        lines.append(PREFIX + json.dumps(row))
+    path.write_text("\n".join(lines) + "\n")
+    keys = {json.loads(line.removeprefix(PREFIX))["key"] for line in lines}
+    assert set(wanted) <= keys, set(wanted) - keys
+
+
+def add_error(path: Path, message: str) -> None:
+    """One more row, marked as an error, before the last."""
+    lines = path.read_text().splitlines()
+    row = json.loads(lines[-2].removeprefix(PREFIX))
+    row |= {"key": "error_runtime", "value": message}
+    row["metadata"]["is_error"] = True
+    path.write_text("\n".join([*lines[:-1], PREFIX + json.dumps(row), lines[-1]]) + "\n")
+
+
+def edit_json(path: Path, **fields: Any) -> None:
+    """Set fields; None takes one out."""
+    found = json.loads(path.read_text())
+    found |= fields
+    path.write_text(json.dumps({name: value for name, value in found.items() if value is not None}))
