@@ -4,11 +4,17 @@ import random
 import re
 import shutil
 
+import msgspec
 import pytest
 
+from harness.benchmark import load_benchmark
 from harness.compliance.submission.check import check_tree
+from harness.compliance.submission.check_tests import check_tests
 from harness.compliance.submission.cli import main
 from harness.compliance.submission.complaint import RULES
+from harness.compliance.submission.evidence import Subject
+from harness.compliance.submission.rules import load_rules
+from harness.compliance.submission.tree import places
 from tests.compliance.submission.damages import (
     DAMAGES,
     DETAIL,
@@ -92,6 +98,31 @@ def test_a_test_may_miss_its_latencies(tree):
     row(name, result_validity="INVALID", early_stopping_met=False)(tree)
     text(f"{name}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")(tree)
     assert check_tree(tree) == ()
+
+
+TEST06 = "First token check pass: {}\nEOS check pass: {}\nSample length check pass: {}\nTEST06 verification complete\n"
+
+
+@pytest.mark.parametrize(
+    ("checks", "failed"),
+    [
+        (("True", "True", "True"), []),
+        (("Skipped", "True", "True"), []),
+        (("False", "True", "True"), ["First token check pass is not True or Skipped"]),
+        (("True", "False", "False"), ["EOS check pass is not True", "Sample length check pass is not True"]),
+    ],
+)
+def test_test06(tree, checks, failed):
+    """The official checker asks for the same three lines."""
+    place = places(tree)[0]
+    benchmark = msgspec.structs.replace(
+        load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
+    )
+    (place.path / "TEST06").mkdir()
+    (place.path / "TEST06/verify_accuracy.txt").write_text(TEST06.format(*checks))
+    subject = Subject(place, benchmark, "offline", load_rules(), {})
+    found = [complaint for complaint in check_tests(subject, None) if complaint.code == "test-failed"]
+    assert [complaint.what for complaint in found] == failed
 
 
 def test_a_hostile_log_cannot_break_the_line(tree):
