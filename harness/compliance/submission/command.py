@@ -49,7 +49,7 @@ def check(arguments: argparse.Namespace) -> bool:
 def _tell(complaints: Sequence[Complaint]) -> bool:
     for complaint in complaints:
         print(complaint)
-    print(f"{len(complaints)} complaints" if complaints else "no complaints")
+    print(f"{len(complaints) or 'no'} complaint{'s' * (len(complaints) != 1)}")
     return not complaints
 
 
