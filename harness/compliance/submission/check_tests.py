@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+from harness.compliance.rules import TestName, rule_of
 from harness.compliance.submission.accuracy_text import VerifyText, parse_verify
 from harness.compliance.submission.check_accuracy import check_accuracy_log
 from harness.compliance.submission.check_common import check_logs, usable
@@ -14,7 +16,6 @@ from harness.compliance.submission.tree import ACCURACY, DETAIL, PERFORMANCE, VE
 # A compliance test is no measurement: that LoadGen calls it INVALID for its latencies or early stopping is no
 # failure. Its other constraints must be met.
 _BINDING = ("Min duration", "Min queries")
-_TEST06_LOGS = 100  # of the samples of an ordinary load
 
 
 def tests_of(subject: Subject) -> tuple[str, ...]:
@@ -102,11 +103,11 @@ def _run(subject: Subject, test: str) -> Iterator[Complaint]:
 
 
 def _audit_settings(subject: Subject, test: str, logs: Logs) -> Iterator[Complaint]:
-    effective = logs.detail.effective
-    samples = _TEST06_LOGS if test == "TEST06" else _samples(subject, test)
+    effective, audit = logs.detail.effective, rule_of(subject.benchmark, cast(TestName, test)).settings
+    samples = min(_samples(subject, test), audit["accuracy_log_sampling_target"])
     target = logs.number("effective_accuracy_log_sampling_target")
     wrong = []
-    if effective.get("accuracy_log_rng_seed") != subject.rules.audit.accuracy_log_rng_seed:
+    if effective.get("accuracy_log_rng_seed") != audit["accuracy_log_rng_seed"]:
         wrong.append(f"accuracy_log_rng_seed is {effective.get('accuracy_log_rng_seed')}")
     if target is None or target < samples:
         wrong.append(f"accuracy_log_sampling_target is {target}, expected {samples} or more")

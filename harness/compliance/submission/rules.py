@@ -11,12 +11,6 @@ ROUNDS_FILE = CONFIG_DIR / "submission" / "rounds.toml"
 SEED_NAMES = ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed")
 
 
-class AuditRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every compliance test sets in LoadGen."""
-
-    accuracy_log_rng_seed: int
-
-
 class ScenarioRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Scenarios of a closed datacenter submission: all of ``required`` and one of ``one_of``."""
 
@@ -58,7 +52,6 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     current: str
     seeds: dict[str, dict[str, int]]
-    audit: AuditRule
     scenarios: ScenarioRule
     files: FileRule
     system: SystemRule
