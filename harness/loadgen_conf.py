@@ -118,8 +118,8 @@ def check_audit_config(path: Path) -> None:
         words = _words(line)
         if not _is_comment(words) and (len(words) != 3 or words[1] != "="):
             raise ConfigError(
-                f"--audit-config {path}:{number}: got {line.strip()!r}; LoadGen wants '*.*.key = number' with spaces "
-                "and no comment behind it, and drops the rest: mend the line, or use run_compliance.py"
+                f"--audit-config {path}:{number}: got {line.strip()!r}; it wants '*.*.key = number' with "
+                "spaces and no comment behind it, and drops the rest: mend the line, or use run_compliance.py"
             )
 
 
