@@ -163,7 +163,7 @@ SERVER_FAULTS = (
     RunFault("trial_fails", "the trial request fails", _refused(3, "the trial request failed: http_status")),
     RunFault(
         "wrong_model",
-        "server has another model",
+        "server has another model (NOT OFFICIAL)",
         Outcome(VALID, 0, "model-7b, the rules say openai/gpt-oss-120b"),
     ),
     RunFault("one_token", "answers of one token", _invalid("answers have a single token")),
