@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from tests.sut.driver import Driver
+from tests.sut.rig import Rig
 
 
 @pytest.fixture
@@ -49,3 +50,18 @@ def tls(certificate):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     return context
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start workers; all end with the test."""
+    made = []
+
+    def make(*urls, **options):
+        made.append(Rig(tmp_path, *urls, **options))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.channel.close()
+        rig.thread.join(5)

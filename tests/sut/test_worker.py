@@ -1,130 +1,18 @@
 """A worker against the stub server: what it reports to LoadGen's process, and what its journal keeps."""
 
 import itertools
-import socket
-import threading
 import time
-from multiprocessing import Pipe
 
 import numpy as np
 import pytest
 
 from harness.generation import SamplingParameters
-from harness.journal import FINISH_REASONS, read_journal
+from harness.journal import FINISH_REASONS
 from harness.outcome import FailureKind
-from harness.policy import Deadlines
-from harness.samples import SampleSet
-from sut.arena import render_arena
-from sut.counters import Counter, CounterBoard
-from sut.endpoint import resolve_endpoint
-from sut.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, ReportReader
-from sut.wire.select import make_wire
-from sut.worker import Worker, WorkerSpec
+from sut.counters import Counter
+from sut.messages import COMPLETE, FAILED, FIRST
 from tests.stub import Fault, StubServer, expected_ids, refused_url
-
-PARAMETERS = SamplingParameters(
-    max_new_tokens=6, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
-PROMPTS = [[index + 1] * (index + 1) for index in range(40)]
-
-
-class Rig:
-    """A worker in a thread; ``reports`` are (query id, kind, token ids) in order of arrival."""
-
-    def __init__(
-        self,
-        tmp_path,
-        *urls,
-        max_in_flight=0,
-        timeout_s=5.0,
-        wire="sglang",
-        parameters=PARAMETERS,
-        retries=0,
-        accuracy=False,
-        kept=None,
-    ):
-        ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in PROMPTS])
-        offsets = np.cumsum([0, *map(len, PROMPTS)], dtype=np.int64)
-        protocol = make_wire(wire, parameters, 201088, "m")
-        arena = render_arena(SampleSet(tmp_path, "0" * 64, ids, offsets), protocol)
-        self.channel, theirs = socket.socketpair()
-        self.channel.settimeout(8)
-        self.board = CounterBoard(1)
-        self.journal_dir = tmp_path
-        spec = WorkerSpec(
-            index=0,
-            endpoints=tuple(resolve_endpoint(url, protocol.path, None) for url in urls),
-            wire=wire,
-            model="m",
-            parameters=parameters,
-            vocabulary_size=201088,
-            max_in_flight=max_in_flight,
-            warm_connections=1,
-            deadlines=Deadlines(request_s=timeout_s),
-            retries=retries,
-            accuracy=accuracy,
-            journal_dir=tmp_path,
-            kept=kept or {},
-        )
-        self.control, control = Pipe()
-        self.worker = Worker(spec, theirs, arena, self.board.row(0), control)
-        self.error = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        self.reports, self._reader = [], ReportReader()
-
-    def _run(self):
-        try:
-            self.worker.run()
-        except Exception as error:  # noqa: BLE001 - in the program it ends the process
-            self.error = error
-            self.worker._channel.close()
-
-    def assign(self, *queries, cut=None):
-        """Queries of the samples ``query % 40``; their bytes in two pieces when ``cut`` is given."""
-        data = b"".join(
-            ASSIGNMENT_STRUCT.pack(query, query % len(PROMPTS), time.monotonic_ns()) for query in queries
-        )
-        self.channel.sendall(data[:cut])
-        if cut is not None:
-            time.sleep(0.02)
-            self.channel.sendall(data[cut:])
-
-    def collect(self, ends):
-        """Wait until ``ends`` queries have ended in all."""
-        while sum(kind != FIRST for _, kind, _ in self.reports) < ends:
-            data = self.channel.recv(1 << 20)
-            assert data, f"the worker ended: {self.error!r}"
-            buffer, reports = self._reader.feed(data)
-            for report in reports:
-                tokens = np.frombuffer(buffer, "<i4", report.size // 4, report.offset).tolist()
-                self.reports.append((report.query_id, report.kind, tokens))
-        return self.reports
-
-    def finish(self):
-        """Hang up; the journal afterwards."""
-        self.channel.shutdown(socket.SHUT_WR)
-        self.thread.join(5)
-        assert not self.thread.is_alive()
-        assert self.error is None, repr(self.error)
-        return read_journal(self.journal_dir)
-
-    def counter(self, which):
-        return int(self.board.totals()[which])
-
-
-@pytest.fixture
-def start(tmp_path):
-    made = []
-
-    def make(*urls, **options):
-        made.append(Rig(tmp_path, *urls, **options))
-        return made[-1]
-
-    yield make
-    for rig in made:
-        rig.channel.close()
-        rig.thread.join(5)
+from tests.sut.rig import PROMPTS
 
 
 @pytest.mark.parametrize("wire", ["sglang", "openai"])

@@ -3,28 +3,13 @@
 import os
 
 import numpy as np
-import pytest
 
 from harness.answers import kept_answers
 from harness.outcome import FailureKind
 from sut.counters import Counter
 from sut.messages import COMPLETE, FAILED, FIRST
 from tests.stub import Fault, StubServer, expected_ids, refused_url
-from tests.sut.test_worker import PROMPTS, Rig
-
-
-@pytest.fixture
-def start(tmp_path):
-    made = []
-
-    def make(*urls, **options):
-        made.append(Rig(tmp_path, *urls, **options))
-        return made[-1]
-
-    yield make
-    for rig in made:
-        rig.channel.close()
-        rig.thread.join(5)
+from tests.sut.rig import PROMPTS
 
 
 def ends(reports):
