@@ -30,7 +30,10 @@ OFFLINE, OFFLINE_ACCURACY = Setting("offline", False), Setting("offline", True)
 SERVER, SERVER_ACCURACY = Setting("server", False), Setting("server", True)
 INTERACTIVE, INTERACTIVE_ACCURACY = Setting("interactive", False), Setting("interactive", True)
 SETTINGS = (OFFLINE, OFFLINE_ACCURACY, SERVER, SERVER_ACCURACY, INTERACTIVE, INTERACTIVE_ACCURACY)
-QUICK = SERVER, OFFLINE_ACCURACY
+# The runs that meet the faults of single answers, by kind of answer; the first of each is in the quick loop.
+CUMULATIVE_RUNS = (OFFLINE_ACCURACY, OFFLINE, *SETTINGS[2:], Setting("single-stream", False))
+INCREMENTAL_RUNS = (SERVER, OFFLINE)
+OPENAI_RUNS = (SERVER, OFFLINE_ACCURACY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,6 @@ SERVER_FAULTS = (
         "server_dies",
         "server dies in mid-run",
         _invalid("ended early: ", *_GONE, within_s=25),
-        OFFLINE_ACCURACY,
     ),
     RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE), SERVER),
     RunFault(
@@ -191,8 +193,8 @@ PROCESS_FAULTS = (
     RunFault("terminal_gone", "terminal gone (SIGHUP)", _interrupted(129, "ended by SIGHUP")),
     RunFault("nohup", "terminal gone under nohup", _UNHARMED, OFFLINE),
     RunFault("ctrl_c", "Ctrl-C", _interrupted(130, "ended by SIGINT")),
-    RunFault("ctrl_c_twice", "Ctrl-C twice", _interrupted(130, "ended by SIGINT"), SERVER_ACCURACY),
-    RunFault("sigterm", "SIGTERM", _interrupted(143, "ended by SIGTERM"), INTERACTIVE_ACCURACY),
+    RunFault("ctrl_c_twice", "Ctrl-C twice", _interrupted(130, "ended by SIGINT")),
+    RunFault("sigterm", "SIGTERM", _interrupted(143, "ended by SIGTERM")),
 )
 
 MACHINE_FAULTS = (
@@ -212,7 +214,7 @@ MACHINE_FAULTS = (
         _invalid("failed", "http_protocol", "local_limit", "worker_lost"),
     ),
     RunFault("stdout_closed", "stdout closed", _UNHARMED),
-    RunFault("stdout_reader_left", "the reader of stdout leaves", _UNHARMED, OFFLINE_ACCURACY),
+    RunFault("stdout_reader_left", "the reader of stdout leaves", _UNHARMED),
     RunFault("stdout_full", "stdout on a full disk", _UNHARMED),
     RunFault("all_streams_closed", "stdin, stdout, stderr closed", _UNHARMED, INTERACTIVE_ACCURACY),
 )

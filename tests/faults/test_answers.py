@@ -8,33 +8,43 @@ from datetime import datetime
 
 import pytest
 
-from tests.faults.matrix import ANSWERS, DEADLINE_S, INCREMENTAL, QUICK, SETTINGS, Setting
+from tests.faults.matrix import (
+    ANSWERS,
+    CUMULATIVE_RUNS,
+    DEADLINE_S,
+    INCREMENTAL,
+    INCREMENTAL_RUNS,
+    OPENAI_RUNS,
+)
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, expected_ids
 
-TOKENS = 5
+TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
 REPLACED = {Fault.CHANGED_IDS}  # only a cumulative stream repeats what it said
 
 
-def slow_unless_quick(settings):
-    return [
-        pytest.param(setting, id=str(setting), marks=() if setting in QUICK else pytest.mark.engine)
-        for setting in settings
-    ]
+def in_runs(settings):
+    return pytest.mark.parametrize(
+        "setting",
+        [
+            pytest.param(setting, id=str(setting), marks=pytest.mark.engine if i else ())
+            for i, setting in enumerate(settings)
+        ],
+    )
 
 
-@pytest.mark.parametrize("setting", slow_unless_quick([*SETTINGS, Setting("single-stream", False)]))
+@in_runs(CUMULATIVE_RUNS)
 def test_cumulative_streams(setting, tmp_path):
     meet_in_turn(tmp_path, setting, ANSWERS)
 
 
-@pytest.mark.parametrize("setting", slow_unless_quick([QUICK[0], SETTINGS[0]]))
+@in_runs(INCREMENTAL_RUNS)
 def test_incremental_streams(setting, tmp_path):
     faults = [row for row in ANSWERS if row.fault not in REPLACED]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], cumulative=False)
 
 
-@pytest.mark.parametrize("setting", slow_unless_quick([QUICK[1], SETTINGS[2]]))
+@in_runs(OPENAI_RUNS)
 def test_openai_protocol(setting, tmp_path):
     faults = [row for row in ANSWERS if row.fault not in REPLACED]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
@@ -43,10 +53,12 @@ def test_openai_protocol(setting, tmp_path):
 def meet_in_turn(tmp_path, setting, rows, *arguments, **knobs):
     """The preflight's trial request comes first and is answered well, then one request for each fault."""
     dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
-    with StubServer(event_delay_s=0.002, faults=[None, *(row.fault for row in rows)], **knobs) as stub:
+    with StubServer(
+        tokens=TOKENS, event_delay_s=0.002, faults=[None, *(row.fault for row in rows)], **knobs
+    ) as stub:
         run = run_mlperf(
             tmp_path,
-            *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS),
+            *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", ASKED),
             *(
                 "--timeout",
                 DEADLINE_S,

@@ -14,7 +14,7 @@ from tests.faults.matrix import OFFLINE
 
 LASTS_S = 4.2  # a run on an idle machine, from its start to the last line
 MOMENTS = [LASTS_S * i / 40 for i in range(44)]
-QUICK = MOMENTS[4:44:10]
+QUICK = MOMENTS[4:44:14]
 
 
 def moments():

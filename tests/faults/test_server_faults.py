@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, expected_ids
 
@@ -22,6 +24,7 @@ def test_slow_headers_within_the_deadline(tmp_path):
     assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
 
 
+@pytest.mark.engine
 def test_server_dies_in_the_middle(tmp_path):
     """What was on its way fails; nothing more is sent; the run is ended and says why."""
     dataset, _ = small_dataset(tmp_path)
