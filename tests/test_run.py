@@ -20,7 +20,10 @@ def most_in_flight(rows) -> int:
     return most
 
 
-@pytest.mark.parametrize("scenario", ["offline", "server", "interactive"])
+@pytest.mark.parametrize(
+    "scenario",
+    ["server", *(pytest.param(name, marks=pytest.mark.engine) for name in ("offline", "interactive"))],
+)
 def test_max_concurrency_holds(scenario, tmp_path):
     dataset, _ = small_dataset(tmp_path, rows=40)
     with StubServer(event_delay_s=0.02) as stub:
@@ -134,6 +137,7 @@ def test_a_stray_audit_config_is_not_read(tmp_path):
     assert len(logged) == 12
 
 
+@pytest.mark.engine
 def test_a_smaller_part_of_the_dataset(tmp_path):
     dataset, prompts = small_dataset(tmp_path)
     with StubServer() as stub:

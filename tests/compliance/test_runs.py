@@ -122,6 +122,7 @@ def test_test09_at_full_size(scenario, stub, tmp_path):
     assert (again.code, "TEST09: TEST PASS: mean output 3.00" in again.stdout) == (0, True), again
 
 
+@pytest.mark.engine
 def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
     """No file that the official checker would take, and no word of a pass in what there is."""
     words = ("--test", "all", "--non-official", "--max-new-tokens", TOKENS + 1)
@@ -158,7 +159,8 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
     assert "the run deviates from the rules (generation max_new_tokens is 4" in again.error
 
 
-@pytest.mark.parametrize("scenario", [pytest.param("offline", marks=pytest.mark.engine), "server"])
+@pytest.mark.engine
+@pytest.mark.parametrize("scenario", ["offline", "server"])
 def test_test06(scenario, tmp_path):
     """At most one end at the end: the stub's ids hold none."""
     facts = Facts(
@@ -199,6 +201,7 @@ def test_failures_give_no_verdict(test07_file, tmp_path):
     assert {name.partition("/")[0] for name in written(tmp_path / "out/offline/TEST07")} == {"run"}
 
 
+@pytest.mark.engine
 def test_a_run_that_is_only_too_slow_has_a_verdict(stub, tmp_path):
     """30 queries are too few for the 99th percentile; the test asks what was answered."""
     words = ("--test", "TEST07", "--input-file", COMPLIANCE, "--non-official", "--max-new-tokens", 4)

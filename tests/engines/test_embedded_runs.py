@@ -17,6 +17,7 @@ def embedded(tmp_path, *arguments, **settings):
     return run_mlperf(tmp_path, *where, *arguments, **settings)
 
 
+@pytest.mark.engine
 def test_readme_run(tmp_path):
     """Offline on the sample file, in the quick loop: what the README shows first."""
     run = embedded(tmp_path, "--input-file", PERFORMANCE)

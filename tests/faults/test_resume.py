@@ -98,16 +98,16 @@ def broken_off(tmp_path, stub, dataset):
 def test_resume_after_failures(tmp_path):
     """The failures that ended a run are sent again, its answers are not."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)
-    faults = [None] * 20 + [Fault.HTTP_500] * 4
+    faults = [None] * 12 + [Fault.HTTP_500] * 4
     with StubServer(event_delay_s=0.1, faults=faults) as stub:
         first = broken_off(tmp_path, stub, dataset)
-        assert first.code == 4
-        assert "ended early: " in first.record["verdict"]["reasons"][0]
-        answered = first.record["statistics"]["completed"]
-        assert answered >= 15
-        before = len(stub.requests)
+    assert first.code == 4
+    assert "ended early: " in first.record["verdict"]["reasons"][0]
+    answered = first.record["statistics"]["completed"]
+    assert answered >= 8
+    with StubServer() as stub:
         second = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume")
-        sent = len(stub.requests) - before - 1
+        sent = len(stub.requests) - 1
     assert second.code == 0, second.stdout + second.stderr
     assert second.record["statistics"]["resumed"] == answered
     assert sent == ROWS - answered

@@ -94,6 +94,7 @@ def test_ctrl_c_is_the_supervisors_business(engine):
     assert httpx.get(f"{engine.url}/health").status_code == 200
 
 
+@pytest.mark.engine
 def test_stop_ends_the_process_at_once(tmp_path):
     with EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, slots=1) as running:
         pid = running.pid
@@ -117,6 +118,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGTERM])
 def test_the_engine_dies_with_its_starter(tmp_path, killer):
     command = [sys.executable, "-c", STARTER, str(tiny_gpt_oss(CACHE).path), str(tmp_path)]
@@ -157,6 +159,7 @@ tiny_gpt_oss(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.engine
 def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path):
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     writers = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]
