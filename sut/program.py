@@ -4,6 +4,7 @@ Imports stay light, since ``--help`` passes here too.
 """
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -20,7 +21,9 @@ def leave(main: Callable[[], int]) -> NoReturn:
     secure_standard_streams()
     exit_code = main()
     ignore_signals()
-    sys.exit(exit_code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # at once: a thread that still asks a server can crash an orderly exit
 
 
 def guarded(name: str, log_level: str, work: Callable[[], int]) -> int:
