@@ -2,7 +2,7 @@
 
 Dialogue on ``control``: ("settings", readback) or ("error", text) after the start; ("run", capacities) or
 the end of the pipe in answer; ("done", (lost queries, what could not be written)) or ("error", text) when the
-test is over. Anything else that the supervisor says, or its end, aborts the test.
+test is over. Anything else that the supervisor says, or its end, aborts the test: ("aborted", lost queries).
 """
 
 import gc
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
@@ -116,6 +117,8 @@ class _Run:
         """The supervisor says "abort" or is gone: let LoadGen's log thread write once more, then leave."""
         self._reporter.stopping = True
         self._hang_up()
+        with suppress(OSError):
+            self._control.send(("aborted", self._reporter.lost))
         time.sleep(loadgen.FLUSH_INTERVAL_S * 1.05)
         os._exit(1)
 

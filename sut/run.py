@@ -133,11 +133,10 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
         session.start_workers(target, arena, prepared.concurrency)
         ending = _drive(session, prepared)
     except InterruptedRun as interruption:
-        session.abort()
-        ending, code = _ending(session, interrupted=str(interruption)), interruption.exit_code
+        lost = session.abort()
+        ending, code = _ending(session, lost, interrupted=str(interruption)), interruption.exit_code
     except RunError as error:
-        session.abort()
-        ending = _ending(session, problem=str(error))
+        ending = _ending(session, session.abort(), problem=str(error))
     ignore_signals()
     closing = _close(prepared, record, ending)
     print(closing.text, flush=True)
@@ -153,11 +152,11 @@ def _drive(session: Session, prepared: Prepared) -> Ending:
         lost = session.run(printer, urls, lambda url: ask_health(url, key))
     finally:
         printer.end()
-    return _ending(session, lost=lost)
+    return _ending(session, lost)
 
 
 def _ending(
-    session: Session, *, lost: Lost = (), problem: str | None = None, interrupted: str | None = None
+    session: Session, lost: Lost, *, problem: str | None = None, interrupted: str | None = None
 ) -> Ending:
     seen, totals = session.seen(), session.totals()
     return Ending(

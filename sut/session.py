@@ -129,12 +129,17 @@ class Session:
         """The live counters, by sut.counters.Counter."""
         return self._board.totals()
 
-    def abort(self) -> None:
-        """End every process: workers hang up and flush their journals, LoadGen writes its logs out."""
+    def abort(self) -> Lost:
+        """End every process: workers hang up and flush their journals, LoadGen writes its logs out.
+
+        Returns the queries that were lost with a worker until then.
+        """
         loadgen = self._loadgen
+        lost: Lost = ()
         if loadgen.process.is_alive():
             try:
                 loadgen.control.send(("abort", None))
+                lost = _last_words(loadgen)
             except OSError:
                 loadgen.process.kill()
         for child in self._workers:
@@ -143,6 +148,7 @@ class Session:
         for ours, theirs in self._pairs:
             ours.close()
             theirs.close()
+        return lost
 
     def _start_loadgen(self, trace: bool) -> Child:
         plan = self._plan
@@ -184,6 +190,18 @@ class Session:
             kept=target.kept,
             cores=self._placement.cores_of(index),
         )
+
+
+def _last_words(loadgen: Child) -> Lost:
+    while loadgen.control.poll(_ABORT_S):
+        try:
+            kind, value = loadgen.control.recv()
+        except EOFError:
+            break
+        if kind == "aborted":
+            lost: Lost = value
+            return lost
+    return ()
 
 
 def _await_ready(child: Child) -> None:

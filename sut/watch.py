@@ -73,6 +73,7 @@ class Watch:
         self._replicas = replicas
         self._log_dir = log_dir
         self._patience = Patience(policy)
+        self._began_ns = time.monotonic_ns()
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
         """LoadGen's end: the lost queries. Raises RunError when a process dies or the run is hopeless."""
@@ -152,11 +153,11 @@ class Watch:
 
     def _check_heartbeats(self, beats: Counts) -> None:
         """Kill what does not move: a dead worker's queries fail, a stuck one's would never end."""
-        since = (time.monotonic_ns() - beats) / 1e9
-        if beats[0] and since[0] > _STUCK_S:
+        since = (time.monotonic_ns() - np.maximum(beats, self._began_ns)) / 1e9
+        if since[0] > _STUCK_S:
             raise RunError(f"the LoadGen process has not moved for {since[0]:.0f} s (stopped, or starved)")
         for index, child in enumerate(self._workers):
-            if beats[index + 1] and since[index + 1] > _STUCK_S and child.process.is_alive():
+            if since[index + 1] > _STUCK_S and child.process.is_alive():
                 self._problems.append(
                     f"worker {index} (pid {child.process.pid}) had not moved for {since[index + 1]:.0f} s "
                     "and was killed"

@@ -41,12 +41,10 @@ def _kill_worker(run: Going) -> None:
 
 
 def _stop_worker(run: Going) -> None:
-    time.sleep(0.5)  # its first heartbeat comes a quarter of a second after its start
     run.workers[1].suspend()
 
 
 def _stop_loadgen(run: Going) -> None:
-    time.sleep(0.7)  # its first heartbeat comes half a second after its start
     run.loadgen.suspend()
 
 
