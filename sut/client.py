@@ -24,8 +24,6 @@ MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
 # uvicorn closes connections that idled for 5 s; one that old is not trusted with a query.
 _MAX_IDLE_NS = 2_000_000_000
-# Used a moment ago by a server that keeps connections (the trial request tells): not worth a look.
-_FRESH_NS = 1_000_000
 # Ticks so far apart mean that the process stood still: what has arrived since is read before it is judged.
 _STOOD_STILL_NS = 1_500_000_000
 # Not the server's fault: this machine has no more descriptors, local ports or buffers.
@@ -173,7 +171,7 @@ class HttpClient:
         while replica.idle:
             connection = replica.idle.pop()
             idle_ns = now - connection.used_ns
-            if idle_ns < _FRESH_NS or (idle_ns <= _MAX_IDLE_NS and connection.transport.alive()):
+            if idle_ns <= _MAX_IDLE_NS and connection.transport.alive():
                 return connection
             self._close(connection)
         return None
