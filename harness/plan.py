@@ -17,6 +17,7 @@ Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
 
 RUN_FOLDER = "run"  # of a compliance test: its run, beside what is verified of it
+USER_CONF = "user.conf"  # as the run had it, beside its logs
 AUDIT_CONFIG = "audit.config"  # LoadGen's name; one in the working directory is never used unasked
 
 

@@ -15,7 +15,7 @@ from harness.api_key import api_key
 from harness.errors import RunError
 from harness.limits import local_ports
 from harness.output_dir import claimed, make_ready, make_room, release_reserve
-from harness.plan import RunPlan
+from harness.plan import USER_CONF, RunPlan
 from harness.provenance import gather_provenance
 from harness.report.closing import RUN_RECORD, Closing, Ending, close_run
 from harness.report.run_record import RunRecord, write_run_record
@@ -124,6 +124,7 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
     plan = prepared.plan
     record = _record(prepared, (*prepared.doubts, *doubts))
     write_run_record(plan.log_dir / RUN_RECORD, record)
+    (plan.log_dir / USER_CONF).write_bytes(plan.user_conf.read_bytes())
     if plan.audit is not None and plan.audit_config is not None:  # LoadGen gets it by name
         plan.audit_config.write_text(plan.audit.text)
     wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)

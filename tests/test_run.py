@@ -123,6 +123,7 @@ def test_earlier_results_are_moved_aside(tmp_path):
         run_mlperf(tmp_path, *where)
     (aside,) = (tmp_path / "offline").glob("performance.*")
     assert json.loads((aside / "run.json").read_text()) == first
+    assert (aside / "user.conf").read_text() == (tmp_path / "quick.conf").read_text()
 
 
 def test_a_stray_audit_config_is_not_read(tmp_path):

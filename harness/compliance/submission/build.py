@@ -96,13 +96,21 @@ def _moves(order: Order, folder: Path, system_file: Path, kept: Path) -> Iterato
 
 
 def _user_conf(order: Order, run: ScenarioRuns) -> Path:
-    record = read_record(run.performance / RUN_RECORD) or {}
-    named = (record.get("plan") or {}).get("user_conf")
-    path = order.user_conf or (Path(named) if named else None)
+    path = order.user_conf or _own_user_conf(run)
     if path is None or not path.is_file() or not path.stat().st_size:
         shown = "no run.json names one" if path is None else f"{path} is missing or empty"
         raise ConfigError(f"user.conf of {run.scenario}: {shown}; pass --user-conf")
     return path
+
+
+def _own_user_conf(run: ScenarioRuns) -> Path | None:
+    """As the run had it; the file that it names may have changed since."""
+    kept = run.performance / "user.conf"
+    if kept.is_file():
+        return kept
+    record = read_record(run.performance / RUN_RECORD) or {}
+    named = (record.get("plan") or {}).get("user_conf")
+    return Path(named) if named else None
 
 
 def _json(fields: Mapping[str, Any]) -> str:

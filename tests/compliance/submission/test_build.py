@@ -283,3 +283,12 @@ def test_system_prints_toml_that_can_be_completed(capsys):
     assert main(["system"]) == 0
     found = tomllib.loads(capsys.readouterr().out)["system"]
     assert set(found) == set(load_rules().system.fields) - {"division", "submitter"}
+
+
+def test_the_user_conf_that_the_run_had_counts(results, statement, tmp_path):
+    """The file that run.json names may have been edited for the next run."""
+    had = "*.Offline.min_query_count = 6396\n*.Offline.target_qps = 7\n"
+    (results / "offline/performance/user.conf").write_text(had)
+    assert build(results) == 0
+    (written,) = tmp_path.glob("tree/closed/MyOrg/results/made_up/*/Offline/user.conf")
+    assert written.read_text() == had
