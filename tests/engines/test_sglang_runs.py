@@ -43,7 +43,7 @@ def test_greedy_ids_through_the_harness(sglang_server, greedy, outputs_of_the_fi
     assert max(max(gap) for gap in gaps) < sglang.GREEDY_GAP
     (server,) = run.record["servers"]
     assert (server["engine"], server["version"]) == ("SGLang", "0.5.23")
-    assert run.record["doubts"] == []
+    assert not any("flush_cache" in doubt for doubt in run.record["doubts"])
 
 
 @pytest.mark.parametrize("scenario", ["offline", "server", "interactive", "single-stream"])
@@ -62,7 +62,7 @@ def test_performance(sglang_server, greedy, scenario, tmp_path):
     rows = run.requests
     assert all(row["osl"] == NEW_TOKENS and row["finish_reason"] == "length" for row in rows)
     if scenario != "offline":
-        tpots = [(row["last_byte_ns"] - row["first_token_ns"]) / (row["osl"] - 1) for row in rows]
+        tpots = [(row["reported_done_ns"] - row["reported_first_ns"]) / (row["osl"] - 1) for row in rows]
         loadgens = figure(run.loadgen_summary, "Mean Time per Output Token")
         assert sum(tpots) / len(tpots) == pytest.approx(loadgens, rel=0.05)
 
