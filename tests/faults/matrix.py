@@ -175,7 +175,7 @@ SERVER_FAULTS = (
         "server dies in mid-run",
         _invalid("ended early: ", *_GONE, within_s=25),
     ),
-    RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE), SERVER),
+    RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE)),
     RunFault(
         "replica_restarts", "one of four servers dies and comes back", _invalid("failed", *_GONE), INTERACTIVE
     ),
