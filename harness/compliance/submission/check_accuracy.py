@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.compliance.submission.accuracy_text import AccuracyText, parse_accuracy
-from harness.compliance.submission.check_common import check_logs, usable
+from harness.compliance.submission.check_common import check_logs, check_sample_counts, usable
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.evidence import Logs, Subject, read_logs
-from harness.compliance.submission.tree import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL
+from harness.compliance.submission.tree import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT
 from harness.compliance.submission.truncate import digest, ends_match
 
 _SHA256_DIGITS = 64
@@ -54,15 +54,7 @@ def _against_full(subject: Subject, log: Path, full: Path, expected: str) -> Ite
 
 def _samples(subject: Subject, logs: Logs) -> Iterator[Complaint]:
     expected = subject.benchmark.dataset(accuracy=True).samples
-    found = {
-        "effective_accuracy_sample_count": logs.values.get("effective_accuracy_sample_count"),
-        "qsl_reported_total_count": logs.values.get("qsl_reported_total_count"),
-        "samples issued": logs.samples_issued,
-    }
-    for name, value in found.items():
-        if value != expected:
-            text = f"{name} is {value}, expected {expected}"
-            yield subject.complaint("sample-count", logs.folder / DETAIL, text)
+    yield from check_sample_counts(subject, logs, expected, "effective_accuracy_sample_count")
 
 
 def _read(subject: Subject, path: Path) -> AccuracyText:

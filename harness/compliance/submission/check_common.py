@@ -103,3 +103,12 @@ def _seeds(subject: Subject, logs: Logs) -> Iterator[Complaint]:
             f"{name} is {found}, expected {subject.seeds[name]}" for name, found in wrong.items()
         )
         yield subject.complaint("seeds", logs.folder / DETAIL, shown)
+
+
+def check_sample_counts(subject: Subject, logs: Logs, expected: int, *settings: str) -> Iterator[Complaint]:
+    """The dataset's size, samples that were issued, and ``settings`` of the detail log, against the rule."""
+    found = {name: logs.values.get(name) for name in (*settings, "qsl_reported_total_count")}
+    for name, value in {**found, "samples issued": logs.samples_issued}.items():
+        if value != expected:
+            text = f"{name} is {value}, expected {expected}"
+            yield subject.complaint("sample-count", logs.folder / DETAIL, text)

@@ -7,7 +7,7 @@ from typing import cast
 from harness.compliance.rules import TestName, rule_of
 from harness.compliance.submission.accuracy_text import VerifyText, parse_verify
 from harness.compliance.submission.check_accuracy import check_accuracy_log
-from harness.compliance.submission.check_common import check_logs, usable
+from harness.compliance.submission.check_common import check_logs, check_sample_counts, usable
 from harness.compliance.submission.check_performance import token_bounds
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.evidence import Logs, Subject, read_logs
@@ -120,12 +120,4 @@ def _audit_settings(subject: Subject, test: str, logs: Logs) -> Iterator[Complai
 def _coverage(subject: Subject, test: str, logs: Logs) -> Iterator[Complaint]:
     if test == "TEST06":
         return
-    expected = _samples(subject, test)
-    found = {
-        "qsl_reported_total_count": logs.values.get("qsl_reported_total_count"),
-        "samples issued": logs.samples_issued,
-    }
-    for name, value in found.items():
-        if value != expected:
-            text = f"{name} is {value}, expected {expected}"
-            yield subject.complaint("sample-count", logs.folder / DETAIL, text)
+    yield from check_sample_counts(subject, logs, _samples(subject, test))
