@@ -13,6 +13,7 @@ from sut.clock import KernelClock, realtime_offset_ns
 from sut.route import Route
 from sut.transport import PlainTransport, TlsTransport
 
+BUSY_NS = 20_000_000  # the clocks' offset as a busy machine reads it; a step is seconds
 SLACK_NS = 200_000  # the two clocks are read one after the other; see realtime_offset_ns
 
 
@@ -203,5 +204,5 @@ def test_a_step_of_the_wall_clock_is_in_no_stamp(step_s):
             before = time.monotonic_ns()
             server.send(b"x")
             _, arrived = received(transport)
-            assert before - SLACK_NS <= arrived <= time.monotonic_ns() + SLACK_NS
+            assert before - BUSY_NS <= arrived <= time.monotonic_ns() + BUSY_NS
         assert transport._clock.steps_ns >= abs(step_s) * 9 * 10**8
