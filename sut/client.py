@@ -170,8 +170,7 @@ class HttpClient:
     def _take_idle(self, replica: Replica, now: int) -> Connection | None:
         while replica.idle:
             connection = replica.idle.pop()
-            idle_ns = now - connection.used_ns
-            if idle_ns <= _MAX_IDLE_NS and connection.transport.alive():
+            if now - connection.used_ns <= _MAX_IDLE_NS and connection.transport.alive():
                 return connection
             self._close(connection)
         return None

@@ -139,15 +139,16 @@ class Watch:
 
     def _look(self, late_s: float, observe: Observer) -> None:
         table = self._board.table()
+        totals: Counts = table.sum(axis=0, dtype=np.int64)
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist()])
-        observe(table.sum(axis=0, dtype=np.int64))
+        observe(totals)
         if late_s > _STOOD_STILL_S:
             self._doubts.append(
                 f"this program or the machine stood still for {late_s:.1f} s; times measured then hold that"
             )
         else:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
-        self._patience.check(table.sum(axis=0, dtype=np.int64), *self._replicas.all_out_for())
+        self._patience.check(totals, *self._replicas.all_out_for())
         if not self._log_dir.is_dir():
             raise RunError(f"the output folder {self._log_dir} has been removed while the run wrote into it")
 

@@ -80,6 +80,12 @@ def command(output: Path, *arguments: object) -> list[str]:
     return [sys.executable, str(ROOT / "run_mlperf.py"), "--output-dir", str(output), *map(str, arguments)]
 
 
+def evaluator(log: Path, reference: Path) -> list[object]:
+    """The evaluator's command."""
+    program = ROOT / "eval_mlperf_accuracy.py"
+    return [sys.executable, program, "--mlperf-log", log, "--reference-data", reference]
+
+
 def run_mlperf(
     output: Path,
     *arguments: object,

@@ -43,7 +43,13 @@ class ClientLoad:
 
 
 def client_load(
-    cpu: Integers, reports: npt.NDArray[np.void], start_ns: int, ttft_limit_ns: int | None
+    cpu: Integers,
+    reports: npt.NDArray[np.void],
+    start_ns: int,
+    ttft_limit_ns: int | None,
+    *,
+    loop_lag_ns: int = 0,
+    gc_runs: int = 0,
 ) -> ClientLoad:
     """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns until then; ``reports``: REPORT_ROWs."""
     seconds, cores = _cores(cpu, start_ns)
@@ -52,7 +58,8 @@ def client_load(
     found = [*_busy_stretches(seconds, cores, names)]
     if ttft_limit_ns is not None:
         found += _late_stretches(reports, start_ns, int(LARGEST_PART * ttft_limit_ns))
-    return ClientLoad(busy, sorted(found, key=lambda stretch: (stretch.from_s, stretch.to_s)))
+    found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
+    return ClientLoad(busy, found, loop_lag_ns, gc_runs)
 
 
 def load_doubts(load: ClientLoad) -> tuple[str, ...]:

@@ -87,8 +87,14 @@ def close_run(
     loadgen = read_summary(log_dir / _SUMMARY)
     reports = read_reports(log_dir / JOURNAL_DIR)
     share = client_share(reports)
-    load = client_load(ending.cpu, reports, _first_issue(rows), ttft_limit_ns)
-    load = replace(load, loop_lag_ns=ending.loop_lag_ns, gc_runs=ending.gc_runs)
+    load = client_load(
+        ending.cpu,
+        reports,
+        _first_issue(rows),
+        ttft_limit_ns,
+        loop_lag_ns=ending.loop_lag_ns,
+        gc_runs=ending.gc_runs,
+    )
     lag = mean_schedule_lag(rows, reports, loadgen.figures)
     table = requests_table(rows, replicas, journal.details, _reported(reports))
     unwritten = _unwritten(REQUESTS, lambda: write_requests(log_dir / REQUESTS, table))

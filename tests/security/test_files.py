@@ -14,7 +14,7 @@ from harness.output_dir import claimed, make_room
 from harness.report.requests_table import write_requests
 from harness.report.run_record import write_json
 from tests.grading.logs import write_log
-from tests.runs import ACCURACY, ROOT, command, quick_conf, small_dataset
+from tests.runs import ACCURACY, ROOT, command, evaluator, quick_conf, small_dataset
 from tests.security.hostile import document, hostile
 from tests.stub import StubServer
 
@@ -60,14 +60,7 @@ def test_a_valid_run_under_umask_zero(tmp_path):
 def test_a_grading_under_umask_zero(tmp_path):
     log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)
     out = tmp_path / "out"
-    words = [
-        sys.executable,
-        ROOT / "eval_mlperf_accuracy.py",
-        "--mlperf-log",
-        log,
-        "--reference-data",
-        ACCURACY,
-    ]
+    words = evaluator(log, ACCURACY)
     words += [
         "--output-file",
         out / "r.json",
@@ -117,14 +110,7 @@ def test_links_beside_the_evaluators_result(planted, tmp_path):
     victim.write_text(VICTIM)
     (tmp_path / planted).symlink_to(victim)
     log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)
-    words = [
-        sys.executable,
-        ROOT / "eval_mlperf_accuracy.py",
-        "--mlperf-log",
-        log,
-        "--reference-data",
-        ACCURACY,
-    ]
+    words = evaluator(log, ACCURACY)
     words += ["--output-file", tmp_path / "r.json", "--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = subprocess.run(

@@ -2,7 +2,6 @@
 
 import html.parser
 import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,7 @@ from harness.grading.verdict import Mode, Reason, Verdict
 from harness.report.printable import legible
 from harness.tokenizer import encode
 from tests.grading.logs import write_log
-from tests.runs import ROOT
+from tests.runs import evaluator
 
 HOSTILE = (
     "\x1b[2J\x1b]0;owned\x07 \u202egpj.exe\u2066 \x00 \x9b31m \x7f \u200b\n"
@@ -96,14 +95,7 @@ def test_a_data_set_named_with_escapes_reaches_the_terminal_escaped(tmp_path):
     log = write_log(tmp_path / "mlperf_log_accuracy.json", [encode("x")] * 2)
     reference = tmp_path / "reference.parquet"
     pq.write_table(pa.table({"dataset": ["aime\x1b[2J\u202e"] * 2, "ground_truth": ["1", "2"]}), reference)
-    words = [
-        sys.executable,
-        ROOT / "eval_mlperf_accuracy.py",
-        "--mlperf-log",
-        log,
-        "--reference-data",
-        reference,
-    ]
+    words = evaluator(log, reference)
     done = subprocess.run([str(word) for word in words], capture_output=True, timeout=60)
     shown = (done.stdout + done.stderr).decode()
     assert "aime" in shown
