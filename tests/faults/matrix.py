@@ -176,9 +176,7 @@ SERVER_FAULTS = (
         _invalid("ended early: ", *_GONE, within_s=25),
     ),
     RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE)),
-    RunFault(
-        "replica_restarts", "one of four servers dies and comes back", _invalid("failed", *_GONE), INTERACTIVE
-    ),
+    RunFault("replica_restarts", "one of four servers dies and comes back", _invalid("failed", *_GONE)),
 )
 
 PROCESS_FAULTS = (
@@ -216,5 +214,5 @@ MACHINE_FAULTS = (
     RunFault("stdout_closed", "stdout closed", _UNHARMED),
     RunFault("stdout_reader_left", "the reader of stdout leaves", _UNHARMED),
     RunFault("stdout_full", "stdout on a full disk", _UNHARMED),
-    RunFault("all_streams_closed", "stdin, stdout, stderr closed", _UNHARMED, INTERACTIVE_ACCURACY),
+    RunFault("all_streams_closed", "stdin, stdout, stderr closed", _UNHARMED),
 )

@@ -62,6 +62,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.engine
 def test_loadgens_own_trace_says_the_same(tmp_path):
     """The trace has for each query by how much its issue was late; it costs time, so runs go without it."""
     dataset, _ = small_dataset(tmp_path)
