@@ -1,9 +1,11 @@
-"""Going on with an accuracy run: was the earlier attempt the same run, and which answers did it leave?"""
+"""Resuming an accuracy run: was the earlier attempt the same run, and which answers did it leave?"""
 
-import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.answers import KeptAnswer, kept_answers
 from harness.errors import ConfigError
@@ -11,31 +13,48 @@ from harness.journal import JOURNAL_DIR
 
 RUN_RECORD = "run.json"
 _ATTEMPT = "attempt."
+_ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 # Whatever decides which prompts are answered, by which model, and how.
 _DECISIVE = ("scenario", "mode", "model_key", "samples", "dataset_sha256", "parameters")
+_SHOWN = 80  # characters of a value
+
+
+class _Served(msgspec.Struct):
+    model: str | None = None
+
+
+class _Verdict(msgspec.Struct):
+    result: str
+
+
+class _EarlierRun(msgspec.Struct):
+    """What a resumed run needs of the earlier run.json."""
+
+    plan: dict[str, Any]
+    servers: list[_Served] = []
+    verdict: _Verdict | None = None
 
 
 def check_resumable(log_dir: Path, plan: Mapping[str, Any], model: str | None) -> None:
-    """Refuse to go on with a run that was another one, or is whole. Raises ConfigError.
+    """Refuse to resume a run that was another one, or is complete. Raises ConfigError.
 
     ``plan`` is the new run's plan as run.json has it, ``model`` what its servers say they serve.
     """
-    record = _earlier_record(log_dir)
-    earlier = record.get("plan") or {}
+    earlier = _earlier_run(log_dir)
     for name in _DECISIVE:
-        if earlier.get(name) != plan.get(name):
+        if differences := list(_differences(name, earlier.plan.get(name), plan.get(name))):
             raise ConfigError(
-                f"--resume: {log_dir} holds a run with {name} {_short(earlier.get(name))}, this one has "
-                f"{_short(plan.get(name))}; give the same arguments as before or start anew without --resume"
+                f"--resume: {log_dir} holds a run with {'; '.join(differences)}; "
+                "give the same arguments as before or start anew without --resume"
             )
-    served = [server.get("model") for server in record.get("servers") or ()]
+    served = [server.model for server in earlier.servers]
     if served and model not in served:
         raise ConfigError(
             f"--resume: the answers in {log_dir} are of {served[0]}, the servers now serve {model}; "
             "one result needs one model"
         )
-    if (record.get("verdict") or {}).get("result") == "VALID":
-        raise ConfigError(f"--resume: the run in {log_dir} is VALID and whole; there is nothing left to do")
+    if earlier.verdict is not None and earlier.verdict.result == "VALID":
+        raise ConfigError(f"--resume: the run in {log_dir} is VALID and complete; nothing is left to do")
 
 
 def set_aside(log_dir: Path) -> Path:
@@ -54,21 +73,34 @@ def earlier_answers(log_dir: Path, samples: int) -> dict[int, KeptAnswer]:
     return kept_answers([attempt / JOURNAL_DIR for attempt in _attempts(log_dir)], samples)
 
 
-def _earlier_record(log_dir: Path) -> Mapping[str, Any]:
+def _earlier_run(log_dir: Path) -> _EarlierRun:
     """The newest run.json: of the last attempt, or of one before when a crash came between."""
     for folder in (log_dir, *reversed(_attempts(log_dir))):
+        path = folder / RUN_RECORD
         try:
-            record = json.loads((folder / RUN_RECORD).read_text())
+            return msgspec.json.decode(path.read_bytes(), type=_EarlierRun)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"--resume: {folder / RUN_RECORD} cannot be read: {error}") from None
-        if isinstance(record, dict):
-            return record
+        except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise ConfigError(
+                f"--resume: {path} is not the record of a run: {error}; "
+                "restore it, or start without --resume (the answers there are then moved aside, not used)"
+            ) from None
     raise ConfigError(
-        f"--resume: {log_dir} holds no run to go on with; check --output-dir and --scenario, "
+        f"--resume: {log_dir} holds no run to resume; check --output-dir and --scenario, "
         "or start without --resume"
     )
+
+
+def _differences(name: str, earlier: object, now: object) -> Iterator[str]:
+    """``parameters.temperature 1.0, this one has 0.5``, for each value that differs."""
+    if earlier == now:
+        return
+    if not isinstance(earlier, Mapping) or not isinstance(now, Mapping):
+        yield f"{name} {_short(earlier)}, this one has {_short(now)}"
+        return
+    for key in dict.fromkeys([*earlier, *now]):
+        yield from _differences(f"{name}.{key}", earlier.get(key), now.get(key))
 
 
 def _attempts(log_dir: Path) -> list[Path]:
@@ -78,9 +110,9 @@ def _attempts(log_dir: Path) -> list[Path]:
 
 def _number(path: Path) -> int:
     digits = path.name.removeprefix(_ATTEMPT)
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if _ATTEMPT_NUMBER.fullmatch(digits) else 0
 
 
 def _short(value: object) -> str:
     text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -11,19 +11,28 @@ from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from sut.signals import deferred_signals
+
 _PR_SET_PDEATHSIG = 1
 _OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
-    """Start a child with a fresh interpreter. SIGINT, SIGTERM and SIGHUP stay blocked in it: we decide."""
+    """Start a child with a fresh interpreter. SIGINT, SIGTERM and SIGHUP stay blocked in it: we decide.
+
+    A signal that comes during the start is handled after it. The child inherits this thread's mask, but the
+    mask alone does not stop the handler: the kernel can give the signal to another thread, and Python then
+    runs the handler here. An exception between the fork and the child's arguments would leave the child with
+    a traceback.
+    """
     resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
     process = multiprocessing.get_context("spawn").Process(target=target, args=arguments, daemon=True)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
-    try:
-        process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with deferred_signals():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process
 
 

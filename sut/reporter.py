@@ -49,8 +49,12 @@ class Reporter:
         return not self._thread.is_alive()
 
     def fail(self, queries: Mapping[int, int]) -> None:
-        """End queries that no worker serves: LoadGen counts each as an error and can finish."""
-        self._end(queries, told=frozenset())
+        """End queries that no worker serves: LoadGen counts each as an error and can finish.
+
+        A test that is being ended has hung up on its workers; what LoadGen still issues then is not lost.
+        """
+        if not self.stopping:
+            self._end(queries, told=frozenset())
 
     def _run(self) -> None:
         readers = [ReportReader() for _ in self._lanes]

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.answers import KeptAnswer
 from harness.api_key import api_key
-from harness.errors import RunError
+from harness.errors import RunError, machine_failure
 from harness.limits import local_ports
 from harness.output_dir import claimed, make_ready, make_room, release_reserve
 from harness.plan import USER_CONF, RunPlan
@@ -124,24 +124,30 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
     plan = prepared.plan
     record = _record(prepared, (*prepared.doubts, *doubts))
     write_run_record(plan.log_dir / RUN_RECORD, record)
-    (plan.log_dir / USER_CONF).write_bytes(plan.user_conf.read_bytes())
-    if plan.audit is not None and plan.audit_config is not None:  # LoadGen gets it by name
-        plan.audit_config.write_text(plan.audit.text)
-    wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
-    arena = render_arena(prepared.samples, wire)
     code = None
     try:
+        _keep_conf_files(plan)
+        wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
+        arena = render_arena(prepared.samples, wire)
         session.start_workers(target, arena, prepared.concurrency)
         ending = _drive(session, prepared)
     except InterruptedRun as interruption:
         lost = session.abort()
         ending, code = _ending(session, lost, interrupted=str(interruption)), interruption.exit_code
-    except RunError as error:
-        ending = _ending(session, session.abort(), problem=str(error))
+    except (RunError, OSError, MemoryError) as error:
+        ignore_signals()
+        cause = error if isinstance(error, RunError) else machine_failure(error)
+        ending = _ending(session, session.abort(), problem=str(cause))
     ignore_signals()
     closing = _close(prepared, record, ending)
     print(closing.text, flush=True)
     return closing.exit_code if code is None else code
+
+
+def _keep_conf_files(plan: RunPlan) -> None:
+    (plan.log_dir / USER_CONF).write_bytes(plan.user_conf.read_bytes())
+    if plan.audit is not None and plan.audit_config is not None:  # LoadGen gets it by name
+        plan.audit_config.write_text(plan.audit.text)
 
 
 def _drive(session: Session, prepared: Prepared) -> Ending:

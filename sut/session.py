@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 
@@ -23,7 +24,7 @@ from sut.loadgen import Readback, TestSpec
 from sut.loadgen_process import LaneSpec, loadgen_main
 from sut.placement import Placement
 from sut.process import spawn, stop
-from sut.watch import Child, Seen, Watch, hear_loadgen
+from sut.watch import Child, Seen, Watch, hear_loadgen, how_it_died
 from sut.wire.select import WireName
 from sut.worker import WorkerSpec, worker_main
 
@@ -84,7 +85,10 @@ class Session:
         return settings
 
     def start_workers(self, target: Target, arena: RequestArena, max_concurrency: int | None) -> None:
-        """Start the workers and wait until each is connected and listening."""
+        """Start the workers and wait until each is connected and listening.
+
+        Raises RunError when one cannot start, or when LoadGen's process is gone by then.
+        """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
         shares = _shares(max_concurrency, len(self._pairs))
         self._capacities = [share + _PREFETCH if share else 0 for share in shares]
@@ -96,8 +100,12 @@ class Session:
             channel.close()
             theirs.close()
             self._workers.append(Child(process, ours))
-        for child in self._workers:
-            _await_ready(child)
+        try:
+            for child in self._workers:
+                _await_ready(child)
+        except RunError:
+            self._require_loadgen()  # without it the workers end too, and theirs is not the cause
+            raise
 
     def run(self, observe: Observer, urls: Sequence[str], ask: Ask) -> Lost:
         """Let LoadGen begin, and watch until it is done; returns the queries lost with a worker.
@@ -109,8 +117,10 @@ class Session:
         self._watch = Watch(
             self._loadgen, self._workers, self._board, self._plan.policy, replicas, self._plan.log_dir
         )
-        self._loadgen.control.send(("run", self._capacities))
         try:
+            self._require_loadgen()
+            with suppress(OSError):  # it died just now: the watch reports how
+                self._loadgen.control.send(("run", self._capacities))
             with JournalSync(self._journal_dir, enabled=self._plan.accuracy):
                 lost = self._watch.until_done(observe)
                 for child in self._workers:
@@ -149,6 +159,11 @@ class Session:
             ours.close()
             theirs.close()
         return lost
+
+    def _require_loadgen(self) -> None:
+        process = self._loadgen.process
+        if not process.is_alive():
+            raise RunError(f"the LoadGen process {how_it_died(process)} before the test began")
 
     def _start_loadgen(self, trace: bool) -> Child:
         plan = self._plan
@@ -196,7 +211,7 @@ def _last_words(loadgen: Child) -> Lost:
     while loadgen.control.poll(_ABORT_S):
         try:
             kind, value = loadgen.control.recv()
-        except EOFError:
+        except (EOFError, OSError):
             break
         if kind == "aborted":
             lost: Lost = value
@@ -209,7 +224,7 @@ def _await_ready(child: Child) -> None:
         raise RunError(f"worker {child.process.pid} did not start within {_READY_S:g} s")
     try:
         kind, value = child.control.recv()
-    except EOFError:
+    except (EOFError, OSError):
         kind, value = "error", f"worker {child.process.pid} died at its start"
     if kind == "error":
         raise RunError(str(value))

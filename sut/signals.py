@@ -51,6 +51,20 @@ def ignore_signals() -> None:
 
 
 @contextmanager
+def deferred_signals() -> Iterator[None]:
+    """Handle the first signal that comes inside the block after it, by the handler from before."""
+    came: list[int] = []
+    before = {signum: signal.signal(signum, lambda number, _: came.append(number)) for signum in _ours()}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextmanager
 def signals_kept() -> Iterator[None]:
     """What signals do is the same behind it as before: for a run that is followed by another."""
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}

@@ -220,7 +220,7 @@ def hear_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
         raise RunError(f"the LoadGen process gave no answer within {timeout_s:g} s")
     try:
         message: tuple[str, Any] = loadgen.control.recv()
-    except EOFError:
+    except (EOFError, OSError):  # OSError: it died with something of ours unread
         loadgen.process.join(1)
         raise RunError(f"the LoadGen process {how_it_died(loadgen.process)}") from None
     return message

@@ -102,7 +102,9 @@ def close_run(
     if ending.interrupted:
         verdict = _interrupted(ending.interrupted, unwritten)
     else:
-        problems += loadgen_file_problems(log_dir, accuracy=accuracy, samples=samples)
+        problems += loadgen_file_problems(
+            log_dir, accuracy=accuracy, samples=samples, cause_known=bool(problems)
+        )
         verdict = judge(Evidence(accuracy, samples, ending.issued, rows, stats, loadgen, problems))
     record = replace(
         record,
@@ -152,7 +154,9 @@ def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
 
 
 def _broken(journal: Journal) -> tuple[str, ...]:
-    return (f"{journal.broken} rows of the journal are broken",) if journal.broken else ()
+    if not journal.broken:
+        return ()
+    return (f"{journal.broken} {'row' if journal.broken == 1 else 'rows'} of the journal damaged",)
 
 
 def _first_issue(rows: Rows) -> int:

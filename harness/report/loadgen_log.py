@@ -238,4 +238,4 @@ def _detail_problem(values: Mapping[str, Any], broken: int) -> str:
     last = "power_end" if values.get("effective_test_mode") == "AccuracyOnly" else "num_errors"
     if last not in values:
         return "cut short"
-    return f"{broken} lines are not whole rows" if broken else ""
+    return f"damaged: {broken} incomplete {'line' if broken == 1 else 'lines'}" if broken else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.faults.going import Going, Scene
+from tests.faults.going import Going, Scene, wait_until
 from tests.stub import Facts, Fault, StubServer
 
 _TMPFS = 'exec unshare -rm sh -c \'mount -t tmpfs -o size={size} none "$OUT" && exec "$@"\' sh "$@"'
@@ -49,6 +49,13 @@ def _stop_loadgen(run: Going) -> None:
 
 
 def _kill_loadgen(run: Going) -> None:
+    run.loadgen.kill()
+
+
+def _kill_loadgen_early(run: Going) -> None:
+    """As soon as the plan is written: the workers are not started yet."""
+    record = run.log_dir / "run.json"
+    wait_until(lambda: record.exists() or run.process.poll() is not None)
     run.loadgen.kill()
 
 
@@ -128,6 +135,7 @@ SCENES = {
     # processes
     "worker_killed": Scene(_kill_worker),
     "loadgen_killed": Scene(_kill_loadgen),
+    "loadgen_killed_early": Scene(_kill_loadgen_early, at_once=True),
     "worker_stuck": Scene(_stop_worker),
     "loadgen_stuck": Scene(_stop_loadgen),
     "supervisor_killed": Scene(_kill_supervisor),

@@ -72,7 +72,7 @@ def full() -> str:
         f"all of them in turn. {run_cells()} cells are runs of their own."
     )
     runs = [_run_line(row) for row in RUN_FAULTS]
-    head = ["fault", "result", "exit code", "says", "ends within"]
+    head = ["fault", "result", "exit code", "says"]
     parts = [*_table(["an answer", "failure", "noticed"], answers + incremental), "", *_table(head, runs)]
     return "\n".join([cells, "", *parts])
 
@@ -89,7 +89,7 @@ def _run_line(row: RunFault) -> list[str]:
     names = ", ".join(f"`{name}`" for name in sorted(outcome.failures))
     said = "; ".join(part for part in (outcome.words, names) if part)
     result = "no run" if outcome.verdict == NOTHING else outcome.verdict
-    return [row.what, result, str(outcome.code), said or "-", f"{outcome.within_s:g} s"]
+    return [row.what, result, str(outcome.code), said or "-"]
 
 
 def _grouped(pairs: Iterable[tuple[object, str]]) -> dict:

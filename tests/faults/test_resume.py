@@ -142,12 +142,12 @@ def test_nothing_to_resume(tmp_path):
     with StubServer() as stub:
         run = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume")
         assert run.code == 2
-        assert "holds no run to go on with" in run.stderr
+        assert "holds no run to resume" in run.stderr
         whole = run_mlperf(tmp_path, *arguments(stub, dataset))
         assert whole.code == 0
         again = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume")
     assert again.code == 2
-    assert "VALID and whole" in again.stderr
+    assert "VALID and complete" in again.stderr
 
 
 def test_performance_never_resumes(tmp_path):

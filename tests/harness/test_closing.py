@@ -213,7 +213,7 @@ def test_a_broken_row_is_a_reason(log_dir):
     path.write_bytes(path.read_bytes()[: -QUERY_ROW.itemsize // 2])
     assert close(log_dir, Ending(SAMPLES)).exit_code == EXIT_INVALID
     reasons = run_json(log_dir)["verdict"]["reasons"]
-    assert any("1 rows of the journal are broken" in reason for reason in reasons)
+    assert any("1 row of the journal damaged" in reason for reason in reasons)
     assert any("issued 6 queries, 5 have an outcome" in reason for reason in reasons)
 
 
@@ -316,6 +316,17 @@ def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
     closing = close(log_dir, accuracy=True)
     assert closing.exit_code == EXIT_INVALID
     assert any(reason in found for found in run_json(log_dir)["verdict"]["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("problems", "asks"), [((), True), (("ended early: 10 queries have failed",), False)]
+)
+def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, problems, asks):
+    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
+    write_accuracy_log(log_dir, SAMPLES)
+    lose_end(log_dir / "mlperf_log_accuracy.json", 2)
+    close(log_dir, Ending(SAMPLES, problems=problems), accuracy=True)
+    assert any("disk full" in reason for reason in run_json(log_dir)["verdict"]["reasons"]) is asks
 
 
 def test_a_file_cannot_be_written(log_dir):

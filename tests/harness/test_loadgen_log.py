@@ -153,7 +153,7 @@ def test_broken_line_inside_a_detail_log(tmp_path):
     lines[3] = lines[3][:40]
     path = tmp_path / "mlperf_log_detail.txt"
     path.write_text("\n".join(lines))
-    assert read_detail(path).problem == "1 lines are not whole rows"
+    assert read_detail(path).problem == "damaged: 1 incomplete line"
     assert sum(row is None for row in detail_rows(path)) == 1
 
 

@@ -139,6 +139,25 @@ class FakeWorker(threading.Thread):
         return True
 
 
+def test_what_is_issued_after_the_end_is_not_lost():
+    """A test that ends early hangs up on its workers; LoadGen issues queries until its process is gone."""
+    from sut.counters import CounterBoard
+    from sut.dispatcher import Dispatcher, Lane
+    from sut.reporter import Reporter
+
+    ours, theirs = socket.socketpair()
+    lane = Lane(ours, 0)
+    reporter = Reporter([lane])
+    dispatcher = Dispatcher([lane], CounterBoard(1).row(0), reporter.fail)
+    reporter.stopping = True
+    ours.shutdown(socket.SHUT_WR)
+    for query in range(3):
+        dispatcher.issue([query], [query])
+    assert not lane.alive
+    assert reporter.lost == []
+    theirs.close()
+
+
 def loadgen_child(behaviours, scenario, accuracy, folder, channel):
     """One LoadGen test; sends what the reporter recorded and leaves as the program does."""
     from sut import loadgen
