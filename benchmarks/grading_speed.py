@@ -119,10 +119,10 @@ def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
     from harness.accuracy_log import AccuracyLog
     from harness.grading.evaluate import verdicts_on
-    from harness.grading.reading import BUILT_IN, Reader
+    from harness.grading.reading import Reader
     from harness.grading.verdict import Mode
 
-    reader, references = Reader(BUILT_IN, LONGEST), load_references(folder / "reference.parquet")
+    reader, references = Reader(LONGEST), load_references(folder / "reference.parquet")
     tokenizer.vocabulary()
     started, right = time.monotonic(), 0
     for entry in AccuracyLog(folder / "log.json"):

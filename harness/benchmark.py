@@ -59,11 +59,23 @@ class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: dict[str, int] = {}
 
 
+class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Scores that were published for the benchmark, in percent: how many, and their distribution."""
+
+    round: str
+    runs: int
+    mean: float
+    deviation: float
+    lowest: float
+    highest: float
+
+
 class AccuracyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The reference scores by metric, in percent or ROUGE points, and the share that must be reached."""
 
     reference: dict[str, float]
     ratio: float
+    published: PublishedRuns | None = None
 
     @property
     def targets(self) -> dict[str, float]:

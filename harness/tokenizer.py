@@ -22,22 +22,24 @@ from harness.errors import ConfigError, DatasetError
 
 VOCABULARY_SIZE = 201088
 _FIRST_SPECIAL = 199998
-_NAMED = {
-    199998: "<|startoftext|>",
-    199999: "<|endoftext|>",
-    200002: "<|return|>",
-    200003: "<|constrain|>",
-    200005: "<|channel|>",
-    200006: "<|start|>",
-    200007: "<|end|>",
-    200008: "<|message|>",
-    200012: "<|call|>",
-    200018: "<|endofprompt|>",
-}
+NAMED_SPECIAL: Mapping[int, str] = MappingProxyType(
+    {
+        199998: "<|startoftext|>",
+        199999: "<|endoftext|>",
+        200002: "<|return|>",
+        200003: "<|constrain|>",
+        200005: "<|channel|>",
+        200006: "<|start|>",
+        200007: "<|end|>",
+        200008: "<|message|>",
+        200012: "<|call|>",
+        200018: "<|endofprompt|>",
+    }
+)
 
 # Name -> id of every special token; the rules of the harmony format name ten, the rest are reserved.
 SPECIAL: Mapping[str, int] = MappingProxyType(
-    {_NAMED.get(i, f"<|reserved_{i}|>"): i for i in range(_FIRST_SPECIAL, VOCABULARY_SIZE)}
+    {NAMED_SPECIAL.get(i, f"<|reserved_{i}|>"): i for i in range(_FIRST_SPECIAL, VOCABULARY_SIZE)}
 )
 
 _PACKAGE = "bpe-openai==0.1.4"

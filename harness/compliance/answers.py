@@ -10,7 +10,7 @@ from harness.errors import GradingError
 from harness.grading.console import scorecard
 from harness.grading.evaluate import Evaluation, evaluate
 from harness.grading.judgement import Judgement
-from harness.grading.reading import BUILT_IN, Reader
+from harness.grading.reading import Reader, require_own_tokenizer
 from harness.grading.references import Reference, Subject
 from harness.grading.verdict import Mode
 
@@ -35,7 +35,8 @@ def grade_answers(
     thresholds: dict[str, float],
 ) -> ComplianceVerdict:
     """Score a whole log by the official rules. Raises GradingError for a log that cannot be graded."""
-    reader = Reader(benchmark.tokenizer or BUILT_IN, rule.dataset.max_new_tokens)
+    require_own_tokenizer(benchmark, None)
+    reader = Reader(rule.dataset.max_new_tokens)
     repeats = benchmark.dataset(accuracy=True).repeats
     evaluation = evaluate(log, references, reader, (Mode.OFFICIAL,), repeats, None, lambda *_: None)
     return _judged(evaluation, thresholds[MIN_ACCURACY])

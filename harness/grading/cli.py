@@ -1,15 +1,20 @@
 """The command line of eval_mlperf_accuracy.py. Imports stay light: ``--help`` answers at once."""
 
 import argparse
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
-from harness.errors import EXIT_SIGINT, EXIT_THRESHOLD, EXIT_VALID, HarnessError
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError
 from harness.new_file import keep_others_from_writing
 from harness.report.printable import printable
 
 _ROOT = Path(__file__).resolve().parents[2]
-_DEFAULT_LCB_DATA = _ROOT / "datasets" / "livecodebench"
+_LCB_FOLDER = "livecodebench"  # where datasets/download.sh puts the release, below its --to
+_DATA = _ROOT / "data"
 _MODES = ("official", "strict", "both")
 _MOST_CHARACTERS = 2000  # of an error: some hold what the log said
 
@@ -19,7 +24,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="eval_mlperf_accuracy.py",
         description="Score mlperf_log_accuracy.json against the AIME, GPQA and LiveCodeBench references.",
-        epilog="Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded, 130 interrupted.",
+        epilog="Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded,"
+        " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM.",
     )
     _add_input(parser.add_argument_group("input"))
     _add_output(parser.add_argument_group("output"))
@@ -28,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_input(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--mlperf-log", type=Path, required=True, help="mlperf_log_accuracy.json, whole")
+    group.add_argument("--mlperf-log", type=Path, required=True, help="mlperf_log_accuracy.json, complete")
     group.add_argument(
         "--reference-data",
         type=Path,
@@ -37,13 +43,13 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--tokenizer",
-        default="o200k_harmony",
-        help="a name or path for transformers, or %(default)s, which is built in (default: %(default)s)",
+        help="name or folder of the model's tokenizer; it must be the benchmark's (default: the benchmark's)",
     )
     group.add_argument(
         "--lcb-data",
         type=Path,
-        help="LiveCodeBench release file, folder or prepared index (default: datasets/livecodebench)",
+        help="LiveCodeBench release file, folder or prepared index (default: the folder livecodebench of the"
+        " download that holds --reference-data, else data/livecodebench)",
     )
     group.add_argument(
         "--benchmark",
@@ -74,7 +80,12 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--num-lcb-workers", type=int, help="programs to run at once (default: the cores that are there)"
     )
-    group.add_argument("--resume", action="store_true", help="go on after an interrupted grading of programs")
+    group.add_argument(
+        "--restart",
+        action="store_true",
+        help="grade every program again (default: verdicts in the journal of an earlier call are reused)",
+    )
+    group.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)  # the default
     group.add_argument(
         "--allow-unsandboxed",
         action="store_true",
@@ -89,19 +100,63 @@ def main(argv: list[str] | None = None) -> int:
         build_parser().error(f"--num-lcb-workers {arguments.num_lcb_workers}: expected at least 1")
     keep_others_from_writing()
     try:
-        from harness.grading.command import run
+        with _ended_by_signals():
+            from harness.grading.command import run
 
-        return EXIT_VALID if run(arguments, lcb_data(arguments.lcb_data)) else EXIT_THRESHOLD
+            return EXIT_VALID if run(arguments, lcb_data(arguments)) else EXIT_THRESHOLD
     except HarnessError as error:
         print(f"error: {printable(str(error), _MOST_CHARACTERS)}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted; the same command with --resume goes on", file=sys.stderr)
-        return EXIT_SIGINT
+    except _EndedBySignal as ending:
+        print(f"ended by {signal.Signals(ending.signum).name}; {_kept(arguments)}", file=sys.stderr)
+        return 128 + ending.signum
 
 
-def lcb_data(chosen: Path | None) -> Path | None:
-    """The LiveCodeBench release to use: the one named, else the downloaded one if it is there."""
-    if chosen is not None or not _DEFAULT_LCB_DATA.exists():
+def lcb_data(arguments: argparse.Namespace) -> Path | None:
+    """The LiveCodeBench release to use: the one named, else where datasets/download.sh puts it.
+
+    That is the download that holds the reference, or the default one. None where nothing is there.
+    """
+    chosen: Path | None = arguments.lcb_data
+    if chosen is not None:
         return chosen
-    return _DEFAULT_LCB_DATA
+    download: Path = arguments.reference_data.absolute().parent.parent  # the reference lies in acc/
+    candidates = (download / _LCB_FOLDER, Path("data") / _LCB_FOLDER, _DATA / _LCB_FOLDER)
+    return next((folder for folder in candidates if folder.exists()), None)
+
+
+class _EndedBySignal(BaseException):
+    """The user or the system asked the program to end."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Raise _EndedBySignal in the main thread; a signal that was ignored before stays ignored."""
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ours = [signum for signum in wanted if signal.getsignal(signum) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, _end) for signum in ours}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    raise _EndedBySignal(signum)
+
+
+def _kept(arguments: argparse.Namespace) -> str:
+    """What an interrupted call leaves for the next one."""
+    from harness.grading.lcb.journal import journal_path
+
+    journal = journal_path(arguments.output_file, arguments.mlperf_log)
+    try:
+        verdicts = journal.read_bytes().count(b"\n")
+    except OSError:
+        return "nothing was graded yet"
+    return f"{journal} keeps {verdicts} verdicts on programs, and the same command continues from there"

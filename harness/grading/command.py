@@ -15,9 +15,10 @@ from harness.grading.evaluate import Programs, evaluate
 from harness.grading.judgement import judge
 from harness.grading.lcb.grade import Bench, require_problems, workers_there
 from harness.grading.lcb.index import prepared
+from harness.grading.lcb.journal import journal_path
 from harness.grading.probe import choose_sandbox
 from harness.grading.progress import ProgressBar
-from harness.grading.reading import Reader
+from harness.grading.reading import Reader, RunFacts, require_own_tokenizer, run_facts
 from harness.grading.references import Reference, Subject, load_references
 from harness.grading.sandbox import Sandbox
 from harness.grading.verdict import Mode
@@ -35,16 +36,19 @@ def run(arguments: argparse.Namespace, lcb_data: Path | None) -> bool:
     _require_places((arguments.output_file, arguments.save_outputs, arguments.report))
     benchmark = load_benchmark(arguments.benchmark)
     target = _target(benchmark)
+    require_own_tokenizer(benchmark, arguments.tokenizer)
     rule = benchmark.dataset(accuracy=True)
+    facts = _run_of(benchmark, arguments.mlperf_log)
     references = load_references(arguments.reference_data)
     log = AccuracyLog(arguments.mlperf_log)
-    reader = Reader(arguments.tokenizer, rule.max_new_tokens)
+    reader = Reader(facts.max_new_tokens or rule.max_new_tokens)
     modes = _MODES[arguments.mode]
     programs = _programs(arguments, references, lcb_data)
     with ProgressBar(sys.stderr) as progress:
         evaluation = evaluate(log, references, reader, modes, rule.repeats, programs, progress.show)
     sandbox = programs.bench.sandbox if programs else None
-    judgement = judge(evaluation, target, rule.samples, sandbox)
+    published = benchmark.accuracy.published if benchmark.accuracy else None
+    judgement = judge(evaluation, target, rule, published, sandbox)
     if arguments.save_outputs:
         outputs.save_outputs(arguments.save_outputs, evaluation.graded, log, reader)
     if arguments.report:
@@ -80,6 +84,17 @@ def _target(benchmark: Benchmark) -> float:
     return targets[METRIC]
 
 
+def _run_of(benchmark: Benchmark, log: Path) -> RunFacts:
+    """Facts of the run that wrote the log; GradingError where it was of another benchmark."""
+    facts = run_facts(log)
+    if facts.benchmark not in (None, benchmark.name):
+        raise GradingError(
+            f"{log}: of a {facts.benchmark} run, says its run.json, but --benchmark is {benchmark.name}; "
+            f"pass --benchmark {facts.benchmark}"
+        )
+    return facts
+
+
 def _programs(
     arguments: argparse.Namespace, references: Sequence[Reference], lcb_data: Path | None
 ) -> Programs | None:
@@ -96,19 +111,13 @@ def _programs(
     index = prepared(lcb_data, _cache_folder(), lambda text: print(text, file=sys.stderr))
     require_problems(index, question_ids)
     bench = Bench(index, sandbox, arguments.num_lcb_workers or workers_there())
-    return Programs(bench, journal_path(arguments.output_file, arguments.mlperf_log), arguments.resume)
+    return Programs(bench, journal_path(arguments.output_file, arguments.mlperf_log), arguments.restart)
 
 
 def _sandbox(allow_unsandboxed: bool) -> Sandbox:
     chosen = choose_sandbox(allow_unsandboxed)
     print(f"sandbox: {chosen.tier}", file=sys.stderr)
     return chosen
-
-
-def journal_path(output_file: Path | None, log: Path) -> Path:
-    """Where outcomes of programs are kept until the grading is through: beside the result, else the log."""
-    beside = output_file or log
-    return beside.with_name(f"{beside.stem}.programs.jsonl")
 
 
 def _cache_folder() -> Path:

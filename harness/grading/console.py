@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from harness.grading.evaluate import Evaluation
 from harness.grading.judgement import Judgement
-from harness.grading.scorecard import PUBLISHED_RANGE, PUBLISHED_RUNS, Score
+from harness.grading.scorecard import Score
 from harness.grading.verdict import Mode
 
 _WIDTH = 80
@@ -67,11 +67,12 @@ def _trust(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:
                 f"{part.deviation:.2f}, standard error {part.standard_error:.2f}"
             )
     if judgement.standing is not None:
-        low, high = PUBLISHED_RANGE
-        place = "within" if judgement.standing.is_within_range else "outside"
+        place, runs = judgement.standing, judgement.standing.runs
+        side = "within" if place.is_within_range else "outside"
         yield (
-            f"Among the {PUBLISHED_RUNS} published v6.0 runs: {judgement.standing.deviations:+.1f} standard "
-            f"deviations, percentile {judgement.standing.percentile:.0f}, {place} their range {low}..{high}"
+            f"Among the {runs.runs} published {runs.round} runs: {place.deviations:+.1f} standard "
+            f"deviations, percentile {place.percentile:.0f}, {side} their "
+            f"range {runs.lowest}..{runs.highest}"
         )
     osl = evaluation.lengths
     yield (

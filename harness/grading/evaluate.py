@@ -19,11 +19,11 @@ from harness.grading.verdict import Mode, Verdict, unanswered
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What grading programs needs; the journal carries their outcomes over interruptions."""
+    """What grading programs needs; the journal keeps their outcomes for the next call."""
 
     bench: Bench
     journal: Path
-    resume: bool
+    restart: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _grade_programs(
         for mode, extraction in extractions.items()
         if extraction.code
     }
-    journal = OutcomeJournal(programs.journal, programs.resume)
+    journal = OutcomeJournal(programs.journal, programs.restart)
     try:
         outcomes = grade(dict.fromkeys(tasks.values()), programs.bench, journal, progress)
     finally:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from harness.benchmark import DatasetRule, PublishedRuns
 from harness.grading.evaluate import Evaluation
 from harness.grading.sandbox import Sandbox, Tier
 from harness.grading.scorecard import Score, Standing, standing
@@ -37,16 +38,28 @@ class Judgement:
         )
 
 
-def judge(evaluation: Evaluation, target: float, full_size: int, sandbox: Sandbox | None) -> Judgement:
-    """Hold an evaluation against its target; ``full_size`` is the official number of samples."""
+def judge(
+    evaluation: Evaluation,
+    target: float,
+    rule: DatasetRule,
+    published: PublishedRuns | None,
+    sandbox: Sandbox | None,
+) -> Judgement:
+    """Compare an evaluation with its target and, where it is a full one, with the published runs."""
     mode = Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
     score = evaluation.scores[mode]
-    is_full = score.total == full_size
-    place = standing(score.percentage) if is_full and mode is Mode.OFFICIAL else None
+    is_full = score.total == rule.samples
+    comparable = published if is_full and mode is Mode.OFFICIAL else None
+    place = standing(score.percentage, comparable) if comparable else None
     warnings = [*_log_warnings(evaluation), *_sandbox_warnings(evaluation, sandbox)]
     if not is_full:
         warnings.append(
-            f"{score.total} samples, the official set has {full_size}: not comparable to published runs"
+            f"{score.total} samples, the official set has {rule.samples}: not comparable to published runs"
+        )
+    if strange := sorted(set(score.datasets) - set(rule.repeats)):
+        warnings.append(
+            f"{', '.join(strange)}: not among the benchmark's data sets ({', '.join(rule.repeats)}), "
+            "counted as one repeat"
         )
     return Judgement(mode, score, target, place, tuple(warnings))
 

@@ -5,10 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# exact_match of the 63 accuracy runs that were published with MLPerf Inference v6.0.
-PUBLISHED_RUNS = 63
-PUBLISHED_MEAN, PUBLISHED_SD = 83.435, 0.40
-PUBLISHED_RANGE = (82.52, 84.21)
+from harness.benchmark import PublishedRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +100,15 @@ class Lengths:
 class Standing:
     """Where a score lies among the published runs; ``percentile`` takes them for normally distributed."""
 
+    score: float
+    runs: PublishedRuns
     deviations: float
     percentile: float
-    is_within_range: bool
+
+    @property
+    def is_within_range(self) -> bool:
+        """Whether a published run scored as low and one as high."""
+        return self.runs.lowest <= self.score <= self.runs.highest
 
 
 def lengths(tokens: Sequence[int], truncated: int) -> Lengths:
@@ -113,8 +116,7 @@ def lengths(tokens: Sequence[int], truncated: int) -> Lengths:
     return Lengths(statistics.fmean(tokens), min(tokens), max(tokens), truncated / len(tokens))
 
 
-def standing(percentage: float) -> Standing:
-    """Compare with the published runs."""
-    published = statistics.NormalDist(PUBLISHED_MEAN, PUBLISHED_SD)
-    low, high = PUBLISHED_RANGE
-    return Standing(published.zscore(percentage), 100 * published.cdf(percentage), low <= percentage <= high)
+def standing(percentage: float, runs: PublishedRuns) -> Standing:
+    """Compare with the published runs of the same benchmark."""
+    published = statistics.NormalDist(runs.mean, runs.deviation)
+    return Standing(percentage, runs, published.zscore(percentage), 100 * published.cdf(percentage))

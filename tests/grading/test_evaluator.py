@@ -6,8 +6,10 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +17,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from harness import tokenizer
+from harness.benchmark import available_benchmarks, load_benchmark
 from harness.grading.cli import main
+from harness.grading.references import Subject
+from harness.grading.sandbox import Tier
 from tests.grading.logs import array, entry, harmony_ids, write_log
 from tests.grading.samples import REFERENCE, RELEASE, references, right_answer
 
@@ -117,16 +123,145 @@ def test_an_empty_output_is_wrong_and_no_error(tmp_path: Path, release: Path):
     assert "Output tokens: mean" in result.stdout
 
 
-def test_resume_takes_outcomes_from_the_journal(tmp_path: Path, release: Path):
+def test_the_next_call_takes_outcomes_from_the_journal(tmp_path: Path, release: Path):
     log = write_log(tmp_path / "log.json", outputs())
     first = evaluate(log, release)
     journal = tmp_path / "log.programs.jsonl"
     rows = [json.loads(line) for line in journal.read_text().splitlines()]
     assert {row["reason"] for row in rows} == {"correct"}
-    journal.write_text("".join(json.dumps({**row, "reason": "wrong"}) + "\n" for row in rows[:1]))
-    assert evaluate(log, release).stdout == first.stdout  # without --resume the journal starts anew
-    journal.write_text("".join(json.dumps({**row, "reason": "wrong"}) + "\n" for row in rows))
-    assert "livecodebench_v6                 0 " in evaluate(log, release, "--resume").stdout
+    damage = ["", "7", "[]", '"key"', '{"key": "x", "reason": "wrong", "failed_test": "?"}', '{"key": "cut b']
+    forged = [json.dumps({**row, "reason": "wrong"}) for row in rows]
+    journal.write_text("\n".join([*forged, *damage]))
+    again = evaluate(log, release)
+    assert "livecodebench_v6                 0 " in again.stdout
+    kept = journal.read_text().splitlines()
+    assert kept[: len(forged)] == forged
+    assert evaluate(log, release, "--restart").stdout == first.stdout
+    assert len(journal.read_text().splitlines()) == len(rows)
+
+
+def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch: pytest.MonkeyPatch):
+    from harness.grading.lcb import journal
+
+    keys = {journal.task_key("strict", 60.0, "digest", "code", tier) for tier in Tier}
+    journal._judges.cache_clear()
+    monkeypatch.setattr(sys, "version", "4.0")
+    keys.add(journal.task_key("strict", 60.0, "digest", "code", Tier.BUBBLEWRAP))
+    journal._judges.cache_clear()
+    assert len(keys) == len(Tier) + 1
+
+
+def test_a_link_in_the_journals_place_is_not_followed(tmp_path: Path, release: Path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "log.programs.jsonl").symlink_to(tmp_path / "precious")
+    assert evaluate(write_log(tmp_path / "log.json", outputs()), release).returncode == 2
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
+def test_a_signal_ends_with_what_is_kept(signum: signal.Signals, tmp_path: Path, release: Path):
+    """One program hangs; once the others are in the journal the evaluator is asked to end."""
+    hangs = next(i for i, row in enumerate(references()) if row.subject is Subject.LIVECODEBENCH)
+    texts = [right_answer(row) for row in references()]
+    texts[hangs] = "```python\nwhile True: pass\n```"
+    log = write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts])
+    journal = tmp_path / "log.programs.jsonl"
+    command = [
+        sys.executable,
+        str(ROOT / "eval_mlperf_accuracy.py"),
+        *arguments(log, release, "--num-lcb-workers", 3),
+    ]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not (journal.exists() and journal.read_bytes().count(b"\n") >= 2):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signum)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + signum
+    ending = said.splitlines()[-1]
+    assert signum.name in ending and str(journal) in ending and "Traceback" not in said
+    assert str(journal.read_bytes().count(b"\n")) in ending
+
+
+def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The layout of datasets/manifest.tsv, below any --to."""
+    rows = [line.split("\t") for line in (ROOT / "datasets" / "manifest.tsv").read_text().splitlines()]
+    paths = {row[1]: row[3] for row in rows if row[0] == "gpt-oss-120b"}
+    for name, source in (("acc", REFERENCE), ("livecodebench", RELEASE)):
+        place = tmp_path / "anywhere" / paths[name]
+        place.parent.mkdir(parents=True)
+        place.write_bytes(source.read_bytes())
+    log = write_log(tmp_path / "log.json", outputs())
+    monkeypatch.chdir(tmp_path)
+    with contextlib.redirect_stdout(io.StringIO()) as stdout:
+        assert main(["--mlperf-log", str(log), "--reference-data", f"anywhere/{paths['acc']}"]) == 0
+    assert stdout.getvalue().endswith("'exact_match': 100.000\n")
+    (tmp_path / "reference.parquet").write_bytes(REFERENCE.read_bytes())
+    (tmp_path / "anywhere").rename(tmp_path / "data")
+    assert main(["--mlperf-log", str(log), "--reference-data", "reference.parquet"]) == 0
+
+
+def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
+    """The part of a run's run.json that says what was run."""
+    plan = {"benchmark": {"name": benchmark}, "parameters": {"max_new_tokens": limit}}
+    (folder / "run.json").write_text(json.dumps({"schema": 1, "plan": plan}))
+
+
+def test_no_log_is_scored_by_another_benchmarks_rules(tmp_path: Path, release: Path):
+    log = write_log(tmp_path / "log.json", outputs())
+    assert evaluate(log, release, "--benchmark", "deepseek-r1").returncode == 2
+    run_record(tmp_path, "deepseek-r1")
+    refused = evaluate(log, release)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--benchmark deepseek-r1" in refused.stderr
+    for text in ("", "{}", '{"plan": "x"}', "[1]", '{"plan": {"benchmark": 7}}'):
+        (tmp_path / "run.json").write_text(text)
+        assert evaluate(log, release).returncode == 0
+
+
+def test_truncated_means_the_limit_of_the_run(tmp_path: Path, release: Path):
+    texts = outputs()
+    texts[0] = harmony_ids("x" * 50)[:20]
+    log = write_log(tmp_path / "log.json", texts)
+    run_record(tmp_path, "gpt-oss-120b", limit=20)
+    result = evaluate(log, release, "--output-file", tmp_path / "r.json")
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert written["reasons"]["strict"]["aime25"]["truncated"] == 1, result.stderr
+    assert written["output_tokens"]["truncated_share"] == 1 / 96
+
+
+@pytest.mark.parametrize("token", [200005, 200008])
+def test_a_tokenizer_must_be_the_benchmarks(token: int, tmp_path: Path, release: Path):
+    log = write_log(tmp_path / "log.json", outputs())
+    words = {**tokenizer.NAMED_SPECIAL}
+    for folder, expected in (("same", 0), ("other", 2)):
+        (tmp_path / folder).mkdir()
+        added = [{"id": id, "content": word} for id, word in words.items()]
+        (tmp_path / folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+        assert evaluate(log, release, "--tokenizer", tmp_path / folder).returncode == expected
+        words[token] = "<|another model|>"
+    assert evaluate(log, release, "--tokenizer", "openai/gpt-oss-120b").returncode == 0
+
+
+def test_only_a_benchmarks_own_published_runs_are_compared_with():
+    assert load_benchmark("gpt-oss-120b").accuracy.published.runs == 63  # type: ignore[union-attr]
+    assert all(
+        load_benchmark(name).accuracy.published is None  # type: ignore[union-attr]
+        for name in available_benchmarks()
+        if name != "gpt-oss-120b"
+    )
+
+
+def test_a_data_set_that_the_benchmark_does_not_have_is_a_warning(tmp_path: Path, release: Path):
+    frame = pd.read_parquet(REFERENCE)
+    frame["dataset"] = frame["dataset"].replace("aime25", "aime24")
+    frame.to_parquet(tmp_path / "reference.parquet")
+    log = write_log(tmp_path / "log.json", outputs())
+    result = evaluate(log, release, "--reference-data", tmp_path / "reference.parquet")
+    assert any(line.startswith("WARNING: aime24") for line in result.stdout.splitlines())
 
 
 def test_the_report_shows_every_disagreement(tmp_path: Path, release: Path):

@@ -104,7 +104,7 @@ def test_verdicts_equal_the_published_ones(mode: Mode, share: int, tier: Tier, t
     release.write_text("".join(json.dumps(_as_released(problem)) + "\n" for problem in problems.values()))
     index = prepared(release, tmp_path, quiet)
     tasks = [Task(mode, row["question_id"], row["code"]) for row in rows]
-    journal = OutcomeJournal(tmp_path / "journal", resume=False)
+    journal = OutcomeJournal(tmp_path / "journal")
     outcomes = grade(dict.fromkeys(tasks), Bench(index, sandbox(tier), 2), journal, quiet)
     differing = {
         (row["question_id"], row["class"])
@@ -320,7 +320,7 @@ def bench(index: Path, tier: Tier, cpu_s: float = 10.0) -> Bench:
 
 def test_reference_solutions_pass_and_equal_code_runs_once(index: Path, tier: Tier, tmp_path: Path):
     tasks = [Task(mode, name, source) for mode in Mode for name, source in solutions().items()]
-    journal = OutcomeJournal(tmp_path / "journal", resume=False)
+    journal = OutcomeJournal(tmp_path / "journal")
     steps: list[int] = []
     outcomes = grade(tasks * 3, bench(index, tier), journal, lambda done, total, what: steps.append(total))
     assert {outcome.reason for outcome in outcomes.values()} == {Reason.CORRECT}
@@ -338,11 +338,11 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
 
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        grade([hang, *tasks], bench(index, tier, 60.0), OutcomeJournal(path, resume=False), interrupt)
+        grade([hang, *tasks], bench(index, tier, 60.0), OutcomeJournal(path), interrupt)
     assert time.monotonic() - started < 30  # the hanging one is not waited for
     with path.open("a") as file:
         file.write('{"key": "cut by a cra')
-    again = OutcomeJournal(path, resume=True)
+    again = OutcomeJournal(path)
     assert len(again.known) >= 2
     steps: list[int] = []
     outcomes = grade(tasks, bench(index, tier, 60.0), again, lambda done, total, what: steps.append(done))
@@ -357,7 +357,7 @@ def test_timeouts_are_tried_again_alone_and_stop_nothing(index: Path, tier: Tier
     good = Task(Mode.STRICT, name, source)
     seen: list[str] = []
     outcomes = grade(
-        [*loops, *killers, good], bench(index, tier, 0.5), OutcomeJournal(tmp_path / "j", resume=False),
+        [*loops, *killers, good], bench(index, tier, 0.5), OutcomeJournal(tmp_path / "j"),
         lambda done, total, what: seen.append(what))  # fmt: skip
     assert [outcomes[task].reason for task in loops] == [Reason.TIMEOUT] * 2
     assert seen.count("timeouts, one at a time") == 2
@@ -374,8 +374,6 @@ def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     )
     killer = Task(Mode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
     good = Task(Mode.STRICT, name, source)
-    outcomes = grade(
-        [killer, good], Bench(index, mortal, 1), OutcomeJournal(tmp_path / "j", resume=False), quiet
-    )
+    outcomes = grade([killer, good], Bench(index, mortal, 1), OutcomeJournal(tmp_path / "j"), quiet)
     assert outcomes[killer].reason is Reason.SANDBOX_LOST
     assert outcomes[good].passed

@@ -54,7 +54,7 @@ def disagreement(tmp_path):
 def written(tmp_path, name, disagreement):
     graded, log = disagreement
     path = tmp_path / name
-    write_report(path, [graded], log, Reader("o200k_harmony", 100), "target met")
+    write_report(path, [graded], log, Reader(100), "target met")
     return path.read_bytes().decode()
 
 
@@ -86,7 +86,7 @@ def test_markdown_report(tmp_path, disagreement):
 def test_json_result_is_ascii(tmp_path, disagreement):
     graded, log = disagreement
     path = tmp_path / "r.json"
-    write_result(path, {"details": details([graded], log, Reader("o200k_harmony", 100))})
+    write_result(path, {"details": details([graded], log, Reader(100))})
     data = path.read_bytes()
     assert data.isascii() and b"\x1b" not in data and b"\x00" not in data
 

@@ -62,18 +62,18 @@ def grade(
 ) -> dict[Task, Outcome]:
     """Outcome of every task; those that the journal knows are not run."""
     with contextlib.closing(ProblemIndex(bench.index)) as problems:
-        keys = {task: _key(task, problems, bench.cpu_limit_s) for task in tasks}
+        keys = {task: _key(task, problems, bench) for task in tasks}
     waiting = {key: task for task, key in keys.items() if key not in journal.known}
     late = _grade_together(waiting, bench, journal, progress)
     _retry_alone({key: waiting[key] for key in late}, bench, journal, progress)
     return {task: journal.known[key] for task, key in keys.items()}
 
 
-def _key(task: Task, problems: ProblemIndex, cpu_limit_s: float) -> str:
+def _key(task: Task, problems: ProblemIndex, bench: Bench) -> str:
     facts = problems.find(task.question_id)
     if facts is None:
         raise GradingError(f"problem {task.question_id}: not in the LiveCodeBench index")
-    return task_key(task.mode, cpu_limit_s, facts.digest, task.code)
+    return task_key(task.mode, bench.cpu_limit_s, facts.digest, task.code, bench.sandbox.tier)
 
 
 class _Pool:
