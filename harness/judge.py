@@ -1,13 +1,23 @@
 """Is the run worth what LoadGen says? The one rule that turns a run's evidence into a verdict."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from harness.report.latency import Rows, Statistics, completed
 from harness.report.loadgen_log import LoadgenSummary
+from harness.report.progress import milliseconds
 from harness.report.verdict import Verdict
+
+# LoadGen's figure and its limit, both ns, by metric. It prints p99, the percentile of the rules.
+_TOKEN_LIMITS = {
+    "TTFT": ("99.00 percentile first token latency (ns)", "ttft_latency (ns)"),
+    "TPOT": ("99.00 percentile time to output token (ns)", "tpot_latency (ns)"),
+}
+_NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
+_STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,57 @@ def _loadgen_reasons(evidence: Evidence) -> Iterator[str]:
     elif not loadgen.result_valid:
         unmet = [name for name, met in loadgen.constraints.items() if not met]
         yield f"LoadGen says INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
-        yield from loadgen.recommendations
+        yield from _what_was_missed(loadgen)
+
+
+def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
+    """Limit, measured value and a rate to try; LoadGen's own words for what has none."""
+    ratios = dict(_exceeded(loadgen))
+    for name, ratio in ratios.items():
+        limit_ns = _parameter(loadgen, _TOKEN_LIMITS[name][1])
+        yield f"{name} p99 is {milliseconds(ratio * limit_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
+    yield from _rate_to_try(loadgen, ratios)
+    for line in loadgen.recommendations:
+        if line.partition(" ")[0] not in ratios:
+            yield line
+    for name, lines in loadgen.early_stopping.items():
+        if name not in ratios and any("unsuccessful" in line for line in lines):
+            yield f"{name} early stopping: {' '.join(lines)}".lstrip()
+
+
+def _exceeded(loadgen: LoadgenSummary) -> Iterator[tuple[str, float]]:
+    """Measured p99 over its limit, for each metric that was too slow."""
+    for name, (figure, limit) in _TOKEN_LIMITS.items():
+        measured, limit_ns = loadgen.figures.get(figure), _parameter(loadgen, limit)
+        if measured is not None and 0 < limit_ns < measured < _NO_TIME_NS:
+            yield name, measured / limit_ns
+
+
+def _rate_to_try(loadgen: LoadgenSummary, ratios: Mapping[str, float]) -> Iterator[str]:
+    """A guess: TPOT grows about as the requests in flight do, TTFT steeply where the server falls behind."""
+    target = _parameter(loadgen, "target_qps")
+    reached = loadgen.figures.get("Completed samples per second")
+    if ratios and reached and target > 0:
+        held = min(target, reached)
+        rate = held * min(_STEP_DOWN, 1 / ratios.get("TPOT", 1.0))
+        yield (
+            f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "
+            f"a guess for the next try: target_qps = {rate:.2g}"
+        )
+    measured = loadgen.figures.get("Samples per second")
+    if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:
+        yield (
+            f"target_qps was {target:g}, {measured:.4g} samples/s were measured: "
+            f"with target_qps = {math.ceil(measured)} LoadGen makes the query long enough"
+        )
+
+
+def _parameter(loadgen: LoadgenSummary, name: str) -> float:
+    """A number of LoadGen's parameters; nan where there is none."""
+    try:
+        return float(loadgen.parameters[name])
+    except (KeyError, ValueError):
+        return math.nan
 
 
 def _single_tokens(rows: Rows) -> str:

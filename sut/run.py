@@ -1,10 +1,11 @@
 """One benchmark run: check everything, start what is needed, let LoadGen run, close with a report."""
 
 import logging
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from harness.output_dir import claimed, make_ready, make_room, release_reserve
 from harness.plan import USER_CONF, RunPlan
 from harness.provenance import gather_provenance
 from harness.report.closing import RUN_RECORD, Closing, Ending, close_run
-from harness.report.run_record import RunRecord, write_run_record
+from harness.report.run_record import RunRecord, read_clocks, write_run_record
 from harness.resume import check_resumable, earlier_answers, set_aside
 from harness.samples import SampleSet
 from sut.arena import render_arena
@@ -192,11 +193,13 @@ def _resolved(prepared: Prepared) -> dict[str, Any]:
 
 
 def _record(prepared: Prepared, doubts: tuple[str, ...]) -> RunRecord:
+    clock = read_clocks()
     return RunRecord(
         plan=_resolved(prepared),
         provenance=gather_provenance(_ROOT),
         servers=[msgspec.to_builtins(server) for server in prepared.servers],
-        started=datetime.now(UTC),
+        started=clock.utc,
+        clock=clock,
         deviations=prepared.deviations,
         doubts=doubts,
     )
@@ -214,4 +217,8 @@ def _close(prepared: Prepared, record: RunRecord, ending: Ending) -> Closing:
         accuracy=plan.accuracy,
         ttft_limit_ns=int(prepared.readback["ttft_latency"]) if plan.is_server else None,
         dataset=plan.input_file,
+        benchmark=plan.benchmark.name,
+        tpot_limit_ns=int(prepared.readback["tpot_latency"]) if plan.is_server else None,
+        arguments=sys.argv if plan.audit is None else (),  # a compliance test starts anew
+        width=shutil.get_terminal_size().columns if sys.stdout.isatty() else None,
     )

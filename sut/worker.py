@@ -254,7 +254,7 @@ class Worker:
             request.issued_ns,
             request.sent_ns,
             reader.first_byte_ns,
-            reader.first_token_ns,
+            reader.first_token_ns if self._wire.streams else 0,  # a complete answer shows no token's time
             reader.last_byte_ns,
         )
         self._journal.add(

@@ -1,6 +1,5 @@
 """Closes a run: reads what it left, judges it, writes run.json and requests.parquet, and tells the result."""
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,10 +25,11 @@ from harness.output_dir import release_reserve
 from harness.report.client_load import client_load, load_doubts
 from harness.report.client_share import client_share, share_doubts
 from harness.report.console import RunSummary, render_summary
-from harness.report.latency import Rows, Statistics, statistics
+from harness.report.latency import Rows, Statistics, completed, statistics
 from harness.report.loadgen_files import ACCURACY as _ACCURACY
 from harness.report.loadgen_files import loadgen_file_problems
 from harness.report.loadgen_log import read_summary, result_lines
+from harness.report.next_step import resuming_command, scoring_command
 from harness.report.requests_table import Reported, requests_table, write_requests
 from harness.report.run_record import RunRecord, write_run_record
 from harness.report.schedule_lag import lag_doubts, mean_schedule_lag
@@ -79,8 +79,16 @@ def close_run(
     accuracy: bool,
     ttft_limit_ns: int | None,
     dataset: Path,
+    benchmark: str = "gpt-oss-120b",
+    tpot_limit_ns: int | None = None,
+    arguments: Sequence[str] = (),
+    width: int | None = None,
 ) -> Closing:
-    """Write the run's files beside LoadGen's logs and return the closing summary."""
+    """Write the run's files beside LoadGen's logs and return the closing summary.
+
+    The limits are the scenario's at p99, None where it has none. ``arguments``: the program's, if it can be
+    resumed. ``width``: the terminal's columns, None for a file or a pipe.
+    """
     journal = read_journal(log_dir / JOURNAL_DIR)
     rows = _with_lost(journal.rows, ending.lost)
     stats = statistics(rows)
@@ -122,6 +130,7 @@ def close_run(
             *record.doubts,
             *ending.doubts,
             *repeat_doubts(stats),
+            *stream_doubts(rows, stats, measured=ttft_limit_ns is not None and not accuracy),
             *share_doubts(share, ttft_limit_ns),
             *load_doubts(load),
             *lag_doubts(lag, ttft_limit_ns),
@@ -141,9 +150,10 @@ def close_run(
         client_share=share,
         schedule_lag_mean_ns=lag,
         loadgen_lines=result_lines(log_dir / _SUMMARY),
-        next_command=_scoring(log_dir, dataset) if accuracy and verdict.result == "VALID" else "",
+        limits={"TTFT": ttft_limit_ns, "TPOT": tpot_limit_ns},
+        next_step=_next_step(verdict, stats, log_dir, dataset, benchmark, arguments) if accuracy else "",
     )
-    return Closing(render_summary(summary), EXIT_VALID if verdict.result == "VALID" else EXIT_INVALID)
+    return Closing(render_summary(summary, width), EXIT_VALID if verdict.result == "VALID" else EXIT_INVALID)
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
@@ -172,6 +182,25 @@ def repeat_doubts(stats: Statistics) -> tuple[str, ...]:
     if stats.resumed:
         lines.append(f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt")
     return tuple(lines)
+
+
+def stream_doubts(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[str, ...]:
+    """Where a scenario with limits for tokens got answers that show no token's time."""
+    if not measured or not stats.completed:
+        return ()
+    if stats.ttft is None:
+        return (
+            "answers were not streamed: what LoadGen took for TTFT is their latency, its TPOT has no meaning",
+        )
+    good = completed(rows)
+    good = good[(good["osl"] >= 2) & (good["resumed"] == 0)]
+    at_once = int((good["first_event_tokens"] == good["osl"]).sum())
+    if 2 * at_once <= len(good):
+        return ()
+    return (
+        f"{at_once} of {len(good)} answers came in one event (a proxy or the server's stream interval holds "
+        "tokens back): their TPOT is 0 and shows no token's time",
+    )
 
 
 def _interrupted(signal: str, problems: tuple[str, ...]) -> Verdict:
@@ -226,10 +255,20 @@ def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, list[str]]:
     return found
 
 
-def _scoring(log_dir: Path, dataset: Path) -> str:
-    """The evaluator's command for an accuracy run."""
-    words = ("--mlperf-log", str(log_dir / _ACCURACY), "--reference-data", str(dataset))
-    return f"python eval_mlperf_accuracy.py {shlex.join(words)}"
+def _next_step(
+    verdict: Verdict,
+    stats: Statistics,
+    log_dir: Path,
+    dataset: Path,
+    benchmark: str,
+    arguments: Sequence[str],
+) -> str:
+    """What to do after an accuracy run, with the command."""
+    if verdict.result == "VALID":
+        return f"Score it with: {scoring_command(log_dir / _ACCURACY, dataset, benchmark)}"
+    if arguments and stats.completed:
+        return f"Resume it with: {resuming_command(arguments)}"
+    return ""
 
 
 def _files(log_dir: Path, *, accuracy: bool) -> dict[str, str]:

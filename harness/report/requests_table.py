@@ -1,6 +1,7 @@
 """requests.parquet: a row per query, from the journal's rows.
 
-A moment that never came is null, as is the failure of a query that completed.
+A moment that never came is null, as is the failure of a query that completed. Every field's metadata holds
+its unit and description (COLUMNS).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,30 @@ from harness.report.latency import Rows
 
 TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns")
 COUNTS = ("isl", "osl", "first_event_tokens", "retries")
+_NS = "ns, CLOCK_MONOTONIC"
+
+# Unit and description of every column; docs/run_record.md has the same table.
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "query_id": ("", "LoadGen's id of the query"),
+    "sample_index": ("", "row of the dataset"),
+    "worker": ("", "client process that had the query; 65535 where it was lost"),
+    "replica": ("", "URL of the server that it was sent to; null where it was never sent"),
+    "issued_ns": (_NS, "LoadGen called the issue callback"),
+    "sent_ns": (_NS, "the last byte of the request was handed to the kernel"),
+    "first_byte_ns": (_NS, "the first byte of the response arrived"),
+    "first_token_ns": (_NS, "the event with the first token arrived; null where the answer was not streamed"),
+    "last_byte_ns": (_NS, "the byte that completed the answer arrived"),
+    "reported_first_ns": (_NS, "LoadGen was told of the first token"),
+    "reported_done_ns": (_NS, "LoadGen was told of the end"),
+    "isl": ("tokens", "prompt (input sequence length)"),
+    "osl": ("tokens", "answer (output sequence length), the first token included"),
+    "first_event_tokens": ("tokens", "in the event that carried the first token"),
+    "retries": ("requests", "sent again after a failure"),
+    "resumed": ("", "true: the answer is of an earlier attempt and has no times"),
+    "finish_reason": ("", "stop or length; null where the query failed"),
+    "failure": ("", "kind of failure; null where the query completed"),
+    "failure_detail": ("", "evidence of the failure"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +76,16 @@ def requests_table(
     columns["finish_reason"] = _labels(rows["finish"], [None, *FINISH_REASONS[1:]])
     columns["failure"] = _labels(rows["failure"], _failure_labels())
     columns["failure_detail"] = _details(rows["query_id"], details or {})
-    return pa.table(columns)
+    return _described(pa.table(columns))
+
+
+def _described(table: pa.Table) -> pa.Table:
+    fields = []
+    for field in table.schema:
+        unit, description = COLUMNS[field.name]
+        fields.append(field.with_metadata({"unit": unit, "description": description}))
+    clock = {"clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC"}
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, metadata=clock))
 
 
 def write_requests(path: Path, table: pa.Table) -> None:

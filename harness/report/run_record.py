@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +24,21 @@ Json = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
 
 
 @dataclass(frozen=True, slots=True)
+class ClockPair:
+    """One moment on two clocks: ties the CLOCK_MONOTONIC times of requests.parquet to UTC."""
+
+    utc: datetime
+    monotonic_ns: int
+
+
+def read_clocks() -> ClockPair:
+    """Both clocks now; UTC is read between two readings of the other, whose middle counts."""
+    before = time.monotonic_ns()
+    utc = datetime.now(UTC)
+    return ClockPair(utc, (before + time.monotonic_ns()) // 2)
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The fields of run.json in their order. Written before the first query and again at the end.
 
@@ -35,6 +51,7 @@ class RunRecord:
     provenance: object
     servers: Sequence[object]
     started: datetime
+    clock: ClockPair | None = None  # read at the start
     deviations: Sequence[str] = ()
     ended: datetime | None = None
     verdict: Verdict | None = None

@@ -1,6 +1,7 @@
 """What people see: the progress line and the closing summary."""
 
 import dataclasses
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -124,12 +125,10 @@ TTFT               20.00     20.00     20.00     20.00     20.00     20.00     2
 TPOT               20.00     20.00     20.00     20.00     20.00     20.00     20.00     20.00
 latency             1000      1000      1000      1000      1000      1000      1000      1000
 issue delay        0.500     0.500     0.500     0.500     0.500     0.500     0.500     0.500
+issue delay: from LoadGen's call until the request is sent (this client's own time, inside LoadGen's figures)
 
 Failed queries
   http_status          1
-
-Deviations from the benchmark's rules
-  - min_duration 10000 ms, the rules say 600000
 
 Reasons to doubt these numbers
   - client overhead p99 41 ms
@@ -138,7 +137,7 @@ LoadGen        INVALID, 2 errors, 0 warnings; not satisfied: Min queries
 
 run record     out/run.json
 
-Result: INVALID, NOT OFFICIAL: 1 deviation from the rules
+Result: INVALID, NOT OFFICIAL: 1 deviation from the rules (see the plan, run.json)
   - 1 of 3 queries failed
 """
 
@@ -169,4 +168,48 @@ def test_server_text_cannot_reach_the_terminal():
         )
     ) + plain_progress(dataclasses.replace(SNAPSHOT, note=HOSTILE))
     assert {c for c in text if not c.isprintable()} == {"\n"}
-    assert text.count("owned") == 7
+    assert text.count("owned") == 6
+
+
+def table(text):
+    """The latency table's cells by label, with its titles."""
+    lines = text.split("\n\n")[2].splitlines()
+    titles = lines[0].replace("p99 limit", "p99_limit").split()[1:]
+    rows = {}
+    for line in takewhile(lambda line: ": " not in line, lines[1:]):
+        cells = [line[i : i + 10].strip() for i in range(14, 14 + 10 * len(titles), 10)]
+        rows[line[:14].strip()] = dict(zip(titles, cells, strict=True))
+    return titles, rows
+
+
+def test_limits_stand_beside_the_figures():
+    _, rows = table(render_summary(summary(limits={"TTFT": 3_000_000_000, "TPOT": 80_000_000})))
+    assert {name: row["p99_limit"] for name, row in rows.items()} == {
+        "TTFT": "3000",
+        "TPOT": "80.00",
+        "latency": "",
+        "issue delay": "",
+    }
+
+
+def test_what_was_not_measured_is_a_dash():
+    """Answers that were not streamed: no first token, so no TTFT and no TPOT."""
+    rows = np.zeros(3, QUERY_ROW)
+    rows["issued_ns"], rows["sent_ns"], rows["last_byte_ns"], rows["osl"] = 1, 2, 1_000_001, 50
+    _, cells = table(render_summary(summary(statistics=statistics(rows))))
+    assert set(cells["TTFT"].values()) == set(cells["TPOT"].values()) == {"-"}
+    assert cells["latency"]["p99"] == "1.000"
+
+
+@pytest.mark.parametrize("limits", [{}, {"TTFT": 3_000_000_000}])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 104, 150, None])
+def test_a_narrow_terminal_loses_columns_and_no_line_wraps(width, limits):
+    text = render_summary(summary(limits=limits, client_share=summary().statistics.ttft), width)
+    titles, rows = table(text)
+    block = text.split("\n\n")[2].splitlines()
+    assert max(map(len, block)) <= (width or 110)
+    assert "p99" in titles
+    assert ("p99_limit" in titles) is bool(limits)
+    assert len(rows) == 5
+    if width is None or width >= 104:
+        assert len(titles) == 8 + bool(limits)

@@ -134,7 +134,65 @@ def test_unmet_constraints_and_advice_are_told():
     unmet = [name for name, met in summary("server_invalid").constraints.items() if not met]
     assert unmet
     assert all(any(name in line for line in verdict.reasons) for name in unmet)
-    assert set(summary("server_invalid").recommendations) <= set(verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("name", "named", "absent"),
+    [
+        # TTFT limit lowered to 1 ms, TPOT 80 ms; 40.46 samples/s of 100 were completed
+        (
+            "server_invalid",
+            [
+                "TTFT p99 is 680.3 ms",
+                "limit is 1.000 ms",
+                "TPOT p99 is 970.1 ms",
+                "limit is 80.00 ms",
+                "40.46",
+            ],
+            ["constrain not met"],
+        ),
+        # its TPOT is that of queries without tokens: no time, so LoadGen's words stay
+        ("server_errors", ["TPOT constrain not met"], ["TPOT p99", "TTFT p99", "a guess"]),
+    ],
+)
+def test_a_missed_limit_is_named_with_its_value(name, named, absent):
+    text = "\n".join(judge(evidence(loadgen=summary(name))).reasons)
+    assert [part for part in named if part not in text] == []
+    assert [part for part in absent if part in text] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "reached", "ttft_ms", "tpot_ms", "guess"),
+    [
+        (100, 99, 3300, 40, 89),  # keeps up, TTFT missed: a step below
+        (100, 40, 9000, 40, 36),  # falls behind: below what it completed
+        (100, 99, 1000, 160, 50),  # TPOT twice its limit: half of the requests in flight
+        (100, 99, 1000, 81, 89),
+    ],
+)
+def test_the_rate_to_try(target, reached, ttft_ms, tpot_ms, guess):
+    loadgen = replace(
+        summary("server_invalid"),
+        figures={
+            "Completed samples per second": reached,
+            "99.00 percentile first token latency (ns)": ttft_ms * 1_000_000,
+            "99.00 percentile time to output token (ns)": tpot_ms * 1_000_000,
+        },
+        parameters={
+            "target_qps": str(target),
+            "ttft_latency (ns)": "3000000000",
+            "tpot_latency (ns)": "80000000",
+        },
+    )
+    (line,) = [line for line in judge(evidence(loadgen=loadgen)).reasons if "a guess" in line]
+    assert float(line.rpartition("= ")[2]) == guess
+
+
+def test_an_offline_query_that_was_too_short():
+    loadgen = replace(
+        VALID, result_valid=False, constraints={"Min duration": False}, figures={"Samples per second": 881.2}
+    )
+    assert any("target_qps = 882" in line for line in judge(evidence(loadgen=loadgen)).reasons)
 
 
 def test_single_tokens_explain_loadgens_errors():

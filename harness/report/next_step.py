@@ -1,0 +1,70 @@
+"""The command that follows an accuracy run: score it when it is VALID, resume it when it is not complete."""
+
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.errors import HarnessError
+
+_ROOT = Path(__file__).resolve().parents[2]
+_EVALUATOR = _ROOT / "eval_mlperf_accuracy.py"
+_DEFAULT_BENCHMARK = "gpt-oss-120b"  # the evaluator's own default
+_DATASET, _CODE = "dataset", "livecodebench"
+# Where the tests of the code problems are: beside the accuracy file's folder, as datasets/download.sh lays
+# them out; beside the file, as in datasets/samples; else where download.sh puts them without --to.
+_SAMPLE_TESTS = "code_sample.jsonl"
+_DEFAULT_TESTS = _ROOT / "data" / "livecodebench"
+
+
+def scoring_command(accuracy_log: Path, dataset: Path, benchmark: str) -> str:
+    """The evaluator's command for a complete accuracy log, ready to paste."""
+    words = [*_program(_EVALUATOR), "--mlperf-log", _shown(accuracy_log), "--reference-data", _shown(dataset)]
+    if benchmark != _DEFAULT_BENCHMARK:
+        words += ["--benchmark", benchmark]
+    if _has_code(dataset):
+        words += ["--lcb-data", _shown(_code_tests(dataset))]
+    return shlex.join(map(str, words))
+
+
+def resuming_command(arguments: Sequence[str]) -> str:
+    """The command of this program, given as sys.argv, with ``--resume``."""
+    program, *flags = arguments
+    resume = () if "--resume" in flags else ("--resume",)
+    return shlex.join(map(str, (*_program(Path(program)), *flags, *resume)))
+
+
+def _program(script: Path) -> tuple[Path, Path]:
+    """The interpreter of this process and a script, both relative where they lie below the working folder."""
+    return _shown(Path(sys.executable)), _shown(script)
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+
+
+def _code_tests(dataset: Path) -> Path:
+    beside = (dataset.absolute().parents[1] / "livecodebench", dataset.absolute().parent / _SAMPLE_TESTS)
+    return next((path for path in beside if path.exists()), _DEFAULT_TESTS)
+
+
+def _has_code(dataset: Path) -> bool:
+    """Whether a row is a LiveCodeBench problem; a file without names of data sets cannot be graded anyway."""
+    try:
+        names = _dataset_names(dataset)
+    except (HarnessError, OSError, ValueError, KeyError, TypeError, NotImplementedError):
+        return False
+    return any(isinstance(name, str) and _CODE in name.lower() for name in names)
+
+
+def _dataset_names(path: Path) -> Iterable[object]:
+    if path.suffix.lower() in (".pkl", ".pickle"):
+        from harness.pickles import load_frame
+
+        frame = load_frame(path)
+        return set(frame.column(_DATASET)) if _DATASET in frame.names else ()
+    import pyarrow.parquet as pq
+
+    names: list[object] = pq.read_table(path, columns=[_DATASET]).column(_DATASET).unique().to_pylist()
+    return names

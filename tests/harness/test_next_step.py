@@ -1,0 +1,88 @@
+"""The command that a run prints for what comes next."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.grading.cli import build_parser
+from harness.report.next_step import resuming_command, scoring_command
+from tests.runs import ACCURACY, PERFORMANCE, ROOT
+
+LOG = Path("mlperf_results/offline/accuracy/mlperf_log_accuracy.json")
+NAMES = ["aime25", "livecodebench_v6", "gpqa_diamond"]
+
+
+def parsed(command):
+    """The command's interpreter and script, and its flags as the evaluator reads them."""
+    interpreter, script, *flags = shlex.split(command)
+    return interpreter, script, build_parser().parse_args(flags)
+
+
+def parquet(path, names):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"dataset": names, "input_tokens": [[1]] * len(names)}), path)
+    return path
+
+
+def test_the_samples_are_scored_as_pasted(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    interpreter, script, flags = parsed(scoring_command(LOG, ACCURACY, "gpt-oss-120b"))
+    assert (ROOT / interpreter).samefile(sys.executable)
+    assert not Path(interpreter).is_absolute() or not Path(sys.executable).is_relative_to(ROOT)
+    assert script == "eval_mlperf_accuracy.py"
+    assert (flags.mlperf_log, flags.reference_data) == (LOG, ACCURACY.relative_to(ROOT))
+    assert flags.lcb_data.is_file()
+
+
+def test_from_another_folder_the_paths_are_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    interpreter, script, _ = parsed(scoring_command(LOG, ACCURACY, "gpt-oss-120b"))
+    assert (interpreter, script) == (sys.executable, str(ROOT / "eval_mlperf_accuracy.py"))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(NAMES, True), (NAMES[:1], False), ([None, "LiveCodeBench"], True)]
+)
+@pytest.mark.parametrize("kind", ["parquet", "pkl"])
+def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, expected, kind):
+    path = parquet(tmp_path / "acc/set.parquet", names)
+    if kind == "pkl":
+        path = tmp_path / "acc/set.pkl"
+        pd.DataFrame({"dataset": names, "input_tokens": [[1]] * len(names)}).to_pickle(path)
+    *_, flags = parsed(scoring_command(LOG, path, "gpt-oss-120b"))
+    found = None if flags.lcb_data is None else flags.lcb_data.absolute()
+    assert found == (ROOT / "data/livecodebench" if expected else None)
+
+
+def test_the_download_beside_the_dataset_is_used(tmp_path):
+    path = parquet(tmp_path / "elsewhere/acc/acc_eval_ref.parquet", NAMES)
+    (tmp_path / "elsewhere/livecodebench").mkdir()
+    *_, flags = parsed(scoring_command(LOG, path, "gpt-oss-120b"))
+    assert flags.lcb_data == tmp_path / "elsewhere/livecodebench"
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", None])
+def test_a_dataset_without_names_has_no_programs(tmp_path, damage):
+    path = tmp_path / "set.parquet"
+    if damage is not None:
+        path.write_bytes(damage)
+    *_, flags = parsed(scoring_command(LOG, path, "deepseek-r1"))
+    assert (flags.lcb_data, flags.benchmark) == (None, "deepseek-r1")
+
+
+def test_performance_samples_have_no_programs():
+    assert "--lcb-data" not in scoring_command(LOG, PERFORMANCE, "gpt-oss-120b")
+
+
+@pytest.mark.parametrize("given", [[], ["--resume"]])
+def test_resuming_is_the_same_command(given, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    flags = ["--accuracy", "--input-file", "a set.parquet"]
+    words = shlex.split(resuming_command([str(ROOT / "run_mlperf.py"), *flags, *given]))
+    assert words[1:] == ["run_mlperf.py", *flags, "--resume"]
+    assert (ROOT / words[0]).samefile(sys.executable)
