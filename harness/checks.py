@@ -5,11 +5,12 @@ is an error, because LoadGen then measures something else than the benchmark.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from harness.benchmark import Benchmark, DatasetRule, Scenario
 from harness.errors import ConfigError
-from harness.loadgen_conf import ConfRow
+
+Setting = int | float | bool
 
 _NS_PER_MS = 1_000_000
 # LoadGen's setting for each key of a conf file that can change a locked value.
@@ -27,39 +28,70 @@ _CONF_KEY = {
     "qsl_rng_seed": "qsl_rng_seed",
     "sample_index_rng_seed": "sample_index_rng_seed",
     "schedule_rng_seed": "schedule_rng_seed",
+    "server_coalesce_queries": "coalesce_queries",
+    "server_max_async_queries": "max_async_queries",
+    "infer_token_latencies": "infer_token_latencies",
+}
+# What LoadGen makes of a conf file's value: conf latencies are ms, percentiles are percent.
+_SCALE = {"ttft_latency": _NS_PER_MS, "tpot_latency": _NS_PER_MS, "server_target_latency_percentile": 0.01}
+# Settings without effect where every sample is issued once and no latency is judged.
+_PERFORMANCE_ONLY = (
+    "min_duration_ms",
+    "ttft_latency",
+    "tpot_latency",
+    "server_target_latency_percentile",
+    "server_max_async_queries",
+)
+# LoadGen's defaults, with which every benchmark runs: several queries are not issued as one, their number in
+# flight has no limit, and token latencies are measured.
+_DEFAULTS: Mapping[str, Setting] = {
+    "server_coalesce_queries": False,
+    "server_max_async_queries": 0,
+    "infer_token_latencies": False,
 }
 _AT_LEAST = ("min_duration_ms",)
 _OFFLINE_MARGIN = 1.1  # LoadGen makes so many samples more than target_qps times min_duration
 _SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_override")
 
-Setting = int | float | bool
-
 
 def locked_settings(
-    benchmark: Benchmark, scenario: Scenario, audited: Collection[str | None] = ()
+    benchmark: Benchmark,
+    scenario: Scenario,
+    *,
+    accuracy: bool = False,
+    audit: Mapping[str, int | float] | None = None,
 ) -> dict[str, Setting]:
-    """LoadGen's settings that the rules lock, by LoadGen's names; latencies in ns.
+    """LoadGen's settings that the rules lock for one mode, by LoadGen's names; latencies in ns.
 
-    ``audited`` are conf keys that a compliance test sets itself, so that a conf file's value does not count.
+    ``audit`` holds what a compliance test sets, by conf key: it takes the place of the benchmark's value.
     """
-    locked: dict[str, Setting] = dict(benchmark.loadgen.settings)
-    if scenario not in ("server", "interactive"):
-        # LoadGen takes a Server row of the conf file whatever the scenario, and then makes nothing of it.
-        locked.pop("server_target_latency_percentile", None)
+    locked: dict[str, Setting] = {**_DEFAULTS, **benchmark.loadgen.settings}
     limits = benchmark.latency_limits.get(scenario)
     if limits is not None:
         locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS
         locked["tpot_latency"] = limits.tpot_ms * _NS_PER_MS
     if scenario not in ("server", "interactive"):  # LoadGen reads these in all, uses them in Server
         locked = {name: value for name, value in locked.items() if not name.startswith("server_")}
-    return {name: value for name, value in locked.items() if _CONF_KEY.get(name) not in audited}
+    if accuracy:
+        locked = {name: value for name, value in locked.items() if name not in _PERFORMANCE_ONLY}
+    return {name: _audited(name, value, audit or {}) for name, value in locked.items()}
+
+
+def _audited(name: str, value: Setting, audit: Mapping[str, int | float]) -> Setting:
+    """The value that a compliance test sets, as LoadGen has it then."""
+    key = _CONF_KEY.get(name)
+    if key is None or key not in audit:
+        return value
+    return bool(audit[key]) if isinstance(value, bool) else audit[key] * _SCALE.get(name, 1)
 
 
 def setting_deviations(
-    locked: Mapping[str, Setting], readback: Mapping[str, Setting], rows: Iterable[ConfRow], samples: int
+    locked: Mapping[str, Setting], readback: Mapping[str, Setting], asked: Collection[str], samples: int
 ) -> tuple[str, ...]:
-    """Compare what LoadGen reads back with what is locked. Raises ConfigError for what nobody asked for."""
-    asked = {row.key for row in rows}
+    """Compare what LoadGen reads back with what is locked; ``asked`` are the keys that conf files set.
+
+    Raises ConfigError for what nobody asked for.
+    """
     found = []
     for name, expected in locked.items():
         got = readback[name]
@@ -72,8 +104,12 @@ def setting_deviations(
                 f"LoadGen set {name} to {got}, the benchmark needs {expected}, and no conf row asks for it; "
                 "check that mlcommons-loadgen is the pinned version"
             )
-        found.append(f"LoadGen {name} is {got}, the rules say {expected}")
+        found.append(f"LoadGen {name} is {_shown(name, got)}, the rules say {_shown(name, expected)}")
     return tuple(found)
+
+
+def _shown(name: str, value: Setting) -> str:
+    return f"{value / _NS_PER_MS:g} ms" if name.endswith("_latency") else str(value)
 
 
 def offline_deviations(readback: Mapping[str, Setting], rule: DatasetRule) -> tuple[str, ...]:

@@ -1,14 +1,17 @@
-"""Reads LoadGen conf files as strictly as LoadGen reads them leniently.
+"""Reads LoadGen conf files and reports what LoadGen skips in silence.
 
 LoadGen skips unknown models, scenarios and keys, and ``key=3`` without spaces, without a word
-(mlperf::TestSettings::FromConfig); a night can be lost to a typo. Here each of these is an error.
+(mlperf::TestSettings::FromConfig); a night can be lost to a typo. A row that was meant to rule this run, and
+that LoadGen skips or reads as another number, is an error; any other row that it skips is a warning.
 """
 
+import difflib
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from harness.errors import ConfigError
 
@@ -50,7 +53,7 @@ MODELS = frozenset(
 )
 
 # Keys that FromConfig reads from a user.conf, with the scenarios under which it looks them up
-# (LoadGen 6.0, test_settings_internal.cc). ``mode`` is not among them: --accuracy decides.
+# (LoadGen 6.0, test_settings_internal.cc). An audit.config holds ``mode`` too.
 _IN_ALL = (
     "use_token_latencies infer_token_latencies token_latency_scaling_factor min_duration max_duration "
     "min_query_count max_query_count performance_issue_unique performance_issue_same "
@@ -68,13 +71,44 @@ _KEY_SCENARIOS = dict.fromkeys(_IN_ALL.split(), SCENARIO_NAMES) | {
     "target_latency_percentile": ("SingleStream", "MultiStream", "Server"),
 }
 USER_KEYS = frozenset(_KEY_SCENARIOS)
+_THRESHOLD_PREFIX = ("test07_", "test09_")  # of an audit.config, for the verification scripts
 _DECIMAL_KEYS = ("target_qps", "target_latency", "target_latency_percentile")
 
+# Rows of published files that LoadGen reads nowhere, and what to write in their place.
+_INSTEAD = {
+    "performance_sample_count": "write performance_sample_count_override, which LoadGen reads",
+    "mode": "--accuracy decides the mode; remove the row",
+    "target_duration": "write min_duration",
+    "qsl_rng_seed": "seeds come from LoadGen's own mlperf.conf; remove the row",
+    "sample_index_rng_seed": "seeds come from LoadGen's own mlperf.conf; remove the row",
+    "schedule_rng_seed": "seeds come from LoadGen's own mlperf.conf; remove the row",
+    "accuracy_log_probability": "it comes from LoadGen's own mlperf.conf; remove the row",
+}
+# The key that a scenario has in place of another.
+_COUNTERPART = {
+    ("SingleStream", "target_qps"): "write target_latency, the expected ms of one query",
+    ("MultiStream", "target_qps"): "write target_latency, the expected ms of one query",
+}
+_SIMILAR = 0.72  # difflib's ratio of gpt-oss to gpt-oss-120b is 0.74
+
 # Of other spellings LoadGen makes other numbers: 6e5 is 6, 010 is 8, -1 is 2^64 - 1.
-_WHOLE = re.compile(r"0|[1-9][0-9]*|0[xX][0-9a-fA-F]+")
-_DECIMAL = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)(\.0*)?")
+_DECIMAL = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_ANY_NUMBER = re.compile(rf"[+-]?(0[xX][0-9a-fA-F]+|{_DECIMAL.pattern}|inf|infinity|nan)", re.IGNORECASE)
 _MOST_DIGITS = 20  # of 2^64 - 1; Python refuses to read thousands of them
 _SPACES = " \t\r\v\f"
+
+Kind = Literal["user", "mlperf", "audit"]
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The run that a file is read for: LoadGen's model key and scenario."""
+
+    model_key: str
+    scenario: str
+    interactive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,47 +119,71 @@ class ConfRow:
     model: str
     scenario: str
     key: str
-    value: float
+    value: Number
 
 
-def read_conf(path: Path, *, user: bool = True) -> tuple[ConfRow, ...]:
-    """All rows of a conf file. Raises ConfigError for whatever LoadGen would refuse or silently drop.
+@dataclass(frozen=True, slots=True)
+class Conf:
+    """A file as LoadGen reads it for one run: the rows that apply, and a line for what it skips."""
 
-    A user.conf may hold only the keys that LoadGen reads from one; an mlperf.conf (not ``user``) holds more.
+    rows: tuple[ConfRow, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Number]:
+        """The value in force of each key: LoadGen takes the most exact row, and of equals the last."""
+        ranked = sorted(self.rows, key=lambda row: (row.scenario != "*", row.model != "*"))
+        return {row.key: row.value for row in ranked}
+
+
+@dataclass(frozen=True, slots=True)
+class _Skipped:
+    """A row that LoadGen skips. ``meant`` names the key that it was to set for this run, or is empty."""
+
+    line: int
+    reason: str
+    meant: str = ""
+    correction: str = ""
+
+
+@dataclass(slots=True)
+class _Found:
+    rows: list[ConfRow] = field(default_factory=list)
+    skipped: list[_Skipped] = field(default_factory=list)
+
+
+def read_conf(path: Path, target: Target, kind: Kind = "user") -> Conf:
+    """The rows of a file that apply to ``target``.
+
+    Raises ConfigError for a file that LoadGen refuses, for a number that it would read as another one, and
+    for a row that was meant to rule this run and that it would skip.
     """
+    return parse_conf(read_text(str(path), path), str(path), target, kind)
+
+
+def read_text(source: str, path: Path) -> str:
+    """The text of a conf file, of which messages speak as ``source``. Raises ConfigError."""
     try:
-        text = path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read the LoadGen conf: {error}") from error
-    rows = [
-        _row(f"{path}:{number}", number, words, user)
-        for number, line in enumerate(text.split("\n"), start=1)
-        if not _is_comment(words := _words(line))
-    ]
-    return tuple(rows)
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source}: not a text file: {error}") from error
 
 
-def check_audit_config(path: Path) -> None:
-    """Refuse a file for which LoadGen drops rows, or the whole of it, without a word. Raises ConfigError.
-
-    Values are not looked at: thresholds of the verification stand there too.
-    """
-    try:
-        lines = path.read_bytes().decode().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--audit-config {path}: cannot be read: {error}") from error
-    for number, line in enumerate(lines, start=1):
+def parse_conf(text: str, source: str, target: Target, kind: Kind) -> Conf:
+    """``read_conf`` of a text; messages name ``source`` and the line."""
+    found = _Found()
+    for number, line in enumerate(text.split("\n"), start=1):
         words = _words(line)
-        if not _is_comment(words) and (len(words) != 3 or words[1] != "="):
-            raise ConfigError(
-                f"--audit-config {path}:{number}: got {line.strip()!r}; it wants '*.*.key = number' with "
-                "spaces and no comment behind it, and drops the rest: mend the line, or use run_compliance.py"
-            )
-
-
-def applying(rows: Iterable[ConfRow], model_key: str, scenario: str) -> tuple[ConfRow, ...]:
-    """The rows that LoadGen applies to one model and scenario."""
-    return tuple(row for row in rows if row.model in ("*", model_key) and row.scenario in ("*", scenario))
+        if not _is_comment(words):
+            _check_syntax(f"{source}:{number}", words)
+            _sort(f"{source}:{number}", number, words, target, kind, found)
+    known = {row.key for row in found.rows}
+    for row in found.skipped:
+        if row.meant and row.meant not in known:
+            raise ConfigError(f"{source}:{row.line}: {row.reason}; did you mean {row.correction!r}?")
+    return Conf(tuple(found.rows), tuple(_warnings(source, found.skipped)))
 
 
 def _words(line: str) -> list[str]:
@@ -140,60 +198,143 @@ def _is_comment(words: list[str]) -> bool:
     return words[0].startswith("#") and (len(words) == 1 or (len(words) == 3 and words[1] == "="))
 
 
-def _row(where: str, number: int, words: list[str], user: bool) -> ConfRow:
-    if len(words) != 3 or words[1] != "=":
+def _check_syntax(where: str, words: list[str]) -> None:
+    """Refuse what makes LoadGen refuse the complete file, whatever the row is for. Raises ConfigError."""
+    if len(words) > 1 and words[1] != "=":
         raise ConfigError(
             f"{where}: got {' '.join(words)!r}, expected 'model.Scenario.key = number' with spaces around "
-            "'=', and comments on lines of their own that begin with '# '"
+            "'=', and comments on lines of their own that begin with '# '; LoadGen refuses the file"
         )
-    name = words[0].rsplit(".", 2)
-    if len(name) != 3:
-        raise ConfigError(f"{where}: got key {words[0]!r}, expected 'model.Scenario.key'")
-    model, scenario, key = name
-    _check_names(where, model, scenario)
-    if user:
-        _check_key(where, scenario, key)
-    return ConfRow(number, model, scenario, key, _number(where, key, words[2]))
+    for value in words[2:]:
+        if not _ANY_NUMBER.fullmatch(value):
+            remark = "; a comment needs a line of its own" if value.startswith("#") else ""
+            raise ConfigError(f"{where}: value {value!r} is not a number; LoadGen refuses the file{remark}")
 
 
-def _number(where: str, key: str, text: str) -> float:
-    decimal = key in _DECIMAL_KEYS
-    if decimal and _DECIMAL.fullmatch(text):
-        value = float(text)
-        if 0 < value < math.inf or (value == 0 and key == "target_latency"):
-            return value
-        raise ConfigError(f"{where}: {key} = {text}, expected more than 0")
-    if not decimal and len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and int(text, 0) < 1 << 64:
-        return float(int(text, 0))
-    if _WHOLE.fullmatch(text.lstrip("+-")) or _DECIMAL.fullmatch(text.lstrip("+-")):
-        raise ConfigError(f"{where}: LoadGen reads {text} as another number; write plain digits")
-    raise ConfigError(f"{where}: value {text!r} is not a number that LoadGen takes")
+def _sort(where: str, number: int, words: list[str], target: Target, kind: Kind, found: _Found) -> None:
+    """Put a row where it belongs; one that is right and for other runs is dropped."""
+    name = words[0].partition("=")[0] if len(words) < 3 else words[0]
+    model, scenario, key = _parts(name)
+    right_model, right_scenario = _model(model, scenario, target, kind), _scenario(scenario, target)
+    right_key = _key(key, right_scenario or scenario, kind)
+    if len(words) > 2 and name == f"{right_model}.{right_scenario}.{right_key}":
+        if model in ("*", target.model_key) and scenario in ("*", target.scenario):
+            found.rows.append(ConfRow(number, model, scenario, key, _number(where, key, words[2:])))
+        return
+    meant = (
+        right_model in ("*", target.model_key)
+        and right_scenario in ("*", target.scenario)
+        and right_key is not None
+    )
+    value = words[2] if len(words) > 2 else words[0].partition("=")[2] or "NUMBER"
+    found.skipped.append(
+        _Skipped(
+            number,
+            _reason(words, name, kind),
+            (right_key or "") if meant else "",
+            f"{right_model}.{right_scenario}.{right_key} = {value}",
+        )
+    )
 
 
-def _check_names(where: str, model: str, scenario: str) -> None:
+def _parts(name: str) -> tuple[str, str, str]:
+    """Model, scenario and key; what is missing stands for all."""
+    parts = name.lstrip("\ufeff").rsplit(".", 2)
+    if name.startswith("\ufeff") or len(parts) == 3:
+        return (*("*", "*")[: 3 - len(parts)], *parts)  # type: ignore[return-value]
+    if len(parts) == 1:
+        return "*", "*", parts[0]
+    return ("*", *parts) if _near(parts[0], SCENARIO_NAMES) else (parts[0], "*", parts[1])  # type: ignore[return-value]
+
+
+def _model(model: str, scenario: str, target: Target, kind: Kind) -> str | None:
+    """The model of LoadGen's that a row names or means, None where that is none."""
+    if kind == "audit":
+        return "*" if model in ("*", target.model_key) else None
+    if scenario.lower() == "interactive" and f"{model}-interactive" == target.model_key:
+        return target.model_key
+    if model == "*" or model in MODELS:
+        return model
+    return _near(model, sorted(MODELS | {target.model_key}))
+
+
+def _scenario(scenario: str, target: Target) -> str | None:
+    if scenario == "*" or scenario in SCENARIO_NAMES:
+        return scenario
+    if scenario.lower() == "interactive":
+        return target.scenario if target.interactive else None
+    return _near(scenario, SCENARIO_NAMES)
+
+
+def _key(key: str, scenario: str, kind: Kind) -> str | None:
+    """The key that LoadGen reads for the scenario, or that is meant; None where it reads none."""
+    if kind == "mlperf":
+        return key
+    if kind == "audit" and (key == "mode" or key.startswith(_THRESHOLD_PREFIX)):
+        return key
+    readable = [name for name, places in _KEY_SCENARIOS.items() if scenario == "*" or scenario in places]
+    if key in readable:
+        return key
+    return None if key in _KEY_SCENARIOS or key in _INSTEAD else _near(key, readable, 0.85)
+
+
+def _near(word: str, known: Iterable[str], similar: float = _SIMILAR) -> str | None:
+    """The known word of which ``word`` is a misspelling."""
+    lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), lower, 1, similar)
+    return lower[found[0]] if found else None
+
+
+def _reason(words: list[str], name: str, kind: Kind) -> str:
+    """Why LoadGen skips the row, and what to write in its place."""
+    if len(words) < 3:
+        return f"LoadGen skips {words[0]!r}, since it expects 'model.Scenario.key = number' with spaces"
+    if name.count(".") < 2 or name.startswith("\ufeff"):
+        return f"LoadGen skips {name!r}, since it expects 'model.Scenario.key'"
+    model, scenario, key = name.rsplit(".", 2)
+    if kind == "audit" and model != "*":
+        return f"LoadGen reads an audit.config for model '*' only and skips rows for {model!r}"
     if model != "*" and model not in MODELS:
-        raise ConfigError(
-            f"{where}: LoadGen knows no model {model!r} and would skip the row; "
-            f"expected * or one of {', '.join(sorted(MODELS))}"
-        )
-    if scenario == "Interactive":
-        raise ConfigError(
-            f"{where}: LoadGen has no Interactive scenario; write .Server. under the -interactive key"
+        return f"LoadGen knows no model {model!r} and skips its rows"
+    if scenario.lower() == "interactive":
+        return (
+            "LoadGen has no scenario Interactive and skips such rows; write .Server. under the model's "
+            "-interactive key"
         )
     if scenario != "*" and scenario not in SCENARIO_NAMES:
-        raise ConfigError(
-            f"{where}: scenario {scenario!r} is unknown to LoadGen; "
-            f"expected * or one of {', '.join(SCENARIO_NAMES)}"
-        )
+        return f"LoadGen knows no scenario {scenario!r} and skips its rows"
+    if places := _KEY_SCENARIOS.get(key):
+        remedy = _COUNTERPART.get((scenario, key), "remove the row")
+        return f"LoadGen reads {key} for {', '.join(places)} only and skips it for {scenario}; {remedy}"
+    remedy = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
+    file = "an audit.config" if kind == "audit" else "a user.conf"
+    return f"LoadGen reads no key {key!r} from {file} and skips the row{remedy}"
 
 
-def _check_key(where: str, scenario: str, key: str) -> None:
-    scenarios = _KEY_SCENARIOS.get(key)
-    if scenarios is None:
-        raise ConfigError(
-            f"{where}: LoadGen reads no key {key!r} from a user.conf and would skip it; check the spelling"
-        )
-    if scenario != "*" and scenario not in scenarios:
-        raise ConfigError(
-            f"{where}: LoadGen reads {key} for {', '.join(scenarios)} only and would skip it for {scenario}"
-        )
+def _warnings(where: str, skipped: Iterable[_Skipped]) -> Iterable[str]:
+    """One line for each reason, with the first line number that has it."""
+    lines: dict[str, list[int]] = {}
+    for row in skipped:
+        lines.setdefault(row.reason, []).append(row.line)
+    for reason, numbers in lines.items():
+        more = f" (and {len(numbers) - 1} more such rows)" if len(numbers) > 1 else ""
+        yield f"{where}:{numbers[0]}: {reason}{more}"
+
+
+def _number(where: str, key: str, words: list[str]) -> Number:
+    """The value of a row that applies. Raises ConfigError where LoadGen would take another number."""
+    text = words[0]
+    if len(words) > 1:
+        raise ConfigError(f"{where}: got {len(words)} values, expected one; LoadGen takes {words[-1]}")
+    if key in _DECIMAL_KEYS or key.startswith(_THRESHOLD_PREFIX):
+        value = float(text) if _DECIMAL.fullmatch(text) else math.nan
+        if 0 < value < math.inf or (value == 0 and key != "target_qps"):
+            return value
+        raise ConfigError(f"{where}: {key} = {text}, expected more than 0")
+    if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and (whole := _whole(text)) < 1 << 64:
+        return whole
+    raise ConfigError(f"{where}: {key} = {text}, which LoadGen reads as another number; write plain digits")
+
+
+def _whole(text: str) -> int:
+    return int(text.partition(".")[0], 0)

@@ -11,10 +11,12 @@ from harness import generation
 from harness.benchmark import Benchmark, DatasetRule, Scenario, load_benchmark
 from harness.errors import ConfigError
 from harness.generation import SamplingParameters
+from harness.loadgen_conf import read_text
 from harness.policy import Deadlines, FailurePolicy, resolve_deadlines, resolve_policy
 
 Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
+LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
 
 RUN_FOLDER = "run"  # of a compliance test: its run, beside what is verified of it
 USER_CONF = "user.conf"  # as the run had it, beside its logs
@@ -22,7 +24,7 @@ AUDIT_CONFIG = "audit.config"  # LoadGen's name; one in the working directory is
 
 
 class AuditRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A compliance test: settings that LoadGen puts on top of all others, ``text`` of its audit.config.
+    """A compliance test: its settings by conf key, and ``text`` of its audit.config.
 
     ``official`` refuses to run with any deviation.
     """
@@ -55,10 +57,16 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     log_dir: Path
     user_conf: Path
     mlperf_conf: Path | None
-    audit_config: Path | None
+    audit_config: Path | None  # the user's file
+    audit_text: str | None  # settings that LoadGen puts on top of all others; kept beside its logs
     dry_run: bool
     deviations: tuple[str, ...]
     audit: AuditRun | None = None
+
+    @property
+    def kept_audit_config(self) -> Path | None:
+        """The file from which LoadGen reads the audit settings, beside its logs."""
+        return None if self.audit_text is None else self.log_dir / AUDIT_CONFIG
 
     @property
     def results_dir(self) -> Path:
@@ -91,6 +99,7 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
     mode: Mode = "accuracy" if arguments.accuracy else "performance"
     scenario_dir = arguments.output_dir.absolute() / arguments.scenario
     log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{RUN_FOLDER}")
+    audit_config = _optional("--audit-config", arguments.audit_config)
     return RunPlan(
         benchmark=benchmark,
         scenario=arguments.scenario,
@@ -109,7 +118,8 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
         log_dir=log_dir,
         user_conf=_existing("--user-conf", arguments.user_conf),
         mlperf_conf=_optional("--mlperf-conf", arguments.mlperf_conf),
-        audit_config=_audit_config(arguments.audit_config, audit, log_dir),
+        audit_config=audit_config,
+        audit_text=_audit_text(audit_config) if audit is None else audit.text,
         dry_run=arguments.dry_run,
         deviations=(
             *generation.deviations(official, parameters),
@@ -119,8 +129,9 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
     )
 
 
-def _audit_config(named: Path | None, audit: AuditRun | None, log_dir: Path) -> Path | None:
-    return _optional("--audit-config", named) if audit is None else log_dir / AUDIT_CONFIG
+def _audit_text(path: Path | None) -> str | None:
+    """What the run is held to, whatever becomes of the file while it lasts."""
+    return None if path is None else read_text(f"--audit-config {path}", path)
 
 
 def parse_server_urls(values: list[str]) -> tuple[str, ...]:

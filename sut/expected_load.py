@@ -1,10 +1,10 @@
-"""What a plan is going to ask of the client, as far as its flags and conf rows tell before LoadGen starts."""
+"""What a plan is going to ask of the client, as far as flags and conf files show before LoadGen starts."""
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from harness.loadgen_conf import ConfRow
+from harness.loadgen_conf import Number
 from harness.plan import RunPlan
 from sut.own_addresses import is_own_address
 from sut.placement import Load
@@ -13,13 +13,13 @@ _LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
 _LENGTHS_RULE = "TEST09"  # the one rule that states a mean output length
 
 
-def expected_load(plan: RunPlan, rows: Iterable[ConfRow]) -> Load:
+def expected_load(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
     """Server loads follow from the target rate, as if each token were an event of its own."""
     if plan.scenario == "single-stream":
         return Load(open_at_most=1)
     if not plan.is_server:
         return Load(open_at_most=plan.max_concurrency)
-    qps = next((row.value for row in reversed(list(rows)) if row.key == "target_qps"), _LOADGEN_QPS)
+    qps = float(settings.get("target_qps", _LOADGEN_QPS))
     tokens = output_tokens(plan)
     streams = round(qps * _longest_s(plan, tokens)) or 1
     events = qps * (tokens if plan.parameters.stream else 1)

@@ -1,5 +1,6 @@
 """The only module that imports LoadGen: settings in, settings read back, one test run."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ _READ_BACK = (
     "performance_issue_same",
     "server_coalesce_queries",
     "server_max_async_queries",
+    "infer_token_latencies",
+    "accuracy_log_sampling_target",
 )
 
 Readback = dict[str, int | float | bool]
@@ -39,13 +42,18 @@ Readback = dict[str, int | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class TestSpec:
-    """One LoadGen test. ``samples`` is the number of dataset rows; ``audit_config`` "" means none."""
+    """One LoadGen test. ``samples`` is the number of dataset rows.
+
+    ``audit_text`` are settings on top of all others, None for none; ``audit_config`` is the file that holds
+    them when the test starts.
+    """
 
     model_key: str
     scenario: LoadGenScenario
     accuracy: bool
     user_conf: str
     mlperf_conf: str | None
+    audit_text: str | None
     audit_config: str
     samples: int
     log_dir: str
@@ -54,10 +62,11 @@ class TestSpec:
 
 
 def configure(spec: TestSpec) -> "lg.TestSettings":
-    """Settings as LoadGen makes them of its own mlperf.conf and the user.conf.
+    """Settings as LoadGen makes them of its own mlperf.conf, the user.conf and the audit settings.
 
     Call it once in a process: a second FromConfig is logged as an invalid run. Sample counts beyond the
-    dataset are cut to it, because LoadGen reads past the end under performance_issue_unique.
+    dataset are cut to it, because LoadGen reads past the end under performance_issue_unique. StartTest
+    applies the audit settings once more; applied here, they can be read back before the run.
     """
     settings = lg.TestSettings()
     _load(settings, spec.user_conf, spec, 1)
@@ -69,6 +78,8 @@ def configure(spec: TestSpec) -> "lg.TestSettings":
     for key in ("performance_sample_count_override", "accuracy_sample_count_override"):
         if getattr(settings, key) > spec.samples:
             setattr(settings, key, spec.samples)
+    if spec.audit_text is not None:
+        _audit(settings, spec)
     return settings
 
 
@@ -76,6 +87,30 @@ def _load(settings: "lg.TestSettings", path: str, spec: TestSpec, kind: int) -> 
     code = settings.FromConfig(path, spec.model_key, spec.scenario, kind)
     if code != 0:
         raise ConfigError(f"{path}: LoadGen refuses the file (code {code}); see the lines above")
+
+
+def _audit(settings: "lg.TestSettings", spec: TestSpec) -> None:
+    """Apply the audit settings as StartTest does (loadgen.cc): for every model, on top of all others."""
+    mode = settings.mode
+    descriptor = os.memfd_create("audit.config", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, (spec.audit_text or "").encode())
+        code = settings.FromConfig(f"/proc/self/fd/{descriptor}", "*", spec.scenario, 2)
+    finally:
+        os.close(descriptor)
+    if code != 0:
+        raise ConfigError(f"LoadGen refuses the audit settings (code {code}); see the lines above")
+    if settings.mode != mode:
+        raise ConfigError(
+            f"the audit settings make LoadGen run in mode {settings.mode.name}, this run is {mode.name}; "
+            "remove their mode row, or run in that mode (with or without --accuracy)"
+        )
+    if settings.performance_sample_count_override > spec.samples:
+        raise ConfigError(
+            f"the audit settings set performance_sample_count_override = "
+            f"{settings.performance_sample_count_override}, the dataset has {spec.samples} rows; "
+            "LoadGen would crash: remove the row"
+        )
 
 
 def read_back(settings: "lg.TestSettings") -> Readback:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import machine_failure
+from harness.errors import ConfigError, machine_failure
 from harness.journal import REPORT_ROW, REPORTS_FILE
 from sut import loadgen
 from sut.counters import Counter, CounterBoard
@@ -58,6 +58,9 @@ def loadgen_main(
             held = [Lane(lane.channel, capacity) for lane, capacity in zip(lanes, capacities, strict=True)]
             _Run(spec, settings, held, board, control).run()
     except EOFError:
+        os._exit(1)
+    except ConfigError as error:
+        control.send(("error", str(error)))
         os._exit(1)
     except Exception as error:  # noqa: BLE001 - the process's edge: the supervisor must hear why
         control.send(("error", f"{type(error).__name__}: {error}"))

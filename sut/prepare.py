@@ -1,15 +1,16 @@
 """Everything that is decided and checked between the plan and the first query."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import checks
 from harness.benchmark import LOADGEN_SCENARIO
+from harness.compliance.audit_config import test_named
 from harness.errors import ConfigError
 from harness.limits import machine_limits
-from harness.loadgen_conf import ConfRow, applying, check_audit_config, read_conf
-from harness.plan import AUDIT_CONFIG, RunPlan
+from harness.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
+from harness.plan import AUDIT_CONFIG, LOADGEN_MODES, RunPlan
 from harness.report.printable import printable
 from harness.samples import SampleSet, load_samples, prompt_efforts
 from sut.expected_load import expected_load, server_is_here
@@ -21,21 +22,30 @@ from sut.survey import ServerFacts, check_capacity
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2
 _UNKNOWN_SERVER_RUNS = 512
+# LoadGen's own rates: queries (Server) or samples (Offline) each second, ms of a query in SingleStream.
+_LOADGEN_RATES = {"target_qps": "1 per second", "target_latency": "10 ms"}
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is read from files: the dataset, and the conf rows that apply to this run."""
+    """What is read from files: the dataset, and the conf files' settings for this run, by LoadGen's key.
+
+    ``audit`` are those of an audit.config, None without one; ``settings`` hold them too. ``warnings`` name
+    the rows that LoadGen skips.
+    """
 
     samples: SampleSet
-    conf_rows: tuple[ConfRow, ...]
+    settings: Mapping[str, Number]
+    audit: Mapping[str, Number] | None
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A plan that may run. ``concurrency`` None: LoadGen alone decides how many queries are in flight.
 
-    ``connections``: as many as are expected in all at most.
+    ``connections``: as many as are expected in all at most. ``warnings``: rows of conf files that LoadGen
+    skips. ``audit``: the audit settings in one line, "" for none.
     """
 
     plan: RunPlan
@@ -47,24 +57,55 @@ class Prepared:
     connections: int
     deviations: tuple[str, ...]
     doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    audit: str = ""
 
 
 def read_inputs(plan: RunPlan) -> Inputs:
     """Read and check the files of a plan. Raises ConfigError and DatasetError."""
-    rows = read_conf(plan.user_conf)
-    if plan.mlperf_conf is not None:
-        rows += read_conf(plan.mlperf_conf, user=False)
-    if plan.audit_config is not None and plan.audit is None:
-        check_audit_config(plan.audit_config)
+    target = Target(plan.model_key, LOADGEN_SCENARIO[plan.scenario], plan.scenario == "interactive")
+    user = read_conf(plan.user_conf, target)
+    mlperf = Conf() if plan.mlperf_conf is None else read_conf(plan.mlperf_conf, target, "mlperf")
+    audit, skipped = _audit_settings(plan, target)
+    settings = {**mlperf.settings, **user.settings, **(audit or {})}
     samples = load_samples(
         plan.input_file, vocabulary_size=plan.benchmark.vocabulary_size, max_samples=plan.max_samples
     )
-    return Inputs(samples, applying(rows, plan.model_key, LOADGEN_SCENARIO[plan.scenario]))
+    warnings = (*mlperf.warnings, *user.warnings, *skipped, *_rate_warnings(plan, settings))
+    return Inputs(samples, settings, audit, warnings)
+
+
+def _audit_settings(plan: RunPlan, target: Target) -> tuple[Mapping[str, Number] | None, tuple[str, ...]]:
+    """The audit settings of this run and what LoadGen skips of them. Raises ConfigError for another mode."""
+    if plan.audit is not None:
+        return plan.audit.settings, ()
+    if plan.audit_text is None:
+        return None, ()
+    source = f"--audit-config {plan.audit_config}"
+    conf = parse_conf(plan.audit_text, source, target, "audit")
+    wanted, mode = LOADGEN_MODES[plan.mode], conf.settings.get("mode")
+    if mode not in (None, wanted):
+        remedy = {1: "add --accuracy", 2: "leave --accuracy away"}.get(int(mode or 0), "remove the row")
+        raise ConfigError(
+            f"{source}: mode = {mode}, but a run in {plan.mode} mode needs {wanted}: "
+            f"LoadGen would run another mode than asked for; {remedy}"
+        )
+    return conf.settings, conf.warnings
+
+
+def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[str]:
+    """A conf file of other models or scenarios leaves LoadGen its own rate, which nobody asked for."""
+    key = "target_latency" if plan.scenario == "single-stream" else "target_qps"
+    if key not in settings:
+        yield (
+            f"{plan.user_conf}: no row sets {key} for {plan.model_key} and "
+            f"{LOADGEN_SCENARIO[plan.scenario]}: LoadGen takes its own, {_LOADGEN_RATES[key]}"
+        )
 
 
 def place(plan: RunPlan, inputs: Inputs) -> Placement:
     """Workers and cores for this plan on this machine."""
-    load = expected_load(plan, inputs.conf_rows)
+    load = expected_load(plan, inputs.settings)
     return choose(this_machine(), load, plan.num_workers, server_here=server_is_here(plan))
 
 
@@ -88,11 +129,21 @@ def prepare(
     )
     room = Room(machine_limits(), placement.workers, tuple(server.url for server in servers))
     concurrency = _concurrency(plan, servers, room)
-    expected = concurrency or expected_load(plan, inputs.conf_rows).open_expected or 1
+    expected = concurrency or expected_load(plan, inputs.settings).open_expected or 1
     doubts = room.doubts(expected, all_at_once=not plan.is_server)
     _require_official(plan, deviations)
     return Prepared(
-        plan, samples, readback, servers, placement, concurrency, expected, deviations, tuple(doubts)
+        plan,
+        samples,
+        readback,
+        servers,
+        placement,
+        concurrency,
+        expected,
+        deviations,
+        tuple(doubts),
+        inputs.warnings,
+        _audit_line(plan, inputs.audit),
     )
 
 
@@ -107,7 +158,7 @@ def _require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
 def stray_audit_config(plan: RunPlan) -> str | None:
     """A note when the working directory holds an audit.config: other harnesses use it unasked."""
     stray = Path(AUDIT_CONFIG).absolute()
-    if not stray.exists() or (plan.audit_config is not None and plan.audit_config == stray):
+    if not stray.exists() or plan.audit_config == stray:
         return None
     return f"{stray} is not used: the audit settings of a run are those of --audit-config"
 
@@ -121,6 +172,7 @@ def describe(prepared: Prepared) -> str:
     lines = [
         f"{title(plan)}: {len(prepared.samples)} samples of {plan.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
+        *((f"audit     {prepared.audit}",) if prepared.audit else ()),
         f"requests  {in_flight}, {_bounds(plan)}",
         f"client    {prepared.placement}",
         f"answers   {parameters.max_new_tokens} tokens at most, temperature {parameters.temperature:g}, "
@@ -129,8 +181,28 @@ def describe(prepared: Prepared) -> str:
         f"logs      {plan.log_dir}",
         *(f"DEVIATION {deviation}" for deviation in prepared.deviations),
         *(f"DOUBT     {doubt}" for doubt in prepared.doubts),
+        *(f"WARNING   {warning}" for warning in prepared.warnings),
     ]
     return "\n".join(printable(line) for line in lines)
+
+
+def _audit_line(plan: RunPlan, audit: Mapping[str, Number] | None) -> str:
+    """``TEST07's settings of FILE: mode 2, min_duration 0``."""
+    if audit is None:
+        return ""
+    source = plan.audit_config or "the rules"
+    shown = ", ".join(
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in audit.items()
+    )
+    return f"settings of {source} ({_test_name(audit)}): {shown}"
+
+
+def _audit_deviation(audit: Mapping[str, Number]) -> str:
+    return f"audit settings are in force ({_test_name(audit)}): no result of a performance or accuracy run"
+
+
+def _test_name(audit: Mapping[str, Number]) -> str:
+    return test_named(audit) or "of no known test"
 
 
 def _bounds(plan: RunPlan) -> str:
@@ -161,9 +233,15 @@ def _server_line(server: ServerFacts) -> str:
 
 
 def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tuple[str, ...]:
-    audited = () if plan.audit is None else plan.audit.settings.keys()
-    locked = checks.locked_settings(plan.benchmark, plan.scenario, audited)
-    found = checks.setting_deviations(locked, readback, inputs.conf_rows, len(inputs.samples))
+    locked = checks.locked_settings(
+        plan.benchmark,
+        plan.scenario,
+        accuracy=plan.accuracy,
+        audit=None if plan.audit is None else plan.audit.settings,
+    )
+    found = checks.setting_deviations(locked, readback, inputs.settings, len(inputs.samples))
+    if plan.audit is None and inputs.audit is not None:
+        found = (_audit_deviation(inputs.audit), *found)
     if plan.scenario == "offline" and not plan.accuracy and plan.audit is None:
         found += checks.offline_deviations(readback, plan.benchmark.dataset(accuracy=False))
     if plan.mlperf_conf is not None:
@@ -176,7 +254,7 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
     if plan.audit is not None:
         rule = plan.audit.dataset
     else:
-        with_audit = plan.audit_config is not None
+        with_audit = plan.audit_text is not None
         rule = checks.dataset_rule(
             plan.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
         )

@@ -147,8 +147,8 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
 
 def _keep_conf_files(plan: RunPlan) -> None:
     (plan.log_dir / USER_CONF).write_bytes(plan.user_conf.read_bytes())
-    if plan.audit is not None and plan.audit_config is not None:  # LoadGen gets it by name
-        plan.audit_config.write_text(plan.audit.text)
+    if plan.kept_audit_config is not None and plan.audit_text is not None:  # LoadGen gets it by name
+        plan.kept_audit_config.write_bytes(plan.audit_text.encode())
 
 
 def _drive(session: Session, prepared: Prepared) -> Ending:
@@ -189,6 +189,7 @@ def _resolved(prepared: Prepared) -> dict[str, Any]:
         "placement": prepared.placement,
         "concurrency": prepared.concurrency,
         "loadgen_settings": prepared.readback,
+        "conf_warnings": prepared.warnings,
     }
 
 
@@ -217,6 +218,7 @@ def _close(prepared: Prepared, record: RunRecord, ending: Ending) -> Closing:
         accuracy=plan.accuracy,
         ttft_limit_ns=int(prepared.readback["ttft_latency"]) if plan.is_server else None,
         dataset=plan.input_file,
+        settings=prepared.readback,
         benchmark=plan.benchmark.name,
         tpot_limit_ns=int(prepared.readback["tpot_latency"]) if plan.is_server else None,
         arguments=sys.argv if plan.audit is None else (),  # a compliance test starts anew

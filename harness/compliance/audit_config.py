@@ -17,6 +17,8 @@ _MOST_DIGITS = 40  # beyond a few hundred python has no number for them
 _PERFORMANCE = 2  # LoadGen's number of the mode
 _LOADGEN_KEYS = USER_KEYS | {"mode"}
 _THRESHOLD_KEYS = frozenset(key for keys in THRESHOLDS.values() for key in keys)
+_TEST01_KEYS = {"mode", "accuracy_log_rng_seed", "accuracy_log_sampling_target"}
+_TEST06_KEYS = _TEST01_KEYS | {"min_query_count", "min_duration", "sample_concatenate_permutation"}
 
 Setting = int | float
 
@@ -50,6 +52,16 @@ class AuditConfig:
         """The file for LoadGen; the official verification scripts read its thresholds."""
         rows = [f"*.*.{key} = {value}" for key, value in {**self.settings, **self.thresholds}.items()]
         return "\n".join([f"# {test}: settings for LoadGen, then thresholds for the verification", *rows, ""])
+
+
+def test_named(settings: Mapping[str, Setting]) -> str | None:
+    """The compliance test whose audit.config has settings of this kind, by LoadGen's key."""
+    for test, keys in THRESHOLDS.items():
+        if keys and settings.keys() & set(keys):
+            return test
+    if settings.get("performance_issue_same"):
+        return "TEST04"
+    return {frozenset(_TEST01_KEYS): "TEST01", frozenset(_TEST06_KEYS): "TEST06"}.get(frozenset(settings))
 
 
 def shipped(rule: ComplianceRule) -> AuditConfig:

@@ -27,8 +27,13 @@ from harness.report.client_share import client_share, share_doubts
 from harness.report.console import RunSummary, render_summary
 from harness.report.latency import Rows, Statistics, completed, statistics
 from harness.report.loadgen_files import ACCURACY as _ACCURACY
-from harness.report.loadgen_files import loadgen_file_problems
-from harness.report.loadgen_log import read_summary, result_lines
+from harness.report.loadgen_files import (
+    DETAIL,
+    loadgen_file_problems,
+    setting_problems,
+    settings_in_force,
+)
+from harness.report.loadgen_log import read_detail, read_summary, result_lines
 from harness.report.next_step import resuming_command, scoring_command
 from harness.report.requests_table import Reported, requests_table, write_requests
 from harness.report.run_record import RunRecord, write_run_record
@@ -79,6 +84,7 @@ def close_run(
     accuracy: bool,
     ttft_limit_ns: int | None,
     dataset: Path,
+    settings: Mapping[str, int | float | bool],
     benchmark: str = "gpt-oss-120b",
     tpot_limit_ns: int | None = None,
     arguments: Sequence[str] = (),
@@ -87,12 +93,13 @@ def close_run(
     """Write the run's files beside LoadGen's logs and return the closing summary.
 
     The limits are the scenario's at p99, None where it has none. ``arguments``: the program's, if it can be
-    resumed. ``width``: the terminal's columns, None for a file or a pipe.
+    resumed. ``width``: the terminal's columns, None for a file or a pipe. ``settings`` are LoadGen's as they
+    were read back before the run, by TestSettings' names.
     """
     journal = read_journal(log_dir / JOURNAL_DIR)
     rows = _with_lost(journal.rows, ending.lost)
     stats = statistics(rows)
-    loadgen = read_summary(log_dir / _SUMMARY)
+    loadgen, detail = read_summary(log_dir / _SUMMARY), read_detail(log_dir / DETAIL)
     reports = read_reports(log_dir / JOURNAL_DIR)
     share = client_share(reports)
     load = client_load(
@@ -110,8 +117,10 @@ def close_run(
     if ending.interrupted:
         verdict = _interrupted(ending.interrupted, unwritten)
     else:
+        cause_known = bool(problems)
+        problems += setting_problems(detail, settings, accuracy=accuracy)
         problems += loadgen_file_problems(
-            log_dir, accuracy=accuracy, samples=samples, cause_known=bool(problems)
+            log_dir, detail, accuracy=accuracy, samples=samples, cause_known=cause_known
         )
         verdict = judge(Evidence(accuracy, samples, ending.issued, rows, stats, loadgen, problems))
     record = replace(
@@ -122,6 +131,7 @@ def close_run(
         unanswered=ending.issued - stats.queries,
         failure_examples=_examples(rows, journal.details),
         loadgen=loadgen,
+        settings_in_force=settings_in_force(detail),
         client_share=share,
         client_cpu_s=ending.cpu_s,
         client_load=load,

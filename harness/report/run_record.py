@@ -59,6 +59,7 @@ class RunRecord:
     unanswered: int | None = None  # queries that LoadGen issued and that have no outcome
     failure_examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     loadgen: LoadgenSummary | None = None
+    settings_in_force: Mapping[str, object] | None = None  # as LoadGen's detail log has them
     client_cpu_s: float | None = None  # CPU time of LoadGen's process and the workers during the test
     client_load: ClientLoad | None = None  # how busy our own processes were
     client_share: Distribution | None = None  # what our own processes added to each token report

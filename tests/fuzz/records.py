@@ -15,7 +15,7 @@ from harness.answers import encode_answer, read_answers
 from harness.compliance.audit_config import read_audit_config
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.journal import QUERY_ROW, read_journal
-from harness.loadgen_conf import read_conf
+from harness.loadgen_conf import Target, read_conf
 from harness.outcome import Completion, Failure, FailureKind
 from harness.pickles import load_frame
 from harness.report.loadgen_log import parse_summary, read_detail, result_lines
@@ -85,7 +85,7 @@ def conf(folder: Path, rng: Random) -> None:
     path = folder / "user.conf"
     path.write_bytes(damaged(b"\n".join(shuffled(_CONF_LINES, rng)), rng))
     try:
-        rows = read_conf(path, user=rng.random() < 0.5)
+        rows = read_conf(path, Target("gpt-oss-120b", "Server"), rng.choice(("user", "mlperf", "audit"))).rows
     except ConfigError as error:
         assert "\n" not in str(error)
         return

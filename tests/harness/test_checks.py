@@ -5,13 +5,8 @@ import pytest
 from harness.benchmark import load_benchmark
 from harness.checks import dataset_deviations, dataset_rule, locked_settings, setting_deviations
 from harness.errors import ConfigError
-from harness.loadgen_conf import ConfRow
 
 GPT_OSS = load_benchmark("gpt-oss-120b")
-
-
-def row(key):
-    return ConfRow(1, "*", "Server", key, 1.0)
 
 
 # -- locked settings
@@ -34,11 +29,37 @@ def test_locked_settings(scenario, limits):
     assert locked["min_duration_ms"] == 600_000
 
 
+def test_an_accuracy_run_locks_nothing_that_has_no_effect_there():
+    dropped = (
+        locked_settings(GPT_OSS, "server").keys() - locked_settings(GPT_OSS, "server", accuracy=True).keys()
+    )
+    assert dropped == {
+        "min_duration_ms",
+        "ttft_latency",
+        "tpot_latency",
+        "server_target_latency_percentile",
+        "server_max_async_queries",
+    }
+
+
+def test_a_compliance_test_locks_its_own_settings():
+    audit = {"min_duration": 0, "sample_concatenate_permutation": 0, "ttft_latency": 5, "min_query_count": 9}
+    locked = locked_settings(GPT_OSS, "server", audit=audit)
+    changed = {
+        name: value for name, value in locked.items() if value != locked_settings(GPT_OSS, "server")[name]
+    }
+    assert changed == {
+        "min_duration_ms": 0,
+        "sample_concatenate_permutation": False,
+        "ttft_latency": 5_000_000,
+    }
+
+
 # setting, LoadGen's value, keys of conf rows, samples of the dataset, fragments of the one deviation or None
 ASKED = [
     ("min_duration_ms", 1000, ["min_duration"], 6396, ("min_duration_ms is 1000", "600000")),
-    ("ttft_latency", 5_000_000_000, ["ttft_latency"], 6396, ("ttft_latency", "5000000000", "3000000000")),
-    ("tpot_latency", 200_000_000, ["tpot_latency"], 6396, ("tpot_latency", "200000000", "80000000")),
+    ("ttft_latency", 5_000_000_000, ["ttft_latency"], 6396, ("ttft_latency", "5000 ms", "3000 ms")),
+    ("tpot_latency", 200_000_000, ["tpot_latency"], 6396, ("tpot_latency", "200 ms", "80 ms")),
     (
         "sample_concatenate_permutation",
         False,
@@ -49,6 +70,9 @@ ASKED = [
     ("use_token_latencies", False, ["use_token_latencies", "target_qps"], 6396, ("use_token_latencies",)),
     ("performance_sample_count_override", 7, ["performance_sample_count_override"], 64, ("is 7", "6396")),
     ("accuracy_sample_count_override", 7, ["accuracy_sample_count_override"], 64, ("is 7", "4395")),
+    ("server_coalesce_queries", True, ["coalesce_queries"], 6396, ("server_coalesce_queries is True",)),
+    ("server_max_async_queries", 5, ["max_async_queries"], 6396, ("server_max_async_queries is 5",)),
+    ("infer_token_latencies", True, ["infer_token_latencies"], 6396, ("infer_token_latencies is True",)),
     # LoadGen's own mlperf.conf replaced by one of another year
     ("qsl_rng_seed", 5, ["qsl_rng_seed"], 6396, ("qsl_rng_seed is 5", "2085463073848966840")),
     ("sample_index_rng_seed", 5, ["sample_index_rng_seed"], 6396, ("sample_index_rng_seed is 5",)),
@@ -75,7 +99,7 @@ def test_what_was_asked_for_is_a_deviation(name, got, keys, samples, fragments):
     locked = locked_settings(GPT_OSS, "server")
     readback = {**locked, name: got}
     assert got != locked[name]
-    found = setting_deviations(locked, readback, [row(key) for key in keys], samples)
+    found = setting_deviations(locked, readback, keys, samples)
     if fragments is None:
         assert found == ()
         return
@@ -88,7 +112,7 @@ def test_what_was_asked_for_is_a_deviation(name, got, keys, samples, fragments):
 def test_what_nobody_asked_for_is_an_error(name, got, keys):
     locked = locked_settings(GPT_OSS, "server")
     with pytest.raises(ConfigError) as caught:
-        setting_deviations(locked, {**locked, name: got}, [row(key) for key in keys], 6396)
+        setting_deviations(locked, {**locked, name: got}, keys, 6396)
     message = str(caught.value)
     assert f"{name} to {got}" in message
     assert str(locked[name]) in message
@@ -96,13 +120,13 @@ def test_what_nobody_asked_for_is_an_error(name, got, keys):
 
 def test_equal_settings_deviate_in_nothing():
     locked = locked_settings(GPT_OSS, "interactive")
-    assert setting_deviations(locked, {**locked, "server_target_qps": 7.0}, [row("target_qps")], 6396) == ()
+    assert setting_deviations(locked, {**locked, "server_target_qps": 7.0}, ["target_qps"], 6396) == ()
 
 
 def test_each_deviation_is_told():
     locked = locked_settings(GPT_OSS, "server")
     readback = {**locked, "min_duration_ms": 1, "ttft_latency": 1}
-    assert len(setting_deviations(locked, readback, [row("min_duration"), row("ttft_latency")], 6396)) == 2
+    assert len(setting_deviations(locked, readback, ["min_duration", "ttft_latency"], 6396)) == 2
 
 
 # -- the dataset

@@ -13,11 +13,13 @@ from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.journal import JOURNAL_DIR, QUERY_ROW, REPORT_ROW, REPORTS_FILE
 from harness.outcome import Completion, Failure, FailureKind
 from harness.report.closing import Ending, close_run
+from harness.report.loadgen_log import read_detail
 from harness.report.run_record import RunRecord
 from sut.journal_writer import JournalWriter
 
 RECORDED = Path(__file__).parents[1] / "data/loadgen"
 REPLICAS = ["http://a:1", "http://b:2"]
+RAN = read_detail(RECORDED / "offline_errors/mlperf_log_detail.txt").requested
 SAMPLES = 6
 MS = 1_000_000
 START = 3_600_000 * MS  # the machine has been up for an hour
@@ -54,7 +56,7 @@ def add(directory, numbers, outcome=None, name="0"):
     writer.flush()
 
 
-def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None):
+def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None, settings=None):
     ending = ending or Ending(SAMPLES)
     return close_run(
         record(),
@@ -66,6 +68,7 @@ def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None):
         accuracy=accuracy,
         ttft_limit_ns=ttft_limit_ns,
         dataset=Path("/data/set.parquet"),
+        settings=settings or {},
     )
 
 
@@ -241,10 +244,51 @@ def test_accuracy_wants_every_sample_once(log_dir):
     ending = "\nNo warnings encountered during test.\n\nNo errors encountered during test.\n"
     (log_dir / "mlperf_log_summary.txt").write_text(ending)
     write_accuracy_log(log_dir, SAMPLES)
+    detail = log_dir / "mlperf_log_detail.txt"
+    detail.write_text(detail.read_text().replace("PerformanceOnly", "AccuracyOnly"))
     assert close(log_dir, accuracy=True).exit_code == EXIT_VALID
     assert close(log_dir).exit_code == EXIT_INVALID
     add(log_dir, [0], name="1")
     assert close(log_dir, Ending(SAMPLES + 1), accuracy=True).exit_code == EXIT_INVALID
+
+
+# -- the settings in force
+
+
+def test_the_settings_in_force_are_recorded(log_dir):
+    close(log_dir)
+    found = run_json(log_dir)["settings_in_force"]
+    assert found["test_mode"] == "PerformanceOnly"
+    assert found["scenario"] == "Offline"
+    assert found["min_duration_ms"] >= 0
+    assert found["generated_query_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, ()),
+        ({"min_duration_ms": RAN["min_duration_ms"], "no_such_setting": 5}, ()),
+        ({"offline_expected_qps": RAN["offline_expected_qps"] * (1 + 1e-7)}, ()),  # LoadGen logs six digits
+        ({"min_duration_ms": 600_000}, ("min_duration_ms", "600000", str(RAN["min_duration_ms"]))),
+        ({"offline_expected_qps": 123.0}, ("offline_expected_qps", "123.0")),
+        ({"sample_concatenate_permutation": not RAN["sample_concatenate_permutation"]}, ("permutation",)),
+    ],
+)
+def test_a_setting_that_was_not_in_force_is_a_reason(log_dir, settings, words):
+    closing = close(log_dir, settings=settings)
+    assert closing.exit_code == (EXIT_INVALID if words else EXIT_VALID)
+    reasons = " ".join(run_json(log_dir)["verdict"]["reasons"])
+    assert all(word in reasons for word in words)
+
+
+def test_another_mode_than_planned_is_a_reason(log_dir):
+    """LoadGen ran for performance: what it logged is no accuracy log."""
+    write_accuracy_log(log_dir, SAMPLES)
+    assert close(log_dir, accuracy=True).exit_code == EXIT_INVALID
+    (reason,) = run_json(log_dir)["verdict"]["reasons"]
+    assert "PerformanceOnly" in reason
+    assert "AccuracyOnly" in reason
 
 
 # -- what LoadGen was told

@@ -5,12 +5,11 @@ import socket
 import pytest
 
 from harness.cli import parse_arguments
-from harness.loadgen_conf import ConfRow
 from harness.plan import resolve_plan
 from sut.expected_load import expected_load, is_own_host, server_is_here
 from sut.placement import Load
 
-QPS = (ConfRow(1, "*", "Server", "target_qps", 83.0),)
+QPS = {"target_qps": 83.0}
 
 
 def plan(*flags):
@@ -18,21 +17,21 @@ def plan(*flags):
 
 
 @pytest.mark.parametrize(
-    ("flags", "rows", "load"),
+    ("flags", "settings", "load"),
     [
-        (["--scenario", "offline"], (), Load()),
-        (["--scenario", "offline", "--max-concurrency", "512"], (), Load(512)),
-        (["--scenario", "single-stream"], (), Load(1)),
+        (["--scenario", "offline"], {}, Load()),
+        (["--scenario", "offline", "--max-concurrency", "512"], {}, Load(512)),
+        (["--scenario", "single-stream"], {}, Load(1)),
         # 83/s of 1 278.2 tokens within TTFT 3 s and TPOT 80 ms: a submitted system had 7 982 in flight.
         (["--scenario", "server"], QPS, Load(None, 8736, 83.0, 83 * 1278.2)),
         (["--scenario", "server", "--max-new-tokens", "100"], QPS, Load(None, 913, 83.0, 8300.0)),
         (["--scenario", "server", "--max-concurrency", "64"], QPS, Load(64, 8736, 83.0, 83 * 1278.2)),
         (["--scenario", "interactive"], QPS, Load(None, 1757, 83.0, 83 * 1278.2)),
-        (["--scenario", "server"], (), Load(None, 105, 1.0, 1278.2)),  # LoadGen's own target_qps
+        (["--scenario", "server"], {}, Load(None, 105, 1.0, 1278.2)),  # LoadGen's own target_qps
     ],
 )
-def test_loads(flags, rows, load):
-    assert expected_load(plan(*flags), rows) == load
+def test_loads(flags, settings, load):
+    assert expected_load(plan(*flags), settings) == load
 
 
 def test_accuracy_answers_are_as_long_as_they_may_be():
