@@ -18,7 +18,7 @@ class FailureKind(IntEnum):
     HTTP_PROTOCOL = 6  # the bytes are not HTTP/1.1
     MALFORMED = 7  # an event is not the JSON of the protocol
     IN_BAND_ERROR = 8  # an error object inside a 200 response
-    ABORTED = 9  # finish reason "abort"
+    ABORTED = 9  # finish reason "abort" or "error"
     UNFINISHED = 10  # the stream ended without a finish reason
     TOKEN_COUNT = 11  # ids disagree with the server's own count, or shrink, or change
     TOKEN_VALUE = 12  # an id is negative or beyond the vocabulary
@@ -28,6 +28,8 @@ class FailureKind(IntEnum):
     WORKER_LOST = 16  # the worker process that held the query died
     TOO_LARGE = 17  # the response exceeds every bound that an honest answer can have
     LOCAL_LIMIT = 18  # this machine has no descriptor, local port or buffer left for the connection
+    FINISH_REASON = 19  # a finish reason that the protocol does not document as that of a complete answer
+    AFTER_END = 20  # another event after the one that ended the answer
 
     @property
     def label(self) -> str:

@@ -9,11 +9,13 @@ import httptools
 
 from harness.outcome import Failure, FailureKind, Outcome
 from sut.wire.answer import Answer, evidence
-from sut.wire.sse import DONE, EventReader, EventTooLargeError
+from sut.wire.sse import BOM, DONE, ErrorEventError, EventReader, EventTooLargeError
 
 _ERROR_BODY_BYTES = 4096
 # Headers, informational responses, chunk extensions and trailers: more of them than an answer ever needs.
 _MOST_AROUND_BYTES = 1 << 18
+# How a line of an event stream begins; anything else at the end of a body was no event that was cut off.
+_EVENT_LINES = (b"data", b"event", b"id", b"retry", b":")
 
 
 class ResponseReader:
@@ -29,6 +31,7 @@ class ResponseReader:
         "_around",
         "_body",
         "_complete",
+        "_encoding",
         "_events",
         "_failure",
         "_framed",
@@ -51,6 +54,7 @@ class ResponseReader:
         self._around = 0  # bytes since the last that was part of the body
         self._failure: Failure | None = None
         self._framed = False
+        self._encoding = b""
         self._complete = False
         self._keep_alive = False
         self._status = 0
@@ -125,16 +129,27 @@ class ResponseReader:
         if self._status != 200:
             return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {evidence(bytes(self._body))}")
         if self._events is None:
-            self._failure = self._answer.feed(bytes(self._body))
+            self._failure = self._answer.feed(bytes(self._body).removeprefix(BOM))
         elif rest := self._events.flush():
-            return Failure(
-                FailureKind.TRUNCATED, f"after {self.tokens} tokens an event was cut off: {evidence(rest)}"
-            )
+            return self._left_over(rest)
         if self._failure is not None:
             return self._failure
         if not self.first_token_ns and self._answer.tokens:
             self._mark_first(arrived_ns)
         return self._answer.finish()
+
+    def _left_over(self, rest: bytes) -> Failure:
+        """The Failure of a body that does not end with a complete event."""
+        if rest.startswith(_EVENT_LINES):
+            told = f"after {self.tokens} tokens an event was cut off: {evidence(rest)}"
+            return Failure(FailureKind.TRUNCATED, told)
+        if rest.startswith(b"{"):
+            if failure := self._answer.feed(rest):
+                return failure
+            return Failure(
+                FailureKind.MALFORMED, f"one JSON document where a stream was asked for: {evidence(rest)}"
+            )
+        return Failure(FailureKind.MALFORMED, f"neither events nor JSON: {evidence(rest)}")
 
     # httptools calls these while feed_data runs. Whatever follows the answer is not part of it.
 
@@ -147,11 +162,17 @@ class ResponseReader:
         """The status is known."""
         if not self._complete:
             self._status = int(self._parser.get_status_code())
+            if self._encoding and self._status == 200:
+                told = f"compressed, without being asked (Content-Encoding: {evidence(self._encoding)})"
+                self._failure = Failure(FailureKind.MALFORMED, told)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note whether the body says where it ends."""
-        if name.lower() in (b"content-length", b"transfer-encoding"):
+        """Note whether the body says where it ends, and whether it is compressed."""
+        name = name.lower()
+        if name in (b"content-length", b"transfer-encoding"):
             self._framed = True
+        elif name == b"content-encoding" and not self._complete and value.strip().lower() != b"identity":
+            self._encoding = value
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
@@ -165,6 +186,9 @@ class ResponseReader:
             payloads = self._events.feed(data)
         except EventTooLargeError as error:
             self._failure = Failure(FailureKind.TOO_LARGE, str(error))
+            return
+        except ErrorEventError as error:
+            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"event: error: {evidence(error.args[0])}")
             return
         for payload in payloads:
             if payload != DONE and self._failure is None:

@@ -20,6 +20,8 @@ BYTES_PER_TOKEN = 128
 BYTES_PER_EVENT = 1 << 20
 # The default of an event's ``error`` member; msgspec cannot decode a Raw that may also be None.
 NO_ERROR = msgspec.Raw(b"null")
+# The finish reasons of a complete answer, in each protocol (llama.cpp's eos, word and limit by these names).
+_COMPLETE = ("stop", "length")
 # SGLang's and vLLM's words for a request that the server gave up.
 _BROKEN_OFF = ("abort", "error")
 # What msgspec raises for bytes that are not the JSON that was expected, endless nesting included.
@@ -146,6 +148,21 @@ def in_band_error(error: msgspec.Raw) -> Failure | None:
     return Failure(FailureKind.IN_BAND_ERROR, evidence(bytes(error)))
 
 
+def incomplete(reason: str, tokens: int, message: str = "") -> Failure | None:
+    """The Failure of a finish reason that the protocols do not document as that of a complete answer."""
+    if reason in _COMPLETE:
+        return None
+    told = evidence((message or reason).encode())
+    if reason in _BROKEN_OFF:
+        return Failure(FailureKind.ABORTED, f"the server ended the request after {tokens} tokens: {told}")
+    return Failure(FailureKind.FINISH_REASON, f"ended after {tokens} tokens for an unknown reason: {told!r}")
+
+
+def after_end(tokens: int) -> Failure:
+    """The Failure of an event behind the one with the finish reason."""
+    return Failure(FailureKind.AFTER_END, f"another event came after the end, which was at {tokens} tokens")
+
+
 def whole_answer(
     ids: TokenIds, claimed: int | None, reason: str | None, prompt_tokens: int | None, limits: Limits
 ) -> Outcome:
@@ -157,10 +174,8 @@ def whole_answer(
         return Failure(
             FailureKind.UNFINISHED, f"the stream ended after {len(ids)} tokens without a finish reason"
         )
-    if reason in _BROKEN_OFF:
-        return Failure(
-            FailureKind.ABORTED, f"the server ended the request ({reason}) after {len(ids)} tokens"
-        )
+    if failure := incomplete(reason, len(ids)):
+        return failure
     if claimed is not None and claimed != len(ids):
         return wrong_count(len(ids), claimed)
     if not ids:

@@ -12,6 +12,7 @@ from sut.wire.answer import (
     UNREADABLE,
     DeltaAnswer,
     Limits,
+    after_end,
     evidence,
     in_band_error,
     whole_answer,
@@ -84,6 +85,8 @@ class LlamaCppAnswer(DeltaAnswer):
             return failure
         if decoded.tokens is None:
             return Failure(FailureKind.MALFORMED, f"no tokens in {evidence(event)}")
+        if self._last is not None and self._last.stop:
+            return after_end(self.tokens)
         self._last = decoded
         failure = self._extend(decoded.tokens)
         counted = decoded.tokens_predicted
@@ -98,5 +101,5 @@ class LlamaCppAnswer(DeltaAnswer):
             return whole_answer(self._ids, None, None, None, self._limits)
         if last.tokens_predicted is None:
             return Failure(FailureKind.MALFORMED, "the last event has no tokens_predicted")
-        reason = _REASONS.get(last.stop_type or "", "other")
+        reason = _REASONS.get(last.stop_type or "", last.stop_type or "")
         return whole_answer(self._ids, last.tokens_predicted, reason, last.tokens_evaluated, self._limits)

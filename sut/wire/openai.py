@@ -16,8 +16,10 @@ from sut.wire.answer import (
     UNREADABLE,
     DeltaAnswer,
     Limits,
+    after_end,
     evidence,
     in_band_error,
+    incomplete,
     number,
     whole_answer,
 )
@@ -100,9 +102,14 @@ class OpenAIAnswer(DeltaAnswer):
         self._usage = chunk.usage or self._usage
         if not chunk.choices:
             return None
+        if self._reason is not None:  # only the usage may follow
+            return after_end(self.tokens)
         choice = chunk.choices[0]
-        self._reason = choice.finish_reason or self._reason
-        return self._extend(choice.token_ids)
+        self._reason = choice.finish_reason
+        failure = self._extend(choice.token_ids)
+        if failure is None and self._reason is not None:
+            return incomplete(self._reason, self.tokens)
+        return failure
 
     def finish(self) -> Outcome:
         """Judge the answer after its last chunk."""

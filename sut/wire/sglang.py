@@ -1,8 +1,9 @@
 """SGLang's native ``POST /generate`` with token ids, streamed or whole.
 
 By default every event repeats all ids so far (cumulative); with --incremental-streaming-output events
-carry what is new. ``meta_info.completion_tokens`` against the number of ids tells which. Of a cumulative
-stream the first two events and the last are decoded; of those between only the count is read.
+carry what is new. ``meta_info.completion_tokens`` against the number of ids tells which. A cumulative event
+begins with the bytes of the one before: those are compared, only the rest is decoded, so that every event
+is checked completely and an answer costs linear time.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,11 @@ from sut.wire.answer import (
     NO_ERROR,
     UNREADABLE,
     Limits,
+    after_end,
     append_ids,
     evidence,
     in_band_error,
+    incomplete,
     no_ids,
     number,
     whole_answer,
@@ -26,7 +29,9 @@ from sut.wire.answer import (
     wrong_id,
 )
 
-_COUNT_KEY = b'"completion_tokens":'
+# The two ways in which SGLang's compact JSON begins: with --skip-tokenizer-init, and with text.
+_BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['
+_COMMA, _BRACKET = b",]"
 
 
 class _FinishReason(msgspec.Struct):
@@ -84,48 +89,44 @@ def _sampling_params(parameters: SamplingParameters) -> dict[str, Any]:
 class SglangAnswer:
     """One ``/generate`` answer, cumulative or incremental."""
 
-    __slots__ = ("_cumulative", "_head", "_ids", "_last", "_limits", "_meta", "first_id", "tokens")
+    __slots__ = ("_cumulative", "_ids", "_limits", "_meta", "_shown", "first_id", "tokens")
 
     def __init__(self, limits: Limits) -> None:
         self.tokens = 0
         self.first_id = -1
         self._limits = limits
-        self._cumulative: bool | None = None  # unknown until a second event tells
+        self._cumulative: bool | None = None  # unknown until the second event with ids
         self._ids = no_ids()
-        self._head: list[int] = []  # ids of the first event, to hold the last one against
+        self._shown: _Shown | None = None  # by the event before, where it began as SGLang's do
         self._meta: _MetaInfo | None = None
-        self._last: bytes | None = None  # an undecoded cumulative event
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's JSON."""
-        if self._cumulative:
-            count = _claimed_count(event)
-            if count is not None and self.tokens <= count <= self._limits.max_new_tokens:
-                self._last = event
-                self.tokens = count
-                return None
-            if count is not None and count < self.tokens:
-                return self._shrunk(count)
-            # More than was asked for is not believed: the event itself must show it.
+        if self._shown is not None:
+            rest = self._shown.rest_of(event)
+            if rest is not None:
+                return self._take_rest(event, rest)
         return self._take(event)
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
-        if self._last is not None:
-            failure = self._take(self._last)
-            if failure is not None:
-                return failure
         meta = self._meta
         if meta is None:
             return Failure(FailureKind.UNFINISHED, "the stream ended before its first event")
-        reason = meta.finish_reason
-        if reason is not None and reason.type == "abort":
-            detail = (
-                f"aborted after {len(self._ids)} tokens: {evidence((reason.message or 'no reason').encode())}"
-            )
-            return Failure(FailureKind.ABORTED, detail)
-        kind = None if reason is None else reason.type
-        return whole_answer(self._ids, meta.completion_tokens, kind, meta.prompt_tokens, self._limits)
+        reason = None if meta.finish_reason is None else meta.finish_reason.type
+        return whole_answer(self._ids, meta.completion_tokens, reason, meta.prompt_tokens, self._limits)
+
+    def _take_rest(self, data: bytes, rest: bytes) -> Failure | None:
+        """Take a cumulative event of which ``rest`` is left without what the one before has shown."""
+        try:
+            event = _decode(rest)
+        except UNREADABLE:
+            return self._take(data)  # fails alike, with the whole event as evidence
+        if event.error is not NO_ERROR or event.output_ids is None or event.meta_info is None:
+            return self._take(data)
+        if failure := self._check(event.meta_info):
+            return failure
+        return self._accept(event.output_ids, event.meta_info)
 
     def _take(self, data: bytes) -> Failure | None:
         try:
@@ -137,51 +138,96 @@ class SglangAnswer:
         ids, meta = event.output_ids, event.meta_info
         if ids is None or meta is None:
             return Failure(FailureKind.MALFORMED, f"no output_ids and meta_info in {evidence(data)}")
-        return self._accept(ids, meta)
-
-    def _accept(self, ids: list[int], meta: _MetaInfo) -> Failure | None:
-        if meta.completion_tokens < self.tokens:
-            return self._shrunk(meta.completion_tokens)
+        if failure := self._check(meta):
+            return failure
         if self._cumulative is None and self._ids and ids:
             self._cumulative = len(ids) == meta.completion_tokens
-        self._meta = meta
-        if self._cumulative or not self._ids:
-            if ids[: len(self._head)] != self._head:
+        if self._cumulative:
+            if ids[: self.tokens] != self._ids.tolist():
                 return Failure(FailureKind.TOKEN_COUNT, "ids sent earlier have changed")
-            self._ids = no_ids()
-        self._last = None
-        failure = append_ids(self._ids, ids, self._limits)
-        return failure or self._count(meta.completion_tokens) or self._begin(ids)
+            self._shown = _Shown.by(data)
+            ids = ids[self.tokens :]
+        return self._accept(ids, meta)
 
-    def _count(self, claimed: int) -> Failure | None:
-        if len(self._ids) != claimed:
-            return wrong_count(len(self._ids), claimed)
-        self.tokens = claimed
+    def _check(self, meta: _MetaInfo) -> Failure | None:
+        """Hold an event against the one before: nothing follows the end, and no token is taken back."""
+        if self._meta is not None and self._meta.finish_reason is not None:
+            return after_end(self.tokens)
+        reason = meta.finish_reason
+        if reason is not None and (
+            failure := incomplete(reason.type, meta.completion_tokens, reason.message or "")
+        ):
+            return failure
+        if meta.completion_tokens < self.tokens:
+            told = f"the server counted {number(self.tokens)} tokens, then {number(meta.completion_tokens)}"
+            return Failure(FailureKind.TOKEN_COUNT, told)
         return None
 
-    def _begin(self, ids: list[int]) -> Failure | None:
-        """Keep the first ids: the first of all is told at once, and later events must repeat them."""
-        if self._head or not ids:
-            return None
-        if ids[0] >= self._limits.vocabulary_size:
+    def _accept(self, ids: list[int], meta: _MetaInfo) -> Failure | None:
+        """Take an event's new ids."""
+        if not self._ids and ids and ids[0] >= self._limits.vocabulary_size:
             return wrong_id(ids[0], self._limits)
-        self._head = ids
-        self.first_id = ids[0]
+        self._meta = meta
+        if failure := append_ids(self._ids, ids, self._limits):
+            return failure
+        if len(self._ids) != meta.completion_tokens:
+            return wrong_count(len(self._ids), meta.completion_tokens)
+        self.tokens = len(self._ids)
+        if ids and self.first_id < 0:
+            self.first_id = ids[0]
         return None
 
-    def _shrunk(self, count: int) -> Failure:
-        return Failure(
-            FailureKind.TOKEN_COUNT, f"the server counted {number(self.tokens)} tokens, then {number(count)}"
-        )
 
+class _Shown:
+    """What the last cumulative event has shown, as bytes: its text without the closing quote, and its ids."""
 
-def _claimed_count(event: bytes) -> int | None:
-    start = event.rfind(_COUNT_KEY)
-    if start < 0:
-        return None
-    start += len(_COUNT_KEY)
-    end = event.find(b",", start, start + 24)
-    try:
-        return int(event[start : end if end >= 0 else start + 24].rstrip(b"}] \r\n"))
-    except ValueError:
-        return None
+    __slots__ = ("_ids", "_text")
+
+    def __init__(self, text: bytes, ids: bytes) -> None:
+        self._text = text
+        self._ids = ids
+
+    @classmethod
+    def by(cls, event: bytes) -> "_Shown | None":
+        """Of an accepted event; None where it does not begin as SGLang's do."""
+        if event.startswith(_BARE):
+            text, start = b"", len(_BARE)
+        else:
+            # A quote inside of the text is escaped: the first match is the text's end.
+            end = event.find(_AFTER_TEXT) if event.startswith(_TEXT) else -1
+            if end < 0:
+                return None
+            text, start = event[:end], end + len(_AFTER_TEXT)
+        return cls(text, event[start : event.find(b"]", start)])
+
+    def rest_of(self, event: bytes) -> bytes | None:
+        """``event`` without what was shown: JSON exactly when ``event`` is. It counts as shown from now on.
+
+        None where ``event`` does not repeat what was shown.
+        """
+        known, ids = self._text, self._ids
+        head = start = None
+        if not known:
+            head, start = _BARE, len(_BARE)
+            if not event.startswith(_BARE):
+                return None
+        elif event.startswith(known):
+            end = event.find(_AFTER_TEXT, len(known))
+            if end < 0:
+                return None
+            start = end + len(_AFTER_TEXT)
+            head = _TEXT + event[len(known) : start]
+            self._text = event[:end]
+        else:
+            return None
+        if not event.startswith(ids, start):
+            return None
+        new = start + len(ids)
+        self._ids = event[start : event.find(b"]", new)]
+        if ids:
+            following = event[new]
+            if following == _COMMA:
+                new += 1
+            elif following != _BRACKET:
+                return None  # the last id goes on: another number
+        return head + event[new:]

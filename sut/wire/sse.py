@@ -4,6 +4,7 @@ import re
 
 DONE = b"[DONE]"
 _END = re.compile(rb"\r?\n\r?\n")
+BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is no part of the first line
 _END_BYTES = 3  # so many bytes of an end may have come before its last one
 
 
@@ -11,12 +12,17 @@ class EventTooLargeError(Exception):
     """An event outgrew the bound that the reader was given."""
 
 
+class ErrorEventError(Exception):
+    """An event of the type ``error``; its argument is the event's data."""
+
+
 class EventReader:
     """Splits a response body into the payloads of its ``data:`` lines.
 
     ``feed`` takes the body in any cut and returns the payloads that became whole. An event ends with an
-    empty line; LF and CRLF are both accepted. Comments and other fields are skipped. At most
-    ``max_event_bytes`` are kept waiting for the end of an event; beyond that EventTooLargeError is raised.
+    empty line; LF and CRLF are both accepted. Comments and other fields are skipped; an ``event: error``
+    raises ErrorEventError. At most ``max_event_bytes`` are kept waiting for the end of an event; beyond that
+    EventTooLargeError is raised.
     """
 
     __slots__ = ("_max", "_rest")
@@ -67,5 +73,8 @@ class EventReader:
 
 
 def _payload(event: bytes) -> bytes | None:
-    lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
-    return b"\n".join(lines) if lines else None
+    lines = event.removeprefix(BOM).split(b"\n")
+    data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+    if any(line.startswith(b"event:") and line[6:].strip() == b"error" for line in lines):
+        raise ErrorEventError(b"\n".join(data))
+    return b"\n".join(data) if data else None

@@ -79,14 +79,24 @@ ANSWERS = (
     AnswerFault(Fault.CUT_UNFRAMED_BETWEEN, "without framing, cut between two events", "unfinished"),
     AnswerFault(Fault.ERROR_AT_START, "error event instead of tokens", "in_band_error"),
     AnswerFault(Fault.ERROR_MIDDLE, "error event after some tokens", "in_band_error"),
+    AnswerFault(Fault.ERROR_GOES_ON, "error in the middle of a stream that goes on", "in_band_error"),
+    AnswerFault(Fault.ERROR_EVENT, "`event: error` in a stream that goes on", "in_band_error"),
     AnswerFault(Fault.MALFORMED_JSON, "malformed JSON", "malformed"),
+    AnswerFault(Fault.MALFORMED_MIDDLE, "malformed JSON in the middle, with a count", "malformed"),
+    AnswerFault(Fault.GZIP, "compressed without being asked", "malformed"),
+    AnswerFault(Fault.HTML, "200 with an HTML page", "malformed"),
     AnswerFault(Fault.ABORT, "finish reason abort", "aborted"),
+    AnswerFault(Fault.ABORT_GOES_ON, "abort in the middle of a stream that goes on", "aborted"),
     AnswerFault(Fault.NO_FINISH, "no finish reason", "unfinished"),
+    AnswerFault(Fault.UNKNOWN_REASON, "finish reason cancelled", "finish_reason"),
+    AnswerFault(Fault.EMPTY_REASON, "empty finish reason", "finish_reason"),
+    AnswerFault(Fault.TWO_ENDS, "two events with a finish reason", "after_end"),
     AnswerFault(Fault.WRONG_COUNT, "ids disagree with the count", "token_count"),
     AnswerFault(Fault.SHRINKING_IDS, "ids shrink", "token_count"),
     AnswerFault(Fault.DUPLICATED_ID, "an id twice", "token_count"),
     AnswerFault(Fault.SKIPPED_ID, "an id left out", "token_count"),
     AnswerFault(Fault.CHANGED_IDS, "ids sent earlier change", "token_count"),
+    AnswerFault(Fault.SWAPPED_MIDDLE, "ids swapped in the middle", "token_count"),
     AnswerFault(Fault.NEGATIVE_ID, "negative id", "token_value"),
     AnswerFault(Fault.HUGE_ID, "id beyond the vocabulary", "token_value"),
     AnswerFault(Fault.FLOAT_ID, "fractional id", "malformed"),
@@ -101,12 +111,15 @@ ANSWERS = (
     AnswerFault(Fault.SILENT_AFTER_HEADERS, "silence before the first token", "timeout", late=True),
     AnswerFault(Fault.SILENT_AFTER_FIRST, "silence after the first token", "timeout", late=True),
     AnswerFault(Fault.CRLF, "CRLF line ends", ""),
+    AnswerFault(Fault.BOM, "a byte order mark before the first event", ""),
     AnswerFault(Fault.BYTEWISE, "every byte alone", ""),
     AnswerFault(Fault.SPLIT_UTF8, "UTF-8 characters cut in two", ""),
     AnswerFault(Fault.GARBAGE_AFTER, "garbage after a whole answer", ""),
     AnswerFault(Fault.SECOND_RESPONSE, "a second answer, to no request", ""),
 )
 
+# What only a stream can show that repeats what it said.
+CUMULATIVE_ONLY = frozenset({Fault.CHANGED_IDS, Fault.SWAPPED_MIDDLE})
 # Of a stream whose events carry only what is new; there nothing that was sent can change later.
 INCREMENTAL = (
     AnswerFault(Fault.REPEATED_EVENT, "an event twice", "token_count"),
@@ -167,6 +180,12 @@ SERVER_FAULTS = (
         "wrong_model",
         "server has another model (NOT OFFICIAL)",
         Outcome(VALID, 0, "model-7b, the rules say openai/gpt-oss-120b"),
+    ),
+    RunFault(
+        "one_piece",
+        "streams that arrive in one piece (a proxy that buffers)",
+        Outcome(VALID, 0, "came in one event"),
+        settings=(SERVER, INTERACTIVE),
     ),
     RunFault("one_token", "answers of one token", _invalid("answers have a single token")),
     RunFault(

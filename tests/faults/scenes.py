@@ -128,6 +128,7 @@ SCENES = {
     "wrong_model": Scene(stub={"facts": Facts(model="other/model-7b", served_name="model-7b")}),
     "small_context": Scene(stub={"facts": Facts(context_length=20)}),
     "trial_fails": Scene(stub={"faults": [Fault.HTTP_500]}),
+    "one_piece": Scene(stub={"faults": Fault.ONE_PIECE}),
     "one_token": Scene(stub={"faults": [None] * 5 + [Fault.ONE_TOKEN] * 5}),
     "server_dies": Scene(_stop_server),
     "server_restarts": Scene(_restart_server),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.faults.matrix import (
     ANSWERS,
+    CUMULATIVE_ONLY,
     CUMULATIVE_RUNS,
     INCREMENTAL,
     INCREMENTAL_RUNS,
@@ -29,7 +30,7 @@ PORT_CELLS = 2 * len(SETTINGS)
 
 def answer_cells() -> int:
     """Faults of single answers, over all runs that meet them."""
-    others = len(ANSWERS) - 1 + len(INCREMENTAL)  # all but ids that change
+    others = len(ANSWERS) - len(CUMULATIVE_ONLY) + len(INCREMENTAL)
     return len(ANSWERS) * len(CUMULATIVE_RUNS) + others * len(INCREMENTAL_RUNS + OPENAI_RUNS)
 
 

@@ -4,12 +4,12 @@ All faults meet one run of each setting, in turn: a cell of the matrix is one qu
 """
 
 from collections import Counter
-from datetime import datetime
 
 import pytest
 
 from tests.faults.matrix import (
     ANSWERS,
+    CUMULATIVE_ONLY,
     CUMULATIVE_RUNS,
     DEADLINE_S,
     INCREMENTAL,
@@ -17,10 +17,9 @@ from tests.faults.matrix import (
     OPENAI_RUNS,
 )
 from tests.runs import run_mlperf, small_dataset
-from tests.stub import Fault, StubServer, expected_ids
+from tests.stub import StubServer, expected_ids
 
 TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
-REPLACED = {Fault.CHANGED_IDS}  # only a cumulative stream repeats what it said
 
 
 def in_runs(settings):
@@ -40,13 +39,13 @@ def test_cumulative_streams(setting, tmp_path):
 
 @in_runs(INCREMENTAL_RUNS)
 def test_incremental_streams(setting, tmp_path):
-    faults = [row for row in ANSWERS if row.fault not in REPLACED]
+    faults = [row for row in ANSWERS if row.fault not in CUMULATIVE_ONLY]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], cumulative=False)
 
 
 @in_runs(OPENAI_RUNS)
 def test_openai_protocol(setting, tmp_path):
-    faults = [row for row in ANSWERS if row.fault not in REPLACED]
+    faults = [row for row in ANSWERS if row.fault not in CUMULATIVE_ONLY]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
 
 
@@ -70,15 +69,14 @@ def meet_in_turn(tmp_path, setting, rows, *arguments, **knobs):
         )
         met = {prompts.index(r.prompt_ids): row for r, row in zip(stub.requests[1:], rows, strict=False)}
     assert len(met) == len(rows)
-    waits = sum(row.late for row in rows) if setting.scenario == "single-stream" else 1
     victims = {sample: row.named for sample, row in met.items() if row.named}
-    check_verdict(run, victims, waits * DEADLINE_S + 5)
+    check_verdict(run, victims)
     if setting.accuracy:
         answered = {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
         assert run.accuracy_log == answered | {index: [] for index in victims}
 
 
-def check_verdict(run, victims, within_s):
+def check_verdict(run, victims):
     assert "Traceback" not in run.stderr
     assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
     failed = {row["sample_index"]: row["failure"] for row in run.requests if row["failure"]}
@@ -86,5 +84,3 @@ def check_verdict(run, victims, within_s):
     assert run.failures == Counter(victims.values())
     assert all(row["failure_detail"].isprintable() for row in run.requests if row["failure"])
     assert f"{len(victims)} ERRORS encountered" in run.loadgen_summary
-    started, ended = (datetime.fromisoformat(run.record[key]) for key in ("started", "ended"))
-    assert (ended - started).total_seconds() < within_s

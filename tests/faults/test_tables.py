@@ -16,7 +16,7 @@ def test_a_page_shows_the_matrix(page):
 
 def test_no_fault_is_forgotten():
     """Each fault of the stub is in the matrix, each row has its scene, each setting its cells."""
-    assert {row.fault for row in (*ANSWERS, *INCREMENTAL)} | {Fault.ONE_TOKEN} == set(Fault)
+    assert {row.fault for row in (*ANSWERS, *INCREMENTAL)} | {Fault.ONE_TOKEN, Fault.ONE_PIECE} == set(Fault)
     assert sorted(row.key for row in RUN_FAULTS) == sorted(SCENES)
     assert {row.fault for row in ANSWERS if not row.named} <= BENIGN
     assert len(SETTINGS) == 6

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from .faults import Fault
 from .protocol import Step
@@ -14,16 +15,20 @@ def token_count(fault: Fault | None, wanted: int, asked: int) -> int:
     return special.get(fault, wanted) if fault else wanted
 
 
-def _error_event(message: str) -> bytes:
-    return b"data: " + json.dumps({"error": {"message": message, "code": 500}}).encode() + b"\n\n"
+def _event(document: dict) -> bytes:
+    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _error(message: str) -> bytes:
+    return _event({"error": {"message": message, "code": 500}})
 
 
 def _error_at_start(steps: list[Step]) -> list[Step]:
-    return [Step([], 0, raw=_error_event("stub error at the start"))]
+    return [Step([], 0, raw=_error("stub error at the start"))]
 
 
 def _error_middle(steps: list[Step]) -> list[Step]:
-    return [*steps[: len(steps) // 2], Step([], 0, raw=_error_event("stub error in the middle"))]
+    return [*steps[: len(steps) // 2], Step([], 0, raw=_error("stub error in the middle"))]
 
 
 def _malformed_json(steps: list[Step]) -> list[Step]:
@@ -31,9 +36,50 @@ def _malformed_json(steps: list[Step]) -> list[Step]:
     return steps
 
 
-def _abort(steps: list[Step]) -> list[Step]:
-    steps[-1].finish = "abort"
+def _error_goes_on(steps: list[Step]) -> list[Step]:
+    """An error beside the count that an event in the middle has, and then the rest of the stream."""
+    middle = len(steps) // 2
+    document = {"error": {"message": "stub error"}, "meta_info": {"completion_tokens": steps[middle].count}}
+    return [*steps[:middle], Step([], 0, raw=_event(document)), *steps[middle:]]
+
+
+def _error_event(steps: list[Step]) -> list[Step]:
+    """Server-sent events have a type; this one says that its data is an error, and the stream goes on."""
+    middle = len(steps) // 2
+    document = {"message": "stub error", "meta_info": {"completion_tokens": steps[middle].count}}
+    return [*steps[:middle], Step([], 0, raw=b"event: error\n" + _event(document)), *steps[middle:]]
+
+
+def _malformed_middle(steps: list[Step]) -> list[Step]:
+    """A list without its end, in an event that has a count."""
+    middle = len(steps) // 2
+    broken = (
+        b'data: {"text":"","output_ids":[1000,2,"meta_info":{"finish_reason":null,"completion_tokens":%d}}'
+    )
+    steps[middle].raw = broken % steps[middle].count + b"\n\n"
     return steps
+
+
+def _swapped_middle(steps: list[Step]) -> list[Step]:
+    """An event in the middle has two ids in each other's place (cumulative streams of >= 3 tokens)."""
+    first, second, *rest = steps[len(steps) // 2].ids
+    steps[len(steps) // 2].ids = [second, first, *rest]
+    return steps
+
+
+def _two_ends(steps: list[Step]) -> list[Step]:
+    last = steps[-1]
+    return [*steps, replace(last, ids=list(last.ids))]
+
+
+def _finish(reason: str, place: Callable[[int], int]) -> Callable[[list[Step]], list[Step]]:
+    """``reason`` in the step at ``place`` of so many."""
+
+    def change(steps: list[Step]) -> list[Step]:
+        steps[place(len(steps))].finish = reason
+        return steps
+
+    return change
 
 
 def _no_finish(steps: list[Step]) -> list[Step]:
@@ -96,7 +142,15 @@ CONTENT: dict[Fault, Callable[[list[Step]], list[Step]]] = {
     Fault.ERROR_AT_START: _error_at_start,
     Fault.ERROR_MIDDLE: _error_middle,
     Fault.MALFORMED_JSON: _malformed_json,
-    Fault.ABORT: _abort,
+    Fault.ERROR_GOES_ON: _error_goes_on,
+    Fault.ERROR_EVENT: _error_event,
+    Fault.MALFORMED_MIDDLE: _malformed_middle,
+    Fault.SWAPPED_MIDDLE: _swapped_middle,
+    Fault.TWO_ENDS: _two_ends,
+    Fault.ABORT: _finish("abort", lambda steps: -1),
+    Fault.ABORT_GOES_ON: _finish("abort", lambda steps: steps // 2),
+    Fault.UNKNOWN_REASON: _finish("cancelled", lambda steps: -1),
+    Fault.EMPTY_REASON: _finish("", lambda steps: -1),
     Fault.NO_FINISH: _no_finish,
     Fault.WRONG_COUNT: _wrong_count,
     Fault.SHRINKING_IDS: _shrinking_ids,

@@ -66,6 +66,18 @@ class Fault(Enum):
     ZERO_TOKENS = auto()
     ONE_TOKEN = auto()
     TOO_MANY_TOKENS = auto()
+    UNKNOWN_REASON = auto()
+    EMPTY_REASON = auto()
+    ERROR_GOES_ON = auto()
+    ERROR_EVENT = auto()
+    ABORT_GOES_ON = auto()
+    MALFORMED_MIDDLE = auto()
+    SWAPPED_MIDDLE = auto()
+    TWO_ENDS = auto()
+    GZIP = auto()
+    HTML = auto()
+    BOM = auto()
+    ONE_PIECE = auto()
 
 
 # Odd, but a whole and correct answer all the same: a client must complete these.
@@ -73,6 +85,8 @@ BENIGN = frozenset(
     {
         Fault.SLOW_HEADERS,
         Fault.CRLF,
+        Fault.BOM,
+        Fault.ONE_PIECE,
         Fault.BYTEWISE,
         Fault.SPLIT_UTF8,
         Fault.ONE_TOKEN,

@@ -137,7 +137,9 @@ def _sglang_finish(step: Step) -> dict[str, Any] | None:
             return {"type": "stop", "matched": 200002}
         case "abort":
             return {"type": "abort", "message": "aborted by the stub", "status_code": 500}
-    return None
+        case None:
+            return None
+    return {"type": step.finish}
 
 
 def _usage(prompt: int, completion: int) -> dict[str, int]:

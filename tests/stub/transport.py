@@ -1,6 +1,7 @@
 """Faults in how an answer is sent: each sends, or fails to send, the blocks of a rendered one."""
 
 import asyncio
+import gzip
 import itertools
 import socket
 import struct
@@ -213,6 +214,30 @@ async def _second_response(x: Exchange) -> None:
     await x.send_answer()
 
 
+async def _gzip(x: Exchange) -> None:
+    """A proxy that compresses what nobody asked it to."""
+    body = gzip.compress(b"".join(x.blocks))
+    await x.send_whole(200, "text/event-stream; charset=utf-8", body, "content-encoding: gzip\r\n")
+
+
+async def _html(x: Exchange) -> None:
+    """A captive portal or a wrong port: a page, under 200."""
+    await x.send_whole(200, "text/html", b"<!doctype html>\n\n<html>welcome to nginx</html>")
+
+
+async def _bom(x: Exchange) -> None:
+    x.blocks[0] = b"\xef\xbb\xbf" + x.blocks[0]
+    await x.send_answer()
+
+
+async def _one_piece(x: Exchange) -> None:
+    """A proxy that buffers: all events arrive at once, at the end."""
+    for _ in x.blocks[1:]:
+        await asyncio.sleep(x.options.event_delay_s)
+    framed = b"".join(x.framed(block) for block in x.blocks)
+    await x.send(x.head(chunked=True) + framed + b"0\r\n\r\n")
+
+
 async def _huge_event(x: Exchange) -> None:
     x.blocks[0] = x.blocks[0].replace(b'"text":"', b'"text":"' + b"x" * 5_000_000, 1)
     await x.send_answer()
@@ -256,6 +281,10 @@ TRANSPORT: dict[Fault, Callable[[Exchange], Awaitable[None]]] = {
     Fault.BYTEWISE: _bytewise,
     Fault.SPLIT_UTF8: _split_utf8,
     Fault.HUGE_EVENT: _huge_event,
+    Fault.GZIP: _gzip,
+    Fault.HTML: _html,
+    Fault.BOM: _bom,
+    Fault.ONE_PIECE: _one_piece,
     Fault.ENDLESS_EVENT: _endless_event,
     Fault.GARBAGE_AFTER: _garbage_after,
     Fault.SECOND_RESPONSE: _second_response,

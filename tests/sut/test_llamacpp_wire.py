@@ -138,7 +138,12 @@ def test_honest_answers(name):
 FAILED = {
     "nothing": ([], FailureKind.UNFINISHED),
     "no last event": (stream(3), FailureKind.UNFINISHED),
-    "goes on after its last event": ([*stream(2), last(2), event(IDS[2:3], 3)], FailureKind.UNFINISHED),
+    "goes on after its last event": ([*stream(2), last(2), event(IDS[2:3], 3)], FailureKind.AFTER_END),
+    "an unknown stop type": (
+        [*stream(3), event([], 3, stop=True, stop_type="cancelled")],
+        FailureKind.FINISH_REASON,
+    ),
+    "no stop type": ([*stream(3), event([], 3, stop=True)], FailureKind.FINISH_REASON),
     "no tokens": ([last(0)], FailureKind.NO_TOKENS),
     "counts one more": ([*stream(3), last(4)], FailureKind.TOKEN_COUNT),
     "counts one fewer": ([*stream(3), last(2)], FailureKind.TOKEN_COUNT),

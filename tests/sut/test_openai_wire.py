@@ -163,6 +163,11 @@ FAILED = {
     # vLLM's engine ends a request with stop, length, abort, error or repetition.
     "length with fewer tokens than asked": (stream(1, 4, finish="length"), FailureKind.UNFINISHED),
     "error as finish reason": (stream(1, 4, finish="error"), FailureKind.ABORTED),
+    "an unknown finish reason": (stream(1, 4, finish="cancelled"), FailureKind.FINISH_REASON),
+    "an empty finish reason": (stream(1, 4, finish=""), FailureKind.FINISH_REASON),
+    "repetition": (stream(1, 4, finish="repetition"), FailureKind.FINISH_REASON),
+    "two ends": ([*stream(1, 4)[:-1], chunk([], "stop"), usage(4)], FailureKind.AFTER_END),
+    "tokens after the end": ([chunk(IDS[:2], "stop"), chunk(IDS[2:]), usage(4)], FailureKind.AFTER_END),
     "choices null": ([encoded({"choices": None, "usage": None})], FailureKind.MALFORMED),
     "an error object of old vLLM": (
         [encoded({"object": "error", "message": "boom", "code": 400})],

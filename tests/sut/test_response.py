@@ -352,6 +352,50 @@ def test_an_event_cut_off_inside_a_framed_body():
     assert_failed(run([chunked(*EVENTS[:2], EVENTS[2][:50])]), FailureKind.TRUNCATED, "after 2 tokens")
 
 
+GZIPPED = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x00"
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("body", "more", "wording"),
+    [
+        (GZIPPED, b"content-encoding: gzip\r\n", "compressed"),
+        (STREAM, b"Content-Encoding: br\r\n", "compressed"),
+        (b"<html>\n\nwelcome</html>", b"content-type: text/html\r\n", "JSON"),
+        (b"welcome", b"content-type: text/plain\r\n", "JSON"),
+    ],
+)
+def test_what_is_no_json_is_named_so(streams, body, more, wording):
+    assert_failed(run([sized(body, more=more)], streams), FailureKind.MALFORMED, wording)
+
+
+def test_identity_is_no_compression():
+    assert isinstance(run([sized(STREAM, more=b"content-encoding: identity\r\n")]), Completion)
+
+
+def test_one_document_where_a_stream_was_asked_for():
+    assert_failed(run([sized(JSON_ERROR)]), FailureKind.IN_BAND_ERROR, "boom")
+    assert_failed(run([sized(WHOLE)]), FailureKind.MALFORMED, "where a stream was asked for")
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_a_byte_order_mark_hides_no_event(cut):
+    data = chunked(b"\xef\xbb\xbf" + STREAM)
+    start = data.index(b"\xef") - 3 + cut
+    response = reader()
+    assert response.feed(data[:start], 1) is None
+    outcome = response.feed(data[start:], 2)
+    assert isinstance(outcome, Completion)
+    assert outcome.output_ids.tolist() == GREEDY[:3]
+    assert run([sized(b"\xef\xbb\xbf" + WHOLE)], streams=False).output_ids.tolist() == GREEDY[:4]
+
+
+@pytest.mark.parametrize("field", [b"event: error", b"event:error", b"id: 7\nevent: error"])
+def test_an_event_of_the_type_error(field):
+    body = EVENTS[0] + field + b'\ndata: {"message":"boom"}\n\n' + b"".join(EVENTS[1:])
+    assert_failed(run([chunked(body)]), FailureKind.IN_BAND_ERROR, "boom")
+
+
 def test_text_instead_of_events():
     outcome = run([sized(b"<html>welcome to nginx</html>", more=b"content-type: text/html\r\n")])
     assert isinstance(outcome, Failure)

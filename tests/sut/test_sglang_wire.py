@@ -363,7 +363,7 @@ def test_no_event_at_all():
 
 def test_an_answer_that_goes_on_after_its_end():
     events = [*cumulative(1, 2, 3), event(GREEDY[:4])]
-    assert_failed(judge(events), FailureKind.UNFINISHED)
+    assert_failed(judge(events), FailureKind.AFTER_END)
 
 
 @pytest.mark.parametrize("mode", [cumulative, incremental])
