@@ -71,11 +71,15 @@ class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AccuracyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reference scores by metric, in percent or ROUGE points, and the share that must be reached."""
+    """The reference scores by metric, in percent or ROUGE points, and the share that must be reached.
+
+    ``bounds`` are the lowest and highest output length that a submission's accuracy run may have.
+    """
 
     reference: dict[str, float]
     ratio: float
     published: PublishedRuns | None = None
+    bounds: dict[str, tuple[float, float]] = {}
 
     @property
     def targets(self) -> dict[str, float]:
@@ -123,9 +127,13 @@ def available_benchmarks() -> tuple[str, ...]:
 
 def load_benchmark(name: str) -> Benchmark:
     """Read one definition. Raises ConfigError when it is unknown or malformed."""
-    path = CONFIG_DIR / f"{name}.toml"
     if name not in available_benchmarks():
         raise ConfigError(f"unknown benchmark {name!r}; configs/ defines {', '.join(available_benchmarks())}")
+    return read_definition(CONFIG_DIR / f"{name}.toml")
+
+
+def read_definition(path: Path) -> Benchmark:
+    """Read one file. Raises ConfigError when it is malformed."""
     try:
         return msgspec.toml.decode(path.read_bytes(), type=Benchmark)
     except msgspec.DecodeError as error:

@@ -57,7 +57,10 @@ class DetailRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadgenDetail:
-    """The detail log: ``values`` by key (the last one where a key repeats), messages with how often."""
+    """The detail log: ``values`` by key, messages with how often.
+
+    LoadGen writes each key once. Where one repeats the first counts, as for MLCommons's submission checker.
+    """
 
     values: Mapping[str, Any]
     errors: Mapping[str, int]
@@ -222,7 +225,7 @@ def read_detail(path: Path) -> LoadgenDetail:
         elif row.is_error or row.is_warning:
             _count_message(errors if row.is_error else warnings, str(row.value))
         else:
-            values[row.key] = row.value
+            values.setdefault(row.key, row.value)
     return LoadgenDetail(values, errors, warnings, _detail_problem(values, broken))
 
 

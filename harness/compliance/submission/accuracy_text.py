@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-_HASH = re.compile(r"^hash=(\w+)[ \t]*$", re.MULTILINE)
+_HASH = re.compile(r"^hash=(\w+)$", re.MULTILINE)
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
 _PASS = re.compile(r"^TEST PASS[ \t\r]*$", re.MULTILINE)
 _FAIL = re.compile(r"^TEST FAIL[ \t\r]*$", re.MULTILINE)
@@ -11,11 +11,15 @@ _FAIL = re.compile(r"^TEST FAIL[ \t\r]*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class AccuracyText:
-    """``scores`` by metric; the last one where a metric is printed twice."""
+    """``scores`` by metric: every one that is printed, in order; None for what is no number."""
 
-    scores: dict[str, float]
+    scores: dict[str, tuple[float | None, ...]]
     samples: int | None
     hashes: tuple[str, ...]
+
+    def score(self, metric: str) -> float | None:
+        """The last one."""
+        return self.scores[metric][-1] if metric in self.scores else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +34,23 @@ class VerifyText:
 
 
 def parse_accuracy(text: str, metrics: tuple[str, ...]) -> AccuracyText:
-    """The official checker scrapes ``'exact_match': 83.451`` and ``hash=...`` the same way."""
-    scores = {}
+    """As the official checker reads it: line by line, one blank before the number.
+
+    Only ROUGE scores may stand behind several blanks and a quote.
+    """
+    scores: dict[str, tuple[float | None, ...]] = {}
     for metric in metrics:
-        found = re.findall(rf"'{re.escape(metric)}':\s+'?([\d.]+)", text)
+        before = r"\s+'?" if metric.startswith("rouge") else r"\s"
+        pattern = re.compile(rf".*'{re.escape(metric)}':{before}([\d.]+)")
+        found = tuple(_float(match[1]) for line in text.split("\n") if (match := pattern.match(line)))
         if found:
-            scores[metric] = float(found[-1])
+            scores[metric] = found
     total = _TOTAL.search(text)
     return AccuracyText(scores, int(total[1]) if total else None, tuple(_HASH.findall(text)))
+
+
+def _float(digits: str) -> float | None:
+    return float(digits) if digits.count(".") <= 1 and digits != "." else None
 
 
 def without_hash(text: str) -> str:

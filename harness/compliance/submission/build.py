@@ -67,7 +67,9 @@ class Order:
 def build(order: Order, machine: Mapping[str, str], rules: Rules) -> tuple[ScenarioRuns, ...]:
     """Write the tree and the kept files beside it. Raises ConfigError before anything is written."""
     division = order.statement.division
-    runs = find_runs(order.results, order.benchmark, rules.scenarios, division, order.only)
+    suite_name, suite = rules.suite_of(order.benchmark.name)
+    _refuse_type(order, suite_name)
+    runs = find_runs(order.results, order.benchmark, suite, division, order.only)
     records = [record for run in runs if (record := read_record(run.performance / RUN_RECORD)) is not None]
     system = system_fields(order.statement, machine, records, rules)
     measured = measurements(order.statement, order.benchmark, rules)
@@ -84,6 +86,16 @@ def build(order: Order, machine: Mapping[str, str], rules: Rules) -> tuple[Scena
         copy_source(folder / "tree" / order.org / "src" / order.benchmark.name)
         put_in_place(list(_moves(order, folder, system_file, kept)), folder, order.force)
     return runs
+
+
+def _refuse_type(order: Order, suite: str) -> None:
+    """The official checker fails on a benchmark that the system's type does not have."""
+    types = str(order.statement.system.get("system_type", ""))
+    if order.statement.division == "closed" and types and suite not in types.split(","):
+        raise ConfigError(
+            f"system_type is {types!r}, and {order.benchmark.name} is a {suite} benchmark; "
+            f"write {suite!r} into [system] of the submission's TOML"
+        )
 
 
 def _moves(order: Order, folder: Path, system_file: Path, kept: Path) -> Iterator[Move]:
@@ -124,10 +136,7 @@ def _write_scenario(order: Order, run: ScenarioRuns, rules: Rules, target: Path,
     _copy_logs(run.accuracy, target / ACCURACY)
     _shorten(run.accuracy, target / ACCURACY, kept / ACCURACY, rules)
     for test in run.tests:
-        folder = run.path / test
-        _copy_logs(folder / "performance/run_1", target / test / PERFORMANCE)
-        copy_file(folder / VERIFY_FILE[test], target / test / VERIFY_FILE[test])
-        _shorten(folder / "accuracy", target / test / ACCURACY, kept / test / ACCURACY, rules)
+        write_test(run.path / test, test, rules, target / test, kept / test)
     for source, place in ((run.performance, PERFORMANCE), (run.accuracy, ACCURACY)):
         if (source / RUN_RECORD).is_file():
             copy_file(source / RUN_RECORD, kept / place / RUN_RECORD)
@@ -136,9 +145,21 @@ def _write_scenario(order: Order, run: ScenarioRuns, rules: Rules, target: Path,
     write_file(target / "README.md", scenario_readme(order.benchmark, run, record, logs))
 
 
+def write_test(folder: Path, test: str, rules: Rules, target: Path, kept: Path) -> None:
+    """TEST06's log stays complete: reviewers verify it again."""
+    if (folder / PERFORMANCE).is_dir():
+        _copy_logs(folder / PERFORMANCE, target / PERFORMANCE)
+    copy_file(folder / VERIFY_FILE[test], target / VERIFY_FILE[test])
+    if test == "TEST06":
+        copy_file(folder / ACCURACY / ACCURACY_LOG, target / ACCURACY / ACCURACY_LOG)
+    else:
+        _shorten(folder / ACCURACY, target / ACCURACY, kept / ACCURACY, rules)
+
+
 def _copy_logs(source: Path, target: Path) -> None:
     for name in (SUMMARY, DETAIL):
-        copy_file(source / name, target / name)
+        if (source / name).is_file():
+            copy_file(source / name, target / name)
 
 
 def _shorten(source: Path, target: Path, kept: Path, rules: Rules) -> None:

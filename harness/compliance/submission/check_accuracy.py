@@ -1,5 +1,6 @@
 """What is asked of an accuracy run, of accuracy.txt and of a truncated accuracy log."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,13 +54,15 @@ def _against_full(subject: Subject, log: Path, full: Path, expected: str) -> Ite
 
 
 def _samples(subject: Subject, logs: Logs) -> Iterator[Complaint]:
+    """Older LoadGens do not log their count of accuracy samples."""
     expected = subject.benchmark.dataset(accuracy=True).samples
-    yield from check_sample_counts(subject, logs, expected, "effective_accuracy_sample_count")
+    settings = [name for name in ("effective_accuracy_sample_count",) if name in logs.values]
+    yield from check_sample_counts(subject, logs, expected, *settings)
 
 
 def _read(subject: Subject, path: Path) -> AccuracyText:
     rule = subject.benchmark.accuracy
-    metrics = tuple(rule.reference) if rule else ()
+    metrics = (*rule.reference, *rule.bounds) if rule else ()
     return parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), metrics)
 
 
@@ -68,14 +71,26 @@ def _text(subject: Subject) -> Iterator[Complaint]:
     if not path.is_file() or rule is None:
         return
     found, expected = _read(subject, path), subject.benchmark.dataset(accuracy=True).samples
-    for metric, target in rule.targets.items():
-        score = found.scores.get(metric)
-        if score is None:
-            yield subject.complaint(
-                "accuracy", path, f"no {metric!r} in it, expected a line '{metric}': NUMBER"
-            )
-        elif subject.closed and score < target:
-            yield subject.complaint("accuracy", path, f"{metric} is {score}, expected {target:.4f} or more")
+    if subject.closed:
+        for metric, target in rule.targets.items():
+            yield from _bounded(subject, path, metric, found, (target, math.inf))
+        for metric, bounds in rule.bounds.items():
+            yield from _bounded(subject, path, metric, found, bounds)
     if found.samples is not None and found.samples != expected:
         text = f"{found.samples} samples were evaluated, expected {expected}"
         yield subject.complaint("sample-count", path, text)
+
+
+def _bounded(
+    subject: Subject, path: Path, metric: str, found: AccuracyText, bounds: tuple[float, float]
+) -> Iterator[Complaint]:
+    """Every score that is printed counts. Without a lower bound none need be printed."""
+    low, high = bounds
+    scores = found.scores.get(metric, ())
+    if not scores and low:
+        text = f"no {metric!r} in it, expected a line with '{metric}': NUMBER, one blank before the number"
+        yield subject.complaint("accuracy", path, text)
+    for score in scores:
+        if score is None or not low <= score <= high:
+            limit = f"{low:.4f} or more" if high == math.inf else f"{low:.4f} to {high:.4f}"
+            yield subject.complaint("accuracy", path, f"{metric} is {score}, expected {limit}")

@@ -1,22 +1,22 @@
-"""What is asked of all files of a tree: plain, small, with harmless names, and not the same run twice."""
+"""What is asked of all files of a tree: plain, small, readable, with harmless names, and no run twice."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.compliance.submission.accuracy_text import parse_accuracy, parse_verify
+from harness.compliance.submission.accuracy_text import parse_accuracy
 from harness.compliance.submission.complaint import Complaint
+from harness.compliance.submission.evidence import Subject
 from harness.compliance.submission.tree import (
     ACCURACY,
     ACCURACY_LOG,
     ACCURACY_TEXT,
     DETAIL,
     DIVISIONS,
+    PERFORMANCE,
     VERIFY_FILE,
     Place,
 )
-from harness.compliance.submission.truncate import digest
-
-_EMPTY_LOG_BYTES = 16
+from harness.compliance.submission.truncate import EMPTY_LOG_BYTES, digest
 
 
 def check_files(root: Path, most_bytes: int) -> Iterator[Complaint]:
@@ -39,46 +39,50 @@ def _trouble(path: Path, most_bytes: int) -> str:
     return ""
 
 
+def check_encoding(subject: Subject) -> Iterator[Complaint]:
+    """The text files that the official checker reads, and fails on when a byte is not UTF-8."""
+    names = [PERFORMANCE / DETAIL, ACCURACY / DETAIL, ACCURACY / ACCURACY_TEXT]
+    names += [Path(test, name) for test, name in VERIFY_FILE.items()]
+    for name in names:
+        path = subject.place.path / name
+        if path.is_file() and not _is_text(path):
+            yield subject.complaint("encoding", name, "is not UTF-8")
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for _ in file:
+                continue
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def check_repeats(root: Path, places: Sequence[Place]) -> Iterator[Complaint]:
-    """Runs that say the same to the last digit are hardly two runs."""
-    yield from _same_files(root, places)
-    for name, figure in (("exact_match", _accuracy), ("TEST07 score", _score), ("TEST09 mean tokens", _mean)):
-        seen: dict[tuple[str, str, str, float], Place] = {}
-        for place in places:
-            value = figure(place)
-            if value is None:
-                continue
-            first = seen.setdefault((place.org, place.system, place.benchmark, value), place)
-            if first is not place:
-                text = f"{name} is {value}, the same as in {first.folder}"
-                yield Complaint("repeat", place.name(place.path), text)
+    """Detail logs and accuracy logs hold times and tokens: those of two runs are never alike.
 
-
-def _same_files(root: Path, places: Sequence[Place]) -> Iterator[Complaint]:
-    """Detail logs and accuracy logs hold times and tokens: no two are alike."""
-    seen: dict[str, Path] = {}
+    Scores may be: of 990 answers some are right, and a greedy model gives the same ones again.
+    """
+    seen: dict[str, tuple[Path, Path]] = {}
     for place in places:
-        for path in sorted([*place.path.rglob(DETAIL), *place.path.rglob(ACCURACY_LOG)]):
-            if path.stat().st_size <= _EMPTY_LOG_BYTES:
-                continue
-            first = seen.setdefault(digest(path), path)
-            if first is not path:
-                text = f"is the same file as {first.relative_to(root).as_posix()}"
-                yield Complaint("repeat", place.name(path), text)
+        for path in _evidence(place):
+            run = place.path / path.relative_to(place.path).parts[0]
+            for key in _fingerprints(path):
+                first, first_run = seen.setdefault(key, (path, run))
+                if first_run != run:
+                    text = f"is of the same run as {first.relative_to(root).as_posix()}"
+                    yield Complaint("repeat", place.name(path), text)
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+def _evidence(place: Place) -> list[Path]:
+    names = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)
+    return sorted(path for name in names for path in place.path.rglob(name))
 
 
-def _accuracy(place: Place) -> float | None:
-    text = _text(place.path / ACCURACY / ACCURACY_TEXT)
-    return parse_accuracy(text, ("exact_match",)).scores.get("exact_match")
-
-
-def _score(place: Place) -> float | None:
-    return parse_verify(_text(place.path / "TEST07" / VERIFY_FILE["TEST07"])).score
-
-
-def _mean(place: Place) -> float | None:
-    return parse_verify(_text(place.path / "TEST09" / VERIFY_FILE["TEST09"])).mean_tokens
+def _fingerprints(path: Path) -> tuple[str, ...]:
+    """The file's own digest; of accuracy.txt those of the full log."""
+    if path.name == ACCURACY_TEXT:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return tuple(f"full log {found}" for found in parse_accuracy(text, ()).hashes)
+    return () if path.stat().st_size <= EMPTY_LOG_BYTES else (digest(path),)

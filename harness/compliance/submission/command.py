@@ -12,6 +12,7 @@ from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.description import FROM_RUNS
 from harness.compliance.submission.machine import machine_fields
 from harness.compliance.submission.rules import SystemRule, load_rules
+from harness.compliance.submission.runs import scenarios_there
 from harness.compliance.submission.statement import read_statement
 from harness.compliance.submission.tree import FOLDER_OF
 
@@ -34,6 +35,9 @@ def build(arguments: argparse.Namespace) -> bool:
     print(
         f"{arguments.output}: {order.runs_folder} with {', '.join(FOLDER_OF[run.scenario] for run in runs)}"
     )
+    left = sorted(set(scenarios_there(order.results)) - {run.scenario for run in runs})
+    if left:
+        print(f"not taken from {order.results}: {', '.join(left)}")
     print(f"{kept_beside(arguments.output)}: full accuracy logs and run.json, to be kept and not submitted")
     if used:
         print(f"taken from this machine, is it the system? {', '.join(used)}")
@@ -49,8 +53,11 @@ def check(arguments: argparse.Namespace) -> bool:
 def _tell(complaints: Sequence[Complaint]) -> bool:
     for complaint in complaints:
         print(complaint)
-    print(f"{len(complaints) or 'no'} complaint{'s' * (len(complaints) != 1)}")
-    return not complaints
+    notes = sum(complaint.note for complaint in complaints)
+    wrong = len(complaints) - notes
+    more = f", {notes} note{'s' * (notes != 1)}" if notes else ""
+    print(f"{wrong or 'no'} complaint{'s' * (wrong != 1)}{more}")
+    return not wrong
 
 
 def system(arguments: argparse.Namespace) -> bool:

@@ -43,19 +43,35 @@ RULES: dict[str, tuple[str, str]] = {
         "a compliance test runs with its audit.config",
         "repeat it with run_compliance.py",
     ),
-    "accuracy": ("accuracy reaches the target", "look at the evaluator's report, repeat the accuracy run"),
+    "accuracy": (
+        "accuracy and output lengths are within their bounds",
+        "look at the evaluator's report, repeat the accuracy run",
+    ),
     "hash": ("accuracy.txt ends with hash=<sha256 of the full log>", "prepare the folder again"),
     "not-truncated": ("accuracy logs are cut to their first and last 4 KiB", "prepare the folder again"),
+    "test06-log": (
+        "the accuracy log of TEST06 is complete and holds answers",
+        "repeat TEST06, and leave its log as it is",
+    ),
     "test-missing": ("closed results have every compliance test", "run run_compliance.py, prepare again"),
     "test-failed": ("compliance tests pass", "look at the verify file, repeat the test"),
     "scenarios": (
-        "closed datacenter needs Offline and one of Server, Interactive",
-        "run the missing scenario",
+        "a closed result has the scenarios of its benchmark and no others",
+        "run the missing scenario, remove any other",
     ),
-    "benchmark": ("folders are named after a benchmark that configs/ defines", "rename the folder"),
+    "benchmark": ("folders are named after a benchmark of the round", "rename or remove the folder"),
+    "encoding": ("text files are UTF-8", "write the file anew"),
+    "power": (
+        "a result with a folder performance/power has all power files and no others",
+        "complete or remove the power measurements",
+    ),
+    "cross-check": (
+        "figures that follow from each other agree",
+        "repeat the run; never edit a log or a verify file",
+    ),
     "system": ("systems/<system>.json has its 35 fields", "complete the submission's TOML, prepare again"),
     "measurements": ("measurements.json has its 5 fields", "complete the submission's TOML, prepare again"),
-    "repeat": ("no two runs have the same result", "look for a run that was copied into two folders"),
+    "repeat": ("no two runs have the same log", "look for a run that was copied into two folders"),
     "files": ("plain files without spaces or leading dots, at most 50 MB", "rename or remove it"),
     "deviations": ("a closed result comes from a run without deviations", "repeat the run as the rules say"),
     "run-verdict": ("run.json says VALID", "repeat the run"),
@@ -64,13 +80,14 @@ RULES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """``code`` is a key of RULES; ``where`` is relative to the tree."""
+    """``code`` is a key of RULES; ``where`` is relative to the tree. A ``note`` is nothing to mend."""
 
     code: str
     where: str
     what: str
+    note: bool = False
 
     def __str__(self) -> str:
         rule, remedy = RULES[self.code]
         what = f"{printable(self.where)}: [{self.code}] {printable(self.what)}"
-        return f"{what}; rule: {rule}; remedy: {remedy}"
+        return f"note: {what}" if self.note else f"{what}; rule: {rule}; remedy: {remedy}"

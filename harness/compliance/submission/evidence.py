@@ -28,7 +28,7 @@ class Subject:
     @property
     def closed(self) -> bool:
         """Whether accuracy target, tests and settings are binding."""
-        return self.place.division == "closed"
+        return self.place.binding
 
     @property
     def is_server(self) -> bool:
@@ -40,9 +40,9 @@ class Subject:
         """LoadGen's name of the scenario."""
         return {"offline": "Offline", "single-stream": "SingleStream"}.get(self.scenario, "Server")
 
-    def complaint(self, code: str, path: Path, what: str) -> Complaint:
+    def complaint(self, code: str, path: Path, what: str, *, note: bool = False) -> Complaint:
         """``path`` is absolute or relative to the scenario's folder."""
-        return Complaint(code, self.place.name(self.place.path / path), what)
+        return Complaint(code, self.place.name(self.place.path / path), what, note)
 
 
 @dataclass(frozen=True, slots=True)

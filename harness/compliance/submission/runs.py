@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.benchmark import Benchmark, Scenario
-from harness.compliance.submission.rules import ScenarioRule
+from harness.compliance.submission.rules import Suite
 from harness.compliance.submission.tree import (
+    ACCURACY,
     ACCURACY_LOG,
     ACCURACY_TEXT,
     DETAIL,
     FOLDER_OF,
+    PERFORMANCE,
     SUMMARY,
     VERIFY_FILE,
 )
-from harness.compliance.submission.truncate import is_whole
+from harness.compliance.submission.truncate import EMPTY_LOG_BYTES, is_whole
 from harness.errors import ConfigError
 from harness.report.loadgen_log import read_detail, read_summary
 
@@ -39,11 +41,20 @@ class ScenarioRuns:
 
 
 def find_runs(
-    results: Path, benchmark: Benchmark, rule: ScenarioRule, division: str, only: Sequence[Scenario]
+    results: Path, benchmark: Benchmark, rule: Suite, division: str, only: Sequence[Scenario]
 ) -> tuple[ScenarioRuns, ...]:
-    """The scenarios that are there, or ``only`` these. ConfigError names everything that is missing."""
+    """The scenarios that are there and may be submitted, or ``only`` these.
+
+    Raises ConfigError that names everything that is missing.
+    """
     if not results.is_dir():
         raise ConfigError(f"--results {results}: no such folder; pass the --output-dir of the runs")
+    refused = [scenario for scenario in only if division == "closed" and scenario not in rule.allowed]
+    if refused:
+        raise ConfigError(
+            f"--scenario {refused[0]}: {benchmark.name} is submitted with {', '.join(rule.allowed)} in the "
+            "closed division; leave it out, or choose --division open"
+        )
     wanted = list(only) or _scenarios(results, rule, division)
     tests = (
         tuple(name for name in benchmark.compliance if name in VERIFY_FILE) if division == "closed" else ()
@@ -58,12 +69,18 @@ def find_runs(
     return runs
 
 
-def _scenarios(results: Path, rule: ScenarioRule, division: str) -> list[Scenario]:
-    """What is there and, in the closed division, what must be."""
-    found: list[Scenario] = [scenario for scenario in FOLDER_OF if (results / scenario).is_dir()]
+def scenarios_there(results: Path) -> tuple[Scenario, ...]:
+    """Every scenario that has a folder in ``results``, whatever is in it."""
+    return tuple(scenario for scenario in FOLDER_OF if (results / scenario).is_dir())
+
+
+def _scenarios(results: Path, rule: Suite, division: str) -> list[Scenario]:
+    """What is there and, in the closed division, what must be; nothing there that no result may have."""
+    found = list(scenarios_there(results))
     if division == "closed":
+        found = [scenario for scenario in found if scenario in rule.allowed]
         found += [scenario for scenario in rule.required if scenario not in found]
-        if not set(found).intersection(rule.one_of):
+        if rule.one_of and not set(found).intersection(rule.one_of):
             raise ConfigError(
                 f"--results {results}: closed needs {' or '.join(rule.one_of)}, found {', '.join(found)}; "
                 "run one, or name what is there with --scenario"
@@ -79,7 +96,8 @@ def _missing(run: ScenarioRuns) -> Iterator[str]:
     for test in run.tests:
         folder = run.path / test
         wanted += [folder / VERIFY_FILE[test], folder / "accuracy" / ACCURACY_LOG]
-        wanted += [folder / "performance/run_1" / name for name in (SUMMARY, DETAIL)]
+        if test != "TEST06":
+            wanted += [folder / PERFORMANCE / name for name in (SUMMARY, DETAIL)]
     for path in wanted:
         if path.is_file():
             continue
@@ -103,14 +121,18 @@ def _remedy(missing: Sequence[str]) -> str:
 
 
 def _damaged(run: ScenarioRuns) -> Iterator[str]:
-    folders = [run.performance, run.accuracy, *(run.path / test / "performance/run_1" for test in run.tests)]
-    for folder in folders:
+    tests = [run.path / test for test in run.tests]
+    for folder in [run.performance, run.accuracy, *(test / PERFORMANCE for test in tests)]:
         for path, problem in (
             (folder / SUMMARY, read_summary(folder / SUMMARY).problem),
             (folder / DETAIL, read_detail(folder / DETAIL).problem),
         ):
-            if problem:
+            if problem not in ("", "missing"):
                 yield f"{path.relative_to(run.path.parent).as_posix()} is {problem}"
-    for folder in (run.accuracy, *(run.path / test / "accuracy" for test in run.tests)):
-        if not is_whole(folder / ACCURACY_LOG):
-            yield f"{(folder / ACCURACY_LOG).relative_to(run.path.parent).as_posix()} is cut short"
+    for folder in [run.accuracy, *(test / ACCURACY for test in tests)]:
+        log = folder / ACCURACY_LOG
+        name = log.relative_to(run.path.parent).as_posix()
+        if log.stat().st_size <= EMPTY_LOG_BYTES:
+            yield f"{name} has no answers"
+        elif not is_whole(log):
+            yield f"{name} is cut short"

@@ -3,7 +3,15 @@
 import json
 import shutil
 
-from tests.compliance.submission.trees import RESULTS, SYSTEM, add_error, edit_json, edit_rows, edit_text
+from tests.compliance.submission.trees import (
+    RESULTS,
+    SYSTEM,
+    add_error,
+    edit_json,
+    edit_rows,
+    edit_text,
+    repeat_row,
+)
 
 DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 RUN = "performance/run_1"
@@ -112,6 +120,52 @@ def copied(source, target):
     return lambda tree: shutil.copyfile(tree / RESULTS / source, tree / RESULTS / target)
 
 
+def copied_folder(source, target):
+    return lambda tree: shutil.copytree(tree / RESULTS / source, tree / RESULTS / target)
+
+
+def folder(name):
+    return lambda tree: (tree / name).mkdir(parents=True)
+
+
+def append(name, content, before=False):
+    def change(tree):
+        path = tree / RESULTS / name
+        path.write_bytes(content + path.read_bytes() if before else path.read_bytes() + content)
+
+    return change
+
+
+def score(line, scenario="Offline"):
+    def change(tree):
+        path = tree / RESULTS / scenario / "accuracy/accuracy.txt"
+        lines = [line if old.startswith("'exact_match'") else old for old in path.read_text().splitlines()]
+        path.write_text("\n".join(lines) + "\n")
+
+    return change
+
+
+def power_file(content):
+    return lambda tree: (tree / SYSTEM).with_name(f"{(tree / SYSTEM).stem}_power.yaml").write_text(content)
+
+
+def earlier_row(run, key, value):
+    """A second row of a key before the first."""
+    return lambda tree: repeat_row(tree / RESULTS / run / DETAIL, key, value, before=True)
+
+
+def later_row(run, key, value):
+    """A second row of a key behind the first."""
+    return lambda tree: repeat_row(tree / RESULTS / run / DETAIL, key, value, before=False)
+
+
+def network(tree):
+    """The division needs another kind of system."""
+    edit_json(tree / SYSTEM, division="network")
+    (tree / "closed").rename(tree / "network")
+
+
+TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 VALID_SUMMARY = text(f"Offline/{RUN}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
 SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server_tpot_latency": 80_000_000}
 
@@ -120,7 +174,7 @@ DAMAGES = [
     ("Interactive in a Server folder", rename("Interactive", "Server"), {"scenario": 4}),
     ("Server limits in Interactive", row(f"Interactive/{RUN}", **SERVER_ROWS), {"scenario": 1}),
     ("Server in an Offline folder", copied(f"Interactive/{RUN}/{DETAIL}", f"Offline/{RUN}/{DETAIL}"), None),
-    ("an unknown scenario", rename("Interactive", "Interactiv"), {"scenario": 1, "scenarios": 1}),
+    ("an unknown scenario", rename("Interactive", "Interactiv"), {"scenarios": 2}),
     ("no Offline", remove("Offline"), {"scenarios": 1}),
     ("no Server, no Interactive", remove("Interactive"), {"scenarios": 1}),
     ("error in performance", error(f"Offline/{RUN}"), {"loadgen-errors": 1}),
@@ -177,7 +231,11 @@ DAMAGES = [
         row(f"Offline/{RUN}", effective_samples_per_query=660),
         {"samples-per-query": 1},
     ),
-    ("660 samples made", row(f"Offline/{RUN}", generated_samples_per_query=660), {"samples-per-query": 1}),
+    (
+        "660 samples made",
+        row(f"Offline/{RUN}", generated_samples_per_query=660),
+        {"samples-per-query": 1, "cross-check": 1},
+    ),
     ("short answers", row(f"Offline/{RUN}", result_tokens_per_second=1.0), {"mean-tokens": 1}),
     (
         "TTFT at the limit",
@@ -227,7 +285,17 @@ DAMAGES = [
     ("just below the target", set_accuracy(82.298), {"accuracy": 1}),
     ("just above the target", set_accuracy(82.299), {}),
     ("no score", text("Offline/accuracy/accuracy.txt", "exact_match", "exact"), {"accuracy": 1}),
-    ("the same score twice", both(set_accuracy(83.5), set_accuracy(83.5, "Interactive")), {"repeat": 1}),
+    ("the same score twice", both(set_accuracy(83.5), set_accuracy(83.5, "Interactive")), {}),
+    (
+        "the same hash twice",
+        copied("Offline/accuracy/accuracy.txt", "Interactive/accuracy/accuracy.txt"),
+        {"repeat": 1},
+    ),
+    (
+        "a test's log beside its folder",
+        copied(f"Offline/TEST07/{RUN}/{DETAIL}", f"Offline/TEST07/{DETAIL}"),
+        {},
+    ),
     (
         "the same log twice",
         copied(
@@ -263,12 +331,12 @@ DAMAGES = [
     (
         "TEST09 too long",
         set_number("Offline/TEST09/verify_output_len.txt", "Mean output tokens", "1406.03"),
-        {"test-failed": 1},
+        {"test-failed": 1, "cross-check": 1},
     ),
     (
-        "TEST09 just long enough",
+        "TEST09 just long enough, of another run",
         set_number("Offline/TEST09/verify_output_len.txt", "Mean output tokens", "1150.38"),
-        {},
+        {"cross-check": 1},
     ),
     (
         "TEST09 of fewer samples",
@@ -305,4 +373,48 @@ DAMAGES = [
     ),
     ("INVALID for us", kept("Offline/accuracy/run.json", record("INVALID")), {"run-verdict": 1}),
     ("a run that was killed", kept("Offline/accuracy/run.json", '{"verdict": null}'), {"run-verdict": 1}),
+    # Found by the official checker and once not by ours.
+    ("SingleStream beside", copied_folder("Interactive", "SingleStream"), {"scenarios": 1}),
+    ("a scenario in capitals", rename("Offline", "OFFLINE"), {"scenarios": 2}),
+    ("an edge system", system(system_type="edge"), {"scenarios": 1}),
+    ("a folder beside benchmarks", folder("closed/MyOrg/results/made_up/old"), {"benchmark": 1}),
+    ("a folder beside systems", folder("closed/MyOrg/results/another"), {"missing-file": 1}),
+    ("bytes that are no text", append("Offline/accuracy/accuracy.txt", b"caf\xe9\n"), {"encoding": 1}),
+    ("bytes in a log", append(f"Offline/{RUN}/{DETAIL}", b"\xe9\n"), {"encoding": 1, "log-damaged": 1}),
+    ("long answers", append("Offline/accuracy/accuracy.txt", TOO_LONG, before=True), {"accuracy": 1}),
+    ("an earlier score", append("Offline/accuracy/accuracy.txt", LOW, before=True), {"accuracy": 1}),
+    ("two blanks", score("'exact_match':  84.0"), {"accuracy": 1}),
+    ("a score in quotes", score("'exact_match': '84.0'"), {"accuracy": 1}),
+    ("a score that is no number", score("'exact_match': 84.0.1"), {"accuracy": 1}),
+    ("no accelerators, as a number", system(accelerators_per_node=0), {"system": 1}),
+    ("no accelerators, as text", system(accelerators_per_node="0"), {}),
+    ("a network system", system(is_network="True"), {"system": 2}),
+    ("not quite a network system", system(is_network="False"), {"system": 1}),
+    ("a network system, not as text", system(is_network=True), {"system": 2}),
+    ("the network division", network, {"system": 1, "settings": 2}),
+    ("a power folder", folder(RESULTS / "Offline/performance/power"), {"power": 4}),
+    ("a malformed power file", power_file("PSUs: [1, 2"), {"power": 1}),
+    ("a right power file", power_file("PSUs: [1, 2]"), {}),
+    (
+        "another target latency",
+        row(f"Interactive/{RUN}", effective_target_latency_ns=61_000_000_000),
+        {"latency": 1},
+    ),
+    (
+        "an earlier row of a seed",
+        earlier_row(f"Offline/{RUN}", "effective_schedule_rng_seed", 1),
+        {"seeds": 1},
+    ),
+    ("a later row of a seed", later_row(f"Offline/{RUN}", "effective_schedule_rng_seed", 1), {}),
+    # Found by nobody else.
+    (
+        "samples/s made better by hand",
+        row(f"Offline/{RUN}", result_samples_per_second=10.9),
+        {"cross-check": 1},
+    ),
+    (
+        "another test's length",
+        set_number("Interactive/TEST09/verify_output_len.txt", "Mean output tokens", "1278.00"),
+        {"cross-check": 1},
+    ),
 ]

@@ -9,10 +9,11 @@ import tomllib
 import pytest
 
 from harness.compliance.submission import command
+from harness.compliance.submission.build import write_test
 from harness.compliance.submission.check import check_tree
 from harness.compliance.submission.cli import main
 from harness.compliance.submission.rules import load_rules
-from tests.compliance.submission.trees import RESULTS, SYSTEM, results_of, unpack
+from tests.compliance.submission.trees import RESULTS, SYSTEM, accuracy_log, results_of, unpack
 from tests.runs import ROOT
 
 STATEMENT = """\
@@ -168,6 +169,29 @@ def test_open_needs_no_tests(results, statement, tmp_path):
     assert (tmp_path / "tree/open/MyOrg/systems/made_up.json").is_file()
 
 
+def test_the_log_of_test06_is_copied_complete(tmp_path):
+    """More than 10 KiB, and a reviewer runs the official script on it."""
+    folder = tmp_path / "offline/TEST06"
+    (folder / "accuracy").mkdir(parents=True)
+    (folder / "verify_accuracy.txt").write_text("TEST06 verification complete\n")
+    log = accuracy_log("TEST06")
+    (folder / "accuracy/mlperf_log_accuracy.json").write_text(log)
+    write_test(folder, "TEST06", load_rules(), tmp_path / "tree", tmp_path / "kept")
+    assert files(tmp_path / "tree") == ["accuracy/mlperf_log_accuracy.json", "verify_accuracy.txt"]
+    assert len(log) > load_rules().files.accuracy_log_bytes
+    assert (tmp_path / "tree/accuracy/mlperf_log_accuracy.json").read_text() == log
+
+
+def test_only_what_the_division_allows_is_taken(results, statement, tmp_path, capsys):
+    """One SingleStream folder beside, and the official checker refuses all results."""
+    shutil.copytree(results / "offline", results / "single-stream")
+    assert build(results) == 0
+    assert f"not taken from {results}: single-stream" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "tree" / RESULTS).iterdir()) == ["Interactive", "Offline"]
+    assert build(results, "--scenario", "single-stream", "--force") == 2
+    assert "--scenario single-stream" in one_line(capsys)
+
+
 def test_deviations_of_a_run_are_complaints(results, statement, tmp_path, capsys):
     path = results / "offline/performance/run.json"
     record = json.loads(path.read_text())
@@ -197,6 +221,10 @@ def cut(name):
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
     return change
+
+
+def rewrite(name, content):
+    return lambda results: (results / name).write_text(content)
 
 
 def stated(old, new):
@@ -233,6 +261,12 @@ BROKEN = [
     ),
     ("summary cut", cut("interactive/TEST07/performance/run_1/mlperf_log_summary.txt"), "is cut short"),
     ("accuracy log cut", cut("offline/accuracy/mlperf_log_accuracy.json"), "accuracy.json is cut short"),
+    (
+        "no answers logged",
+        rewrite("offline/TEST09/accuracy/mlperf_log_accuracy.json", "[\n]\n"),
+        "accuracy.json has no answers",
+    ),
+    ("an edge system", stated('"datacenter"', '"edge"'), "gpt-oss-120b is a datacenter benchmark"),
     ("no user.conf", without("user.conf"), "pass --user-conf"),
     ("a slash in the name", stated('"MyOrg"', '"My/Org"'), "submitter is 'My/Org', expected a folder's name"),
     ("a name upwards", stated('"made_up"', '"../made_up"'), "system_id is '../made_up'"),

@@ -7,14 +7,15 @@ import shutil
 import msgspec
 import pytest
 
-from harness.benchmark import load_benchmark
-from harness.compliance.submission.check import check_tree
+from harness.benchmark import available_benchmarks, load_benchmark
+from harness.compliance.submission.check import check_tree, official_name
+from harness.compliance.submission.check_accuracy import check_accuracy
 from harness.compliance.submission.check_tests import check_tests
 from harness.compliance.submission.cli import main
 from harness.compliance.submission.complaint import RULES
 from harness.compliance.submission.evidence import Subject
-from harness.compliance.submission.rules import load_rules
-from harness.compliance.submission.tree import places
+from harness.compliance.submission.rules import definition_of, load_rules
+from harness.compliance.submission.tree import Place, places
 from tests.compliance.submission.damages import (
     DAMAGES,
     DETAIL,
@@ -32,6 +33,7 @@ from tests.compliance.submission.trees import (
     SYSTEM,
     add_error,
     edit_json,
+    edit_text,
     unpack,
 )
 from tests.runs import ROOT
@@ -70,7 +72,7 @@ def test_each_damage_gets_its_own_complaint(tree, change, expected):
 
 def test_every_rule_can_be_broken():
     named = {code for _, _, expected in DAMAGES for code in expected or {"mode": 1}}
-    assert named | {"benchmark"} == set(RULES)
+    assert named | {"test06-log"} == set(RULES)
 
 
 def test_every_rule_is_documented():
@@ -80,7 +82,104 @@ def test_every_rule_is_documented():
 
 def test_an_unknown_benchmark(tree):
     (tree / RESULTS).rename(tree / RESULTS.parent / "gpt-oss-121b")
-    assert set(codes(check_tree(tree))) == {"benchmark"}
+    assert [(found.code, found.note) for found in check_tree(tree)] == [("benchmark", False)]
+
+
+def test_another_benchmark_is_a_note(tree, capsys):
+    (tree / RESULTS).rename(tree / RESULTS.parent / "whisper")
+    assert main(["check", str(tree)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no complaints, 1 note"
+
+
+NAMES = [
+    ("closed", "llama3_1-8b", None, "llama3.1-8b"),
+    ("closed", "llama3_1-8b-edge", None, "llama3.1-8b-edge"),
+    ("closed", "ours", '{"ours": "gpt-oss-120b"}', "ours"),
+    ("open", "ours", '{"ours": "gpt-oss-120b"}', "gpt-oss-120b"),
+    ("open", "ours", "[1]", "ours"),
+]
+
+
+@pytest.mark.parametrize(("division", "folder", "mapping", "name"), NAMES)
+def test_names_of_benchmarks(tmp_path, division, folder, mapping, name):
+    """As the official checker maps them."""
+    place = Place(tmp_path, division, "MyOrg", "made_up", folder, "Offline")
+    place.org_path.mkdir(parents=True)
+    if mapping is not None:
+        (place.org_path / "model_mapping.json").write_text(mapping)
+    assert official_name(place, load_rules()) == name
+
+
+def test_every_round_knows_our_benchmarks():
+    rules = load_rules()
+    assert set(rules.benchmarks) == set(rules.rounds)
+    assert all(name in names for names in rules.benchmarks.values() for name in available_benchmarks())
+
+
+LENGTHS = [
+    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 3600", 0),
+    ("deepseek-r1", "'exact_match': 81.4", 1),
+    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 2000", 1),
+    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 4275", 1),
+    ("deepseek-r1", "{'exact_match': 81.4, 'tokens_per_sample': 3886.2, 'num_samples': 4388}", 0),
+    (
+        "llama3.1-8b",
+        "{'rouge1': '38.8', 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 8167644}",
+        0,
+    ),
+    ("llama3.1-8b", "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 100}", 1),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': '8167644'}",
+        1,
+    ),
+    (
+        "llama3.1-8b-edge",
+        "{'rouge1': 39, 'rouge2': 16.1, 'rougeL': 24.6, 'rougeLsum': 36, 'gen_len': 3051113}",
+        0,
+    ),
+    ("gpt-oss-120b", "'exact_match': 83\n'tokens_per_sample': 9999", 0),
+    ("gpt-oss-120b", "'exact_match': 83", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "printed", "complaints"), LENGTHS)
+def test_scores_and_lengths(tree, name, printed, complaints):
+    """Bounds and patterns of constants.py of the official checker."""
+    place = places(tree)[0]
+    benchmark = definition_of(name)
+    assert benchmark is not None
+    (place.path / "accuracy/accuracy.txt").write_text(f"{printed}\nhash={'0' * 64}\n")
+    subject = Subject(place, benchmark, "offline", load_rules(), {})
+    assert codes(check_accuracy(subject, None)).get("accuracy", 0) == complaints
+
+
+def test_an_edge_benchmark_needs_single_stream(tree):
+    """Its own scenarios, and no Server."""
+    (tree / RESULTS).rename(tree / RESULTS.parent / "llama3_1-8b-edge")
+    system(system_type="edge")(tree)
+    found = [found.what for found in check_tree(tree) if found.code == "scenarios"]
+    assert found == [
+        "Interactive may not be there, expected Offline, SingleStream",
+        "SingleStream is missing",
+    ]
+
+
+def test_an_end_as_planned_is_a_note(tree):
+    """A submitter may set max_query_count: every sample was issued all the same."""
+    message = "IssueQueryThread 0 Ending early: Max query count reached. query_count 990"
+    for name in (f"Offline/TEST07/{RUN}", f"Offline/{RUN}"):
+        add_error(tree / RESULTS / name / DETAIL, message)
+        edit_text(tree / RESULTS / name / SUMMARY, "No errors encountered", "1 ERROR encountered")
+    found = {found.where.removeprefix(f"{RESULTS}/"): found.note for found in check_tree(tree)}
+    assert found == {f"Offline/TEST07/{RUN}/{DETAIL}": True, f"Offline/{RUN}/{DETAIL}": False}
+
+
+def test_an_older_loadgen_logs_no_count_of_accuracy_samples(tree):
+    path = tree / RESULTS / "Offline/accuracy" / DETAIL
+    lines = [line for line in path.read_text().splitlines() if "effective_accuracy_sample_count" not in line]
+    path.write_text("\n".join(lines) + "\n")
+    assert check_tree(tree) == ()
 
 
 def test_open_needs_neither_target_nor_tests(tree):
@@ -118,11 +217,40 @@ def test_test06(tree, checks, failed):
     benchmark = msgspec.structs.replace(
         load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
     )
-    (place.path / "TEST06").mkdir()
-    (place.path / "TEST06/verify_accuracy.txt").write_text(TEST06.format(*checks))
+    write_test06(place.path / "TEST06", TEST06.format(*checks))
     subject = Subject(place, benchmark, "offline", load_rules(), {})
-    found = [complaint for complaint in check_tests(subject, None) if complaint.code == "test-failed"]
-    assert [complaint.what for complaint in found] == failed
+    assert [complaint.what for complaint in check_tests(subject, None)] == failed
+
+
+def write_test06(folder, statement, log='[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }\n]\n'):
+    """What the official script leaves: its verdict and the complete accuracy log."""
+    (folder / "accuracy").mkdir(parents=True)
+    (folder / "verify_accuracy.txt").write_text(statement)
+    if log is not None:
+        (folder / "accuracy/mlperf_log_accuracy.json").write_text(log)
+
+
+TEST06_LOGS = [
+    (None, {"missing-file": 1}),
+    ("[\n]\n", {"test06-log": 1}),
+    ('[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "010000', {"test06-log": 1}),
+    ("[\n" + "x" * 9000 + "\n\n...\n\n" + "x" * 4000 + "\n]\n", {"test06-log": 1}),
+    ("[\n" + ",\n".join(['{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'] * 500) + "\n]\n", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"), TEST06_LOGS, ids=["none", "empty", "cut", "truncated", "complete"]
+)
+def test_the_log_of_test06_is_complete(tree, log, expected):
+    """truncate_accuracy_log.py leaves out TEST06; its script writes no hash and copies no other log."""
+    place = places(tree)[0]
+    benchmark = msgspec.structs.replace(
+        load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
+    )
+    write_test06(place.path / "TEST06", TEST06.format("Skipped", "True", "True"), log)
+    subject = Subject(place, benchmark, "offline", load_rules(), {})
+    assert codes(check_tests(subject, None)) == expected
 
 
 def test_a_hostile_log_cannot_break_the_line(tree):
@@ -154,15 +282,9 @@ def test_no_nonsense_breaks_the_check(original, tmp_path):
         shutil.rmtree(tree)
 
 
-@pytest.mark.parametrize("name", ["offline", "OFFLINE"])
-def test_the_case_of_a_scenario_does_not_matter(tree, name):
-    rename("Offline", name)(tree)
-    assert check_tree(tree) == ()
-
-
-def test_an_edge_system_needs_no_server(tree):
-    remove("Interactive")(tree)
-    system(system_type="edge")(tree)
+def test_a_scenario_in_small_letters(tree):
+    """The official checker takes it; with capitals only it fails."""
+    rename("Offline", "offline")(tree)
     assert check_tree(tree) == ()
 
 

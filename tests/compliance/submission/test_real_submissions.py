@@ -66,7 +66,7 @@ def test_accuracy_texts():
     for folder, score in ACCURACY.items():
         text = (CLOSED / folder / "accuracy/accuracy.txt").read_text()
         found = parse_accuracy(text, ("exact_match",))
-        assert (found.scores, found.samples) == ({"exact_match": score}, 4395)
+        assert (found.scores, found.samples) == ({"exact_match": (score,)}, 4395)
         assert [len(digits) for digits in found.hashes] == [64]
 
 

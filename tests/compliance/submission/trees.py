@@ -93,6 +93,17 @@ def add_error(path: Path, message: str) -> None:
     path.write_text("\n".join([*lines[:-1], PREFIX + json.dumps(row), lines[-1]]) + "\n")
 
 
+def repeat_row(path: Path, key: str, value: Any, *, before: bool) -> None:
+    """A second row of one key beside the first."""
+    lines = path.read_text().splitlines()
+    (at,) = (
+        number for number, line in enumerate(lines) if json.loads(line.removeprefix(PREFIX))["key"] == key
+    )
+    row = json.loads(lines[at].removeprefix(PREFIX)) | {"value": value}
+    lines.insert(at if before else at + 1, PREFIX + json.dumps(row))
+    path.write_text("\n".join(lines) + "\n")
+
+
 def edit_json(path: Path, **fields: Any) -> None:
     """Set fields; None takes one out."""
     found = json.loads(path.read_text())
