@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Compare ``prepare_submission.py check`` with MLCommons's submission checker on published results.
+
+    python scripts/compare_checkers.py INFERENCE RESULTS [--version v6.0] [--python PYTHON] [--absent FILE]
+
+INFERENCE is a checkout of mlcommons/inference, RESULTS one of the results of a round. The official checker
+needs numpy, pandas and pyyaml, so it may have an interpreter of its own. A checkout without its largest files
+names them with --absent, one path a line: a benchmark whose detail logs are absent is left out for both.
+
+One row for each tree (division and submitter), with a class for each line:
+same           both complain of that result, document or file
+ours right     only ours complains, and FINDINGS says why it is right
+false alarm    only ours complains
+missed         only the official checker complains, of a benchmark that is defined here
+not checked    only the official checker complains, of another benchmark
+Exit code 0: no false alarm and nothing missed. 1: some.
+"""
+
+import argparse
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from harness.compliance.submission.check import check_tree, official_name
+from harness.compliance.submission.complaint import Complaint
+from harness.compliance.submission.rules import definition_of, load_rules
+from harness.compliance.submission.tree import DIVISIONS, Place, places
+
+CLASSES = ("same", "ours right", "false alarm", "missed", "not checked")
+_GONE = "submission_structure.md asks for the test's logs, truncate_accuracy_log.py for its accuracy.txt"
+_EMPTY = "no answer was logged: the official script passes a log that it has nothing to look at in"
+# What is right of our lines where the official checker says nothing: code, where, reason. Each was looked at.
+FINDINGS = (
+    ("test06-log", "closed/*/results/*/llama3_1-8b/*/TEST06/*", _EMPTY),
+    ("test06-log", "closed/Google/results/GB200-*/deepseek-r1/Server/TEST06/*", _EMPTY),
+    ("missing-file", "closed/Intel/results/1-node-4x-BMG-*B60*/gpt-oss-120b/*/TEST0[79]/*", _GONE),
+    ("missing-file", "closed/Cisco/results/C880A_M8_B300_*/gpt-oss-120b/*/TEST07/accuracy/*", _GONE),
+    ("missing-file", "closed/HPE/results/*_MI355X_*/gpt-oss-120b/Offline/TEST0[79]/accuracy/*", _GONE),
+    (
+        "*",
+        "closed/NVIDIA/results/GB300-NVL72_*/gpt-oss-120b/Offline/TEST0[79]/*",
+        "TEST07 was run with the dataset of TEST09 (6396 samples), and TEST09 with that of TEST07 (990)",
+    ),
+    (
+        "sample-count",
+        "closed/Nebius/results/GB300-NVL72_*/gpt-oss-120b/*/TEST07/*",
+        "TEST07 drew 990 samples of the accuracy dataset of 4395, which holds AIME and code besides GPQA",
+    ),
+    (
+        "settings",
+        "closed/NVIDIA/results/GB200-NVL72_*/gpt-oss-120b/Interactive/performance/*",
+        "mlperf.conf locks sample_concatenate_permutation = 1 for gpt-oss-120b",
+    ),
+    (
+        "seeds",
+        "closed/RedHat/results/8xB200-LLM-D-Openshift/gpt-oss-120b/Offline/TEST07/*",
+        "all three seeds are 0, the round has others",
+    ),
+)
+_LOGS = ("performance/run_1/mlperf_log_detail.txt", "accuracy/mlperf_log_detail.txt")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of one checker. ``key`` is the result, document or file that it is about."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A line with its class and, where only one checker has it, why."""
+
+    kind: str
+    text: str
+    reason: str = ""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Compare all trees and print the table."""
+    arguments = _arguments(argv)
+    absent = frozenset(arguments.absent.read_text().splitlines()) if arguments.absent else frozenset()
+    found = places(arguments.results)
+    left_out = {place.path.parent for place in found if _lacks_logs(place, absent)}
+    complaints = [
+        complaint
+        for complaint in check_tree(arguments.results, round_name=arguments.version)
+        if complaint.where not in absent
+        and not any((arguments.results / complaint.where).is_relative_to(path) for path in left_out)
+    ]
+    total: Counter[str] = Counter()
+    print(
+        f"{'tree':34}{'results':>8}{'refused':>8}{'ours':>6}{'notes':>6}",
+        *(f"{name:>12}" for name in CLASSES),
+    )
+    for tree in sorted({place.org_path for place in found}):
+        name = tree.relative_to(arguments.results).as_posix()
+        mine = [complaint for complaint in complaints if complaint.where.startswith(f"{name}/")]
+        inside = [place for place in found if place.org_path == tree and place.path.parent not in left_out]
+        refused, theirs = _official(arguments, tree, inside)
+        judged = list(_judge(mine, theirs, inside))
+        counts = Counter(one.kind for one in judged)
+        total += counts
+        notes = sum(complaint.note for complaint in mine)
+        cells = f"{name:34}{len(inside):8}{refused:8}{len(mine) - notes:6}{notes:6}"
+        print(cells, *(f"{counts[kind]:12}" for kind in CLASSES))
+        for one in judged if arguments.lines else ():
+            print(f"    {one.kind}: {one.text}{f' ({one.reason})' if one.reason else ''}")
+    for path in sorted(left_out):
+        print(f"left out, its logs are absent: {path.relative_to(arguments.results)}")
+    print("all:", ", ".join(f"{total[kind]} {kind}" for kind in CLASSES))
+    return 1 if total["false alarm"] or total["missed"] else 0
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("inference", type=Path, help="a checkout of mlcommons/inference")
+    parser.add_argument("results", type=Path, help="a checkout of a round's results")
+    parser.add_argument("--version", default="v6.0", help="the round (%(default)s)")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of the official checker")
+    parser.add_argument("--absent", type=Path, help="paths that the checkout lacks, one a line")
+    parser.add_argument("--lines", action="store_true", help="print every line with its class")
+    arguments = parser.parse_args(argv)
+    arguments.results, arguments.inference = arguments.results.absolute(), arguments.inference.absolute()
+    return arguments
+
+
+def _lacks_logs(place: Place, absent: frozenset[str]) -> bool:
+    return any(place.name(place.path / log) in absent for log in _LOGS)
+
+
+def _official(arguments: argparse.Namespace, tree: Path, inside: Sequence[Place]) -> tuple[int, list[Line]]:
+    """Results that the official checker refuses, and its lines with those of repository_checks.sh."""
+    tools = arguments.inference / "tools/submission"
+    with tempfile.TemporaryDirectory() as folder:
+        view = Path(folder, "view")
+        _link(arguments.results, tree, inside, view)
+        words = ["-m", "submission_checker.main", "--version", arguments.version, "--input", view]
+        done = subprocess.run(
+            [arguments.python, *map(str, words), "--csv", str(Path(folder, "summary.csv"))],
+            capture_output=True,
+            text=True,
+            cwd=tools,
+        )
+        lines = list(_checker_lines(done.stderr, view))
+        if "SUMMARY: submission" not in done.stderr:
+            lines.append(Line(tree.relative_to(arguments.results).as_posix(), done.stderr.splitlines()[-1]))
+    listed = subprocess.run(
+        ["bash", str(tools / "repository_checks.sh"), str(tree)], capture_output=True, text=True, check=True
+    ).stdout
+    paths = {line.rstrip(";") for line in listed.splitlines() if line.startswith(str(tree))}
+    files = [Path(path).relative_to(arguments.results).as_posix() for path in sorted(paths)]
+    lines += [Line(name, "repository_checks.sh names it") for name in files]
+    return sum("NoResults" in line.text for line in lines), lines
+
+
+def _link(results: Path, tree: Path, inside: Sequence[Place], view: Path) -> None:
+    """The tree as the official checker is to see it: links, without what is left out."""
+    target = view / tree.relative_to(results)
+    target.mkdir(parents=True)
+    for entry in tree.iterdir():
+        if entry.name != "results":
+            (target / entry.name).symlink_to(entry)
+    for path in sorted({place.path.parent for place in inside}):
+        link = target / path.relative_to(tree)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path)
+
+
+def _checker_lines(stderr: str, view: Path) -> Iterator[Line]:
+    """One line for each result that is refused, with what was said of it before."""
+    said: list[str] = []
+    reasons: dict[str, list[str]] = {}
+    for line in stderr.splitlines():
+        severity = re.match(r"\[[^\]]* (ERROR|WARNING|INFO)\] (.*)", line)
+        text = severity[2].replace(f"{view}{os.sep}", "") if severity else ""
+        if ended := re.match(r"Some .*[Cc]hecks failed for: (.*)", text):
+            reasons.setdefault(_result(ended[1]), []).extend(said)
+            said = []
+        elif text.startswith("Starting "):
+            said = []
+        elif refused := re.match(r"NoResults (.*)", text):
+            key = _result(refused[1])
+            yield Line(key, f"NoResults: {'; '.join(reasons.get(key, ()))[:400]}")
+        elif severity and ("ERROR" in severity[1] or "accuracy not met" in text) and "SUMMARY" not in text:
+            said.append(text)
+
+
+def _result(path: str) -> str:
+    """``<division>/<org>/results/<system>/<benchmark>/<Scenario>`` of a file in it."""
+    return "/".join(path.split("/")[:6])
+
+
+def _judge(mine: Sequence[Complaint], theirs: Sequence[Line], inside: Sequence[Place]) -> Iterator[Judged]:
+    for complaint in mine:
+        if not complaint.note:
+            yield _judge_ours(complaint, theirs)
+    rules = load_rules()
+    for line in theirs:
+        if any(_same(complaint, line) for complaint in mine if not complaint.note):
+            continue
+        names = [official_name(place, rules) for place in inside if line.key == place.name(place.path)]
+        defined = [name for name in names if definition_of(name) is not None]
+        yield Judged("missed" if defined or not names else "not checked", f"{line.key}: {line.text}")
+
+
+def _judge_ours(complaint: Complaint, theirs: Sequence[Line]) -> Judged:
+    text = str(complaint).split("; rule:")[0]
+    if any(_same(complaint, line) for line in theirs):
+        return Judged("same", text)
+    for code, where, reason in FINDINGS:
+        if fnmatch.fnmatchcase(complaint.code, code) and fnmatch.fnmatchcase(complaint.where, where):
+            return Judged("ours right", text, reason)
+    return Judged("false alarm", text)
+
+
+def _same(complaint: Complaint, line: Line) -> bool:
+    """The same file; or a result that is refused, and a complaint of it or of something that it rests on."""
+    where, key = complaint.where, line.key
+    if where == key or where.startswith(f"{key}/"):
+        return True
+    parts = key.split("/")
+    if len(parts) < 4 or parts[0] not in DIVISIONS or complaint.code == "files":
+        return False
+    org, system = "/".join(parts[:2]), parts[3]
+    return key.startswith(f"{where}/") or where in (f"{org}/systems/{system}.json", f"{org}/src")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
