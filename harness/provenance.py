@@ -21,6 +21,7 @@ PACKAGES = (
     "httptools",
     "msgspec",
     "bpe-openai",
+    "pyyaml",
     "xllamacpp",
     "gguf",
 )
