@@ -256,6 +256,8 @@ def _words(text: msgspec.Raw, where: str) -> npt.NDArray[np.int32]:
 def _ids(text: msgspec.Raw, width: int, where: str) -> TokenIds:
     words = _words(text, where)
     if width == _INT32:
+        if len(words) >= _DECISIVE_WORDS and not words[1::2].any():
+            raise GradingError(f"{where}: int64 token ids in a log of int32 ones; the log mixes two runs")
         return words
     if len(words) % 2 or words[1::2].any():
         raise GradingError(f"{where}: int32 token ids in a log of int64 ones; the log mixes two runs")

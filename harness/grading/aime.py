@@ -10,7 +10,7 @@ from harness.grading.harmony import Output
 from harness.grading.verdict import Reason, Verdict, judged, unanswered
 
 LARGEST = 999
-_MAX_DIGITS = 50  # longer digit strings are no answers
+_MAX_DIGITS = 50  # longer digit strings are no answers by the strict rules
 _OFFICIAL_BOXED = re.compile(r"\\boxed{\s*(\d+)\s*}")
 # "Answer: 42." has none by the official rule: the digits may not be followed by a full stop.
 _OFFICIAL_ANSWER = re.compile(r"Answer:\s*(\d++)(?!\.)\b", re.IGNORECASE)
@@ -34,18 +34,27 @@ def official(output: Output, truth: int) -> Verdict:
     # What is last in the tail is last in the text, and the tail is short.
     digits = _last(_OFFICIAL_BOXED, output.tail) or _last(_OFFICIAL_BOXED, output.text)
     digits = digits or _last(_OFFICIAL_ANSWER, output.text)
-    if digits is None or len(digits) > _MAX_DIGITS or int(digits) > LARGEST:
-        return unanswered(Reason.NO_ANSWER)
-    return judged(str(int(digits)), int(digits) == truth)
+    value = None if digits is None else _official_integer(digits)
+    if value is None or value > LARGEST:
+        return unanswered(output.defect or Reason.NO_ANSWER)
+    return judged(str(value), value == truth)
+
+
+def _official_integer(digits: str) -> int | None:
+    """Leading zeros are taken, up to the length at which Python refuses to convert (4,300 digits)."""
+    try:
+        return int(digits)
+    except ValueError:
+        return None
 
 
 def strict(output: Output, truth: int) -> Verdict:
     """The verdict on what the final channel says."""
     if output.final is None:
-        return unanswered(Reason.TRUNCATED if output.truncated else Reason.NO_FINAL)
+        return unanswered(output.defect or Reason.NO_FINAL)
     answer = explicit_answer(output.final)
     if answer is None:
-        return unanswered(Reason.TRUNCATED if output.truncated else Reason.NO_ANSWER)
+        return unanswered(output.defect or Reason.NO_ANSWER)
     return judged(answer, answer == str(truth))
 
 
@@ -66,7 +75,7 @@ def _value(text: str) -> str | None:
     """The integer that a piece of LaTeX or Markdown stands for; what follows the last ``=`` counts."""
     undressed = _undressed(text.rpartition("=")[2])
     found = _INTEGER.match(undressed)
-    return _plain(found[1]) if found and len(found[1]) <= _MAX_DIGITS else None
+    return _plain(found[1]) if found and len(found[1].lstrip("-0")) <= _MAX_DIGITS else None
 
 
 def _undressed(text: str) -> str:
@@ -76,7 +85,8 @@ def _undressed(text: str) -> str:
 
 
 def _plain(digits: str) -> str:
-    return str(int(digits)) if len(digits) <= _MAX_DIGITS else digits[:_MAX_DIGITS]
+    significant = digits.lstrip("-0") or "0"
+    return ("-" if digits.startswith("-") else "") + significant[:_MAX_DIGITS]
 
 
 def _last(pattern: re.Pattern[str], text: str) -> str | None:

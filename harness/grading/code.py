@@ -28,7 +28,8 @@ class Extraction:
 def official(output: Output) -> Extraction:
     """The program by the published rules."""
     code = _official_block(output.section) if output.section is not None else None
-    return Extraction(_official_block(output.text) if code is None else code)
+    code = _official_block(output.text) if code is None else code
+    return Extraction(code, output.defect or Reason.NO_ANSWER)
 
 
 def _official_block(text: str) -> str | None:
@@ -42,12 +43,12 @@ def _official_block(text: str) -> str | None:
 def strict(output: Output) -> Extraction:
     """The program that the final channel ends with."""
     if output.final is None:
-        return Extraction(None, Reason.TRUNCATED if output.truncated else Reason.NO_FINAL)
+        return Extraction(None, output.defect or Reason.NO_FINAL)
     blocks = fenced_blocks(output.final)
     python = [code for name, code in blocks if name in _PYTHON_NAMES]
     chosen = python or [code for name, code in blocks if not name]
     if not chosen:
-        return Extraction(None, Reason.TRUNCATED if output.truncated else Reason.NO_ANSWER)
+        return Extraction(None, output.defect or Reason.NO_ANSWER)
     return Extraction(chosen[-1])
 
 

@@ -59,7 +59,7 @@ def evaluate(
     for count, entry in enumerate(log, 1):
         checklist.tick(entry.qsl_idx)
         reference, output = references[entry.qsl_idx], reader.output(entry)
-        logged = Logged.of(entry, output.truncated)
+        logged = Logged.of(entry, output)
         if reference.subject is Subject.LIVECODEBENCH:
             pending[entry.qsl_idx] = logged, {mode: _EXTRACTORS[mode](output) for mode in modes}
         else:
@@ -125,7 +125,7 @@ def _program_verdict(extraction: code.Extraction, outcome: Outcome | None) -> Ve
     detail = (
         outcome.detail if outcome.failed_test is None else f"test {outcome.failed_test + 1}: {outcome.detail}"
     )
-    return Verdict(outcome.passed, extraction.code, outcome.reason, detail.removesuffix(": "))
+    return Verdict(outcome.passed, extraction.code, outcome.reason, detail.removesuffix(": "), outcome.raced)
 
 
 def _lengths(samples: Sequence[Graded]) -> Lengths:

@@ -42,7 +42,7 @@ def official(output: Output, truth: str) -> Verdict:
     """The verdict of the published rules."""
     letter = _official_letter(output)
     if letter is None:
-        return unanswered(Reason.NO_ANSWER)
+        return unanswered(output.defect or Reason.NO_ANSWER)
     return judged(letter, letter == truth)
 
 
@@ -64,10 +64,10 @@ def _unescaped(text: str) -> str:
 def strict(output: Output, truth: str) -> Verdict:
     """The verdict on what the final channel says."""
     if output.final is None:
-        return unanswered(Reason.TRUNCATED if output.truncated else Reason.NO_FINAL)
+        return unanswered(output.defect or Reason.NO_FINAL)
     letter = explicit_letter(output.final)
     if letter is None:
-        return unanswered(Reason.TRUNCATED if output.truncated else Reason.NO_ANSWER)
+        return unanswered(output.defect or Reason.NO_ANSWER)
     return judged(letter, letter == truth)
 
 

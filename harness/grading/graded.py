@@ -4,24 +4,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.accuracy_log import LogEntry
+from harness.grading.harmony import HarmonyOutput
 from harness.grading.references import Reference
 from harness.grading.verdict import Mode, Reason, Verdict, unanswered
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """What the log holds of one sample: ``tokens`` is the OSL; offset and size locate the entry, in bytes."""
+    """What the log holds of one sample: ``tokens`` is the OSL; offset and size locate the entry, in bytes.
+
+    ``defect`` is EMPTY, LOOPING, TRUNCATED or None for an output that ended by itself.
+    """
 
     seq_id: int
     tokens: int
-    truncated: bool
+    defect: Reason | None
+    has_final: bool
     offset: int
     size: int
 
     @classmethod
-    def of(cls, entry: LogEntry, truncated: bool) -> "Logged":
+    def of(cls, entry: LogEntry, output: HarmonyOutput) -> "Logged":
         """The facts of an entry, without its tokens."""
-        return cls(entry.seq_id, len(entry.token_ids), truncated, entry.offset, entry.size)
+        state = (output.defect, output.has_final)
+        return cls(entry.seq_id, len(entry.token_ids), *state, entry.offset, entry.size)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the token limit ended it."""
+        return self.defect in (Reason.TRUNCATED, Reason.LOOPING)
 
 
 @dataclass(frozen=True, slots=True)

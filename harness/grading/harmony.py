@@ -14,11 +14,13 @@ import numpy.typing as npt
 
 from harness import tokenizer
 from harness.accuracy_log import TokenIds
+from harness.grading.verdict import Reason
 
 RETURN, CHANNEL, MESSAGE = (tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "channel", "message"))
 ENDS = frozenset(tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "call", "endoftext"))
 _FIRST_SPECIAL = min(tokenizer.SPECIAL.values())
 _FINAL = "final"
+_LOOP_TOKENS, _LOOP_TIMES = 2_000, 4
 # Damaged markers such as "<|channel|>final 12<|message|>" count, by the official rule.
 _OFFICIAL = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>(.*?)(?:<\|return\|>|$)", re.DOTALL)
 _CHANNEL_TEXT = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>")
@@ -45,8 +47,8 @@ class Output(Protocol):
         """A suffix of ``text`` that is cheap to have: from the last final channel on, or all."""
 
     @property
-    def truncated(self) -> bool:
-        """Whether the token limit ended it."""
+    def defect(self) -> Reason | None:
+        """Why it may have no answer: EMPTY, LOOPING or TRUNCATED; None for one that ended by itself."""
 
 
 class TextOutput:
@@ -54,7 +56,7 @@ class TextOutput:
 
     def __init__(self, text: str, *, truncated: bool = False) -> None:
         self.text = self.tail = text.strip()
-        self.truncated = truncated
+        self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
 
     @property
     def section(self) -> str | None:
@@ -74,7 +76,21 @@ class HarmonyOutput:
 
     def __init__(self, ids: TokenIds, *, truncated: bool = False) -> None:
         self._ids = ids
-        self.truncated = truncated
+        self._truncated = truncated
+
+    @cached_property
+    def defect(self) -> Reason | None:
+        """As Output."""
+        if not len(self._ids):
+            return Reason.EMPTY
+        if not self._truncated:
+            return None
+        return Reason.LOOPING if repeats_itself(self._ids) else Reason.TRUNCATED
+
+    @cached_property
+    def has_final(self) -> bool:
+        """Whether a final channel was opened."""
+        return next(self._finals(), None) is not None
 
     @cached_property
     def text(self) -> str:
@@ -119,6 +135,16 @@ class HarmonyOutput:
 def was_truncated(ids: TokenIds, max_new_tokens: int) -> bool:
     """Whether the limit ended an output. One less counts too: some clients log it without its first token."""
     return len(ids) >= max_new_tokens - 1 and int(ids[-1]) not in ENDS
+
+
+def repeats_itself(ids: TokenIds) -> bool:
+    """Whether an output ends in a passage that it repeats, at least four times over."""
+    tail = ids[-_LOOP_TOKENS:]
+    if len(tail) < _LOOP_TOKENS:
+        return False
+    longest = _LOOP_TOKENS // _LOOP_TIMES
+    periods = np.flatnonzero(tail[-2 : -longest - 2 : -1] == tail[-1]) + 1
+    return any(np.array_equal(tail[period:], tail[:-period]) for period in periods)
 
 
 def _next(ids: TokenIds, start: int, wanted: npt.NDArray[np.bool_]) -> int:

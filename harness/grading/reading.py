@@ -10,7 +10,7 @@ from harness import tokenizer
 from harness.accuracy_log import LogEntry, TokenIds
 from harness.benchmark import Benchmark
 from harness.errors import ConfigError, GradingError
-from harness.grading.harmony import HarmonyOutput, Output, was_truncated
+from harness.grading.harmony import HarmonyOutput, was_truncated
 
 BUILT_IN = "o200k_harmony"
 _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
@@ -124,7 +124,7 @@ class Reader:
         self._limit = max_new_tokens
         self.decode: Callable[[TokenIds], str] = tokenizer.decode
 
-    def output(self, entry: LogEntry) -> Output:
+    def output(self, entry: LogEntry) -> HarmonyOutput:
         """GradingError for ids that the vocabulary does not have."""
         ids = entry.token_ids
         strange = ids[(ids < 0) | (ids >= tokenizer.VOCABULARY_SIZE)]

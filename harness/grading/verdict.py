@@ -16,16 +16,24 @@ class Reason(StrEnum):
 
     CORRECT = "correct"
     WRONG = "wrong"
-    NO_FINAL = "no_final"  # the output never opened its final channel
-    TRUNCATED = "truncated"  # nor could it: the token limit came first
+    EMPTY = "empty"  # the output has no token, or nothing but white space
+    LOOPING = "looping"  # the token limit ended it while it repeated itself
+    TRUNCATED = "truncated"  # the token limit ended it before there was an answer
+    NO_FINAL = "no_final"  # the output ended by itself and never opened its final channel
     NO_ANSWER = "no_answer"  # nothing in the graded part reads as an answer
     MISSING = "missing"  # the log has no entry for this sample
     TIMEOUT = "timeout"
     RUNTIME_ERROR = "runtime_error"
     OUTPUT_LIMIT = "output_limit"
-    RESOURCES = "resources"
+    MEMORY_LIMIT = "memory_limit"
+    THREAD_LIMIT = "thread_limit"
+    FILE_LIMIT = "file_limit"
     KILLED = "killed"
     SANDBOX_LOST = "sandbox_lost"  # twice without a result: the machine's trouble, not known to be the code's
+
+
+# The sandbox's, which the official runner does not have.
+SANDBOX_LIMITS = (Reason.MEMORY_LIMIT, Reason.OUTPUT_LIMIT, Reason.THREAD_LIMIT, Reason.FILE_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,7 @@ class Verdict:
     answer: str | None
     reason: Reason
     detail: str = ""
+    raced: bool = False  # a program that passed and failed on the same tests
 
 
 def judged(answer: str, correct: bool) -> Verdict:

@@ -60,9 +60,10 @@ def test_an_output_of_exclamation_marks_does_not_pass_for_int64(tmp_path: Path):
     assert read(log) == [(0, [5, 0]), (1, IDS)]
 
 
-def test_mixed_widths_are_an_error(tmp_path: Path):
+@pytest.mark.parametrize("widths", [(8, 4), (4, 8)])
+def test_mixed_widths_are_an_error(widths: tuple[int, int], tmp_path: Path):
     log = tmp_path / "log.json"
-    log.write_text(array([entry(0, IDS, width=8), entry(1, IDS, width=4)]))
+    log.write_text(array(entry(index, IDS, width=width) for index, width in enumerate(widths)))
     with pytest.raises(GradingError, match="mixes two runs"):
         read(log)
 

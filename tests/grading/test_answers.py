@@ -46,6 +46,10 @@ AIME_CASES = [
     (r"\boxed{1234}", None, "1234"),
     ("I could not solve it.", None, None),
     ("", None, None),
+    (rf"\boxed{{{'0' * 60}70}}", "70", "70"),  # int() takes up to 4,300 digits
+    (f"Answer: {'0' * 60}70", "70", "70"),
+    (rf"\boxed{{{'0' * 4_300}70}}", None, "70"),
+    (rf"\boxed{{{'9' * 60}}}", None, "9" * 50),
 ]
 
 

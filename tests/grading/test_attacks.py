@@ -140,17 +140,18 @@ class _secret_at_home:  # noqa: N801 - reads as a function
 
 # What each costs: its own verdict, by the limit that it ran into.
 EXHAUSTING = {
-    "64 GB at once": ("x = bytearray(64 << 30)", {"error"}),
-    "64 GB bit by bit": ("x = []\nwhile True: x.append(bytearray(16 << 20))", {"error", "timeout"}),
-    "64 GB mapped": ("import mmap\nx = [mmap.mmap(-1, 1 << 30) for _ in range(64)]", {"error"}),
+    "64 GB at once": ("x = bytearray(64 << 30)", {"memory_limit"}),
+    "64 GB bit by bit": ("x = []\nwhile True: x.append(bytearray(16 << 20))", {"memory_limit", "timeout"}),
+    "64 GB mapped": ("import mmap\nx = [mmap.mmap(-1, 1 << 30) for _ in range(64)]", {"memory_limit"}),
     "10 GB of output": ("import os\nwhile True: os.write(1, b'x' * (1 << 20))", {"output_limit"}),
     "10 GB of errors": ("import os\nwhile True: os.write(2, b'x' * (1 << 20))", {"output_limit"}),
-    "10 GB in /tmp": ("for i in range(200): open(f'/tmp/{i}', 'wb').write(b'x' * (50 << 20))", {"error"}),
+    "10 GB in /tmp": ("for i in range(200): open(f'/tmp/{i}', 'wb').write(b'x' * (50 << 20))",
+        {"output_limit", "error"}),
     "threads without end": (
         "import threading, time\nthreading.stack_size(1 << 16)\n"
         "while True: threading.Thread(target=time.sleep, args=(9,)).start()",
-        {"error", "resources", "timeout"}),
-    "open files without end": ("x = [open('/dev/null') for _ in range(10_000)]", {"error"}),
+        {"thread_limit", "memory_limit", "timeout"}),
+    "open files without end": ("x = [open('/dev/null') for _ in range(10_000)]", {"file_limit"}),
     "endless loop": ("while True: pass", {"timeout"}),
     "alarm switched off": (
         "import signal\nsignal.alarm(0)\nfor s in (14, 15, 24): signal.signal(s, signal.SIG_IGN)\n"

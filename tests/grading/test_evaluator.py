@@ -119,7 +119,7 @@ def test_an_empty_output_is_wrong_and_no_error(tmp_path: Path, release: Path):
     result = evaluate(log, release, "--output-file", tmp_path / "r.json", "--verbose")
     rows = json.loads((tmp_path / "r.json").read_text())["detailed_results"]
     assert [row["qsl_idx"] for row in rows if not row["is_correct"]] == [1, 60, 90]
-    assert {rows[index]["strict"]["reason"] for index in (1, 60, 90)} == {"no_final"}
+    assert {rows[index]["strict"]["reason"] for index in (1, 60, 90)} == {"empty"}
     assert "Output tokens: mean" in result.stdout
 
 
@@ -253,6 +253,35 @@ def test_only_a_benchmarks_own_published_runs_are_compared_with():
         for name in available_benchmarks()
         if name != "gpt-oss-120b"
     )
+
+
+def warned(result: Result) -> str:
+    return "\n".join(line for line in result.stdout.splitlines() if line.startswith("WARNING: "))
+
+
+def test_a_score_of_nothing_says_why(tmp_path: Path, release: Path):
+    perfect = outputs()
+    plain = [[token for token in ids if token < 199_998] for ids in perfect]
+    shuffled = [*perfect[8:48], *perfect[:8], *perfect[48:]]
+    for name, ids, words in (
+        ("empty", [[]] * 96, ("96 of 96", "empty")),
+        ("stripped", plain, ("96 of 96", "final channel", "skip_special_tokens")),
+        ("order", shuffled, ("another order", "--reference-data")),
+        ("perfect", perfect, ("not comparable",)),
+    ):
+        result = evaluate(write_log(tmp_path / f"{name}.json", ids), release)
+        assert all(word in warned(result) for word in words), name
+        assert ("another order" in warned(result)) == (name == "order")
+        assert ("empty" in warned(result)) == (name == "empty")
+
+
+def test_programs_that_a_limit_or_a_race_decided_are_counted(tmp_path: Path, release: Path):
+    texts = [right_answer(row) for row in references()]
+    code = [i for i, row in enumerate(references()) if row.subject is Subject.LIVECODEBENCH]
+    texts[code[0]] = "```python\nx = bytearray(64 << 30)\n```"
+    texts[code[1]] = "```python\nprint('x' * (70 << 20))\n```"
+    result = evaluate(write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts]), release)
+    assert "2 programs" in warned(result) and "memory_limit 1, output_limit 1" in warned(result)
 
 
 def test_a_data_set_that_the_benchmark_does_not_have_is_a_warning(tmp_path: Path, release: Path):

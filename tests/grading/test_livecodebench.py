@@ -16,7 +16,7 @@ import pytest
 from harness.errors import DatasetError, GradingError
 from harness.grading import code
 from harness.grading.harmony import TextOutput
-from harness.grading.jail import values
+from harness.grading.jail import values, wire
 from harness.grading.jail.wire import Job
 from harness.grading.lcb.compare import same_printout, same_value
 from harness.grading.lcb.grade import Bench, Task, grade, require_problems
@@ -160,6 +160,11 @@ READING = {
     "global of a nested function": (
         "t = 0\ndef f():\n    global t\n    t += int(input())\nfor _ in range(int(input())): f()\nprint(t)",
         False, True),
+    "stdout closed at the end": ("import sys\n" + SUM + "\nsys.stdout.close()", False, True),
+    "stdout replaced and written to": (
+        "import sys, io\nout = sys.stdout\nsys.stdout = io.StringIO()\n"
+        "out.write(str(sum(int(input()) for _ in range(int(input())))))", True, True),
+    "stdout taken away": (SUM + "\nimport sys\nsys.stdout = None", True, True),
     "uncaught exception after output": (SUM + "\nraise ValueError", False, False),
     "wrong": ("print(7)", False, False),
     "syntax error": ("print(", False, False),
@@ -200,6 +205,26 @@ CALLS = {
     "no such function": ("def g(a): return a", "1", "1", False),
     "an exception": ("def f(a): return a / 0", "1", "1", False),
     "exit": ("def f(a): exit()", "1", "1", False),
+    # numpy's == broadcasts over lists and has a truth value for one element only.
+    "an array of one": ("import numpy as np\ndef f(a): return np.array([a])", "1", "1", True),
+    "an array of one for a list": ("import numpy as np\ndef f(a): return np.array([[a]])", "1", "[1]", True),
+    "an array of one for two": ("import numpy as np\ndef f(a): return np.array([a])", "1", "[1, 1]", False),
+    "an array of two": ("import numpy as np\ndef f(a): return np.array([a, a])", "1", "[1, 1]", False),
+    "a number of numpy for a list": ("import numpy as np\ndef f(a): return np.int64(a)", "1", "[1]", True),
+    "a short float": ("import numpy as np\ndef f(a): return np.float32(0.1)", "1", "0.1", True),
+    "numbers of numpy inside": ("import numpy as np\ndef f(a): return [np.int64(a)]", "1", "[1]", True),
+    "a text of numpy": ("import numpy as np\ndef f(a): return np.array(['x'])", "1", '"x"', True),
+    "a large text of numpy": (
+        "import numpy as np\nclass N:\n    __module__ = 'numpy'; size = 1; shape = ()\n"
+        "    class dtype: kind = 'U'; str = '<U999999999'\n    def item(self): return ''\n"
+        "def f(a): return N()",
+        "1",
+        '""',
+        False,
+    ),
+    "complex": ("def f(a): return complex(a, 0)", "1", "1", True),
+    "a UserList": ("def f(a): return [UserList([a])]", "1", "[[1]]", True),
+    "a UserDict": ("def f(a): return UserDict(x=a)", "1", '{"x": 1}', True),
     "cyclic": ("def f(a):\n    x = []; x.append(x); return x", "1", "[]", False),
 }
 
@@ -210,6 +235,52 @@ def test_calls(name: str, mode: Mode, session: Session):
     source, text, expected, passes = CALLS[name]
     outcome = try_solution(session, Job(mode, "f", source), [Example(text, expected)], 10.0)
     assert outcome.passed is passes, outcome
+
+
+# What ends a program is named, a limit of the sandbox by its kind.
+OUT_OF_THREADS = (Reason.THREAD_LIMIT, Reason.MEMORY_LIMIT)  # each reserves address space
+ENDINGS = {
+    "memory": ("x = bytearray(64 << 30)", Reason.MEMORY_LIMIT),
+    "memory of numpy": ("import numpy as np\nx = np.ones(1 << 33)", Reason.MEMORY_LIMIT),
+    "threads": (
+        "import threading, time\nthreading.stack_size(1 << 16)\n"
+        "for _ in range(400): threading.Thread(target=time.sleep, args=(2,)).start()", *OUT_OF_THREADS),
+    "stacks": (
+        "import threading, time\nthreading.stack_size(1 << 30)\n"
+        "for _ in range(9): threading.Thread(target=time.sleep, args=(2,)).start()", *OUT_OF_THREADS),
+    "files": ("import os\nx = [os.open('/dev/null', 0) for _ in range(100)]", Reason.FILE_LIMIT),
+    "output": ("print('x' * (70 << 20))", Reason.OUTPUT_LIMIT),
+    "signal": ("import os\nos.kill(os.getpid(), 9)", Reason.KILLED),
+    "exception": ("1 / 0", Reason.RUNTIME_ERROR),
+    "depth": ("def f(): f()\nf()", Reason.RUNTIME_ERROR),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize("mode", Mode)
+def test_endings_are_named(name: str, mode: Mode, session: Session):
+    source, *reasons = ENDINGS[name]
+    if (name, mode) == ("signal", Mode.OFFICIAL):
+        reasons = [Reason.RUNTIME_ERROR]  # os.kill is None there
+    outcome = try_solution(session, Job(mode, "", source), TESTS, 10.0)
+    assert outcome.reason in reasons, outcome
+
+
+def test_a_thread_that_wins_only_sometimes_is_marked():
+    runs: list[int] = []
+
+    class Alternating:
+        def begin(self, job: Job) -> None:
+            runs.append(len(runs))
+
+        def attempt(self, trial: wire.Trial) -> wire.Report:
+            return wire.Report(wire.OK, 0.0, 0.0, "", b"6" if runs[-1] % 2 == first else b"7")
+
+    job = Job(Mode.OFFICIAL, "", "Thread(target=main).start()")
+    for first in (0, 1):  # noqa: B007 - read in Alternating
+        runs.clear()
+        outcome = try_solution(Alternating(), job, TESTS[:1], 1.0)  # type: ignore[arg-type]
+        assert (outcome.reason, outcome.raced, len(runs)) == (Reason.WRONG, True, 2)
 
 
 PRINTOUTS = [

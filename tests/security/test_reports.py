@@ -48,7 +48,7 @@ def disagreement(tmp_path):
         Mode.STRICT: Verdict(False, HOSTILE, Reason.WRONG, HOSTILE),
     }
     reference = Reference(f"aime{HOSTILE}", Subject.AIME, HOSTILE, 0)
-    return Graded(0, reference, Logged.of(entry, False), verdicts), log
+    return Graded(0, reference, Logged.of(entry, Reader(100).output(entry)), verdicts), log
 
 
 def written(tmp_path, name, disagreement):

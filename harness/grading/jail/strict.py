@@ -8,8 +8,9 @@ import sys
 import threading
 import traceback
 from types import ModuleType
+from typing import TextIO
 
-from harness.grading.jail import preamble, values
+from harness.grading.jail import preamble, values, watch
 from harness.grading.jail.wire import Job, write_all
 
 RESULT_FD = 3  # takes the encoded return value of a call-based problem
@@ -17,6 +18,7 @@ RESULT_FD = 3  # takes the encoded return value of a call-based problem
 
 def run(job: Job, text: str) -> int:
     """Run one test in this process; 0 when it ended well, 1 after an uncaught exception."""
+    printed = _real_streams()
     try:
         if job.function:
             _call(job, text)
@@ -24,22 +26,20 @@ def run(job: Job, text: str) -> int:
             _main_program(job.code)
     except SystemExit:  # leaving early is no failure, whatever the code
         pass
-    except BaseException:  # noqa: BLE001 - the process's edge
+    except BaseException as error:  # noqa: BLE001 - the process's edge
         traceback.print_exc(limit=3)
-        _finish()
-        return 1
-    return _finish()
+        _finish(printed)
+        return watch.exit_code(error)
+    return _finish(printed)
 
 
 def _main_program(code: str) -> None:
-    _real_streams()
     main = _module("__main__")
     sys.argv = ["solution.py"]
     exec(compile(code, "solution.py", "exec"), main.__dict__)
 
 
 def _call(job: Job, text: str) -> None:
-    _real_streams()
     module = _module("solution")
     exec(compile(job.code, "solution.py", "exec"), module.__dict__)
     owner = module.Solution() if "class Solution" in job.code else module
@@ -54,8 +54,8 @@ def _module(name: str) -> ModuleType:
     return module
 
 
-def _real_streams() -> None:
-    """What the interpreter makes of descriptors 0, 1, 2 at its start."""
+def _real_streams() -> TextIO:
+    """What the interpreter makes of descriptors 0, 1, 2 at its start; returns the one for stdout."""
     streams = {
         "stdin": open(0, encoding="utf-8", errors="surrogateescape", closefd=False),  # noqa: SIM115
         "stdout": _writer(1, "surrogateescape", False),
@@ -64,6 +64,7 @@ def _real_streams() -> None:
     for name, stream in streams.items():
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+    return streams["stdout"]
 
 
 def _writer(fd: int, errors: str, line_buffering: bool) -> io.TextIOWrapper:
@@ -71,13 +72,17 @@ def _writer(fd: int, errors: str, line_buffering: bool) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=line_buffering)
 
 
-def _finish() -> int:
-    """Threads are joined, exit handlers run, buffers are flushed: the end of a real process."""
+def _finish(printed: TextIO) -> int:
+    """Threads are joined, exit handlers run, buffers are flushed: the end of a real process.
+
+    ``printed`` is the stdout of the start: what was written to it comes out, also where it was replaced.
+    """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr, printed):
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
     except BaseException as error:  # noqa: BLE001 - the process's edge
         os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
         return 1

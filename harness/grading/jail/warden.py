@@ -171,7 +171,9 @@ class Resident:
         cpu_before = watch.usage(self._pid)[0]
         status, output = self._exchange(trial)
         cpu_s = max(0.0, watch.usage(self._pid)[0] - cpu_before)
-        detail = "" if status == wire.OK else self._end()
+        ending, detail = (wire.OK, "") if status == wire.OK else self._end()
+        if status == wire.ERROR and ending != wire.OK:
+            status = ending
         return wire.Report(status, cpu_s, time.monotonic() - started, detail, output)
 
     def close(self) -> None:
@@ -207,15 +209,15 @@ class Resident:
         output = _content(text_out)
         return (wire.OUTPUT, b"") if len(output) >= self._confinement.file_size else (wire.OK, output)
 
-    def _end(self) -> str:
-        """Kill and reap; the last line of stderr says why, where the process ended by itself."""
+    def _end(self) -> tuple[str, str]:
+        """Kill and reap; how it ended and the last line of stderr, where the process ended by itself."""
         watch.kill(self._pid)
-        watch.reap(self._pid)
+        ending, _ = watch.reap(self._pid)
         self._pid = 0
         detail = _last_line(self._open[0])
         for fd in self._open:
             os.close(fd)
-        return detail
+        return ending, detail
 
 
 RESIDENT_CPU_S = 7_200  # a backstop: the resident process is watched test by test
@@ -244,7 +246,7 @@ def _serve_tests(job: wire.Job, inbox: int, outbox: int, text_in: int, text_out:
 
 def _told(error: BaseException) -> int:
     os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace")[:_STDERR_TAIL])
-    return 1
+    return watch.exit_code(error)
 
 
 def _enter(files: list[int], confinement: Confinement, libc: ctypes.CDLL, cpu_s: int) -> None:

@@ -1,6 +1,7 @@
 """Watches one confined child from outside: CPU time, wall time, threads, and how it ended."""
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -40,7 +41,7 @@ def until_ready(fd: int, pid: int, limits: Limits) -> str:
 
 def _exceeded(limits: Limits, cpu_s: float, wall_s: float, threads: int) -> str:
     if threads > limits.threads:
-        return wire.RESOURCES
+        return wire.THREADS
     idle = wall_s >= limits.cpu_s and cpu_s < _IDLE_SHARE * limits.cpu_s
     if cpu_s >= limits.cpu_s or wall_s >= limits.wall_s or idle:
         return wire.TIMEOUT
@@ -68,8 +69,27 @@ def reap(pid: int) -> tuple[str, float]:
     return _ending(status), used.ru_utime + used.ru_stime
 
 
+def exit_code(error: BaseException) -> int:
+    """What a child that an exception ended exits with: a code of its own for each limit of the sandbox."""
+    match error:
+        case MemoryError() | OSError(errno=errno.ENOMEM):
+            return _LIMIT_EXITS[wire.MEMORY]
+        case RuntimeError() if "can't start new thread" in str(error):
+            return _LIMIT_EXITS[wire.THREADS]
+        case OSError(errno=errno.EMFILE):
+            return _LIMIT_EXITS[wire.FILES]
+        case OSError(errno=errno.EFBIG | errno.ENOSPC):
+            return _LIMIT_EXITS[wire.OUTPUT]
+    return 1
+
+
+_LIMIT_EXITS = {wire.MEMORY: 101, wire.THREADS: 102, wire.FILES: 103, wire.OUTPUT: 104}
+
+
 def _ending(status: int) -> str:
     if os.WIFEXITED(status):
-        return wire.OK if os.WEXITSTATUS(status) == 0 else wire.ERROR
+        code = os.WEXITSTATUS(status)
+        by_code = {0: wire.OK, **{limit: name for name, limit in _LIMIT_EXITS.items()}}
+        return by_code.get(code, wire.ERROR)
     by_signal = {int(signal.SIGXCPU): wire.TIMEOUT, int(signal.SIGXFSZ): wire.OUTPUT}
     return by_signal.get(os.WTERMSIG(status), wire.KILLED)

@@ -37,12 +37,14 @@ class Report:
     output: bytes
 
 
-OK, ERROR, TIMEOUT, OUTPUT, RESOURCES, KILLED = STATUSES = (
+OK, ERROR, TIMEOUT, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
     "ok",  # ended by itself, without an uncaught exception
     "error",  # an uncaught exception, a syntax error, a missing function, a non-zero exit
     "timeout",  # CPU or wall limit
     "output_limit",  # printed more than the sandbox takes
-    "resources",  # too many threads
+    "memory_limit",  # an uncaught MemoryError under the sandbox's limit
+    "thread_limit",  # too many threads
+    "file_limit",  # too many open files
     "killed",  # died of a signal
 )
 

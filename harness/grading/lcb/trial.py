@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.grading.jail import wire
 from harness.grading.lcb import compare
@@ -15,23 +15,33 @@ TEST_CPU_S = 60.0
 WALL_FACTOR = 2.0
 # A thread that nobody joins races with the end of the official runner's test and may win by chance.
 RACE_RUNS = 3
+_REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
+_SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
 _REASONS = {
     wire.ERROR: Reason.RUNTIME_ERROR,
     wire.TIMEOUT: Reason.TIMEOUT,
     wire.OUTPUT: Reason.OUTPUT_LIMIT,
-    wire.RESOURCES: Reason.RESOURCES,
+    wire.MEMORY: Reason.MEMORY_LIMIT,
+    wire.THREADS: Reason.THREAD_LIMIT,
+    wire.FILES: Reason.FILE_LIMIT,
     wire.KILLED: Reason.KILLED,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``failed_test`` is the number of the first failing test (from 0), None when all passed."""
+    """``failed_test`` is the number of the first failing test (from 0), None when all passed.
+
+    ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
+    both passed and failed.
+    """
 
     reason: Reason
     failed_test: int | None
     detail: str
     cpu_s: float
+    output: str = ""
+    raced: bool = False
 
     @property
     def passed(self) -> bool:
@@ -41,13 +51,14 @@ class Outcome:
 
 def try_solution(session: Session, job: wire.Job, tests: Iterable[Example], cpu_limit_s: float) -> Outcome:
     """Outcome of a solution; SandboxLostError when the sandbox died. ``tests`` is read once per run."""
-    cases = tests if job.mode == Mode.STRICT or not _may_race(job.code) else list(tests)
-    outcome = _run(session, job, cases, cpu_limit_s)
-    if cases is not tests:
-        for _ in range(RACE_RUNS - 1):
-            if outcome.passed:
-                outcome = _run(session, job, cases, cpu_limit_s)
-    return outcome
+    if job.mode == Mode.STRICT or not _may_race(job.code):
+        return _run(session, job, tests, cpu_limit_s)
+    cases = list(tests)
+    runs = [_run(session, job, cases, cpu_limit_s)]
+    while len(runs) < RACE_RUNS and len({run.passed for run in runs}) == 1 and runs[-1].reason in _REPEATED:
+        runs.append(_run(session, job, cases, cpu_limit_s))
+    failed = [run for run in runs if not run.passed]
+    return replace((failed or runs)[0], raced=0 < len(failed) < len(runs))
 
 
 def _may_race(code: str) -> bool:
@@ -62,7 +73,8 @@ def _run(session: Session, job: wire.Job, tests: Iterable[Example], cpu_limit_s:
         cpu_s += report.cpu_s
         reason = _reason(report, job, test)
         if reason is not Reason.CORRECT:
-            return Outcome(reason, number, report.detail, cpu_s)
+            shown = report.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
+            return Outcome(reason, number, report.detail, cpu_s, shown)
     return Outcome(Reason.CORRECT, None, "", cpu_s)
 
 
