@@ -149,7 +149,7 @@ class Fresh:
             status = wire.OUTPUT
         output = _content(files[3 if self._job.function else 1]) if status == wire.OK else b""
         detail = "" if status == wire.OK else _last_line(files[2])
-        return wire.Report(status, cpu_s, time.monotonic() - started, detail, output)
+        return wire.Report(_decided(status, detail), cpu_s, time.monotonic() - started, detail, output)
 
 
 class Resident:
@@ -174,7 +174,7 @@ class Resident:
         ending, detail = (wire.OK, "") if status == wire.OK else self._end()
         if status == wire.ERROR and ending != wire.OK:
             status = ending
-        return wire.Report(status, cpu_s, time.monotonic() - started, detail, output)
+        return wire.Report(_decided(status, detail), cpu_s, time.monotonic() - started, detail, output)
 
     def close(self) -> None:
         """Kill the process, if one runs."""
@@ -276,6 +276,11 @@ def _watch_to_the_end(pid: int, trial: wire.Trial, confinement: Confinement) -> 
     watch.kill(pid)
     ending, cpu_s = watch.reap(pid)
     return (ending if status == wire.OK else status), cpu_s
+
+
+def _decided(status: str, last_line: str) -> str:
+    """Where a thread died of the memory limit, what waits for it runs into the time limit: memory decided."""
+    return wire.MEMORY if status == wire.TIMEOUT and last_line.startswith("MemoryError") else status
 
 
 def _content(fd: int) -> bytes:
