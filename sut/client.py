@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from harness.outcome import Completion, Failure, FailureKind, Outcome
 from harness.policy import Deadlines
 from sut.clock import KernelClock
-from sut.deadlines import DeadlineSweep
+from sut.deadlines import DeadlineWatch
 from sut.endpoint import Endpoint
 from sut.poll_sets import PollSets
 from sut.replica import Connection, Replica, Request, least_loaded
@@ -24,7 +24,7 @@ MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
 # uvicorn closes connections that idled for 5 s; one that old is not trusted with a query.
 _MAX_IDLE_NS = 2_000_000_000
-# Ticks so far apart mean that the process stood still: what has arrived since is read before it is judged.
+# Ticks so far apart mean that the process stood still: connections may have come about since.
 _STOOD_STILL_NS = 1_500_000_000
 # Not the server's fault: this machine has no more descriptors, local ports or buffers.
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
@@ -55,7 +55,7 @@ class HttpClient:
         self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
         self._trusted = list(self._replicas)
         self._turn = turn
-        self._sweep = DeadlineSweep(deadlines, self.in_flight)
+        self._deadlines = DeadlineWatch(deadlines, self.in_flight)
         self._ticked_ns = time.monotonic_ns()
         self._on_first_token = on_first_token
         self._on_done = on_done
@@ -109,6 +109,7 @@ class HttpClient:
         request.replica = replica.index
         request.started_ns = time.monotonic_ns()
         self.in_flight[request.query_id] = request
+        self._deadlines.add(request)
         try:
             connection = self._take_idle(replica, request.started_ns) or self._open(replica)
         except OSError as error:
@@ -121,8 +122,9 @@ class HttpClient:
             self._send(connection, request)
 
     def poll(self, timeout_s: float) -> None:
-        """Handle what has happened, or wait for it up to ``timeout_s``."""
-        for descriptor, mask in self._polls.poll(timeout_s):
+        """Handle what has happened, or wait for it up to ``timeout_s``; end what is late."""
+        wait_s = self._deadlines.wait_s(time.monotonic_ns(), timeout_s)
+        for descriptor, mask in self._polls.poll(wait_s):
             connection = self._connections.get(descriptor)
             if connection is None:
                 if descriptor in self._watched:
@@ -131,14 +133,13 @@ class HttpClient:
                 self._receive(connection)
             else:
                 self._handle(connection, mask)
+        self._end_late()
 
     def tick(self) -> None:
-        """Look after deadlines and idle connections; call it a few times a second."""
+        """Look after connections that do not come about or idle; call it a few times a second."""
         self._clock.refresh()
         now = time.monotonic_ns()
         if now - self._ticked_ns < _STOOD_STILL_NS:
-            for request, failure in self._sweep.late(now).values():
-                self._finish(request, failure)
             self._expire_connecting(now)
         self._ticked_ns = now
         for replica in self._replicas:
@@ -253,14 +254,41 @@ class HttpClient:
         before_ns = request.reader.last_byte_ns
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
-            if connection.unsent and isinstance(outcome, Completion):
-                outcome = Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
+            if isinstance(outcome, Completion):
+                outcome = self._in_time(request, connection, before_ns) or outcome
             self._finish(request, outcome)
         elif request.reader.first_token_ns and not request.first_told:
             request.first_told = True
             self._on_first_token(request)
         elif arrived_ns - before_ns > _FLOWING_GAP_NS and not connection.flowing:
             self._let_flow(connection)
+
+    def _in_time(self, request: Request, connection: Connection, before_ns: int) -> Failure | None:
+        """The Failure of a complete answer that came too soon or too late."""
+        if connection.unsent:
+            return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
+        return self._deadlines.missed_at_end(request, before_ns)
+
+    def _end_late(self) -> None:
+        """Fail the requests that are beyond a deadline, by the arrival of what the kernel holds for them."""
+        now = time.monotonic_ns()
+        for request in self._deadlines.due(now):
+            self._read_arrived(request, now)
+            if self.in_flight.get(request.query_id) is not request:
+                continue
+            if failure := self._deadlines.missed(request, now):
+                self._finish(request, failure)
+            else:
+                self._deadlines.add_again(request, now)
+
+    def _read_arrived(self, request: Request, until_ns: int) -> None:
+        """Read what arrived by ``until_ns`` and was not read yet: this process may have stood still."""
+        connection = request.connection
+        while connection is not None and connection.ready and connection.request is request:
+            before = self.receptions
+            self._receive(connection)
+            if self.receptions == before or request.reader.last_byte_ns > until_ns:
+                return
 
     def _let_flow(self, connection: Connection) -> None:
         if len(self.in_flight) >= _FLOWING_FROM and connection.request and connection.request.first_told:

@@ -32,6 +32,7 @@ class Request:
         "connection",
         "first_told",
         "issued_ns",
+        "look_ns",
         "query_id",
         "reader",
         "replica",
@@ -49,6 +50,7 @@ class Request:
         self.body = body
         self.reader = reader
         self.started_ns = 0
+        self.look_ns = 0  # when its deadlines are looked at next
         self.sent_ns = 0
         self.replica = 0
         self.first_told = False

@@ -137,9 +137,7 @@ def test_a_slow_reader_gets_a_large_request_whole(drive):
 def test_timeout(drive, fault):
     with StubServer(faults=fault) as stub:
         driver = drive(stub.url, timeout_s=0.4)
-        start = time.monotonic()
         outcome = driver.ask()
-        assert 0.35 < time.monotonic() - start < 2.0
         tokens = 1 if fault is Fault.SILENT_AFTER_FIRST else 0
         assert_failed(outcome, FailureKind.TIMEOUT, f"{tokens} tokens had arrived")
         assert driver.firsts == [0] * tokens
@@ -214,10 +212,53 @@ def test_a_new_request_may_be_started_where_another_ends(drive):
 def test_deadline_of_its_own(drive, fault, deadlines, wording):
     with StubServer(faults=[fault, None]) as stub:
         driver = drive(stub.url, deadlines=deadlines)
-        started = time.monotonic()
         assert_failed(driver.ask(), FailureKind.TIMEOUT, wording)
-        assert time.monotonic() - started < 2
         assert_completed(driver.ask())
+
+
+@pytest.mark.parametrize(
+    ("delays", "deadlines", "wording"),
+    [
+        ({"event_delay_s": 0.1}, Deadlines(request_s=0.35), "no end within 0.35 s; 6 tokens"),
+        (
+            {"first_delay_s": 0.3},
+            Deadlines(request_s=30, first_token_s=0.2),
+            "no token within 0.2 s; 6 tokens",
+        ),
+        ({"event_delay_s": 0.3}, Deadlines(request_s=30, stall_s=0.2), "nothing more within 0.2 s"),
+        ({}, Deadlines(request_s=0.000001), "no end within 1e-06 s"),
+    ],
+)
+def test_a_complete_answer_beyond_a_deadline_is_a_failure(drive, delays, deadlines, wording):
+    """The client's own look is put off until all has arrived: the arrival decides."""
+    with StubServer(**delays) as stub:
+        driver = drive(stub.url, deadlines=deadlines)
+        query = driver.start()
+        driver.client._deadlines._heap.clear()
+        assert_failed(driver.wait(query)[0], FailureKind.TIMEOUT, wording)
+
+
+def test_the_next_deadline_bounds_the_wait(drive):
+    """A client that may wait for a minute looks when a deadline passes, and not later."""
+    with StubServer(faults=[Fault.SILENT, Fault.SILENT_AFTER_FIRST]) as stub:
+        driver = drive(stub.url, deadlines=Deadlines(request_s=0.3, stall_s=20))
+        for _ in range(2):
+            query = driver.start()
+            while query not in driver.outcomes:
+                driver.client.poll(60)  # pytest's own limit ends the test otherwise
+            assert_failed(driver.outcomes[query], FailureKind.TIMEOUT, "no end within 0.3 s")
+
+
+def test_ended_requests_do_not_fill_the_deadlines(drive):
+    with StubServer() as stub:
+        driver = drive(stub.url, deadlines=Deadlines(request_s=3600))
+        for _ in range(1500):
+            driver.start()
+            driver.client.poll(0)
+            if len(driver.client.in_flight) > 20:
+                driver.wait()
+        driver.wait()
+        assert len(driver.client._deadlines._heap) < 1200
 
 
 def test_slow_but_not_silent(drive):
@@ -228,7 +269,6 @@ def test_slow_but_not_silent(drive):
 
 
 def test_every_silent_stream_of_many_is_found(drive):
-    """More streams than one look takes in."""
     with StubServer(faults=lambda request: Fault.SILENT_AFTER_FIRST if request.index % 2 else None) as stub:
         driver = drive(stub.url, deadlines=Deadlines(request_s=30, stall_s=0.5))
         for _ in range(600):
