@@ -6,7 +6,8 @@ CLOCK_MONOTONIC nanoseconds, 0 where the moment never came.
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,7 @@ _ROW_BODY = QUERY_ROW.itemsize - 4
 class _FailureLine(msgspec.Struct):
     query_id: int
     detail: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,23 @@ def _intact(data: bytes, rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 
 def _details(directory: Path) -> dict[int, str]:
-    found: dict[int, str] = {}
+    return {line.query_id: line.detail for line in _failure_lines(directory)}
+
+
+def failure_reasons(directory: Path) -> str:
+    """Why queries have failed so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for line in _failure_lines(directory):
+        counts[line.kind] += 1
+        first.setdefault(line.kind, line.detail)
+    return ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
+
+
+def _failure_lines(directory: Path) -> Iterator[_FailureLine]:
     for path in sorted(directory.glob("failures-*.jsonl")):
         for line in path.read_bytes().splitlines():
             try:
-                entry = msgspec.json.decode(line, type=_FailureLine)
+                yield msgspec.json.decode(line, type=_FailureLine)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue  # cut short or soiled by a crash; the row of the query still says that it failed
-            found[entry.query_id] = entry.detail
-    return found

@@ -10,6 +10,10 @@ from harness.errors import ConfigError
 FAILURES_OF_ACCURACY = 10
 # A server that is asked for whole answers says nothing until an answer ends: only its deadline counts.
 PROGRESS_S = 600.0
+# So many queries fail before a first one completes, and the run is given up: it will not become a result.
+# In single-stream they come one after another, and each may wait for its deadline.
+FIRST_FAILURES = 10
+FIRST_FAILURES_SINGLE_STREAM = 3
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,23 +31,30 @@ class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When a run is ended early, and what is tried again.
 
     ``max_failures`` None: failures alone do not end the run. ``give_up``: end it when no replica answers any
-    more. ``progress_s``: end it when nothing at all has arrived for so long. ``retries``: how often a query
-    is sent again, where that is honest.
+    more, and when the first ``first_failures`` queries to end all fail. ``progress_s``: end it when nothing
+    at all has arrived for so long. ``retries``: how often a query is sent again, where that is honest.
     """
 
     max_failures: int | None
     give_up: bool
+    first_failures: int = FIRST_FAILURES
     progress_s: float
     retries: int
 
 
 def resolve_deadlines(arguments: argparse.Namespace) -> Deadlines:
     """The flags' deadlines. Raises ConfigError."""
-    return Deadlines(
+    deadlines = Deadlines(
         request_s=_seconds("--timeout", arguments.timeout),
         first_token_s=_optional_seconds("--first-token-timeout", arguments.first_token_timeout),
         stall_s=_optional_seconds("--stall-timeout", arguments.stall_timeout),
     )
+    if deadlines.first_token_s is not None and deadlines.first_token_s > deadlines.request_s:
+        raise ConfigError(
+            f"--first-token-timeout is {deadlines.first_token_s:g} s, more than the "
+            f"{deadlines.request_s:g} s that --timeout gives a complete answer; lower it or raise --timeout"
+        )
+    return deadlines
 
 
 def resolve_policy(arguments: argparse.Namespace, *, streams: bool) -> FailurePolicy:
@@ -54,6 +65,9 @@ def resolve_policy(arguments: argparse.Namespace, *, streams: bool) -> FailurePo
     return FailurePolicy(
         max_failures=_max_failures(arguments.fail_fast, arguments.max_failures, arguments.accuracy),
         give_up=arguments.fail_fast is not False,
+        first_failures=(
+            FIRST_FAILURES_SINGLE_STREAM if arguments.scenario == "single-stream" else FIRST_FAILURES
+        ),
         progress_s=progress,
         retries=_retries(arguments.retries),
     )

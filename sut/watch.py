@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import RunError
+from harness.journal import JOURNAL_DIR, failure_reasons
 from harness.policy import FailurePolicy
 from sut.counters import Counter, CounterBoard
 from sut.health import ReplicaWatch
@@ -72,7 +73,7 @@ class Watch:
         self._board = board
         self._replicas = replicas
         self._log_dir = log_dir
-        self._patience = Patience(policy)
+        self._patience = Patience(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR))
         self._began_ns = time.monotonic_ns()
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
@@ -167,10 +168,11 @@ class Watch:
 
 
 class Patience:
-    """Decides from the counters whether the run should go on."""
+    """Decides from the counters whether the run should go on; ``reasons`` names the failures so far."""
 
-    def __init__(self, policy: FailurePolicy) -> None:
+    def __init__(self, policy: FailurePolicy, reasons: Callable[[], str] = lambda: "") -> None:
         self._policy = policy
+        self._reasons = reasons
         self._last_change = time.monotonic()
         self._before = np.zeros(len(Counter), dtype=np.int64)
         self._failed_at_token = 0
@@ -193,9 +195,17 @@ class Patience:
     def _check_hopeless(self, totals: Counts, failed: int) -> None:
         if self._changed(totals, Counter.FIRST_TOKENS, Counter.COMPLETED):
             self._failed_at_token = failed
+        if failed >= self._policy.first_failures and not totals[Counter.COMPLETED]:
+            raise RunError(f"ended early: the first {failed} queries to end all failed{self._told()}")
         if failed - self._failed_at_token >= _HOPELESS:
             in_a_row = failed - self._failed_at_token
-            raise RunError(f"ended early: the last {in_a_row} queries failed without a token in between")
+            raise RunError(
+                f"ended early: the last {in_a_row} queries failed without a token in between{self._told()}"
+            )
+
+    def _told(self) -> str:
+        reasons = self._reasons()
+        return f": {reasons}" if reasons else ""
 
     def _check_progress(self, totals: Counts) -> None:
         now = time.monotonic()

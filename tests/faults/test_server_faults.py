@@ -1,6 +1,7 @@
 """Servers that die under load, and answers that are odd but whole."""
 
 import threading
+import time
 
 import pytest
 
@@ -13,6 +14,12 @@ TOKENS = 5
 def run_against(stub, tmp_path, dataset, *arguments, **settings):
     where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
     return run_mlperf(tmp_path, *where, *arguments, **settings)
+
+
+def stop_after(stub, requests):
+    while len(stub.requests) < requests:
+        time.sleep(0.05)
+    stub.stop()
 
 
 def test_slow_headers_within_the_deadline(tmp_path):
@@ -29,7 +36,7 @@ def test_server_dies_in_the_middle(tmp_path):
     """What was on its way fails; nothing more is sent; the run is ended and says why."""
     dataset, _ = small_dataset(tmp_path)
     with StubServer(event_delay_s=0.05) as stub:
-        threading.Timer(3.0, stub.stop).start()
+        threading.Thread(target=stop_after, args=(stub, 30), daemon=True).start()
         run = run_against(
             stub, tmp_path, dataset, "--timeout", 2, scenario="server", qps=40, duration_ms=60_000
         )
@@ -39,3 +46,22 @@ def test_server_dies_in_the_middle(tmp_path):
     reason = run.record["verdict"]["reasons"][0]
     assert reason.startswith("ended early: no server has answered for 1")
     assert "not reachable" in reason
+
+
+@pytest.mark.parametrize(
+    ("scenario", "fault", "kind", "least"),
+    [
+        ("single-stream", Fault.SILENT, "timeout", 3),
+        pytest.param("server", Fault.NO_FINISH, "unfinished", 10, marks=pytest.mark.engine),
+    ],
+)
+def test_a_server_that_fails_every_query_ends_the_run(tmp_path, scenario, fault, kind, least):
+    """Not one answer completes, although some have tokens: the run ends by itself and names the reason."""
+    dataset, _ = small_dataset(tmp_path, rows=80)
+    with StubServer(faults=lambda request: fault if request.index else None, event_delay_s=0.01) as stub:
+        run = run_against(
+            stub, tmp_path, dataset, "--timeout", 0.5, scenario=scenario, qps=10, duration_ms=3_600_000
+        )
+    assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
+    assert least <= run.failures[kind] < 80
+    assert f"all failed: {kind} " in run.record["verdict"]["reasons"][0]

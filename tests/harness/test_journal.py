@@ -8,6 +8,7 @@ from harness.journal import (
     QUERY_ROW,
     REPORT_ROW,
     REPORTS_FILE,
+    failure_reasons,
     lost_rows,
     read_journal,
     read_reports,
@@ -219,3 +220,13 @@ def test_lost_rows():
     for name in ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns", "osl", "finish"):
         assert rows[name].tolist() == [0, 0]
     assert len(lost_rows([])) == 0
+
+
+def test_failure_reasons(tmp_path):
+    """The most frequent kind first, each with an example; lines that a crash cut short do not count."""
+    assert failure_reasons(tmp_path) == ""
+    late = Failure(FailureKind.TIMEOUT, "no end within 5 s")
+    write(tmp_path, [Failure(FailureKind.ABORTED, "gone"), late, late])
+    with (tmp_path / "failures-0.jsonl").open("ab") as file:
+        file.write(b'{"query_id":7,"deta')
+    assert failure_reasons(tmp_path) == "timeout 2 (no end within 5 s), aborted 1 (gone)"

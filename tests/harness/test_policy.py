@@ -30,6 +30,19 @@ def test_when_failures_end_a_run(words, max_failures, give_up):
     )
 
 
+@pytest.mark.parametrize(
+    ("scenario", "first"), [("offline", 10), ("server", 10), ("interactive", 10), ("single-stream", 3)]
+)
+def test_how_many_queries_may_fail_before_one_completes(scenario, first):
+    assert resolve_policy(flags("--scenario", scenario), streams=True).first_failures == first
+
+
+def test_a_first_token_later_than_the_end():
+    with pytest.raises(ConfigError, match="--first-token-timeout is 10 s, more than the 5 s"):
+        resolve_deadlines(flags("--first-token-timeout", "10", "--timeout", "5"))
+    assert resolve_deadlines(flags("--first-token-timeout", "5", "--timeout", "5")).first_token_s == 5
+
+
 def test_progress_of_whole_answers_waits_as_long_as_a_request_may_take():
     assert resolve_policy(flags("--timeout", "7200"), streams=False).progress_s == 7200
     assert resolve_policy(flags("--timeout", "7200"), streams=True).progress_s == 600

@@ -1,5 +1,6 @@
 """Patience: which counters end a run, and which do not."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -49,12 +50,25 @@ def test_no_server_left(clock):
 
 def test_hopeless_is_a_hundred_failures_without_a_token(clock):
     patience = Patience(policy())
-    patience.check(totals(first_tokens=5, failed=90), 0.0, "")
-    patience.check(totals(first_tokens=6, failed=150), 0.0, "")  # a token in between
-    patience.check(totals(first_tokens=6, failed=249), 0.0, "")
+    patience.check(totals(first_tokens=5, completed=1, failed=90), 0.0, "")
+    patience.check(totals(first_tokens=6, completed=1, failed=150), 0.0, "")  # a token in between
+    patience.check(totals(first_tokens=6, completed=1, failed=249), 0.0, "")
     with pytest.raises(RunError, match="the last 100 queries failed without a token"):
-        patience.check(totals(first_tokens=6, failed=250), 0.0, "")
+        patience.check(totals(first_tokens=6, completed=1, failed=250), 0.0, "")
     Patience(policy(give_up=False)).check(totals(failed=10_000), 0.0, "")
+
+
+@pytest.mark.parametrize(("first_failures", "failed"), [(3, 3), (10, 10), (10, 64)])
+def test_a_run_whose_first_queries_all_fail_is_given_up(clock, first_failures, failed):
+    policy = FailurePolicy(
+        max_failures=None, give_up=True, first_failures=first_failures, progress_s=60, retries=0
+    )
+    patience = Patience(policy, lambda: f"timeout {failed} (no end within 1 s)")
+    patience.check(totals(failed=first_failures - 1, first_tokens=1), 0.0, "")
+    with pytest.raises(RunError, match=rf"the first {failed} queries .* timeout {failed} \(no end"):
+        patience.check(totals(failed=failed, first_tokens=9), 0.0, "")
+    Patience(policy).check(totals(failed=failed, completed=1, first_tokens=9), 0.0, "")
+    Patience(msgspec.structs.replace(policy, give_up=False)).check(totals(failed=failed), 0.0, "")
 
 
 def test_progress(clock):
