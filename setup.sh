@@ -6,7 +6,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 venv=.venv
 locks=(run)
 with_sglang=''
-sglang_version=0.5.23
+sglang_version=$(<sglang/VERSION)
 
 usage() {
     cat <<EOF

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 
-docker_image=lmsysorg/sglang:latest
+docker_image=lmsysorg/sglang:v$(<sglang/VERSION)
 sandbox_name=mlperf-sglang
 dry_run=''
 

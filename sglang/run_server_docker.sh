@@ -6,7 +6,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=sglang/server_args.sh
 source "$here/server_args.sh"
 
-docker_image=lmsysorg/sglang:latest
+docker_image=lmsysorg/sglang:v$(<"$here/VERSION")
 
 usage() {
     echo "usage: sglang/run_server_docker.sh [OPTION]... [SGLANG_FLAG]..."

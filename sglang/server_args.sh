@@ -7,7 +7,7 @@
 default_model=openai/gpt-oss-120b
 default_eagle=nvidia/gpt-oss-120b-Eagle3-long-context
 default_stream_interval=500 # tokens per event; the first token is always an event of its own
-requests_per_replica=512
+requests_per_replica=512 # SGLang's --max-running-requests counts for each data-parallel replica
 
 fail() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
@@ -36,7 +36,14 @@ parse_options() {
     done
     model_path=$(absolute "$model_path")
     [[ -z $eagle_path ]] || eagle_path=$(absolute "$eagle_path")
+    check_draft_model
     build_server_args
+}
+
+# The default draft model speaks for gpt-oss-120b only: under another model SGLang fails late or drafts nonsense.
+check_draft_model() {
+    [[ $eagle_path == "$default_eagle" && ${model_path,,} != *gpt-oss-120b* ]] || return 0
+    fail "$default_eagle is a draft model of $default_model, and --model_path is $model_path; name its own draft model with --eagle_path, or leave speculative decoding off"
 }
 
 # take OPTION=VALUE | OPTION VALUE: sets value, and taken to the number of words that it used.
@@ -62,12 +69,14 @@ absolute() {
 }
 
 build_server_args() {
+    local running
     server_args=(--model-path "$model_path")
     add_default '--dp-size' "$dp"
     add_default '--tp-size|--tp|--tensor-parallel-size' 1
     add_default '--pp-size|--pp|--pipeline-parallel-size' 1
     add_default '--ep-size|--ep|--expert-parallel-size' 1
-    add_default '--max-running-requests' $((requests_per_replica * dp))
+    running=$(max_running_requests)
+    add_default '--max-running-requests' "$running"
     add_default '--mem-fraction-static' 0.85
     add_default '--chunked-prefill-size' 16384
     add_default '--stream-interval' "$stream_interval"
@@ -75,6 +84,15 @@ build_server_args() {
     add_default '--host' 0.0.0.0
     [[ -z $eagle_path ]] || add_speculation
     server_args+=("${passed[@]}")
+}
+
+# With data-parallel attention SGLang divides the number among the replicas, otherwise each has it.
+max_running_requests() {
+    local replicas
+    replicas=$(passed_value --attn-dp-size 1)
+    [[ $replicas =~ ^[1-9][0-9]*$ ]] || fail "--attn-dp-size is '$replicas', expected a number from 1 on"
+    ! was_passed --enable-dp-attention || replicas=$dp
+    echo $((requests_per_replica * replicas))
 }
 
 # With topk 1 the draft is a chain: SGLang wants one draft token more than there are steps.
@@ -91,11 +109,16 @@ add_speculation() {
 
 # add_default 'FLAG|SYNONYM...' [VALUE]: adds FLAG VALUE unless the user passed the flag himself.
 add_default() {
+    was_passed "$1" || server_args+=("${1%%|*}" "${@:2}")
+}
+
+# was_passed 'FLAG|SYNONYM...': whether the user passed the flag.
+was_passed() {
     local given
     for given in "${passed[@]}"; do
         [[ "|$1|" != *"|${given%%=*}|"* ]] || return 0
     done
-    server_args+=("${1%%|*}" "${@:2}")
+    return 1
 }
 
 # passed_value FLAG DEFAULT: prints the value that the user passed for FLAG.
@@ -124,7 +147,7 @@ usage_options() {
   --model_path PATH            model folder or Hugging Face name (default: $default_model)
   --dp N                       data-parallel replicas, one GPU each at tp 1 (default: 1)
   --stream_interval N          tokens per streamed event (default: $default_stream_interval)
-  --enable_speculative_decode  EAGLE3 with $default_eagle
+  --enable_speculative_decode  EAGLE3 with $default_eagle, gpt-oss-120b only
   --eagle_path PATH            EAGLE3 with another draft model
 EOF
 }

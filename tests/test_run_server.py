@@ -10,6 +10,7 @@ import pytest
 from tests.test_scripts import ROOT, run, stand_in
 
 RUN_SERVER = ROOT / "sglang/run_server.sh"
+VERSION = (ROOT / "sglang/VERSION").read_text().strip()
 RUN_DOCKER = ROOT / "sglang/run_server_docker.sh"
 
 DEFAULTS = {
@@ -57,10 +58,24 @@ def flags(words: list[str]) -> dict[str, str | None]:
 COMMANDS = [
     ([], {}),
     (["--model_path", "org/model"], {"--model-path": "org/model"}),
-    (["--dp", "8"], {"--dp-size": "8", "--max-running-requests": "4096"}),
-    (["--dp=2"], {"--dp-size": "2", "--max-running-requests": "1024"}),
-    (["--dp-size", "2"], {"--dp-size": "2", "--max-running-requests": "1024"}),
+    (["--dp", "8"], {"--dp-size": "8", "--max-running-requests": "512"}),
+    (["--dp=2"], {"--dp-size": "2"}),
+    (["--dp-size", "2"], {"--dp-size": "2"}),
     (["--dp", "8", "--max-running-requests", "100"], {"--dp-size": "8", "--max-running-requests": "100"}),
+    (
+        ["--dp", "8", "--tp", "8", "--enable-dp-attention"],
+        {
+            "--dp-size": "8",
+            "--tp-size": ...,
+            "--tp": "8",
+            "--enable-dp-attention": None,
+            "--max-running-requests": "4096",
+        },
+    ),
+    (
+        ["--tp", "8", "--attn-dp-size", "4"],
+        {"--tp-size": ..., "--tp": "8", "--attn-dp-size": "4", "--max-running-requests": "2048"},
+    ),
     (["--stream_interval", "20"], {"--stream-interval": "20"}),
     (["--mem-fraction-static", "0.9"], {"--mem-fraction-static": "0.9"}),
     (["--tensor-parallel-size", "4"], {"--tp-size": ..., "--tensor-parallel-size": "4"}),
@@ -72,6 +87,20 @@ COMMANDS = [
     (
         ["--eagle_path", "my/draft", "--enable_speculative_decode"],
         EAGLE | {"--speculative-draft-model-path": "my/draft"},
+    ),
+    (
+        [
+            "--model_path",
+            "deepseek-ai/DeepSeek-R1",
+            "--eagle_path",
+            "my/draft",
+            "--enable_speculative_decode",
+        ],
+        EAGLE | {"--model-path": "deepseek-ai/DeepSeek-R1", "--speculative-draft-model-path": "my/draft"},
+    ),
+    (
+        ["--model_path", "/models/openai-gpt-oss-120b", "--enable_speculative_decode"],
+        EAGLE | {"--model-path": "/models/openai-gpt-oss-120b"},
     ),
     (
         ["--enable_speculative_decode", "--speculative-num-steps", "5"],
@@ -93,7 +122,7 @@ def test_docker_gets_the_same_flags(arguments, changes):
     words = dry_run(RUN_DOCKER, *arguments)
     assert flags(words) == DEFAULTS | changes
     assert words[:2] == ["docker", "run"]
-    assert words[words.index("sglang.launch_server") - 4] == "lmsysorg/sglang:latest"
+    assert words[words.index("sglang.launch_server") - 4] == f"lmsysorg/sglang:v{VERSION}"
 
 
 def test_pass_through_with_an_equals_sign_replaces_the_default():
@@ -133,7 +162,17 @@ def test_docker_is_run_with_these_words(tmp_path):
     assert result.stdout.splitlines() == dry_run(RUN_DOCKER, *arguments, cwd=tmp_path)[1:]
 
 
+DRAFT = "nvidia/gpt-oss-120b-Eagle3-long-context"
 USAGE_ERRORS = [
+    (["--attn-dp-size", "x"], "--attn-dp-size is 'x', expected a number from 1 on"),
+    (
+        ["--model_path", "deepseek-ai/DeepSeek-R1", "--enable_speculative_decode"],
+        "--model_path is deepseek-ai/DeepSeek-R1; name its own draft model",
+    ),
+    (
+        ["--model_path", "openai/gpt-oss-20b", "--eagle_path", DRAFT],
+        "is a draft model of openai/gpt-oss-120b",
+    ),
     (["--dp"], "--dp needs a value"),
     (["--dp", "--stream_interval", "5"], "--dp needs a value"),
     (["--model_path="], "--model_path needs a value"),

@@ -43,6 +43,8 @@ def checkout(tmp_path):
     shutil.copy(ROOT / "setup.sh", folder)
     shutil.copytree(ROOT / "requirements", folder / "requirements")
     shutil.copytree(ROOT / "datasets", folder / "datasets")
+    (folder / "sglang").mkdir()
+    shutil.copy(ROOT / "sglang/VERSION", folder / "sglang")
     return folder
 
 
@@ -91,7 +93,7 @@ def test_setup_installs_once_and_is_idempotent(checkout):
 def test_setup_keeps_sglang_in_an_environment_of_its_own(checkout):
     result, calls = setup(checkout, "--venv", "my env", "--with-sglang")
     assert result.returncode == 0, result.stderr
-    assert calls[-2:] == ["--upgrade pip>=25.1", "sglang==0.5.23"]
+    assert calls[-2:] == ["--upgrade pip>=25.1", f"sglang=={(ROOT / 'sglang/VERSION').read_text().strip()}"]
     assert (checkout / "my env-sglang/bin/python").exists()
 
 
@@ -147,6 +149,12 @@ def test_setup_leaves_a_folder_that_is_no_environment_alone(checkout):
     assert ".venv exists but is no working virtual environment; remove it" in result.stderr
 
 
+def test_the_engine_tests_install_the_same_sglang():
+    version = (ROOT / "sglang/VERSION").read_text().strip()
+    lines = (ROOT / "tests/engines/sglang_cpu/requirements.txt").read_text().splitlines()
+    assert f"sglang=={version}" in lines
+
+
 # setup_enroot.sh
 
 FAKE_ENROOT = """
@@ -164,6 +172,8 @@ def setup_enroot(
 ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     """Run setup_enroot.sh beside a fake enroot; also returns enroot's arguments, a line for each call."""
     shutil.copy(ROOT / "setup_enroot.sh", tmp_path)
+    (tmp_path / "sglang").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "sglang/VERSION", tmp_path / "sglang")
     calls = tmp_path / "calls"
     calls.write_text("")
     stand_in(tmp_path / "bin", "enroot", FAKE_ENROOT)

@@ -1,6 +1,7 @@
 """The program against real SGLang on the CPU: every stream shape, all scenarios, data parallelism."""
 
 import json
+import urllib.request
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.runs import run_mlperf, write_dataset
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
+VERSION = (sglang.ROOT / "sglang/VERSION").read_text().strip()
 NEW_TOKENS = 20
 TEXTS = ["The quick brown fox", "def add(a, b):", "Grüße aus Zürich! " * 30, "1 2 3 4 5 6 7", "人工智能", "a"]
 PROMPTS = [tokenizer.encode(text) for text in TEXTS]
@@ -42,7 +44,7 @@ def test_greedy_ids_through_the_harness(sglang_server, greedy, outputs_of_the_fi
     assert [len(gap) for gap in gaps] == [NEW_TOKENS] * len(PROMPTS)
     assert max(max(gap) for gap in gaps) < sglang.GREEDY_GAP
     (server,) = run.record["servers"]
-    assert (server["engine"], server["version"]) == ("SGLang", "0.5.23")
+    assert (server["engine"], server["version"]) == ("SGLang", VERSION)
 
 
 @pytest.mark.parametrize("scenario", ["offline", "server", "interactive", "single-stream"])
@@ -74,3 +76,23 @@ def test_data_parallel(sglang_server, greedy, tmp_path):
     )
     assert run.failures == {}
     assert run.record["servers"][0]["dp_size"] == 2
+
+
+@pytest.mark.parametrize("sglang_server", ["dp-2"], indirect=True)
+def test_data_parallel_offline(sglang_server, greedy, tmp_path):
+    """Twice what both replicas run at once is in flight, and both replicas get work."""
+    before = prefilled_tokens(sglang_server.url)
+    run = run_mlperf(tmp_path, "--server-url", sglang_server.url, *greedy)
+    assert run.code == 0, run.stdout + run.stderr
+    assert run.record["servers"][0]["max_running_requests"] == 2 * sglang.MAX_RUNNING_REQUESTS
+    assert run.record["plan"]["concurrency"] == 2 * 2 * sglang.MAX_RUNNING_REQUESTS
+    after = prefilled_tokens(sglang_server.url)
+    assert before.keys() == after.keys() == {0, 1}
+    assert all(after[rank] > before[rank] for rank in after)
+
+
+def prefilled_tokens(url):
+    """Prompt tokens that each data-parallel replica has computed so far, by its rank."""
+    with urllib.request.urlopen(f"{url}/v1/loads", timeout=30) as response:
+        loads = json.load(response)["loads"]
+    return {load["dp_rank"]: load["total_prefill_uncached_tokens"] for load in loads}
