@@ -1,8 +1,10 @@
 """The folder of one run's logs: made before the run, never at the cost of another run."""
 
+import errno
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,12 +25,26 @@ def claimed(log_dir: Path) -> Iterator[None]:
     with _writing(log_dir):
         log_dir.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        lock = os.open(log_dir.with_name(f".{log_dir.name}.lock"), flags, 0o644)
+        lock = os.open(_lock_path(log_dir), flags, 0o644)
     try:
         _lock(lock, log_dir)
         yield
     finally:
         os.close(lock)
+
+
+def check_free(log_dir: Path) -> None:
+    """Raise ConfigError where a run could not write ``log_dir`` now. Leaves nothing behind."""
+    with _writing(log_dir):
+        folder = log_dir.parent
+        while not folder.exists():
+            folder = folder.parent
+        Path(tempfile.mkdtemp(prefix=".probe-", dir=folder)).rmdir()
+        if log_dir.exists() and not log_dir.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if folder == log_dir.parent:
+            _refuse_open_folder(folder)
+            _check_unlocked(log_dir)
 
 
 def make_room(log_dir: Path) -> Path | None:
@@ -68,6 +84,21 @@ def _writing(log_dir: Path) -> Iterator[None]:
         raise ConfigError(
             f"--output-dir {log_dir}: cannot write there: {error.strerror or error}; choose another folder"
         ) from error
+
+
+def _check_unlocked(log_dir: Path) -> None:
+    try:
+        lock = os.open(_lock_path(log_dir), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        _lock(lock, log_dir)
+    finally:
+        os.close(lock)
+
+
+def _lock_path(log_dir: Path) -> Path:
+    return log_dir.with_name(f".{log_dir.name}.lock")
 
 
 def _lock(descriptor: int, log_dir: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _SHOWN = 80  # characters of a value
 
 class _Served(msgspec.Struct):
     model: str | None = None
+    version: str | None = None
 
 
 class _Verdict(msgspec.Struct):
@@ -57,6 +59,16 @@ def check_resumable(log_dir: Path, plan: Mapping[str, Any], model: str | None) -
         raise ConfigError(f"--resume: the run in {log_dir} is VALID and complete; nothing is left to do")
 
 
+def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
+    """Warnings about answers of another version of the server than ``version``."""
+    earlier = {server.version for run in _readable_runs(log_dir) for server in run.servers}
+    if others := sorted(str(other) for other in earlier - {version, None}):
+        yield (
+            f"--resume: earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
+            f"now have {version or 'none that they report'}"
+        )
+
+
 def set_aside(log_dir: Path) -> Path:
     """Move what the earlier attempt left into a folder of its own beside the others; returns that folder."""
     number = 1 + max((_number(path) for path in _attempts(log_dir)), default=0)
@@ -90,6 +102,12 @@ def _earlier_run(log_dir: Path) -> _EarlierRun:
         f"--resume: {log_dir} holds no run to resume; check --output-dir and --scenario, "
         "or start without --resume"
     )
+
+
+def _readable_runs(log_dir: Path) -> Iterator[_EarlierRun]:
+    for folder in (log_dir, *_attempts(log_dir)):
+        with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
+            yield msgspec.json.decode((folder / RUN_RECORD).read_bytes(), type=_EarlierRun)
 
 
 def _differences(name: str, earlier: object, now: object) -> Iterator[str]:

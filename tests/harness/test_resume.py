@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.errors import EXIT_USAGE, ConfigError
-from harness.resume import check_resumable, earlier_answers, set_aside
+from harness.resume import check_resumable, earlier_answers, set_aside, version_changes
 
 PARAMETERS = {"max_new_tokens": 32, "temperature": 1.0, "top_p": 1.0, "extra": {"stop": [1, 2]}}
 PLAN = {
@@ -32,6 +32,22 @@ def refusal(log_dir, record, plan=PLAN):
 def test_the_same_run(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(RECORD))
     check_resumable(tmp_path, PLAN, "m")
+
+
+def test_another_version_of_the_server_is_named(tmp_path):
+    """Whichever of the attempts had it; what cannot be read is not the newest record."""
+    for number, version in ((1, "0.5.21"), (2, None), (3, "0.5.23")):
+        (tmp_path / f"attempt.{number}").mkdir()
+        record = RECORD | {"servers": [{"model": "m", "version": version}]}
+        (tmp_path / f"attempt.{number}" / "run.json").write_text(json.dumps(record))
+    (tmp_path / "attempt.4").mkdir()
+    (tmp_path / "attempt.4" / "run.json").write_text("{")
+    (warning,) = version_changes(tmp_path, "0.5.23")
+    assert "0.5.21" in warning and "0.5.23" in warning
+    (warning,) = version_changes(tmp_path, None)
+    assert "0.5.21, 0.5.23" in warning
+    (tmp_path / "attempt.1" / "run.json").unlink()
+    assert list(version_changes(tmp_path, "0.5.23")) == []
 
 
 @pytest.mark.parametrize(
