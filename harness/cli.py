@@ -88,6 +88,27 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         help="server URL; repeat it or separate by commas for several replicas (default: http://localhost:30000)",
     )
     group.add_argument(
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="certificates to trust besides the system's, in PEM format: a private CA's or a self-signed one",
+    )
+    group.add_argument(
+        "--preflight-timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds in which a server must answer the questions before a run (default: %(default)g)",
+    )
+    group.add_argument(
+        "--trial-timeout",
+        type=float,
+        default=900.0,
+        metavar="S",
+        help="seconds in which a server must answer the trial request before a run; a cold server compiles "
+        "then (default: %(default)g)",
+    )
+    group.add_argument(
         "--num-workers",
         type=int,
         help="client worker processes (default: chosen from the cores and the load)",

@@ -12,7 +12,14 @@ from harness.benchmark import Benchmark, DatasetRule, Scenario, load_benchmark
 from harness.errors import ConfigError
 from harness.generation import SamplingParameters
 from harness.loadgen_conf import read_text
-from harness.policy import Deadlines, FailurePolicy, resolve_deadlines, resolve_policy
+from harness.policy import (
+    Deadlines,
+    FailurePolicy,
+    Preflight,
+    resolve_deadlines,
+    resolve_policy,
+    resolve_preflight,
+)
 
 Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
@@ -49,6 +56,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     parameters: SamplingParameters
     backend: Backend
     server_urls: tuple[str, ...]
+    ca_file: Path | None
+    preflight: Preflight
     num_workers: int | None
     max_concurrency: int | None
     deadlines: Deadlines
@@ -110,6 +119,8 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
         parameters=parameters,
         backend=arguments.backend,
         server_urls=() if arguments.backend == "embedded" else parse_server_urls(arguments.server_url),
+        ca_file=_optional("--ca-file", arguments.ca_file),
+        preflight=resolve_preflight(arguments),
         num_workers=_at_least_one("--num-workers", arguments.num_workers),
         max_concurrency=_at_least_one("--max-concurrency", arguments.max_concurrency),
         deadlines=resolve_deadlines(arguments),

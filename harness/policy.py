@@ -27,6 +27,13 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     stall_s: float | None = None
 
 
+class Preflight(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds before the run: for all questions to one server, and for its trial request."""
+
+    questions_s: float
+    trial_s: float
+
+
 class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When a run is ended early, and what is tried again.
 
@@ -55,6 +62,14 @@ def resolve_deadlines(arguments: argparse.Namespace) -> Deadlines:
             f"{deadlines.request_s:g} s that --timeout gives a complete answer; lower it or raise --timeout"
         )
     return deadlines
+
+
+def resolve_preflight(arguments: argparse.Namespace) -> Preflight:
+    """The flags' preflight. Raises ConfigError."""
+    return Preflight(
+        questions_s=_seconds("--preflight-timeout", arguments.preflight_timeout),
+        trial_s=_seconds("--trial-timeout", arguments.trial_timeout),
+    )
 
 
 def resolve_policy(arguments: argparse.Namespace, *, streams: bool) -> FailurePolicy:

@@ -1,10 +1,12 @@
 """Questions to a server outside the request path, each within a deadline and of bounded size."""
 
+import logging
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,26 +15,41 @@ import msgspec
 from harness.api_key import masked_text
 from harness.errors import ServerError
 from harness.report.printable import printable
+from sut.endpoint import tls_context
 from sut.wire.answer import UNREADABLE
 
 _MOST_BYTES = 1 << 20
+_FIRST_NOTICE_S = 1.0
+_NOTICE_EVERY_S = 10.0
+
+log = logging.getLogger("mlperf")
 
 
 class ControlPlane:
     """One server's information pages, all of them asked within ``within_s`` seconds.
 
+    ``asking`` is the page asked for last; ``remedy`` ends the message when there is no answer in time.
     Proxies of the environment are not used and redirects not followed.
     """
 
-    def __init__(self, url: str, api_key: str | None, within_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None,
+        within_s: float,
+        ca_file: Path | None = None,
+        remedy: str = "is the server up?",
+    ) -> None:
         headers = {"Accept-Encoding": "identity"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
+        self.asking = ""
         self._within_s = within_s
+        self._remedy = remedy
         self._until = time.monotonic() + within_s
-        # The system's certificates, as the request path has them; httpx alone would take others.
-        self._http = httpx.Client(headers=headers, trust_env=False, verify=ssl.create_default_context())
+        # The certificates of the request path; httpx alone would take others.
+        self._http = httpx.Client(headers=headers, trust_env=False, verify=tls_context(ca_file))
 
     def __enter__(self) -> "ControlPlane":
         return self
@@ -46,6 +63,7 @@ class ControlPlane:
 
     def ask(self, path: str, method: str = "GET") -> tuple[int, bytes]:
         """Status and body. Raises ServerError when there is none in time, or the key is wrong."""
+        self.asking = path
         try:
             status, body = self._exchange(method, path)
         except (httpx.TimeoutException, TimeoutError):
@@ -53,9 +71,7 @@ class ControlPlane:
         except httpx.HTTPError as error:
             if time.monotonic() >= self._until:
                 raise self._late(path) from None
-            raise ServerError(
-                f"{self.url}: not reachable ({_cause(error)}); start the server or correct --server-url"
-            ) from None
+            raise self._unreachable(error) from None
         if status in (401, 403):
             raise ServerError(
                 f"{self.url}: {status}, not authorized; "
@@ -99,9 +115,11 @@ class ControlPlane:
             timer.cancel()
 
     def _late(self, path: str) -> ServerError:
-        return ServerError(
-            f"{self.url}: {path} gave no answer within {self._within_s:g} s; is the server up?"
-        )
+        return ServerError(f"{self.url}: {path} gave no answer within {self._within_s:g} s; {self._remedy}")
+
+    def _unreachable(self, error: httpx.HTTPError) -> ServerError:
+        remedy = tls_remedy(error) or "start the server or correct --server-url"
+        return ServerError(f"{self.url}: not reachable ({_cause(error)}); {remedy}")
 
     def _left(self) -> float:
         left = self._until - time.monotonic()
@@ -113,3 +131,33 @@ class ControlPlane:
 def _cause(error: httpx.HTTPError) -> str:
     """httpx quotes what it could not read."""
     return printable(masked_text(str(error)))
+
+
+def tls_remedy(error: BaseException) -> str:
+    """What to do about a failed TLS handshake; "" when the error has another cause."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    match cause:
+        case None:
+            return ""
+        case ssl.SSLCertVerificationError() if "match" in cause.verify_message:
+            return "use a name that the server's certificate holds in --server-url"
+        case ssl.SSLCertVerificationError():
+            return "give the server's certificate, or that of its CA, as --ca-file FILE"
+    return "check whether the server speaks TLS; without it --server-url begins with http://"
+
+
+class WaitNotices:
+    """Log lines about a wait: the first after a second, then every ten."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._next_s = _FIRST_NOTICE_S
+
+    def tick(self, what: str) -> None:
+        """Log ``what`` is waited for, when a line is due."""
+        waited_s = time.monotonic() - self._began
+        if waited_s >= self._next_s:
+            self._next_s = waited_s + _NOTICE_EVERY_S
+            log.info("waiting for %s (%.0f s so far)", what, waited_s)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from harness.errors import ServerError
 from sut.control import ControlPlane
@@ -21,9 +22,9 @@ log = logging.getLogger("mlperf")
 Ask = Callable[[str], str]  # a replica's URL; "" when it is well, else what is wrong
 
 
-def ask_health(url: str, api_key: str | None) -> str:
+def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> str:
     """One question to /health."""
-    with ControlPlane(url, api_key, _ANSWER_S) as control:
+    with ControlPlane(url, api_key, _ANSWER_S, ca_file) as control:
         try:
             status, _ = control.ask("/health")
         except ServerError as error:

@@ -17,13 +17,24 @@ from sut.expected_load import expected_load, server_is_here
 from sut.loadgen import Readback
 from sut.placement import Placement, choose, this_machine
 from sut.room import Room
-from sut.survey import ServerFacts, check_capacity
+from sut.survey import (
+    ServerFacts,
+    check_capacity,
+    model_deviations,
+    model_warnings,
+    replica_warnings,
+    server_line,
+)
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2
-_UNKNOWN_SERVER_RUNS = 512
 # LoadGen's own rates: queries (Server) or samples (Offline) each second, ms of a query in SingleStream.
 _LOADGEN_RATES = {"target_qps": "1 per second", "target_latency": "10 ms"}
+# A guess for each rank of a server that does not report it: vLLM's default on GPUs of 70 GiB and more
+# (max_num_seqs in vLLM 0.32.0's arg_utils.py). Too many only wait in the server's queue.
+_UNKNOWN_RANK_RUNS = 1024
+# SGLang hands the tokens of unstreamed answers on in steps of 50, too: streams cost it nothing visible then.
+_CHEAP_STREAM_INTERVAL = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +133,7 @@ def prepare(
         *plan.deviations,
         *_setting_deviations(plan, inputs, readback),
         *_dataset_deviations(plan, samples),
-        *_server_deviations(plan, servers),
+        *model_deviations(servers, plan.benchmark),
     )
     check_capacity(
         servers, int(samples.lengths.max()), plan.parameters.max_new_tokens, int(samples.ids.max()) + 1
@@ -130,7 +141,12 @@ def prepare(
     room = Room(machine_limits(), placement.workers, tuple(server.url for server in servers))
     concurrency = _concurrency(plan, servers, room)
     expected = concurrency or expected_load(plan, inputs.settings).open_expected or 1
-    doubts = room.doubts(expected, all_at_once=not plan.is_server)
+    doubts = (
+        *model_warnings(servers, plan.benchmark),
+        *replica_warnings(servers),
+        *_stream_warnings(plan, servers),
+        *room.doubts(expected, all_at_once=not plan.is_server),
+    )
     _require_official(plan, deviations)
     return Prepared(
         plan,
@@ -141,7 +157,7 @@ def prepare(
         concurrency,
         expected,
         deviations,
-        tuple(doubts),
+        doubts,
         inputs.warnings,
         _audit_line(plan, inputs.audit),
     )
@@ -173,11 +189,11 @@ def describe(prepared: Prepared) -> str:
         f"{title(plan)}: {len(prepared.samples)} samples of {plan.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
         *((f"audit     {prepared.audit}",) if prepared.audit else ()),
-        f"requests  {in_flight}, {_bounds(plan)}",
+        f"requests  {in_flight}{_guess(prepared)}, {_bounds(plan)}",
         f"client    {prepared.placement}",
         f"answers   {parameters.max_new_tokens} tokens at most, temperature {parameters.temperature:g}, "
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}",
-        *(f"server    {_server_line(server)}" for server in prepared.servers),
+        *(f"server    {server_line(server, plan.benchmark)}" for server in prepared.servers),
         f"logs      {plan.log_dir}",
         *(f"DEVIATION {deviation}" for deviation in prepared.deviations),
         *(f"DOUBT     {doubt}" for doubt in prepared.doubts),
@@ -205,6 +221,15 @@ def _test_name(audit: Mapping[str, Number]) -> str:
     return test_named(audit) or "of no known test"
 
 
+def _guess(prepared: Prepared) -> str:
+    """Says that Offline's own concurrency is a guess, where a server does not report what it runs at once."""
+    if prepared.concurrency is None or prepared.plan.max_concurrency is not None:
+        return ""
+    if all(server.max_running_requests is not None for server in prepared.servers):
+        return ""
+    return " (a guess: not every server reports what it runs at once; --max-concurrency N sets it)"
+
+
 def _bounds(plan: RunPlan) -> str:
     """``3600 s each at most, 600 s between events``."""
     deadlines = plan.deadlines
@@ -219,17 +244,6 @@ def _bounds(plan: RunPlan) -> str:
 def title(plan: RunPlan) -> str:
     """``gpt-oss-120b, server, performance``, or the compliance test."""
     return f"{plan.benchmark.name}, {plan.scenario}, {plan.audit.test if plan.audit else plan.mode}"
-
-
-def _server_line(server: ServerFacts) -> str:
-    told = {
-        "context": server.context_length,
-        "dp": server.dp_size,
-        "runs at once": server.max_running_requests,
-        "stream interval": server.stream_interval,
-    }
-    facts = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
-    return f"{server.url}: {server.engine} {server.version or ''} serves {server.model} ({facts})"
 
 
 def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tuple[str, ...]:
@@ -261,14 +275,17 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
     return checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
 
 
-def _server_deviations(plan: RunPlan, servers: Sequence[ServerFacts]) -> tuple[str, ...]:
-    """A served model whose name does not hold the benchmark's is not the benchmark's model."""
-    wanted = plan.benchmark.model.rsplit("/", 1)[-1].lower()
-    return tuple(
-        f"{server.url} serves {server.model}, the rules say {plan.benchmark.model}"
-        for server in servers
-        if wanted not in f"{server.model} {server.served_name}".lower()
-    )
+def _stream_warnings(plan: RunPlan, servers: Sequence[ServerFacts]) -> Iterator[str]:
+    """Offline measures no token's time, so a stream with many events costs the server for nothing."""
+    if plan.scenario != "offline" or not plan.parameters.stream:
+        return
+    for server in servers:
+        if server.stream_interval is not None and server.stream_interval < _CHEAP_STREAM_INTERVAL:
+            yield (
+                f"Offline streams, and {server.url} sends an event every {server.stream_interval} tokens, "
+                f"which costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, "
+                "or do not stream"
+            )
 
 
 def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], room: Room) -> int | None:
@@ -277,5 +294,7 @@ def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], room: Room) -> i
         room.check(plan.max_concurrency)
     if plan.max_concurrency is not None or plan.scenario != "offline":
         return plan.max_concurrency
-    wanted = sum(server.max_running_requests or _UNKNOWN_SERVER_RUNS for server in servers)
+    wanted = sum(
+        server.max_running_requests or _UNKNOWN_RANK_RUNS * (server.dp_size or 1) for server in servers
+    )
     return min(_QUEUE_FACTOR * wanted, room.connections)

@@ -1,10 +1,8 @@
 """State of the request path inside one worker: replicas, their connections, the requests on them."""
 
-import ssl
-
 from harness.outcome import Completion, FailureKind, Outcome
 from sut.clock import KernelClock
-from sut.endpoint import Endpoint
+from sut.endpoint import Endpoint, tls_context
 from sut.response import ResponseReader
 from sut.transport import PlainTransport, TlsTransport, Transport
 
@@ -70,7 +68,7 @@ class Replica:
         self.in_flight = 0
         self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
-        self._context = ssl.create_default_context() if endpoint.tls else None
+        self._context = tls_context(endpoint.ca_file) if endpoint.tls else None
         self._turn = -1  # of the endpoint's routes
 
     def fails_again(self, outcome: Outcome) -> bool:

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +13,14 @@ import msgspec
 
 from harness.answers import KeptAnswer
 from harness.api_key import api_key
-from harness.errors import RunError, machine_failure
+from harness.errors import RunError, ServerError, machine_failure
 from harness.limits import local_ports
-from harness.output_dir import claimed, make_ready, make_room, release_reserve
+from harness.output_dir import check_free, claimed, make_ready, make_room, release_reserve
 from harness.plan import USER_CONF, RunPlan
 from harness.provenance import gather_provenance
 from harness.report.closing import RUN_RECORD, Closing, Ending, close_run
 from harness.report.run_record import RunRecord, read_clocks, write_run_record
-from harness.resume import check_resumable, earlier_answers, set_aside
+from harness.resume import check_resumable, earlier_answers, set_aside, version_changes
 from harness.samples import SampleSet
 from sut.arena import render_arena
 from sut.counters import Counter
@@ -35,6 +35,7 @@ from sut.session import Lost, Session, Target
 from sut.signals import InterruptedRun, ignore_signals, interruptible
 from sut.survey import survey
 from sut.trial import Trial, flush_caches
+from sut.watch import Counts
 from sut.wire.select import make_wire
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,8 @@ _CACHE = _ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
 
 log = logging.getLogger("mlperf")
+
+Death = Callable[[], str]  # how the engine of this program ended by itself; "" while it runs
 
 
 def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
@@ -54,29 +57,29 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
     with (
         interruptible(),
         Session(plan, inputs.samples, placement, trace=trace) as session,
-        _servers(plan, inputs.samples) as urls,
+        _servers(plan, inputs.samples) as (urls, death),
     ):
-        servers = survey(urls, plan.backend, api_key())
+        servers = survey(urls, plan.backend, api_key(), plan.preflight.questions_s, plan.ca_file)
         prepared = prepare(plan, inputs, placement, session.readback(), servers)
         print(describe(prepared), flush=True)
         if stray := stray_audit_config(plan):
             log.warning(stray)
-        if plan.resume:
-            check_resumable(plan.log_dir, _resolved(prepared), prepared.servers[0].model)
+        resumed = _check_resume(prepared)
         if plan.dry_run:
+            check_free(plan.results_dir)
             print("dry run: everything is checked, nothing was sent")
             return 0
         with claimed(plan.results_dir):
             target, doubts = _try_out(prepared)
             target = replace(target, kept=_clear_the_way(prepared))
-            return _run(session, prepared, target, doubts)
+            return _run(session, prepared, target, (*resumed, *doubts), death)
 
 
 @contextmanager
-def _servers(plan: RunPlan, samples: SampleSet) -> Iterator[Sequence[str]]:
-    """The URLs to drive; the embedded engine lives as long as the context."""
+def _servers(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str], Death]]:
+    """The URLs to drive and how their engine died; the embedded engine lives as long as the context."""
     if plan.backend != "embedded":
-        yield plan.server_urls
+        yield plan.server_urls, lambda: ""
         return
     model = tiny_gpt_oss(_CACHE)
     log.info("starting the embedded engine with %s", model.name)
@@ -87,7 +90,24 @@ def _servers(plan: RunPlan, samples: SampleSet) -> Iterator[Sequence[str]]:
         context_per_slot=int(samples.lengths.max()) + plan.parameters.max_new_tokens + 1,
     )
     with engine:
-        yield (engine.url,)
+        try:
+            yield (engine.url,), engine.death
+        except ServerError as error:
+            if death := engine.death():
+                raise ServerError(death) from error
+            raise
+
+
+def _check_resume(prepared: Prepared) -> tuple[str, ...]:
+    """What has changed since the earlier attempts. Raises ConfigError where that makes it another run."""
+    plan, server = prepared.plan, prepared.servers[0]
+    if not plan.resume:
+        return ()
+    check_resumable(plan.log_dir, _resolved(prepared), server.model)
+    changes = tuple(version_changes(plan.log_dir, server.version))
+    for change in changes:
+        log.warning(change)
+    return changes
 
 
 def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
@@ -114,14 +134,17 @@ def _try_out(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
     path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
     each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
     endpoints = [
-        wide_enough(resolve_endpoint(server.url, path, key), each, ports) for server in prepared.servers
+        wide_enough(resolve_endpoint(server.url, path, key, plan.ca_file), each, ports)
+        for server in prepared.servers
     ]
-    keeps = Trial(first, plan.parameters, vocabulary).run(endpoints, prepared.samples.tokens(0).tolist())
+    trial = Trial(first, plan.parameters, vocabulary, plan.preflight.trial_s)
+    keeps = trial.run(endpoints, prepared.samples.tokens(0).tolist())
     final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
-    return Target(tuple(final), first.wire, first.served_name), flush_caches(prepared.servers, key)
+    doubts = flush_caches(prepared.servers, key, plan.ca_file)
+    return Target(tuple(final), first.wire, first.served_name), doubts
 
 
-def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str, ...]) -> int:
+def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str, ...], death: Death) -> int:
     plan = prepared.plan
     record = _record(prepared, (*prepared.doubts, *doubts))
     write_run_record(plan.log_dir / RUN_RECORD, record)
@@ -131,7 +154,7 @@ def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str
         wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
         arena = render_arena(prepared.samples, wire)
         session.start_workers(target, arena, prepared.concurrency)
-        ending = _drive(session, prepared)
+        ending = _drive(session, prepared, death)
     except InterruptedRun as interruption:
         lost = session.abort()
         ending, code = _ending(session, lost, interrupted=str(interruption)), interruption.exit_code
@@ -151,13 +174,19 @@ def _keep_conf_files(plan: RunPlan) -> None:
         plan.kept_audit_config.write_bytes(plan.audit_text.encode())
 
 
-def _drive(session: Session, prepared: Prepared) -> Ending:
+def _drive(session: Session, prepared: Prepared, death: Death) -> Ending:
     urls, key = [server.url for server in prepared.servers], api_key()
     total = len(prepared.samples) if prepared.plan.accuracy else None
     least_s = 0.0 if total else int(prepared.readback["min_duration_ms"]) / 1000
     printer = ProgressPrinter(total=total, min_duration_s=least_s)
+
+    def observe(totals: Counts) -> None:
+        printer(totals)
+        if words := death():
+            raise RunError(f"ended early: {words}")
+
     try:
-        lost = session.run(printer, urls, lambda url: ask_health(url, key))
+        lost = session.run(observe, urls, lambda url: ask_health(url, key, prepared.plan.ca_file))
     finally:
         printer.end()
     return _ending(session, lost)

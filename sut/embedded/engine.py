@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -69,6 +70,12 @@ class EmbeddedEngine:
             self.stop()
             raise
 
+    def death(self) -> str:
+        """How the engine ended without being stopped; "" while it runs."""
+        if self._process is None or self._process.poll() is None:
+            return ""
+        return str(self._failure(_how_it_ended(self._process.returncode)))
+
     def stop(self) -> None:
         """End the engine within 2 seconds, by force where it does not listen. Idempotent."""
         process, self._process, self.url = self._process, None, ""
@@ -118,19 +125,28 @@ class EmbeddedEngine:
         if not url:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_SECONDS)
-            raise self._failure(f"ended with exit code {process.returncode}")
+            raise self._failure(_how_it_ended(process.returncode))
         return url
 
     def _check_alive(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         if process.poll() is not None:
-            raise self._failure(f"ended with exit code {process.returncode}")
+            raise self._failure(_how_it_ended(process.returncode))
         if time.monotonic() > deadline:
             raise self._failure(f"is not ready after {self._start_timeout_s:g} s")
 
     def _failure(self, what: str) -> ServerError:
         lines = self.log_path.read_text(errors="replace").split("\n")
         last = " | ".join([line.strip() for line in lines if line.strip()][-_LOG_LINES:])
-        return ServerError(f"the embedded engine {what}; {self.log_path} ends with: {last or 'nothing'}")
+        return ServerError(
+            f"the embedded engine, which this program started, {what}; "
+            f"{self.log_path} ends with: {last or 'nothing'}"
+        )
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
 
 
 def default_threads() -> int:

@@ -55,11 +55,12 @@ def test_killed(setting, tmp_path, killed_at_the_end):
     run = start(tmp_path, setting)
     killed_at_the_end(run)
     engine(run).kill()
-    began = time.monotonic()
     ended = run.end(60)
-    assert time.monotonic() - began < 25
     assert (ended.code, ended.result) == (4, "INVALID"), ended.stdout + ended.stderr
-    assert "ended early: " in ended.record["verdict"]["reasons"][0]
+    reason = ended.record["verdict"]["reasons"][0]
+    assert all(
+        part in reason for part in ("ended early: ", "embedded engine", "SIGKILL", "embedded_engine.log")
+    )
     assert ended.failures.keys() & {"truncated", "connect", "no_response"}
     assert "Traceback" not in ended.stderr
     wait_until(lambda: not alive(run.seen), 3)

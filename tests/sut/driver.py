@@ -36,8 +36,8 @@ KINDS = {row.fault: FailureKind[row.named.upper()] for row in ANSWERS if row.nam
 class Driver:
     """A client and what it reported, in order."""
 
-    def __init__(self, *urls, timeout_s=5.0, deadlines=None, api_key=None, keep_alive=True):
-        endpoints = [resolve_endpoint(url, WIRE.path, api_key) for url in urls]
+    def __init__(self, *urls, timeout_s=5.0, deadlines=None, api_key=None, keep_alive=True, ca_file=None):
+        endpoints = [resolve_endpoint(url, WIRE.path, api_key, ca_file) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
         self.firsts, self.outcomes, self.requests, self.suspects = [], {}, {}, []
         self.client = HttpClient(

@@ -1,10 +1,11 @@
-"""The request path over TLS."""
+"""TLS: the request path, and a run whose server has a certificate of its own."""
 
 import time
 
 import pytest
 
 from harness.outcome import Completion, Failure, FailureKind
+from tests.runs import run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 from tests.sut.driver import KINDS, assert_completed, assert_failed, scripted
 
@@ -21,6 +22,11 @@ def test_tls(drive, tls, certificate, monkeypatch):
         for i in range(8):
             driver.start([10, i])
         assert all(isinstance(outcome, Completion) for outcome in driver.wait())
+
+
+def test_tls_with_a_ca_file(drive, tls, certificate):
+    with StubServer(tls=tls) as stub:
+        assert_completed(drive(stub.url, ca_file=certificate[0]).ask([9, 1]), [9, 1])
 
 
 def test_tls_with_a_large_request_and_a_large_answer(drive, tls, certificate, monkeypatch):
@@ -86,3 +92,15 @@ def test_waiting_for_a_handshake_costs_no_cpu(drive):
             driver.client.poll(0.1)
             rounds += 1
         assert rounds < 30
+
+
+def test_a_run_with_a_ca_file(tmp_path, certificate, tls):
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer(tls=tls) as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", 4)
+        refused = run_mlperf(tmp_path, *where)
+        run = run_mlperf(tmp_path, *where, "--ca-file", certificate[0])
+    assert refused.code == 3
+    assert "--ca-file" in refused.stderr
+    assert run.code == 0, run.stderr
+    assert run.failures == {}

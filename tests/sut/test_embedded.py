@@ -105,6 +105,17 @@ def test_stop_ends_the_process_at_once(tmp_path):
     running.stop()
 
 
+@pytest.mark.engine
+def test_its_death_is_named(tmp_path):
+    with EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, slots=1) as running:
+        assert running.death() == ""
+        os.kill(running.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+        death = running.death()
+        assert "SIGKILL" in death and str(running.log_path) in death
+    assert running.death() == ""
+
+
 STARTER = """
 import os, signal, sys, time
 from pathlib import Path

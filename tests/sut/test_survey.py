@@ -7,8 +7,16 @@ import time
 
 import pytest
 
-from harness.errors import ServerError
-from sut.survey import check_capacity, survey
+from harness.benchmark import load_benchmark
+from harness.errors import ConfigError, ServerError
+from sut.survey import (
+    check_capacity,
+    model_deviations,
+    model_warnings,
+    replica_warnings,
+    server_line,
+    survey,
+)
 from tests.stub import Facts, StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, NOT_SGLANG, VOCABULARY, bare, facts, pages, refusal
 
@@ -16,7 +24,7 @@ from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, NOT_SGLANG, VOCABULARY, b
 def test_sglang_facts():
     said = Facts(model="openai/gpt-oss-120b", context_length=9000, dp_size=8, stream_interval=4)
     with StubServer(facts=said) as stub:
-        (fact,) = survey([stub.url], "sglang", None)
+        (fact,) = survey([stub.url], "sglang", None, 20)
     assert (fact.engine, fact.wire, fact.model, fact.version) == (
         "SGLang",
         "sglang",
@@ -24,13 +32,13 @@ def test_sglang_facts():
         "0.5.23",
     )
     assert (fact.context_length, fact.dp_size, fact.stream_interval) == (9000, 8, 4)
-    assert fact.max_running_requests == 512
+    assert fact.max_running_requests == 8 * 512
 
 
 def test_sglang_facts_by_its_old_paths():
     table = {"/health": b"", "/get_model_info": {"model_path": "m"}, "/get_server_info": {"version": "0.4"}}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "sglang", None)
+        (fact,) = survey([url], "sglang", None, 20)
     assert (fact.model, fact.version, fact.context_length, fact.dp_size) == ("m", "0.4", None, None)
 
 
@@ -42,15 +50,80 @@ def test_facts_of_a_wrong_type_are_not_believed(value):
         "/server_info": {"dp_size": value, "version": 5},
     }
     with pages(table) as (url, _):
-        (fact,) = survey([url], "sglang", None)
+        (fact,) = survey([url], "sglang", None, 20)
     assert (fact.dp_size, fact.version) == (None, None)
+
+
+# What SGLang 0.5.23 reports: recorded with --dp 2; by its sources where memory allows less than asked, and
+# with --dp 8 --tp 8 --enable-dp-attention. Then versions before, with and without the limit in force.
+CAPACITIES = [
+    ({"dp_size": 2, "attn_dp_size": 1, "max_running_requests": 128}, [128, 128], 2, 256),
+    ({"dp_size": 2, "attn_dp_size": 1, "max_running_requests": 300}, [128, 100], 2, 228),
+    ({"dp_size": 1, "attn_dp_size": 1, "max_running_requests": None}, [2048], 1, 2048),
+    (
+        {"dp_size": 1, "attn_dp_size": 8, "enable_dp_attention": True, "max_running_requests": 512},
+        [64],
+        8,
+        512,
+    ),
+    ({"dp_size": 8, "enable_dp_attention": True, "max_running_requests": 512}, [64], 8, 512),
+    ({"dp_size": 8, "enable_dp_attention": True, "max_running_requests": 512}, [], 8, 512),
+    ({"dp_size": 8, "max_running_requests": 512}, [], 8, 4096),
+    ({"max_running_requests": 512}, [], None, 512),
+    ({"dp_size": 8, "max_running_requests": None}, [], 8, None),
+    ({"dp_size": 8}, ["64", None, -1], 8, None),
+    ({"dp_size": 2**31 - 1}, [2**31 - 1], 2**31 - 1, 2**31 - 1),
+]
+
+
+@pytest.mark.parametrize(("info", "of_ranks", "ranks", "together"), CAPACITIES)
+def test_what_sglang_runs_at_once_over_all_its_ranks(info, of_ranks, ranks, together):
+    states = [{"effective_max_running_requests_per_dp": limit} for limit in of_ranks]
+    table = {
+        "/health": b"",
+        "/model_info": {"model_path": "m"},
+        "/server_info": info | {"internal_states": states},
+    }
+    with pages(table) as (url, _):
+        (fact,) = survey([url], "sglang", None, 20)
+    assert (fact.dp_size, fact.max_running_requests) == (ranks, together)
+
+
+@pytest.mark.parametrize("states", [None, {}, "x", [1, None], [[]]])
+def test_states_of_a_wrong_type_are_not_believed(states):
+    table = {
+        "/health": b"",
+        "/model_info": {"model_path": "m"},
+        "/server_info": {"internal_states": states, "max_running_requests": 7},
+    }
+    with pages(table) as (url, _):
+        assert survey([url], "sglang", None, 20)[0].max_running_requests == 7
+
+
+def test_the_revision_of_a_hugging_face_cache():
+    path = "/root/.cache/huggingface/hub/models--openai--gpt-oss-120b/snapshots/" + "b5c939de" * 5
+    table = {"/health": b"", "/model_info": {"model_path": path}, "/server_info": {}}
+    with pages(table) as (url, _):
+        (fact,) = survey([url], "sglang", None, 20)
+    assert (fact.model_path, fact.revision) == (path, "b5c939de" * 5)
+
+
+def test_vllm_engines_are_counted_by_their_metrics():
+    """vLLM reports neither its data-parallel size nor max_num_seqs; its metrics come once for each engine."""
+    line = 'vllm:num_requests_running{{engine="{}",model_name="openai/gpt-oss-120b"}} 0.0\n'
+    metrics = "# TYPE vllm:num_requests_running gauge\n" + "".join(map(line.format, range(8)))
+    model = {"id": "gpt-oss", "owned_by": "vllm", "root": "openai/gpt-oss-120b"}
+    table = {"/health": b"", "/v1/models": {"data": [model]}, "/metrics": metrics.encode()}
+    with pages(table) as (url, _):
+        (fact,) = survey([url], "openai", None, 20)
+    assert (fact.dp_size, fact.max_running_requests) == (8, None)
 
 
 def test_vllm_facts():
     model = {"id": "gpt-oss", "owned_by": "vllm", "root": "openai/gpt-oss-120b", "max_model_len": 4096}
     table = {"/health": b"", "/v1/models": {"data": [model]}, "/version": {"version": "0.11.0"}}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "openai", None)
+        (fact,) = survey([url], "openai", None, 20)
     assert (fact.engine, fact.wire, fact.version, fact.context_length) == ("vllm", "openai", "0.11.0", 4096)
     assert (fact.served_name, fact.model) == ("gpt-oss", "openai/gpt-oss-120b")
 
@@ -58,7 +131,7 @@ def test_vllm_facts():
 def test_llamacpp_facts():
     table = {"/health": {"status": "ok"}, "/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "openai", None)
+        (fact,) = survey([url], "openai", None, 20)
     assert (fact.wire, fact.model, fact.context_length, fact.vocabulary_size) == (
         "llamacpp",
         "tiny.gguf",
@@ -71,7 +144,7 @@ def test_llamacpp_facts():
 def test_all_replicas_are_asked_in_their_order():
     with StubServer() as a, StubServer() as b, StubServer() as c:
         urls = [c.url, a.url, b.url]
-        assert [fact.url for fact in survey(urls, "sglang", None)] == urls
+        assert [fact.url for fact in survey(urls, "sglang", None, 20)] == urls
 
 
 # -- who is refused, and how
@@ -79,14 +152,14 @@ def test_all_replicas_are_asked_in_their_order():
 
 def test_nothing_listens():
     with refused_url() as url:
-        text = refusal(url, within=2)
+        text = refusal(url)
     assert text.startswith(f"{url}: not reachable")
     assert "start the server or correct --server-url" in text
 
 
 def test_one_of_two_replicas_is_dead():
     with StubServer() as stub, refused_url() as url:
-        assert refusal([stub.url, url], within=2).startswith(f"{url}: not reachable")
+        assert refusal([stub.url, url]).startswith(f"{url}: not reachable")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +199,7 @@ def test_a_key_is_asked_for_although_health_is_open(backend, key):
     table = {"/health": b"", "/model_info": {"model_path": "m"}, "/v1/models": {"data": [{"id": "m"}]}}
     with pages(table, key="right") as (url, _):
         assert "401, not authorized; put the server's key into" in refusal(url, backend, key)
-        assert survey([url], backend, "right")[0].model == "m"
+        assert survey([url], backend, "right", 20)[0].model == "m"
 
 
 def test_the_key_is_in_no_message():
@@ -140,30 +213,53 @@ def test_a_server_that_is_not_ready():
         assert "the server is not ready" in refusal(stub.url)
 
 
-def test_a_server_that_says_nothing(monkeypatch):
-    monkeypatch.setattr("sut.survey._ANSWERS_S", 0.5)
+def test_a_server_that_says_nothing():
     with bare(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url:
-        assert "/health gave no answer within 0.5 s" in refusal(url, within=2)
+        text = refusal(url, seconds=0.5)
+    assert "/health gave no answer within 0.5 s" in text
+    assert "--preflight-timeout" in text
 
 
-def test_a_server_that_answers_health_and_then_says_nothing(monkeypatch):
-    monkeypatch.setattr("sut.survey._ANSWERS_S", 0.3)
+def test_a_wait_is_named_after_a_second(caplog):
+    with (
+        caplog.at_level("INFO", "mlperf"),
+        bare(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url,
+    ):
+        refusal(url, seconds=1.5)
+    (message,) = caplog.messages
+    assert f"{url}/health" in message
+    assert "--preflight-timeout" in message
 
+
+def test_a_busy_server_that_answers_slowly():
+    """Real SGLang took more than 3.5 s on a loaded machine, and was refused."""
+    table = {b"/health": b"", b"/model_info": b'{"model_path":"m"}'}
+
+    def answer(connection):
+        while request := connection.recv(1 << 16):
+            time.sleep(1.4)
+            body = table.get(request.split()[1], b"{}")
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+
+    with bare(answer) as url:
+        assert survey([url], "sglang", None, 60)[0].model == "m"
+
+
+def test_a_server_that_answers_health_and_then_says_nothing():
     def answer(connection):
         while b"GET /health" in connection.recv(1 << 16):
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         time.sleep(20)
 
     with bare(answer) as url:
-        assert "/model_info" in refusal(url, within=3)
+        assert "/model_info" in refusal(url, seconds=0.3)
 
 
 @pytest.mark.parametrize(
     "start", [b"HTTP/1.1 200 OK\r\nx: ", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["head", "body"]
 )
-def test_a_server_that_never_comes_to_an_end(monkeypatch, start):
+def test_a_server_that_never_comes_to_an_end(start):
     """Bytes that trickle for ever must not hold the program longer than silence does."""
-    monkeypatch.setattr("sut.survey._WITHIN_S", 0.3)
 
     def trickle(connection):
         connection.sendall(start)
@@ -173,7 +269,7 @@ def test_a_server_that_never_comes_to_an_end(monkeypatch, start):
         connection.shutdown(socket.SHUT_RDWR)
 
     with bare(trickle) as url:
-        assert "within 0.3 s" in refusal(url, within=1.5)
+        assert "within 0.3 s" in refusal(url, seconds=0.3)
 
 
 def test_an_endless_page():
@@ -183,7 +279,7 @@ def test_an_endless_page():
             connection.sendall(b"y" * 100_000)
 
     with bare(flood) as url:
-        assert "/health" in refusal(url, within=3)
+        assert "/health" in refusal(url)
 
 
 def test_compressed_answers():
@@ -201,7 +297,7 @@ def test_compressed_answers():
             )
 
     with bare(answer) as url:
-        (fact,) = survey([url], "sglang", None)
+        (fact,) = survey([url], "sglang", None, 20)
     assert (fact.model, fact.dp_size) == ("m", 8)
 
 
@@ -235,15 +331,88 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
     with StubServer() as stub, refused_url() as dead:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, dead)
-        assert survey([stub.url], "sglang", None)
+        assert survey([stub.url], "sglang", None, 20)
 
 
 def test_tls_with_the_certificate_that_the_request_path_trusts(tls, certificate, monkeypatch):
     cert = certificate[0]
     with StubServer(tls=tls) as stub:
-        assert "certificate" in refusal(stub.url)
+        text = refusal(stub.url)
+        assert "certificate" in text and "--ca-file" in text and "start the server" not in text
+        assert survey([stub.url], "sglang", None, 20, cert)
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-        assert survey([stub.url], "sglang", None)
+        assert survey([stub.url], "sglang", None, 20)
+
+
+def test_tls_under_another_name(tls, certificate):
+    with (
+        StubServer(tls=tls) as stub,
+        pytest.raises(ServerError, match="a name that the server's certificate"),
+    ):
+        survey([stub.url.replace("127.0.0.1", "localhost")], "sglang", None, 20, certificate[0])
+
+
+def test_tls_to_a_plain_server():
+    def plain(connection):
+        connection.recv(1000)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+    with bare(plain) as url:
+        assert "begins with http://" in refusal(url.replace("http:", "https:"))
+
+
+@pytest.mark.parametrize("content", ["", "no certificate", None])
+def test_a_ca_file_without_a_certificate(tmp_path, content):
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=r"--ca-file .*ca\.pem: .*PEM"):
+        survey(["https://127.0.0.1:1"], "sglang", None, 20, path)
+
+
+# -- another model, or another form of it
+
+
+def told(**more):
+    return [facts("http://a", **more)]
+
+
+GPT_OSS = load_benchmark("gpt-oss-120b")
+REVISION = GPT_OSS.model_revision
+
+
+@pytest.mark.parametrize(
+    ("said", "deviates", "warns"),
+    [
+        ({"model": "openai/gpt-oss-120b"}, False, False),
+        ({"model": "openai/gpt-oss-120b", "model_path": "/model"}, False, False),
+        ({"model": "openai/gpt-oss-120b", "revision": REVISION}, False, False),
+        ({"model": "openai/gpt-oss-120b", "revision": "main"}, False, False),
+        ({"model": "openai/gpt-oss-120b", "revision": "0" * 40}, True, False),
+        ({"model": "gpt-oss-120b", "model_path": "/models/gpt-oss-120b-eagle"}, True, False),
+        ({"model": "amd/gpt-oss-120b-w-mxfp4-a-fp8-Mlperf"}, False, True),
+        ({"model": "openai/gpt-oss-20b"}, True, False),
+        ({}, True, False),
+    ],
+)
+def test_served_model(said, deviates, warns):
+    deviations = list(model_deviations(told(**said), GPT_OSS))
+    assert bool(deviations) is deviates
+    assert bool(list(model_warnings(told(**said), GPT_OSS))) is warns
+    line = server_line(told(**said)[0], GPT_OSS)
+    assert "None" not in "".join(deviations) + line
+    assert ("revision not reported" in line) is ("revision" not in said)
+
+
+def test_replicas_with_different_contexts_are_named():
+    same = [
+        facts("http://a", model="m", context_length=4096),
+        facts("http://b", model="m", context_length=4096),
+    ]
+    assert list(replica_warnings(same)) == []
+    other = [same[0], facts("http://b", model="m", context_length=131072)]
+    (text,) = replica_warnings(other)
+    assert all(part in text for part in ("context length", "4096 at http://a", "131072 at http://b"))
 
 
 # -- capacity

@@ -18,7 +18,7 @@ def test_trial(wire, stream):
         max_new_tokens=10240, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=stream
     )
     with StubServer() as a, StubServer() as b:
-        trial = Trial(facts(a.url, wire, served_name="gpt-oss-120b"), parameters, VOCABULARY)
+        trial = Trial(facts(a.url, wire, served_name="gpt-oss-120b"), parameters, VOCABULARY, 20)
         assert trial.run(endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
         for stub in (a, b):
             (request,) = stub.requests
@@ -32,14 +32,14 @@ def test_trial_asks_for_no_more_than_the_run_does():
         max_new_tokens=1, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
     )
     with StubServer() as stub:
-        Trial(facts(stub.url), parameters, VOCABULARY).run(endpoints(stub), [1])
+        Trial(facts(stub.url), parameters, VOCABULARY, 20).run(endpoints(stub), [1])
         assert stub.requests[0].asked_tokens == 1
 
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_trial_notices_servers_that_close_after_each_answer(announced):
     with StubServer() as a, StubServer(close_after_response=True, announce_close=announced) as b:
-        assert Trial(facts(a.url), PARAMETERS, VOCABULARY).run(endpoints(a, b), [1]) == [True, False]
+        assert Trial(facts(a.url), PARAMETERS, VOCABULARY, 20).run(endpoints(a, b), [1]) == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -59,25 +59,40 @@ def test_trial_notices_servers_that_close_after_each_answer(announced):
 )
 def test_trial_of_a_server_that_fails(fault, wording):
     with StubServer() as good, StubServer(faults=fault) as bad, pytest.raises(ServerError) as caught:
-        Trial(facts(good.url), PARAMETERS, VOCABULARY).run(endpoints(good, bad), [1, 2])
+        Trial(facts(good.url), PARAMETERS, VOCABULARY, 20).run(endpoints(good, bad), [1, 2])
     assert str(caught.value).startswith(f"{bad.url}: the trial request failed: {wording}")
 
 
 def test_trial_of_a_server_that_died_meanwhile():
     with refused_url() as url, pytest.raises(ServerError, match="the trial request failed: connect"):
-        Trial(facts(url), PARAMETERS, VOCABULARY).run(endpoints(url), [1])
+        Trial(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1])
 
 
-def test_trial_of_a_silent_server_ends(monkeypatch):
-    monkeypatch.setattr("sut.trial._TRIAL_S", 0.4)
-    with StubServer(faults=Fault.SILENT) as stub, pytest.raises(ServerError, match="failed: timeout"):
-        Trial(facts(stub.url), PARAMETERS, VOCABULARY).run(endpoints(stub), [1])
+def test_trial_of_a_silent_server_ends(caplog):
+    with (
+        caplog.at_level("INFO", "mlperf"),
+        StubServer() as good,
+        StubServer(faults=Fault.SILENT) as stub,
+        pytest.raises(ServerError, match=r"failed: timeout.*--trial-timeout"),
+    ):
+        Trial(facts(stub.url), PARAMETERS, VOCABULARY, 1.5).run(endpoints(good, stub), [1])
+    (message,) = caplog.messages
+    assert stub.url in message and good.url not in message and "--trial-timeout" in message
 
 
-def test_the_limits_of_both_parts_end_before_10_s():
-    from sut import survey, trial
+def test_trial_of_a_cold_server_that_compiles_at_its_first_request():
+    """Its answer took 5 s and more, and was refused."""
+    with StubServer(first_delay_s=6) as stub:
+        assert Trial(facts(stub.url), PARAMETERS, VOCABULARY, 60).run(endpoints(stub), [1]) == [True]
 
-    assert survey._WITHIN_S + trial._TRIAL_S + trial._FLUSH_S < 10
+
+def test_trial_does_not_wait_for_the_others_when_one_has_failed():
+    with (
+        StubServer(faults=Fault.SILENT) as silent,
+        StubServer(faults=Fault.HTTP_500) as bad,
+        pytest.raises(ServerError, match="http_status"),
+    ):
+        Trial(facts(bad.url), PARAMETERS, VOCABULARY, 3600).run(endpoints(silent, bad), [1])
 
 
 def test_trial_with_a_wrong_prompt_count():
@@ -91,7 +106,7 @@ def test_trial_with_a_wrong_prompt_count():
         connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
     with bare(answer) as url, pytest.raises(ServerError) as caught:
-        Trial(facts(url), PARAMETERS, VOCABULARY).run(endpoints(url), [1, 2, 3])
+        Trial(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1, 2, 3])
     assert "a prompt of 3 token ids was counted as 4; the server does not take ids as they are" in str(
         caught.value
     )
