@@ -4,6 +4,7 @@ A message says what, got, expected, remedy in one line.
 """
 
 import errno
+import sys
 
 EXIT_VALID = 0
 EXIT_USAGE = 2
@@ -71,7 +72,20 @@ def explained(error: Exception) -> HarnessError | None:
             return machine_failure(error)
         case RuntimeError() | ImportError() if any(sign in str(error) for sign in _NO_MEMORY):
             return machine_failure(MemoryError())
+        case ImportError():
+            return _wrong_interpreter(error)
     return None
+
+
+def _wrong_interpreter(error: ImportError) -> ConfigError | None:
+    """For an interpreter without the pinned packages, or too old for the standard library that is used."""
+    ours = (error.name or "").partition(".")[0] in ("harness", "sut")
+    if sys.version_info >= (3, 11) and (ours or not isinstance(error, ModuleNotFoundError)):
+        return None
+    return ConfigError(
+        f"{sys.executable} cannot run this: {error}; run ./setup.sh once, and start every program with "
+        ".venv/bin/python"
+    )
 
 
 def machine_failure(error: OSError | MemoryError) -> RunError:

@@ -219,7 +219,7 @@ def run_python(checkout, *arguments):
     root, site = checkout
     environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, cwd=root, env=environment, timeout=60
+        [sys.executable, *arguments], capture_output=True, text=True, cwd=root, env=environment, timeout=120
     )
 
 

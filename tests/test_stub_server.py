@@ -45,14 +45,14 @@ class Server:
         self.port, self.url = port, f"http://127.0.0.1:{port}"
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=5) as response:
+        with urllib.request.urlopen(self.url + path, timeout=60) as response:
             return response.read()
 
     def stats(self):
         return json.loads(self.get("/_stats"))
 
     def generate(self, asked=8, stream=True, separators=(",", ":")):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as sock:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
             sock.sendall(request(asked, stream, separators))
             return answer(sock)
 
@@ -124,7 +124,7 @@ def test_streams(server, knobs, sizes, separators):
 def test_document_and_stop(server):
     server.get("/_config?tokens=5&text=1")
     body = request(stream=False).partition(b"\r\n\r\n")[2]
-    with urllib.request.urlopen(server.url + "/generate", body, timeout=5) as response:
+    with urllib.request.urlopen(server.url + "/generate", body, timeout=60) as response:
         document = json.load(response)
     assert document["output_ids"] == expected_ids(PROMPT, 5)
     assert document["text"] == " tok" * 5
@@ -172,7 +172,7 @@ def test_the_log_names_the_prompt_and_the_true_times(server):
 
 
 def test_pipelined_and_bytewise_requests(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.sendall(request() * 3)
         received = b""
         while received.count(b"\r\n0\r\n\r\n") < 3:
@@ -185,7 +185,7 @@ def test_pipelined_and_bytewise_requests(server):
 
 def test_a_reader_that_sleeps_loses_nothing(server):
     """10 MB do not fit the socket buffers: the stream must stop and go on."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.sendall(request(asked=1800))
         time.sleep(0.3)
         assert server.stats()["blocked_writes"] > 0
@@ -196,17 +196,17 @@ def test_a_reader_that_sleeps_loses_nothing(server):
 
 def test_a_client_that_leaves_is_counted(server):
     server.get("/_config?gap_us=100000")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.sendall(request())
         sock.recv(10)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while server.stats()["aborted"] != 1:
         assert time.monotonic() < deadline
     assert server.stats()["active"] == 0
 
 
 def test_what_is_not_http_is_dropped(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.sendall(b"nonsense\r\n\r\n")
         assert sock.recv(10) == b""
 
@@ -231,7 +231,7 @@ def test_several_ports_and_information(binary):
     process.stderr.readline()
     try:
         for number in range(port, port + 3):
-            with urllib.request.urlopen(f"http://127.0.0.9:{number}/server_info", timeout=5) as response:
+            with urllib.request.urlopen(f"http://127.0.0.9:{number}/server_info", timeout=60) as response:
                 assert json.load(response)["dp_size"] == 4
     finally:
         process.kill()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError, explained
 from harness.new_file import keep_others_from_writing
 from harness.report.printable import printable
 
@@ -104,9 +104,11 @@ def main(argv: list[str] | None = None) -> int:
             from harness.grading.command import run
 
             return EXIT_VALID if run(arguments, lcb_data(arguments)) else EXIT_THRESHOLD
-    except HarnessError as error:
-        print(f"error: {printable(str(error), _MOST_CHARACTERS)}", file=sys.stderr)
-        return error.exit_code
+    except (HarnessError, ImportError) as error:
+        if (known := explained(error)) is None:
+            raise
+        print(f"error: {printable(str(known), _MOST_CHARACTERS)}", file=sys.stderr)
+        return known.exit_code
     except _EndedBySignal as ending:
         print(f"ended by {signal.Signals(ending.signum).name}; {_kept(arguments)}", file=sys.stderr)
         return 128 + ending.signum

@@ -47,7 +47,7 @@ def start(folder: Path, *words: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(happened: Callable[[], bool], limit_s: float = 60) -> None:
+def wait_until(happened: Callable[[], bool], limit_s: float = 120) -> None:
     end = time.monotonic() + limit_s
     while not happened():
         assert time.monotonic() < end, "it did not happen"

@@ -348,7 +348,7 @@ def test_the_second_test_can_be_interrupted(tmp_path):
         process = start(tmp_path, *words, *flags(tmp_path, server))
         wait_until(lambda: (second / "mlperf_log_detail.txt").exists())
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stdout + stderr
     assert "TEST07: NOT OFFICIAL FAIL" in stdout
     assert json.loads((second / "run.json").read_text())["verdict"]["result"] == "INTERRUPTED"

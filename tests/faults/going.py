@@ -158,7 +158,7 @@ def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
     """Look twenty times a second; fail when it takes too long."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.stub import Fault
 
 VALID, INVALID, INTERRUPTED, NOTHING = "VALID", "INVALID", "INTERRUPTED", "none"
-DEADLINE_S = 1.5  # --timeout of the runs with faults of single answers
+DEADLINE_S = 4  # --timeout of the runs with faults of single answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def run_with_few_ports(tmp_path, setting, *arguments):
         *arguments,
     )
     wrapped = ["unshare", "-rn", sys.executable, "-m", "tests.faults.few_ports", str(FIRST), str(LAST), "--"]
-    done = subprocess.run([*wrapped, *words], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([*wrapped, *words], capture_output=True, text=True, timeout=120, cwd=ROOT)
     log_dir = tmp_path / setting.scenario / setting.mode
     return FinishedRun(done.returncode, done.stdout, done.stderr, log_dir)
 

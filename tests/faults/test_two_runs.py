@@ -26,7 +26,7 @@ def test_the_second_is_refused(tmp_path):
             assert first.poll() is None
         second = run_mlperf(tmp_path, *words, "--server-url", other.url)
         first.send_signal(signal.SIGINT)
-        out, err = first.communicate(timeout=60)
+        out, err = first.communicate(timeout=120)
         assert second.code == 2
         assert "another run is writing there" in second.stderr
         finished = FinishedRun(first.returncode, out, err, tmp_path / "offline" / "performance")

@@ -187,4 +187,4 @@ RUNS = [
 def test_long_runs_take_linear_time(piece: str, lead: str):
     started = time.process_time()
     grade_everything(harmony(lead + piece * (60_000 // len(piece)) + "x"))
-    assert time.process_time() - started < 1.0  # quadratic time would be a minute
+    assert time.process_time() - started < 20  # of CPU; quadratic time would be a minute

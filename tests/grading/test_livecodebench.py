@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import pickle
-import time
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -407,10 +406,8 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
         if done == 2:
             raise KeyboardInterrupt
 
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        grade([hang, *tasks], bench(index, tier, 60.0), OutcomeJournal(path), interrupt)
-    assert time.monotonic() - started < 30  # the hanging one is not waited for
+    with pytest.raises(KeyboardInterrupt):  # the hanging one, an hour, is not waited for
+        grade([hang, *tasks], bench(index, tier, 3600.0), OutcomeJournal(path), interrupt)
     with path.open("a") as file:
         file.write('{"key": "cut by a cra')
     again = OutcomeJournal(path)

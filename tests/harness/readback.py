@@ -31,7 +31,7 @@ def loadgen_reads(cases):
     """LoadGen's return code and settings for each (conf file, model key, LoadGen scenario)."""
     asked = json.dumps([[str(path), model, scenario] for path, model, scenario in cases])
     command = [sys.executable, "-c", READ_BACK]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=120)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     assert len(answers) == len(cases)
     return answers

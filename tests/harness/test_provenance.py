@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness import provenance
 from harness.provenance import (
     PACKAGES,
     GitState,
@@ -105,11 +103,3 @@ def test_environment_gives_names_and_no_values():
 def test_key_values_never_appear(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
     assert "hf_secret_value" not in repr(gather_provenance(ROOT))
-
-
-def test_quick_without_git(monkeypatch):
-    monkeypatch.setattr(provenance, "git_state", lambda root: None)
-    gather_provenance(ROOT)
-    start = time.monotonic()
-    gather_provenance(ROOT)
-    assert time.monotonic() - start < 0.05

@@ -188,7 +188,7 @@ def run_function(problem, test):
 def run_program(problem, test):
     command = [sys.executable, "-I", "-c", problem["solution"]]
     return subprocess.run(
-        command, input=test["input"], capture_output=True, text=True, check=True, timeout=20
+        command, input=test["input"], capture_output=True, text=True, check=True, timeout=120
     ).stdout
 
 

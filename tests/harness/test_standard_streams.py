@@ -44,7 +44,7 @@ def test_whatever_becomes_of_them(redirection, tmp_path):
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=30,
+        timeout=120,
     )
     assert (tmp_path / "code").read_text() == "0\n"
     assert (tmp_path / "told").read_text() == "(True, [True, True, True])"
@@ -58,7 +58,7 @@ def test_what_a_terminal_cannot_show_is_escaped():
         [sys.executable, "-c", program],
         env={"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
         capture_output=True,
-        timeout=30,
+        timeout=120,
     )
     assert done.stdout == b"\\u2028 \\xe9 \\ud800\n"
 

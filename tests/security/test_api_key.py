@@ -142,7 +142,7 @@ def test_no_object_shows_the_key():
 def test_credentials_in_a_url_are_refused_unseen(url, tmp_path):
     dataset, _ = small_dataset(tmp_path)
     words = [*command(tmp_path, "--input-file", dataset), "--server-url", url]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert "secret" not in done.stdout + done.stderr
 

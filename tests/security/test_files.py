@@ -114,7 +114,7 @@ def test_links_beside_the_evaluators_result(planted, tmp_path):
     words += ["--output-file", tmp_path / "r.json", "--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = subprocess.run(
-        [str(w) for w in words], capture_output=True, text=True, timeout=60, env=environment
+        [str(w) for w in words], capture_output=True, text=True, timeout=120, env=environment
     )
     assert done.returncode == 5, done.stderr
     assert victim.read_text() == VICTIM

@@ -87,7 +87,7 @@ def read(tmp_path, content):
     path = tmp_path / "attack.pkl"
     path.write_bytes(content)
     words = [sys.executable, "-c", READ, path]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=ROOT)
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -96,7 +96,7 @@ def test_a_data_set_named_with_escapes_reaches_the_terminal_escaped(tmp_path):
     reference = tmp_path / "reference.parquet"
     pq.write_table(pa.table({"dataset": ["aime\x1b[2J\u202e"] * 2, "ground_truth": ["1", "2"]}), reference)
     words = evaluator(log, reference)
-    done = subprocess.run([str(word) for word in words], capture_output=True, timeout=60)
+    done = subprocess.run([str(word) for word in words], capture_output=True, timeout=120)
     shown = (done.stdout + done.stderr).decode()
     assert "aime" in shown
     assert all(char.isprintable() or char in "\r\n\t" for char in shown), shown

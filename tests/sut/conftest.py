@@ -39,7 +39,7 @@ def certificate(tmp_path_factory):
     command += ["-days", "2", "-subj", "/CN=stub", "-addext", "subjectAltName=IP:127.0.0.1"]
     command += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
     try:
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no certificate without the openssl command: {error}")
     return folder / "cert.pem", folder / "key.pem"
@@ -64,4 +64,4 @@ def start(tmp_path):
     yield make
     for rig in made:
         rig.channel.close()
-        rig.thread.join(5)
+        rig.thread.join(90)

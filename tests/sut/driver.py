@@ -36,7 +36,7 @@ KINDS = {row.fault: FailureKind[row.named.upper()] for row in ANSWERS if row.nam
 class Driver:
     """A client and what it reported, in order."""
 
-    def __init__(self, *urls, timeout_s=5.0, deadlines=None, api_key=None, keep_alive=True, ca_file=None):
+    def __init__(self, *urls, timeout_s=20.0, deadlines=None, api_key=None, keep_alive=True, ca_file=None):
         endpoints = [resolve_endpoint(url, WIRE.path, api_key, ca_file) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
         self.firsts, self.outcomes, self.requests, self.suspects = [], {}, {}, []
@@ -73,7 +73,7 @@ class Driver:
             self.client.poll(min(left, 0.05))
             self.client.tick()
 
-    def wait(self, *queries, seconds=8.0):
+    def wait(self, *queries, seconds=90.0):
         """Poll until all given queries (default: all) have ended."""
         wanted = set(queries or self.requests)
         until = time.monotonic() + seconds

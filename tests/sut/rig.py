@@ -32,7 +32,7 @@ class Rig:
         tmp_path,
         *urls,
         max_in_flight=0,
-        timeout_s=5.0,
+        timeout_s=20.0,
         wire="sglang",
         parameters=PARAMETERS,
         retries=0,
@@ -44,7 +44,7 @@ class Rig:
         protocol = make_wire(wire, parameters, 201088, "m")
         arena = render_arena(SampleSet(tmp_path, "0" * 64, ids, offsets), protocol)
         self.channel, theirs = socket.socketpair()
-        self.channel.settimeout(8)
+        self.channel.settimeout(90)
         self.board = CounterBoard(1)
         self.journal_dir = tmp_path
         spec = WorkerSpec(
@@ -100,7 +100,7 @@ class Rig:
     def finish(self):
         """Hang up; the journal afterwards."""
         self.channel.shutdown(socket.SHUT_WR)
-        self.thread.join(5)
+        self.thread.join(90)
         assert not self.thread.is_alive()
         assert self.error is None, repr(self.error)
         return read_journal(self.journal_dir)

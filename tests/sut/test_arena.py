@@ -69,5 +69,5 @@ def test_a_spawned_process_sees_the_same_bytes():
     process.start()
     assert ours.poll(20)
     assert ours.recv() == [bytes(arena.request(i)) for i in range(len(PROMPTS))]
-    process.join(10)
+    process.join(90)
     assert process.exitcode == 0

@@ -20,7 +20,7 @@ import pytest
 from sut.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, REPORT_STRUCT
 
 SAMPLES = 12
-END_S = 30
+END_S = 120
 USER_CONF = """
 *.*.min_duration = 0
 *.*.min_query_count = 12
@@ -181,7 +181,7 @@ def loadgen_child(behaviours, scenario, accuracy, folder, channel):
     for lane in lanes:
         if lane.alive:
             lane.channel.shutdown(socket.SHUT_WR)
-    assert reporter.join(5)
+    assert reporter.join(90)
     channel.send((reporter.lost, reporter.calls.tolist()))
     os._exit(0)
 

@@ -36,7 +36,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 def run(stage, signum, times=1, prefix=()):
     words = [*prefix, sys.executable, "-c", PROGRAM, stage, str(int(signum)), str(times)]
-    return subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=30)
+    return subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
 @pytest.mark.parametrize("signum", SIGNALS)

@@ -93,9 +93,10 @@ def test_stamps_follow_the_order_of_sends():
 
 
 def test_offset_between_the_clocks():
+    """The best of many readings: between two of them this process may stand still."""
     offset = realtime_offset_ns()
-    assert abs(time.time_ns() - time.monotonic_ns() - offset) < 10_000_000
-    assert abs(realtime_offset_ns() - offset) < SLACK_NS
+    assert min(abs(time.time_ns() - time.monotonic_ns() - offset) for _ in range(50)) < 10_000_000
+    assert min(abs(realtime_offset_ns() - offset) for _ in range(50)) < SLACK_NS
 
 
 def test_a_stepped_wall_clock_is_noticed_and_followed(monkeypatch):
@@ -191,7 +192,7 @@ def test_tls_to_a_server_that_speaks_plain_text():
         )
         with pytest.raises(OSError):
             wait_ready(transport)
-        thread.join(5)
+        thread.join(90)
         transport.close()
 
 

@@ -1,7 +1,6 @@
 """A worker against the stub server: what it reports to LoadGen's process, and what its journal keeps."""
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -124,13 +123,12 @@ def test_silence_ends_at_the_timeout(start):
 
 
 def test_the_end_of_the_channel_ends_the_worker_with_its_journal_written(start):
+    """And does not wait for the silent answer."""
     with StubServer(faults=[None, Fault.SILENT]) as stub:
-        rig = start(stub.url, max_in_flight=1)
+        rig = start(stub.url, max_in_flight=1, timeout_s=3600)
         rig.assign(1, 2, 3)
         rig.collect(1)
-        began = time.monotonic()
         assert rig.finish().rows["query_id"].tolist() == [1]
-    assert time.monotonic() - began < 1
 
 
 def test_an_answer_to_another_prompt_is_no_answer(start, monkeypatch):

@@ -117,7 +117,7 @@ def test_a_full_disk_is_told_once_and_what_was_not_written_is_kept(start, monkey
         monkeypatch.setattr("sut.journal_writer.os.write", no_space)
         rig.assign(*range(6))
         assert set(ends(rig.collect(6)).values()) == {COMPLETE}
-        assert rig.control.poll(3)
+        assert rig.control.poll(90)
         assert rig.control.recv() == ("journal", "No space left on device")
         full[0] = False
         journal = rig.finish()

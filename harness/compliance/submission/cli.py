@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError, explained
 
 _CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 _SCENARIOS = ("offline", "server", "interactive", "single-stream")
@@ -61,12 +61,14 @@ def _add_system(parser: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code and prints errors in one line."""
     arguments = build_parser().parse_args(argv)
-    # Heavier imports only when there is something to do.
-    from harness.compliance.submission import command
-
-    run = {"build": command.build, "check": command.check, "system": command.system}[arguments.command]
     try:
+        # Heavier imports only when there is something to do.
+        from harness.compliance.submission import command
+
+        run = {"build": command.build, "check": command.check, "system": command.system}[arguments.command]
         return EXIT_VALID if run(arguments) else EXIT_THRESHOLD
-    except HarnessError as error:
-        print(f"prepare_submission.py: error: {error}", file=sys.stderr)
-        return error.exit_code
+    except (HarnessError, ImportError) as error:
+        if (known := explained(error)) is None:
+            raise
+        print(f"prepare_submission.py: error: {known}", file=sys.stderr)
+        return known.exit_code

@@ -1,0 +1,20 @@
+"""What every test may rely on, however the suite was started."""
+
+import signal
+
+# Whoever starts a suite with nohup, in the background of a script, or from a daemon hands ignored signals
+# down, and children inherit that: the programs under test would rightly leave those signals ignored.
+_DEFAULTS = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+    signal.SIGQUIT: signal.SIG_DFL,
+}
+
+
+def pytest_configure():
+    """In the main process and in every worker of pytest-xdist, before anything is started."""
+    for signum, default in _DEFAULTS.items():
+        if signal.getsignal(signum) is signal.SIG_IGN:
+            signal.signal(signum, default)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEFAULTS)
