@@ -166,7 +166,16 @@ def loadgen_child(behaviours, scenario, accuracy, folder, channel):
     from sut.reporter import Reporter
 
     spec = loadgen.TestSpec(
-        "gpt-oss-120b", scenario, accuracy, f"{folder}/user.conf", None, "", SAMPLES, folder, folder
+        model_key="gpt-oss-120b",
+        scenario=scenario,
+        accuracy=accuracy,
+        user_conf=f"{folder}/user.conf",
+        mlperf_conf=None,
+        audit_text=None,
+        audit_config="",
+        samples=SAMPLES,
+        log_dir=folder,
+        journal_dir=folder,
     )
     settings = loadgen.configure(spec)
     pairs = [socket.socketpair() for _ in behaviours]
