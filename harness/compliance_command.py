@@ -6,14 +6,14 @@ from pathlib import Path
 
 from harness.benchmark import LOADGEN_SCENARIO, load_benchmark
 from harness.compliance.folder import write_folder
-from harness.compliance.rules import rule_of
+from harness.compliance.rules import RUN_FOLDER, rule_of
 from harness.compliance.run_logs import is_complete, read_detail_log
 from harness.compliance.verification import Question, Verification, verify
 from harness.compliance_cli import files_by_test
 from harness.compliance_plan import ComplianceRun, audit_of, resolve_runs
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.output_dir import make_room, release_reserve
-from harness.plan import RUN_FOLDER, RunPlan
+from harness.plan import RunPlan
 from harness.report.printable import printable
 
 _GO_ON = (EXIT_VALID, EXIT_INVALID, EXIT_THRESHOLD)

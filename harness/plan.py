@@ -9,6 +9,7 @@ import msgspec
 
 from harness import generation
 from harness.benchmark import Benchmark, DatasetRule, Scenario, load_benchmark
+from harness.compliance.rules import RUN_FOLDER
 from harness.errors import ConfigError
 from harness.generation import SamplingParameters
 from harness.loadgen_conf import read_text
@@ -25,7 +26,6 @@ Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
 LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
 
-RUN_FOLDER = "run"  # of a compliance test: its run, beside what is verified of it
 USER_CONF = "user.conf"  # as the run had it, beside its logs
 AUDIT_CONFIG = "audit.config"  # LoadGen's name; one in the working directory is never used unasked
 

@@ -71,13 +71,17 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Software, host and environment of one run; ``packages`` maps to None where one is not installed."""
+    """Software, host and environment of one run; ``packages`` maps to None where one is not installed.
+
+    ``command`` is the program and its flags, as it was called.
+    """
 
     python: str
     packages: Mapping[str, str | None]
     git: GitState | None
     host: HostFacts
     environment: Sequence[str]
+    command: Sequence[str] = ()
 
 
 def gather_provenance(root: Path) -> Provenance:
@@ -88,6 +92,7 @@ def gather_provenance(root: Path) -> Provenance:
         git=git_state(root),
         host=host_facts(),
         environment=relevant_names(os.environ),
+        command=tuple(sys.argv),
     )
 
 

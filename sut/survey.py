@@ -34,6 +34,30 @@ _SNAPSHOT = re.compile(r"/snapshots/([0-9a-f]{40})(?:/|$)")
 # vLLM has these counters once for each of its data-parallel engines.
 _VLLM_ENGINE = re.compile(rb'^vllm:num_requests_running\{[^}]*\bengine="(\d{1,9})"', re.MULTILINE)
 
+# Names of SGLang's server arguments in /server_info.
+_SETTINGS = (
+    "tp_size",
+    "dp_size",
+    "pp_size",
+    "ep_size",
+    "enable_dp_attention",
+    "quantization",
+    "dtype",
+    "kv_cache_dtype",
+    "attention_backend",
+    "moe_runner_backend",
+    "mem_fraction_static",
+    "chunked_prefill_size",
+    "max_running_requests",
+    "schedule_policy",
+    "disable_radix_cache",
+    "speculative_algorithm",
+    "speculative_draft_model_path",
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+)
+
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one replica reports about itself; None where it does not report it.
@@ -55,6 +79,7 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_running_requests: int | None = None
     dp_size: int | None = None
     stream_interval: int | None = None
+    settings: dict[str, str | int | float | bool] = {}  # start options of SGLang that bear on a result
 
 
 def survey(
@@ -134,6 +159,7 @@ def _ask_sglang(control: ControlPlane) -> ServerFacts:
         max_running_requests=_sglang_runs_at_once(info),
         dp_size=_sglang_ranks(info),
         stream_interval=_integer(info, "stream_interval"),
+        settings=_settings(info),
     )
 
 
@@ -219,6 +245,16 @@ def _integer(values: Mapping[str, Any], key: str) -> int | None:
     """A positive 31-bit integer field, or None if it is missing or anything else."""
     value = values.get(key)
     return value if type(value) is int and 0 < value <= _MOST else None
+
+
+def _settings(info: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
+    """Those of ``_SETTINGS`` that the server names a plain value for."""
+    found = {name: info.get(name) for name in _SETTINGS}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST_NAME)
+    }
 
 
 def _text(values: Mapping[str, Any], key: str) -> str | None:

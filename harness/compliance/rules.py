@@ -8,6 +8,7 @@ from harness.benchmark import Benchmark, DatasetRule
 from harness.errors import ConfigError
 
 TestName = Literal["TEST06", "TEST07", "TEST09"]
+RUN_FOLDER = "run"  # of a test: its run, beside what is verified of it
 TEST_NAMES: tuple[TestName, ...] = ("TEST06", "TEST07", "TEST09")
 
 MIN_ACCURACY = "test07_accuracy_threshold"

@@ -33,6 +33,7 @@ def test_sglang_facts():
     )
     assert (fact.context_length, fact.dp_size, fact.stream_interval) == (9000, 8, 4)
     assert fact.max_running_requests == 8 * 512
+    assert fact.settings == {"tp_size": 1, "dp_size": 8, "max_running_requests": 512}
 
 
 def test_sglang_facts_by_its_old_paths():

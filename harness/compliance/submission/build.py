@@ -1,7 +1,8 @@
 """Makes the submission folder from runs: everything is checked first, then written aside, then renamed."""
 
 import json
-from collections.abc import Iterator, Mapping
+import platform
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,19 @@ from typing import Any
 from harness.benchmark import Benchmark, Scenario
 from harness.compliance.submission.accuracy_text import without_hash
 from harness.compliance.submission.check import kept_beside
-from harness.compliance.submission.check_record import RUN_RECORD, read_record
+from harness.compliance.submission.check_record import (
+    ADDRESS,
+    RUN_RECORD,
+    origin_differences,
+    read_record,
+    servers_elsewhere,
+)
 from harness.compliance.submission.description import measurements, system_fields
 from harness.compliance.submission.evidence import Logs
 from harness.compliance.submission.readme import scenario_readme
 from harness.compliance.submission.rules import Rules
 from harness.compliance.submission.runs import ScenarioRuns, find_runs
+from harness.compliance.submission.secret_text import refuse_secrets
 from harness.compliance.submission.source_code import copy_source
 from harness.compliance.submission.stage import (
     Move,
@@ -43,7 +51,10 @@ from harness.report.loadgen_log import read_detail, read_summary
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to build. ``user_conf`` overrides the file that the performance run names."""
+    """What to build. ``user_conf`` overrides the file that the performance run names.
+
+    ``servers_moved`` says that runs of one scenario name the same servers by other addresses.
+    """
 
     benchmark: Benchmark
     statement: Statement
@@ -52,6 +63,7 @@ class Order:
     only: tuple[Scenario, ...]
     user_conf: Path | None
     force: bool
+    servers_moved: bool = False
 
     @property
     def org(self) -> Path:
@@ -64,13 +76,29 @@ class Order:
         return self.org / "results" / self.statement.system_id / self.benchmark.name
 
 
-def build(order: Order, machine: Mapping[str, str], rules: Rules) -> tuple[ScenarioRuns, ...]:
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What was built. ``from_machine`` are fields of the description that this machine filled in.
+
+    ``elsewhere`` is True where the servers are on other machines, so that none was.
+    """
+
+    runs: tuple[ScenarioRuns, ...]
+    from_machine: tuple[str, ...]
+    elsewhere: bool
+    changed_source: bool  # the harness had local changes in a run
+
+
+def build(order: Order, machine: Mapping[str, str], rules: Rules) -> Built:
     """Write the tree and the kept files beside it. Raises ConfigError before anything is written."""
     division = order.statement.division
     suite_name, suite = rules.suite_of(order.benchmark.name)
     _refuse_type(order, suite_name)
     runs = find_runs(order.results, order.benchmark, suite, division, order.only)
-    records = [record for run in runs if (record := read_record(run.performance / RUN_RECORD)) is not None]
+    records = [record for run in runs for record in run.records().values()]
+    _refuse_mixed(order, runs)
+    elsewhere = any(servers_elsewhere(record, platform.node()) for record in records)
+    machine = {} if elsewhere else machine
     system = system_fields(order.statement, machine, records, rules)
     measured = measurements(order.statement, order.benchmark, rules)
     confs = {run.scenario: _user_conf(order, run) for run in runs}
@@ -84,8 +112,26 @@ def build(order: Order, machine: Mapping[str, str], rules: Rules) -> tuple[Scena
             copy_file(confs[run.scenario], folder / "tree" / target / "user.conf")
         write_file(folder / "tree" / system_file, _json(system))
         copy_source(folder / "tree" / order.org / "src" / order.benchmark.name)
+        refuse_secrets(folder / "tree")
         put_in_place(list(_moves(order, folder, system_file, kept)), folder, order.force)
-    return runs
+    used = tuple(name for name in machine if not order.statement.system.get(name))
+    return Built(runs, used, elsewhere, any(map(_has_changes, records)))
+
+
+def _has_changes(record: Mapping[str, Any]) -> bool:
+    return bool(((record.get("provenance") or {}).get("git") or {}).get("dirty"))
+
+
+def _refuse_mixed(order: Order, runs: Sequence[ScenarioRuns]) -> None:
+    """A result, its accuracy and its tests are of one system only when one server gave them."""
+    for run in runs:
+        found = origin_differences(run.records())
+        texts = [text for what, text in found if not (order.servers_moved and what == ADDRESS)]
+        if texts:
+            raise ConfigError(
+                f"{order.results / run.scenario}: its runs do not belong together: {'; '.join(texts)}; "
+                "repeat those that differ (--servers-moved: the same servers had other addresses)"
+            )
 
 
 def _refuse_type(order: Order, suite: str) -> None:
@@ -137,12 +183,11 @@ def _write_scenario(order: Order, run: ScenarioRuns, rules: Rules, target: Path,
     _shorten(run.accuracy, target / ACCURACY, kept / ACCURACY, rules)
     for test in run.tests:
         write_test(run.path / test, test, rules, target / test, kept / test)
-    for source, place in ((run.performance, PERFORMANCE), (run.accuracy, ACCURACY)):
-        if (source / RUN_RECORD).is_file():
-            copy_file(source / RUN_RECORD, kept / place / RUN_RECORD)
+    for name, path in run.record_files().items():
+        if path.is_file():
+            copy_file(path, kept / name / RUN_RECORD)
     logs = Logs(PERFORMANCE, read_summary(run.performance / SUMMARY), read_detail(run.performance / DETAIL))
-    record = read_record(run.performance / RUN_RECORD)
-    write_file(target / "README.md", scenario_readme(order.benchmark, run, record, logs))
+    write_file(target / "README.md", scenario_readme(order.benchmark, run, logs))
 
 
 def write_test(folder: Path, test: str, rules: Rules, target: Path, kept: Path) -> None:

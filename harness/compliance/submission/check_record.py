@@ -1,15 +1,18 @@
 """What run.json says of a run; it is kept beside the tree, never inside."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.evidence import Subject
-from harness.compliance.submission.tree import ACCURACY, PERFORMANCE
+from harness.compliance.submission.tree import ACCURACY, PERFORMANCE, VERIFY_FILE
 
 RUN_RECORD = "run.json"
+ADDRESS = "server"
+_LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
@@ -22,17 +25,61 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def check_records(subject: Subject, kept: Path | None) -> Iterator[Complaint]:
-    """Deviations and verdicts of the ordinary runs; ``kept`` is the scenario's folder of kept files."""
+    """Origin, deviations and verdicts; ``kept`` is the scenario's folder of kept files."""
     if kept is None:
         return
-    for folder in (PERFORMANCE, ACCURACY):
-        record = read_record(kept / folder / RUN_RECORD)
-        if record is None:
-            continue
-        yield from _verdict(subject, folder, record)
+    found = {folder: read_record(kept / folder / RUN_RECORD) for folder in (PERFORMANCE, ACCURACY)}
+    found |= {Path(test): read_record(kept / test / RUN_RECORD) for test in VERIFY_FILE}
+    records = {folder: record for folder, record in found.items() if record is not None}
+    for folder, record in records.items():
+        if folder in (PERFORMANCE, ACCURACY):
+            yield from _verdict(subject, folder, record)
         if subject.closed:
             for deviation in record.get("deviations") or ():
                 yield subject.complaint("deviations", folder, str(deviation))
+    for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
+        yield subject.complaint("origin", Path(), text, note=what == ADDRESS)
+
+
+def origin_differences(records: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What differs between the runs of one scenario in server and commit, and how.
+
+    ``records`` are by the name of the run. A server's address alone may change while the server does not.
+    """
+    origins = [(name, _origin(record)) for name, record in records.items()]
+    for name, origin in origins[1:]:
+        first_name, first = origins[0]
+        for what, value in origin.items():
+            if value and first[what] and value != first[what]:
+                yield what, f"{what} of {first_name} is {first[what]}, of {name} {value}"
+
+
+def _origin(record: Mapping[str, Any]) -> dict[str, str]:
+    """Empty where the record does not say. An embedded server has another port in each run."""
+    servers = _servers(record)
+    embedded = (record.get("plan") or {}).get("backend") == "embedded"
+    settings = [server.get("settings") for server in servers if server.get("settings")]
+    commit = ((record.get("provenance") or {}).get("git") or {}).get("commit")
+    named = {f"{server.get('engine')} {server.get('version')}" for server in servers}
+    return {
+        ADDRESS: "" if embedded else ", ".join(sorted(str(server.get("url") or "") for server in servers)),
+        "engine": ", ".join(sorted(named)),
+        "model": ", ".join(sorted({str(server.get("model")) for server in servers})),
+        "server settings": json.dumps(settings, sort_keys=True) if settings else "",
+        "commit of the harness": str(commit or ""),
+    }
+
+
+def servers_elsewhere(record: Mapping[str, Any], hostname: str) -> bool:
+    """Whether the run was made on, or its servers are on, another machine than this one."""
+    host = ((record.get("provenance") or {}).get("host") or {}).get("hostname")
+    places = {urlsplit(str(server["url"])).hostname for server in _servers(record) if server.get("url")}
+    return (host or hostname) != hostname or not places <= {*_LOCAL, hostname.lower()}
+
+
+def _servers(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    servers = record.get("servers")
+    return [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
 
 
 def _verdict(subject: Subject, folder: Path, record: dict[str, Any]) -> Iterator[Complaint]:

@@ -44,6 +44,11 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--user-conf", type=Path, help="(default: the file that each run used)")
     parser.add_argument("--force", action="store_true", help="replace results that are there already")
+    parser.add_argument(
+        "--servers-moved",
+        action="store_true",
+        help="runs of one scenario may name their servers by different addresses: they are the same servers",
+    )
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,6 @@ from harness.compliance.submission.tree import FOLDER_OF
 def build(arguments: argparse.Namespace) -> bool:
     """Make the folder and check it."""
     rules, statement = load_rules(), read_statement(arguments.submission, arguments.division)
-    machine = machine_fields()
     order = Order(
         benchmark=load_benchmark(arguments.benchmark),
         statement=statement,
@@ -29,18 +28,21 @@ def build(arguments: argparse.Namespace) -> bool:
         only=tuple(dict.fromkeys(arguments.scenario)),
         user_conf=arguments.user_conf,
         force=arguments.force,
+        servers_moved=arguments.servers_moved,
     )
-    runs = build_tree(order, machine, rules)
-    used = [name for name in machine if name not in statement.system]
-    print(
-        f"{arguments.output}: {order.runs_folder} with {', '.join(FOLDER_OF[run.scenario] for run in runs)}"
-    )
-    left = sorted(set(scenarios_there(order.results)) - {run.scenario for run in runs})
+    built = build_tree(order, machine_fields(), rules)
+    names = [FOLDER_OF[run.scenario] for run in built.runs]
+    print(f"{arguments.output}: {order.runs_folder} with {', '.join(names)}")
+    left = sorted(set(scenarios_there(order.results)) - {run.scenario for run in built.runs})
     if left:
         print(f"not taken from {order.results}: {', '.join(left)}")
     print(f"{kept_beside(arguments.output)}: full accuracy logs and run.json, to be kept and not submitted")
-    if used:
-        print(f"taken from this machine, is it the system? {', '.join(used)}")
+    if built.from_machine:
+        print(f"taken from this machine, is it the system? {', '.join(built.from_machine)}")
+    if built.elsewhere:
+        print("the servers are on other machines: nothing of the system's description comes from this one")
+    if built.changed_source:
+        print("the harness had local changes in a run: src/ has its files as they are now")
     return _tell(check_tree(order.output))
 
 

@@ -74,6 +74,10 @@ RULES: dict[str, tuple[str, str]] = {
     "repeat": ("no two runs have the same log", "look for a run that was copied into two folders"),
     "files": ("plain files without spaces or leading dots, at most 50 MB", "rename or remove it"),
     "deviations": ("a closed result comes from a run without deviations", "repeat the run as the rules say"),
+    "origin": (
+        "all runs of a scenario come from one server, version and commit",
+        "repeat the runs that differ",
+    ),
     "run-verdict": ("run.json says VALID", "repeat the run"),
 }
 

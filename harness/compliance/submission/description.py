@@ -25,7 +25,7 @@ def system_fields(
     if problems := list(system_problems(fields, rules.system, place)):
         raise ConfigError(
             f"the system description is not complete: {'; '.join(problems)}; write these into [system] "
-            "of the submission's TOML"
+            "of the submission's TOML ('prepare_submission.py system' on a node of the system prints them)"
         )
     return fields
 

@@ -1,32 +1,33 @@
 """README.md of one scenario: how the result was made, and what a reviewer needs to make it again."""
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from harness.benchmark import Benchmark
 from harness.compliance.submission.evidence import Logs
 from harness.compliance.submission.runs import ScenarioRuns
-from harness.compliance.submission.tree import FOLDER_OF
+from harness.compliance.submission.tree import FOLDER_OF, PERFORMANCE
 
 Record = Mapping[str, Any]
 
 
-def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, record: Record | None, logs: Logs) -> str:
-    """``record`` is the performance run's run.json, None for runs of another harness."""
+def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs) -> str:
+    """Of the runs' own run.json; runs of another harness have none."""
+    records = run.records()
     lines = [f"# {benchmark.name}, {FOLDER_OF[run.scenario]}", "", *_result(logs)]
-    if record is not None:
-        lines += [
-            "",
-            "## What ran",
-            "",
-            *_made_of(record),
-            "",
-            "## Again",
-            "",
-            *_commands(benchmark, run, record),
+    if (record := records.get(PERFORMANCE.as_posix())) is not None:
+        lines += ["", "## What ran", "", *_made_of(record)]
+    if commands := list(_commands(records)):
+        lines += ["", "## Commands", "", *commands]
+    if records:
+        deviations = [
+            f"- {name}: {deviation}"
+            for name, one in records.items()
+            for deviation in one.get("deviations") or ()
         ]
-        lines += ["", "## Deviations from the rules", ""]
-        lines += [f"- {deviation}" for deviation in record.get("deviations") or ()] or ["None."]
+        lines += ["", "## Deviations from the rules", "", *(deviations or ["None."])]
     return "\n".join(lines) + "\n"
 
 
@@ -44,32 +45,43 @@ def _made_of(record: Record) -> Iterator[str]:
     packages = provenance.get("packages") or {}
     yield "- packages: " + ", ".join(f"{name} {version}" for name, version in packages.items() if version)
     for server in record.get("servers") or ():
-        told = {
-            name: server.get(name) for name in ("engine", "version", "model", "dp_size", "context_length")
-        }
-        yield "- server: " + ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+        names = ("engine", "version", "model", "dp_size", "context_length")
+        yield "- server: " + _listed({name: server.get(name) for name in names})
+        if settings := server.get("settings"):
+            yield "- server settings, as the server names them: " + _listed(settings)
     yield f"- dataset: {plan.get('samples')} samples, sha256 {plan.get('dataset_sha256')}"
     parameters = plan.get("parameters") or {}
-    yield "- generation: " + ", ".join(
-        f"{name} {value}" for name, value in parameters.items() if name != "extra"
+    yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
+    workers = (plan.get("placement") or {}).get("workers")
+    yield "- client: " + _listed(
+        {"worker processes": workers, "backend": plan.get("backend"), "concurrency": plan.get("concurrency")}
     )
-    yield f"- client: {plan.get('workers')} worker processes, backend {plan.get('backend')}"
 
 
-def _commands(benchmark: Benchmark, run: ScenarioRuns, record: Record) -> Iterator[str]:
-    backend = (record.get("plan") or {}).get("backend", "sglang")
-    common = (
-        f"--benchmark {benchmark.name} --scenario {run.scenario} --backend {backend} --user-conf user.conf"
-    )
+def _listed(fields: Record) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
+
+
+def _commands(records: Mapping[str, Record]) -> Iterator[str]:
+    """As the runs were called, each one once; folders of the machine are left out of the paths."""
+    called = [(one.get("provenance") or {}).get("command") for one in records.values()]
+    lines = dict.fromkeys(_command_line(words) for words in called if isinstance(words, list) and words)
+    if not lines:
+        return
+    yield "The runs were started with these commands. user.conf is that of the performance run."
+    yield ""
     yield "```bash"
-    yield f"python run_mlperf.py {common} --input-file {benchmark.dataset(accuracy=False).file}"
-    accuracy = benchmark.dataset(accuracy=True).file
-    yield f"python run_mlperf.py {common} --accuracy --input-file {accuracy}"
-    yield (
-        f"python eval_mlperf_accuracy.py --benchmark {benchmark.name} --reference-data {accuracy} "
-        f"--mlperf-log mlperf_results/{run.scenario}/accuracy/mlperf_log_accuracy.json"
-    )
-    for test in run.tests:
-        file = benchmark.datasets[str(benchmark.compliance[test].get("dataset", "performance"))].file
-        yield f"python run_compliance.py --test {test} {common} --input-file {file}"
+    yield from lines
     yield "```"
+    yield ""
+    yield "eval_mlperf_accuracy.py made accuracy.txt from the log of the accuracy run."
+
+
+def _command_line(words: Sequence[object]) -> str:
+    return shlex.join(["python", *(_without_folder(str(word)) for word in words)])
+
+
+def _without_folder(word: str) -> str:
+    """``/home/me/acc.parquet`` is acc.parquet, also behind ``--flag=`` and ``TEST07=``."""
+    before, equals, path = word.rpartition("=")
+    return f"{before}{equals}{PurePosixPath(path).name}" if path.startswith("/") else word

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.benchmark import Benchmark, Scenario
+from harness.compliance.rules import RUN_FOLDER
+from harness.compliance.submission.check_record import RUN_RECORD, read_record
 from harness.compliance.submission.rules import Suite
 from harness.compliance.submission.tree import (
     ACCURACY,
@@ -38,6 +41,17 @@ class ScenarioRuns:
     def accuracy(self) -> Path:
         """LoadGen's logs of the accuracy run, and accuracy.txt."""
         return self.path / "accuracy"
+
+    def record_files(self) -> dict[str, Path]:
+        """Where the run.json of each run lies, by the run's folder in a submission; it may be missing."""
+        tests = {test: self.path / test / RUN_FOLDER / RUN_RECORD for test in self.tests}
+        own = {PERFORMANCE: self.performance, ACCURACY: self.accuracy}
+        return {name.as_posix(): path / RUN_RECORD for name, path in own.items()} | tests
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Every run.json that is there and can be read, by the run's folder in a submission."""
+        found = {name: read_record(path) for name, path in self.record_files().items()}
+        return {name: record for name, record in found.items() if record is not None}
 
 
 def find_runs(

@@ -1,29 +1,48 @@
-"""src/: the code that made the result, as the rules ask for it."""
+"""src/: the code that made the result, as the rules ask for it: what git tracks, without the tests."""
 
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.compliance.submission.stage import copy_file
+from harness.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
-_FOLDERS = ("harness", "sut", "configs", "datasets", "sglang", "scripts", "docs")
-_SUFFIXES = (".py", ".sh", ".toml", ".conf", ".config", ".json", ".md", ".tsv")
-_MOST_BYTES = 1 << 20  # code and settings; datasets that were downloaded here are not
+_LEFT_OUT = ("tests", "benchmarks")
+_MOST_BYTES = 1 << 20  # code, settings and samples; nothing else is in git
+_TIMEOUT_S = 30
 
 
 def copy_source(target: Path, root: Path = ROOT) -> int:
-    """Copy the program without its tests and data; returns the number of files."""
-    found = [path for path in root.iterdir() if path.is_file()]
-    found += [path for name in _FOLDERS for path in (root / name).rglob("*") if path.is_file()]
-    wanted = [
-        path for path in found if _belongs(path.relative_to(root)) and path.stat().st_size <= _MOST_BYTES
-    ]
+    """Copy the tracked files as they are on disk; returns their number. Raises ConfigError without git.
+
+    A file that git does not know is never copied: it may be a note, a key or somebody's data.
+    """
+    wanted = [path for path in _tracked(root) if _belongs(path) and (root / path).is_file()]
     for path in wanted:
-        copy_file(path, target / path.relative_to(root))
+        if (root / path).stat().st_size <= _MOST_BYTES:
+            copy_file(root / path, target / path)
+            shutil.copymode(root / path, target / path)  # setup.sh is started by its name
     return len(wanted)
 
 
+def _tracked(root: Path) -> Iterator[Path]:
+    command = ["git", "-C", str(root), "ls-files", "-z"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigError(
+            f"src/ is made of the files that git knows in {root}, and git ls-files failed there ({error}); "
+            "run prepare_submission.py in a git checkout of this harness"
+        ) from error
+    for name in done.stdout.split(b"\0"):
+        if name:
+            yield Path(name.decode(errors="surrogateescape"))
+
+
 def _belongs(path: Path) -> bool:
-    """No caches, nothing hidden, no name that the submission rules refuse."""
-    return path.suffix in _SUFFIXES and not any(
-        part.startswith((".", "__pycache__")) or " " in part for part in path.parts
+    """No tests, nothing hidden, no name that the submission rules refuse."""
+    return path.parts[0] not in _LEFT_OUT and not any(
+        part.startswith(".") or " " in part for part in path.parts
     )

@@ -8,70 +8,13 @@ import tomllib
 
 import pytest
 
-from harness.compliance.submission import command
 from harness.compliance.submission.build import write_test
 from harness.compliance.submission.check import check_tree
 from harness.compliance.submission.cli import main
 from harness.compliance.submission.rules import load_rules
-from tests.compliance.submission.trees import RESULTS, SYSTEM, accuracy_log, results_of, unpack
+from tests.compliance.submission.building import build, files, one_line, write_statement
+from tests.compliance.submission.trees import RESULTS, SYSTEM, accuracy_log
 from tests.runs import ROOT
-
-STATEMENT = """\
-submitter = "MyOrg"
-system_id = "made_up"
-
-[system]
-{system}
-
-[measurements]
-input_data_types = "int32"
-retraining = "No"
-weight_data_types = "mxfp4"
-weight_transformations = "none"
-"""
-SAID = {"status": "available", "system_type": "datacenter", "number_of_nodes": 1, "accelerators_per_node": 8}
-# Fields that a submitter need not write: folders, and what run.json tells.
-TOLD = ("division", "submitter", "framework", "other_software_stack")
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    return results_of(unpack(folder), folder / "results")
-
-
-@pytest.fixture
-def results(runs, tmp_path):
-    copy = shutil.copytree(runs, tmp_path / "results")
-    for scenario in ("offline", "interactive"):
-        path = copy / scenario / "performance/run.json"
-        path.write_text(path.read_text().replace(str(runs), str(copy)))
-    return copy
-
-
-@pytest.fixture
-def statement(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "machine_fields", lambda: {"host_memory_capacity": "2048 GiB"})
-    return write_statement(tmp_path)
-
-
-def write_statement(folder, without=(), **more):
-    names = [name for name in load_rules().system.meaningful if name not in TOLD]
-    fields = {name: SAID.get(name, "made up") for name in names if name not in without} | more
-    lines = "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in fields.items())
-    path = folder / "submission.toml"
-    path.write_text(STATEMENT.format(system=lines))
-    return path
-
-
-def build(results, *more):
-    folder = results.parent
-    words = ["build", "--results", results, "--submission", folder / "submission.toml"]
-    return main([*map(str, words), "--output", str(folder / "tree"), *map(str, more)])
-
-
-def files(folder):
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def test_a_tree_without_complaints(results, statement, capsys):
@@ -125,13 +68,6 @@ def test_the_system_is_completed_from_machine_and_runs(results, statement, tmp_p
     assert fields["framework"] == "SGLang 0.5.23"
     assert fields["other_software_stack"] == "CPython 3.12.1, LoadGen 6.0.17"
     assert (fields["cooling"], fields["division"], fields["submitter"]) == ("water", "closed", "MyOrg")
-
-
-def test_the_source_is_code_without_tests_and_data(results, statement, tmp_path):
-    build(results)
-    found = files(tmp_path / "tree/closed/MyOrg/src")
-    assert {"gpt-oss-120b/run_mlperf.py", "gpt-oss-120b/sut/loadgen.py"} <= set(found)
-    assert not [name for name in found if "/tests/" in name or name.endswith((".parquet", ".pyc"))]
 
 
 def test_running_again_is_refused_and_harmless(results, statement, tmp_path, capsys):
@@ -198,13 +134,6 @@ def test_deviations_of_a_run_are_complaints(results, statement, tmp_path, capsys
     path.write_text(json.dumps(record | {"deviations": ["dataset has 64 samples"]}))
     assert build(results) == 5
     assert "[deviations] dataset has 64 samples" in capsys.readouterr().out
-
-
-def one_line(capsys):
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.splitlines()) == 1
-    return captured.err
 
 
 def without(name):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compliance.submission.building import write_statement
 from tests.compliance.submission.full_runs import run_all
-from tests.compliance.submission.test_build import write_statement
 from tests.runs import ROOT
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]

@@ -7,6 +7,7 @@ answers.
 
 import json
 import shutil
+import socket
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,10 @@ def results_of(tree: Path, folder: Path) -> Path:
             path.write_text("".join(line for line in path.open() if not line.startswith("hash=")))
         for path in target.rglob("accuracy/mlperf_log_accuracy.json"):
             path.write_text(accuracy_log(path.relative_to(folder).as_posix()))
-        (target / "performance/run.json").write_text(json.dumps(run_record(folder / "user.conf")))
+        for name in ("performance", "accuracy", "TEST07/run", "TEST09/run"):
+            path = target / name / "run.json"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(run_record(folder / "user.conf", name)))
     (folder / "user.conf").write_text("*.Offline.min_query_count = 6396\n")
     return folder
 
@@ -53,12 +57,29 @@ def accuracy_log(name: str, entries: int = 300) -> str:
     return f"[\n{rows}\n]\n"
 
 
-def run_record(user_conf: Path) -> dict[str, Any]:
+def run_record(user_conf: Path, run: str = "performance") -> dict[str, Any]:
     """What a submission takes from run.json."""
+    command = ["/home/me/harness/run_mlperf.py", "--scenario", "offline", "--max-concurrency", "40"]
+    command += ["--input-file", f"/data/{run.replace('/', '-')}.parquet"]
+    placement = {"workers": 4}
     return {
-        "plan": {"user_conf": str(user_conf), "backend": "sglang", "samples": 6396, "workers": 4},
-        "provenance": {"python": "CPython 3.12.1", "packages": {"mlcommons-loadgen": "6.0.17"}},
-        "servers": [{"engine": "SGLang", "version": "0.5.23", "model": "openai/gpt-oss-120b"}],
+        "plan": {"user_conf": str(user_conf), "backend": "sglang", "samples": 6396, "placement": placement},
+        "provenance": {
+            "python": "CPython 3.12.1",
+            "packages": {"mlcommons-loadgen": "6.0.17"},
+            "git": {"commit": "77cbc39", "dirty": False},
+            "host": {"hostname": socket.gethostname()},
+            "command": command,
+        },
+        "servers": [
+            {
+                "url": "http://localhost:30000",
+                "engine": "SGLang",
+                "version": "0.5.23",
+                "model": "openai/gpt-oss-120b",
+                "settings": {"tp_size": 1, "dp_size": 8, "kv_cache_dtype": "fp8_e4m3"},
+            }
+        ],
         "deviations": [],
         "verdict": {"result": "VALID", "reasons": []},
     }
