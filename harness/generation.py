@@ -10,8 +10,18 @@ from harness.benchmark import Benchmark
 from harness.errors import ConfigError
 
 _ALIASES = {"max_output_len": "max_new_tokens", "streaming": "stream"}
-# Documentation rather than parameters: the effort is baked into the prompts and checked there.
-_IGNORED = {"reasoning_effort"}
+_NESTED = "generation_config"  # most published files hold their values under this key
+# Keys of published files that no server is sent, with the reason.
+_NOT_APPLIED = {
+    "reasoning_effort": "the effort is part of the prompts",
+    "name": "--benchmark names the model",
+    "min_output_len": "an answer ends where the model ends it",
+    "runtime_beam_width": "servers sample without beams",
+    "use_stop_tokens": "an answer ends at the model's own end tokens",
+    "eos_token_id": "the server takes it from the model",
+    "bos_token_id": "it is part of the prompts",
+}
+_NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values that ask for nothing
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +67,35 @@ def resolve_parameters(
     parameters = official
     if config is not None:
         known = set(msgspec.structs.asdict(official)) - {"extra"}
-        parameters = _changed(parameters, _split_extra(config, _read_json(config), known), str(config))
+        parameters = _changed(parameters, _split_extra(config, _values(config), known), str(config))
     if max_new_tokens is not None:
         parameters = _changed(parameters, {"max_new_tokens": max_new_tokens}, "--max-new-tokens")
     return parameters
+
+
+def not_applied(config: Path | None) -> tuple[str, ...]:
+    """A line that names each key of a JSON file which has no effect on what is sent. Raises ConfigError."""
+    if config is None:
+        return ()
+    whole, values = _read_json(config), _values(config)
+    found = [
+        f"{key} {value!r} ({_NOT_APPLIED[key]})"
+        for key, value in values.items()
+        if key in _NOT_APPLIED and value != _NEUTRAL.get(key)
+    ]
+    if _NESTED in whole:
+        beside = [key for key in whole if key != _NESTED and not key.startswith("_")]
+        found += [f"{key} (it stands beside {_NESTED})" for key in beside]
+    return (f"{config}: not applied: {', '.join(found)}",) if found else ()
+
+
+def _values(config: Path) -> dict[str, Any]:
+    """The parameters of a file, whether they stand at its top or under ``generation_config``."""
+    whole = _read_json(config)
+    nested = whole.get(_NESTED)
+    if nested is not None and not isinstance(nested, dict):
+        raise ConfigError(f"{config}: {_NESTED} is {nested!r}, expected an object of generation parameters")
+    return whole if nested is None else nested
 
 
 def deviations(official: SamplingParameters, actual: SamplingParameters) -> tuple[str, ...]:
@@ -98,7 +133,7 @@ def _split_extra(path: Path, values: Mapping[str, Any], known: set[str]) -> dict
             twins = " and ".join(other for other in values if _ALIASES.get(other, other) == name)
             raise ConfigError(f"{path}: {twins} are the same parameter; keep one of them")
         named[name] = value
-    extra = {key: value for key, value in named.items() if key not in known and key not in _IGNORED}
+    extra = {key: value for key, value in named.items() if key not in known and key not in _NOT_APPLIED}
     return {key: value for key, value in named.items() if key in known} | {"extra": extra}
 
 

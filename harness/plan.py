@@ -70,6 +70,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     audit_text: str | None  # settings that LoadGen puts on top of all others; kept beside its logs
     dry_run: bool
     deviations: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     audit: AuditRun | None = None
 
     @property
@@ -136,6 +137,7 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
             *generation.deviations(official, parameters),
             *(() if audit is None else audit.deviations),
         ),
+        warnings=generation.not_applied(arguments.generation_config),
         audit=audit,
     )
 

@@ -82,7 +82,7 @@ def read_inputs(plan: RunPlan) -> Inputs:
     samples = load_samples(
         plan.input_file, vocabulary_size=plan.benchmark.vocabulary_size, max_samples=plan.max_samples
     )
-    warnings = (*mlperf.warnings, *user.warnings, *skipped, *_rate_warnings(plan, settings))
+    warnings = (*plan.warnings, *mlperf.warnings, *user.warnings, *skipped, *_rate_warnings(plan, settings))
     return Inputs(samples, settings, audit, warnings)
 
 

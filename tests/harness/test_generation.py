@@ -7,7 +7,7 @@ import pytest
 
 from harness.benchmark import load_benchmark
 from harness.errors import ConfigError
-from harness.generation import deviations, official_parameters, resolve_parameters
+from harness.generation import deviations, not_applied, official_parameters, resolve_parameters
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,72 @@ def test_unknown_keys_travel_and_deviate(official, tmp_path, key, value):
     assert repr(value) in line
 
 
+# published files: values, benchmark, mode, parameters that deviate, keys that are not applied
+TENSORRT = {"runtime_beam_width": 1, "streaming": True}
+TOKENS = {"use_stop_tokens": False, "eos_token_id": 1, "bos_token_id": 0}
+PUBLISHED = [
+    (
+        {"min_output_len": 1, "max_output_len": 10240, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
+        | TENSORRT
+        | {"name": "gpt-oss-120b", "skip_special_tokens": False},
+        "gpt-oss-120b",
+        False,
+        [],
+        ["name"],
+    ),
+    (
+        {"min_output_len": 1, "max_output_len": 32768, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
+        | TENSORRT
+        | {"name": "gpt-oss-120b", "skip_special_tokens": False},
+        "gpt-oss-120b",
+        True,
+        [],
+        ["name"],
+    ),
+    (
+        {"min_output_len": 1, "max_output_len": 20000, "temperature": 0.0, "top_k": 1, "top_p": 0.001}
+        | TENSORRT
+        | TOKENS
+        | {"name": "deepseek-r1"},
+        "deepseek-r1",
+        False,
+        ["top_p", "top_k"],
+        ["use_stop_tokens", "eos_token_id", "bos_token_id", "name"],
+    ),
+    (
+        {"min_output_len": 2, "max_output_len": 128, "temperature": 0.0, "top_k": 1, "top_p": 1}
+        | TENSORRT
+        | TOKENS
+        | {"name": "llama3.1-8b"},
+        "llama3.1-8b",
+        True,
+        [],
+        ["min_output_len", "use_stop_tokens", "eos_token_id", "bos_token_id", "name"],
+    ),
+]
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize(("values", "name", "accuracy", "deviate", "dropped"), PUBLISHED)
+def test_published_files(tmp_path, values, name, accuracy, deviate, dropped, nested):
+    official = official_parameters(load_benchmark(name), accuracy=accuracy)
+    path = tmp_path / "generation.json"
+    path.write_text(json.dumps({"generation_config": values} if nested else values))
+    resolved = resolve_parameters(official, path, None)
+    assert resolved.extra == {}
+    assert [line.split()[1] for line in deviations(official, resolved)] == deviate
+    (line,) = not_applied(path)
+    assert [name for name in {**values, "none": 0} if f" {name} " in line] == dropped
+
+
+def test_what_stands_beside_nested_values_is_named(official, tmp_path):
+    config = {"generation_config": {"temperature": 0.5, "min_p": 0.1}, "top_p": 0.5, "_note": "x"}
+    resolved = resolve(official, tmp_path, config)
+    assert (resolved.temperature, resolved.top_p, resolved.extra) == (0.5, 1.0, {"min_p": 0.1})
+    (line,) = not_applied(tmp_path / "generation.json")
+    assert "top_p" in line
+
+
 @pytest.mark.parametrize(("rules", "asked"), [(0, 0), (0, -1), (-1, 0), (-1, -1)])
 def test_top_k_off_has_two_spellings(official, rules, asked):
     wanted = msgspec.structs.replace(official, top_k=rules)
@@ -154,6 +220,8 @@ def test_several_deviations_are_named_each(official, tmp_path):
         ("", "JSON object"),
         ('{"top_k": ', "JSON object"),
         ("{'top_k': 1}", "JSON object"),
+        ({"generation_config": 5}, "generation_config is 5"),
+        ({"generation_config": {"top_p": 7}}, "top_p is 7"),
         # one parameter under both of its names: either order would drop one without a word
         ({"max_output_len": 5, "max_new_tokens": 7}, "max_output_len"),
         ({"stream": True, "streaming": False}, "streaming"),
