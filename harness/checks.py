@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from harness.benchmark import Benchmark, DatasetRule, Scenario
 from harness.errors import ConfigError
+from harness.issue import offline_samples
 
 Setting = int | float | bool
 
@@ -50,7 +51,6 @@ _DEFAULTS: Mapping[str, Setting] = {
     "infer_token_latencies": False,
 }
 _AT_LEAST = ("min_duration_ms",)
-_OFFLINE_MARGIN = 1.1  # LoadGen makes so many samples more than target_qps times min_duration
 _SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_override")
 
 
@@ -114,13 +114,12 @@ def _shown(name: str, value: Setting) -> str:
 
 def offline_deviations(readback: Mapping[str, Setting], rule: DatasetRule) -> tuple[str, ...]:
     """A closed Offline submission needs each sample of the dataset in its one query."""
-    by_rate = _OFFLINE_MARGIN * readback["offline_expected_qps"] * readback["min_duration_ms"] / 1000
-    asked = int(max(readback["min_query_count"], by_rate))
+    asked = offline_samples(readback)
     if asked >= rule.samples:
         return ()
     return (
-        f"Offline asks for {asked} samples, the rules say {rule.samples} or more: raise target_qps or "
-        "min_query_count",
+        f"Offline asks for {asked} samples, the rules say at least {rule.samples}, without what LoadGen adds "
+        "to complete a dataset: raise target_qps or min_query_count",
     )
 
 

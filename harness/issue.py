@@ -7,6 +7,7 @@ IssueQueriesInternal; the schedule of Server is reproduced from its seed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +26,10 @@ Settings = Mapping[str, int | float | bool]
 class Issue:
     """What LoadGen will issue.
 
-    ``samples`` are queries in Server and SingleStream, and the samples of the one query in Offline; ``exact``
-    is False where LoadGen issues more when answers come faster than expected. ``seconds`` is the time at the
-    expected rate: of the schedule in Server, of the answers elsewhere; None where no rate is known.
+    ``samples`` are queries in Server and SingleStream, and the samples of the one query in Offline, of a
+    ``dataset`` with so many. ``exact`` is False where LoadGen issues more when answers come faster than
+    expected. ``seconds`` is the time at the expected rate: of the schedule where ``scheduled``, of the
+    answers elsewhere; None where no rate is known. LoadGen issues for ``least_s`` at least.
     """
 
     samples: int
@@ -55,7 +57,9 @@ def _accuracy(settings: Settings, scenario: LoadGenScenario, samples: int) -> Is
     count = min(int(settings["accuracy_sample_count_override"]) or samples, samples)
     if scenario != "Server":
         return Issue(count, count, exact=True, seconds=None)
-    return Issue(count, count, exact=True, seconds=count / float(settings["server_target_qps"]), scheduled=True)
+    return Issue(
+        count, count, exact=True, seconds=count / float(settings["server_target_qps"]), scheduled=True
+    )
 
 
 def _offline(settings: Settings, loaded: int) -> Issue:
@@ -116,8 +120,8 @@ def _scheduled(settings: Settings, least: int, step: int, duration_ns: int) -> t
 
 def _arrivals(seed: int, rate: float, count: int) -> npt.NDArray[np.int64]:
     """Scheduled times in ns: libstdc++'s exponential_distribution over its mt19937."""
-    generator = np.random.MT19937()
-    generator._legacy_seeding(seed & 0xFFFFFFFF)
+    generator: Any = np.random.MT19937()
+    generator.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)  # C++'s seeding
     raw = generator.random_raw(2 * (count - 1)).astype(np.float64)
     uniform = (raw[0::2] + raw[1::2] * 2.0**32) / 2.0**64
     gaps = (-np.log1p(-uniform) / rate * _NS).astype(np.int64)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.outcome import FailureKind
+
 
 class Counter(IntEnum):
     """Columns of a row."""
@@ -32,13 +34,18 @@ class Counter(IntEnum):
     CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps
     LOOP_LAG_NS = 17  # the latest that a worker's loop came to its tick
     GC_RUNS = 18  # collections since the run began
+    PARTIAL_TOKENS = 19  # tokens of answers that are not at their end
+
+
+FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind
+_COLUMNS = FIRST_FAILURE + max(FailureKind) + 1
 
 
 class CounterBoard:
     """``rows`` rows of counters over one memfd. A row has one writer; readers may see it mid-update."""
 
     def __init__(self, rows: int, descriptor: int | None = None) -> None:
-        size = rows * len(Counter) * 8
+        size = rows * _COLUMNS * 8
         if descriptor is None:
             descriptor = os.memfd_create("mlperf-counters", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, size)
@@ -51,18 +58,26 @@ class CounterBoard:
         return _attach, (DupFd(self.descriptor), self.rows)
 
     def row(self, index: int) -> memoryview:
-        """One process's counters, writable, by Counter."""
-        size = len(Counter) * 8
+        """One process's counters, writable, by Counter; then failures, by FIRST_FAILURE + FailureKind."""
+        size = _COLUMNS * 8
         return memoryview(self._map)[index * size : (index + 1) * size].cast("q")
 
     def table(self) -> npt.NDArray[np.int64]:
         """A copy of all rows, shape (rows, len(Counter))."""
-        return np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, len(Counter)).copy()
+        return self._columns()[:, :FIRST_FAILURE].copy()
 
     def totals(self) -> npt.NDArray[np.int64]:
         """Sum over all rows, shape (len(Counter),)."""
         sums: npt.NDArray[np.int64] = self.table().sum(axis=0, dtype=np.int64)
         return sums
+
+    def failures(self) -> dict[FailureKind, int]:
+        """How many queries have failed, by kind; kinds without one are left out."""
+        sums = self._columns()[:, FIRST_FAILURE:].sum(axis=0)
+        return {kind: int(sums[kind]) for kind in FailureKind if sums[kind]}
+
+    def _columns(self) -> npt.NDArray[np.int64]:
+        return np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, _COLUMNS)
 
 
 def _attach(descriptor: Any, rows: int) -> CounterBoard:

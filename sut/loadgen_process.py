@@ -23,8 +23,9 @@ import numpy as np
 
 from harness.errors import ConfigError, machine_failure
 from harness.journal import REPORT_ROW, REPORTS_FILE
+from harness.outcome import FailureKind
 from sut import loadgen
-from sut.counters import Counter, CounterBoard
+from sut.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.dispatcher import Dispatcher, Lane
 from sut.loadgen import TestSpec
 from sut.placement import Cpus, pin
@@ -104,6 +105,7 @@ class _Run:
     def _sign_of_life(self, cpu_start_ns: int, gc_start: int) -> None:
         self._counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
         self._counters[Counter.FAILED] = len(self._reporter.lost)
+        self._counters[FIRST_FAILURE + FailureKind.WORKER_LOST] = len(self._reporter.lost)
         self._counters[Counter.GC_RUNS] = collections() - gc_start
         self._counters[Counter.CPU_NS] = time.process_time_ns() - cpu_start_ns
 

@@ -8,10 +8,12 @@ from harness import checks
 from harness.benchmark import LOADGEN_SCENARIO
 from harness.compliance.audit_config import test_named
 from harness.errors import ConfigError
+from harness.issue import Issue, expected_issue
 from harness.limits import machine_limits
 from harness.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
 from harness.plan import AUDIT_CONFIG, LOADGEN_MODES, RunPlan
 from harness.report.printable import printable
+from harness.report.progress import duration
 from harness.samples import SampleSet, load_samples, prompt_efforts
 from sut.expected_load import expected_load, server_is_here
 from sut.loadgen import Readback
@@ -67,6 +69,7 @@ class Prepared:
     concurrency: int | None
     connections: int
     deviations: tuple[str, ...]
+    issue: Issue
     doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     audit: str = ""
@@ -157,6 +160,7 @@ def prepare(
         concurrency,
         expected,
         deviations,
+        expected_issue(readback, LOADGEN_SCENARIO[plan.scenario], len(samples), accuracy=plan.accuracy),
         doubts,
         inputs.warnings,
         _audit_line(plan, inputs.audit),
@@ -189,6 +193,7 @@ def describe(prepared: Prepared) -> str:
         f"{title(plan)}: {len(prepared.samples)} samples of {plan.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
         *((f"audit     {prepared.audit}",) if prepared.audit else ()),
+        f"issues    {_issue_line(plan, prepared.issue)}",
         f"requests  {in_flight}{_guess(prepared)}, {_bounds(plan)}",
         f"client    {prepared.placement}",
         f"answers   {parameters.max_new_tokens} tokens at most, temperature {parameters.temperature:g}, "
@@ -200,6 +205,20 @@ def describe(prepared: Prepared) -> str:
         *(f"WARNING   {warning}" for warning in prepared.warnings),
     ]
     return "\n".join(printable(line) for line in lines)
+
+
+def _issue_line(plan: RunPlan, issue: Issue) -> str:
+    """``6396 queries, the dataset once, scheduled over 10m40s``."""
+    times = issue.samples / issue.dataset
+    share = f", {times:g} x the dataset" if times.is_integer() else ""
+    count = f"{issue.samples} {'samples in one query' if plan.scenario == 'offline' else 'queries'}{share}"
+    if issue.scheduled:
+        return f"{count}, scheduled over {duration(issue.seconds or 0)}"
+    if issue.seconds is None:
+        return count
+    at = "target_latency" if plan.scenario == "single-stream" else "target_qps"
+    least = "" if issue.exact else "at least "
+    return f"{least}{count}, about {duration(issue.seconds)} at the {at} asked for"
 
 
 def _audit_line(plan: RunPlan, audit: Mapping[str, Number] | None) -> str:

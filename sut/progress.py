@@ -3,30 +3,46 @@
 import shutil
 import sys
 import time
+from collections import deque
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.issue import Issue
+from harness.outcome import FailureKind
 from harness.report.progress import ProgressSnapshot, plain_progress, terminal_progress
 from sut.counters import Counter
 
 _PLAIN_EVERY_S = 10.0
+_RATE_OVER_S = 10.0  # tokens per second are a mean over this time
+
+Failures = Mapping[FailureKind, int]
 
 
 class ProgressPrinter:
-    """Writes to stdout: one line that renews itself on a terminal, a plain line now and then elsewhere."""
+    """Writes to stdout: one line that renews itself on a terminal, a plain line now and then elsewhere.
 
-    def __init__(self, *, total: int | None, min_duration_s: float) -> None:
-        self._total = total
-        self._min_duration_s = min_duration_s
-        self._start = time.monotonic()
+    ``issue`` is what LoadGen is going to issue; ``failures`` gives the failed queries by kind.
+    """
+
+    def __init__(
+        self,
+        issue: Issue,
+        failures: Callable[[], Failures] = dict,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._issue = issue
+        self._failures = failures
+        self._clock = clock
+        self._start = clock()
         self._terminal = sys.stdout.isatty()
         self._last_plain = self._start
-        self._before = (self._start, 0)
+        self._tokens = deque([(self._start, 0)])
 
     def __call__(self, totals: npt.NDArray[np.int64]) -> None:
         """Show the counters, by Counter."""
-        now = time.monotonic()
+        now = self._clock()
         snapshot = self._snapshot(totals, now)
         if self._terminal:
             sys.stdout.write(terminal_progress(snapshot, shutil.get_terminal_size().columns))
@@ -42,30 +58,41 @@ class ProgressPrinter:
 
     def _snapshot(self, totals: npt.NDArray[np.int64], now: float) -> ProgressSnapshot:
         values = {counter: int(totals[counter]) for counter in Counter}
-        before, tokens_before = self._before
-        tokens = values[Counter.OUTPUT_TOKENS]
-        self._before = (now, tokens)
-        done = values[Counter.COMPLETED] + values[Counter.FAILED]
+        failures = self._failures()
         return ProgressSnapshot(
             elapsed_s=now - self._start,
             issued=values[Counter.ISSUED],
             completed=values[Counter.COMPLETED],
             failed=values[Counter.FAILED],
-            total=self._total or None,
-            tokens_per_s=(tokens - tokens_before) / (now - before) if now > before else None,
+            total=self._issue.samples,
+            tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
             ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
-            remaining_s=self._remaining(values[Counter.ISSUED], done, now),
+            remaining_s=self._remaining(values, now - self._start),
+            failures={kind.label: count for kind, count in failures.items()},
         )
 
-    def _remaining(self, issued: int, done: int, now: float) -> float | None:
-        """Until LoadGen's minimum duration is over and what is known to come is answered at this rate."""
-        elapsed = now - self._start
-        least = max(0.0, self._min_duration_s - elapsed)
-        if not done:
+    def _rate(self, tokens: int, now: float) -> float | None:
+        """Tokens per second of late; those of an answer that failed are taken away again."""
+        self._tokens.append((now, tokens))
+        while len(self._tokens) > 2 and self._tokens[1][0] <= now - _RATE_OVER_S:
+            self._tokens.popleft()
+        since, before = self._tokens[0]
+        return max(tokens - before, 0) / (now - since) if now > since else None
+
+    def _remaining(self, values: Mapping[Counter, int], elapsed: float) -> float | None:
+        """Seconds until the last query is issued and answered, at the rate of answers so far."""
+        issue, ended = self._issue, values[Counter.COMPLETED] + values[Counter.FAILED]
+        answered = ended - values[Counter.RESUMED]
+        per_answer = elapsed / answered if answered > 0 else None
+        if issue.scheduled and issue.seconds is not None:
+            last_query = max(0.0, issue.seconds - elapsed)
+            in_flight = values[Counter.ISSUED] - ended
+            return last_query if per_answer is None else last_query + in_flight * per_answer
+        least = max(0.0, issue.least_s - elapsed)
+        if per_answer is None:
             return least or None
-        expected = self._total or (0 if least else issued)
-        return max(least, (expected - done) * elapsed / done)
+        return max(least, (max(issue.samples, values[Counter.ISSUED]) - ended) * per_answer)
 
 
 def _mean(total: int, count: int) -> float | None:

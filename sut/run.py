@@ -176,9 +176,7 @@ def _keep_conf_files(plan: RunPlan) -> None:
 
 def _drive(session: Session, prepared: Prepared, death: Death) -> Ending:
     urls, key = [server.url for server in prepared.servers], api_key()
-    total = len(prepared.samples) if prepared.plan.accuracy else None
-    least_s = 0.0 if total else int(prepared.readback["min_duration_ms"]) / 1000
-    printer = ProgressPrinter(total=total, min_duration_s=least_s)
+    printer = ProgressPrinter(prepared.issue, session.failures)
 
     def observe(totals: Counts) -> None:
         printer(totals)
@@ -219,6 +217,7 @@ def _resolved(prepared: Prepared) -> dict[str, Any]:
         "concurrency": prepared.concurrency,
         "loadgen_settings": prepared.readback,
         "conf_warnings": prepared.warnings,
+        "expected": prepared.issue,
     }
 
 

@@ -13,6 +13,7 @@ from harness.answers import KeptAnswer
 from harness.benchmark import LOADGEN_SCENARIO
 from harness.errors import ConfigError, RunError
 from harness.journal import JOURNAL_DIR
+from harness.outcome import FailureKind
 from harness.plan import RunPlan
 from harness.samples import SampleSet
 from sut.arena import RequestArena
@@ -134,6 +135,10 @@ class Session:
     def seen(self) -> Seen:
         """What the supervisor has noticed so far."""
         return Seen() if self._watch is None else self._watch.seen()
+
+    def failures(self) -> dict[FailureKind, int]:
+        """Failed queries by kind."""
+        return self._board.failures()
 
     def totals(self) -> npt.NDArray[np.int64]:
         """The live counters, by sut.counters.Counter."""

@@ -28,7 +28,7 @@ from harness.outcome import Completion, Failure, FailureKind, Outcome
 from harness.policy import Deadlines
 from sut.arena import RequestArena
 from sut.client import HttpClient
-from sut.counters import Counter, CounterBoard
+from sut.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.endpoint import Endpoint
 from sut.journal_writer import JournalWriter
 from sut.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST
@@ -150,6 +150,9 @@ class Worker:
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
         counters[Counter.GC_RUNS] = collections() - self._gc_start
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
+        counters[Counter.PARTIAL_TOKENS] = sum(
+            request.reader.tokens for request in self._client.in_flight.values()
+        )
 
     def _flush_reports(self) -> None:
         mask = select.EPOLLIN if self._outbox.flush() else select.EPOLLIN | select.EPOLLOUT
@@ -249,6 +252,7 @@ class Worker:
         else:
             self._outbox.add(request.query_id, FAILED, time.monotonic_ns())
             self._counters[Counter.FAILED] += 1
+            self._counters[FIRST_FAILURE + outcome.kind] += 1
         reader = request.reader
         times = (
             request.issued_ns,

@@ -1,16 +1,19 @@
 """The line that shows how a run is going: values in, text out."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from harness.report.printable import printable
+
+_MOST_KINDS = 3  # of failures that the line names
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
     """A run at one moment. None: not known (yet).
 
-    ``total``: queries that LoadGen will issue; ``tokens_per_s``: over the last seconds;
-    ``ttft_ns`` and ``tpot_ns``: means so far.
+    ``total``: queries that LoadGen will issue; ``tokens_per_s``: over the last seconds; ``ttft_ns`` and
+    ``tpot_ns``: means so far; ``failures``: by kind.
     """
 
     elapsed_s: float
@@ -22,6 +25,7 @@ class ProgressSnapshot:
     ttft_ns: float | None = None
     tpot_ns: float | None = None
     remaining_s: float | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -50,8 +54,8 @@ def terminal_progress(snapshot: ProgressSnapshot, width: int) -> str:
 def _fields(s: ProgressSnapshot) -> list[str]:
     """Most important first: a narrow terminal loses the last ones."""
     fields = [
-        f"[{duration(s.elapsed_s)}] {s.completed + s.failed}/{s.total if s.total else s.issued} done",
-        f"{s.failed} FAILED" if s.failed else "",
+        f"[{duration(s.elapsed_s)}] {s.completed + s.failed}/{max(s.total or 0, s.issued)} done",
+        _failed(s),
         f"{duration(s.remaining_s)} left" if s.remaining_s is not None else "",
         f"{s.in_flight} in flight",
         f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else "",
@@ -60,6 +64,15 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         printable(s.note, 120),
     ]
     return [field for field in fields if field]
+
+
+def _failed(s: ProgressSnapshot) -> str:
+    """``3 FAILED (timeout 2, connect 1)``, the most frequent kind first."""
+    if not s.failed:
+        return ""
+    kinds = sorted(s.failures.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{kind} {count}" for kind, count in kinds[:_MOST_KINDS])
+    return f"{s.failed} FAILED ({shown})" if shown else f"{s.failed} FAILED"
 
 
 def duration(seconds: float) -> str:
