@@ -311,9 +311,16 @@ def model_deviations(facts: Sequence[ServerFacts], benchmark: Benchmark) -> Iter
 
 
 def model_warnings(facts: Sequence[ServerFacts], benchmark: Benchmark) -> Iterator[str]:
-    """Servers of a quantised or converted form of the rules' model."""
+    """Servers of a quantised or converted form of the rules' model, or of one that only its name claims."""
     for fact in facts:
-        if _match(fact, benchmark.model) is Match.VARIANT:
+        match = _match(fact, benchmark.model)
+        path = fact.model_path
+        if match is not Match.OTHER and path and match_names([path], benchmark.model) is Match.OTHER:
+            yield (
+                f"{fact.url} serves {_names(fact)}: the path does not name {benchmark.model}, "
+                "so nothing but the served name vouches for the model"
+            )
+        if match is Match.VARIANT:
             yield (
                 f"{fact.url} serves {_names(fact)}, a quantised or converted form of {benchmark.model}: "
                 "measurements.json must say so (weight_transformations, weight_data_types)"
@@ -325,8 +332,9 @@ def _match(fact: ServerFacts, wanted: str) -> Match:
 
 
 def _names(fact: ServerFacts) -> str:
-    names = dict.fromkeys(name for name in (fact.model, fact.served_name, fact.model_path) if name)
-    return " as ".join(list(names)[:2][::-1]) if len(names) > 1 else _name(fact)
+    """``PATH as NAME``, or the one name that there is."""
+    served = fact.served_name or _name(fact)
+    return served if fact.model_path in (None, served) else f"{fact.model_path} as {served}"
 
 
 def _same_revision(revision: str, wanted: str | None) -> bool:

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from sut.survey import survey
 from tests.engines import sglang_server as sglang
+from tests.sut.pages import pages
 from tests.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, dry_run
 
 pytestmark = pytest.mark.engine
@@ -22,6 +24,16 @@ def understood(line):
         return str(error)
 json.dump([understood(line) for line in json.load(sys.stdin)], sys.stdout, default=str)
 """
+
+# As the server's start resolves them, for /server_info.
+RESOLVE = """
+import json, sys
+from sglang.srt.server_args import prepare_server_args
+arguments = prepare_server_args(json.load(sys.stdin))
+arguments.resolve_once()
+json.dump(arguments.resolved_dict(), sys.stdout, default=str)
+"""
+CPU = ("--device", "cpu", "--attention-backend", "intel_amx")
 
 
 def sglang_arguments(words: list[str]) -> list[str]:
@@ -57,3 +69,27 @@ def test_the_values_arrive_under_sglangs_names(parse):
 def test_a_flag_that_sglang_does_not_have_is_not_understood(parse):
     (answer,) = parse(sglang_arguments(dry_run(RUN_SERVER, "--cuda-graph-max-bs", "8")))
     assert isinstance(answer, str)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "replicas"),
+    [
+        ([], 1),
+        (["--dp", "2"], 2),
+        (["--dp", "2", "--tp", "2", "--enable-dp-attention"], 2),
+        (["--tp", "4", "--attn-dp-size", "2"], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_512_requests_run_on_each_replica(sglang_installed, arguments, replicas):
+    """What run_server.sh promises, as SGLang resolves it and the harness reads it from /server_info."""
+    words = dry_run(RUN_SERVER, "--model_path", str(sglang.make_model()), *CPU, *arguments)
+    output = sglang.python("-c", RESOLVE, stdin=json.dumps(sglang_arguments(words)))
+    table = {
+        "/health": b"",
+        "/model_info": {"model_path": "m"},
+        "/server_info": json.loads(output.splitlines()[-1]),
+    }
+    with pages(table) as (url, _):
+        (fact,) = survey([url], "sglang", None, 20)
+    assert (fact.dp_size, fact.max_running_requests) == (replicas, 512 * replicas)

@@ -386,7 +386,7 @@ REVISION = GPT_OSS.model_revision
     ("said", "deviates", "warns"),
     [
         ({"model": "openai/gpt-oss-120b"}, False, False),
-        ({"model": "openai/gpt-oss-120b", "model_path": "/model"}, False, False),
+        ({"model": "openai/gpt-oss-120b", "model_path": "/model"}, False, True),
         ({"model": "openai/gpt-oss-120b", "revision": REVISION}, False, False),
         ({"model": "openai/gpt-oss-120b", "revision": "main"}, False, False),
         ({"model": "openai/gpt-oss-120b", "revision": "0" * 40}, True, False),
@@ -401,6 +401,8 @@ def test_served_model(said, deviates, warns):
     assert bool(deviations) is deviates
     assert bool(list(model_warnings(told(**said), GPT_OSS))) is warns
     line = server_line(told(**said)[0], GPT_OSS)
+    if "model_path" in said:
+        assert f"serves {said['model_path']} as {said['model']} (" in line
     assert "None" not in "".join(deviations) + line
     assert ("revision not reported" in line) is ("revision" not in said)
 
