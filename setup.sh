@@ -5,6 +5,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 
 venv=.venv
 locks=(run)
+embedded=1
 with_sglang=''
 sglang_version=$(<sglang/VERSION)
 
@@ -12,6 +13,7 @@ usage() {
     cat <<EOF
 usage: ./setup.sh [OPTION]...
   --venv DIR       virtual environment (default: .venv)
+  --no-embedded    without the embedded engine (llama.cpp, 100 MB): for machines that only drive a server
   --with-tests     also what the tests need
   --with-sglang    also SGLang $sglang_version for a GPU node, in an environment of its own, DIR-sglang
   --help           this text
@@ -30,6 +32,7 @@ parse_options() {
         case $1 in
             --venv) [[ -n ${2:-} ]] || fail "--venv needs a directory; see --help" && venv=$2 && shift ;;
             --venv=?*) venv=${1#*=} ;;
+            --no-embedded) embedded='' ;;
             --with-tests) locks+=(test) ;;
             --with-sglang) with_sglang=1 ;;
             -h | --help) usage && exit 0 ;;
@@ -91,6 +94,7 @@ explain() {
 install_harness() {
     make_venv "$venv"
     local lock
+    [[ -z $embedded ]] || locks+=(embedded)
     for lock in "${locks[@]}"; do
         install "$lock" "$venv" --require-hashes --requirement "requirements/$lock.txt"
     done

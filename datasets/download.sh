@@ -22,7 +22,7 @@ Fetch official datasets and models, check them, and continue what was interrupte
 
   --what WHAT         perf (default), acc, compliance, livecodebench, model, eagle, edge or all (all but eagle)
   --benchmark NAME    gpt-oss-120b (default), deepseek-r1, llama3.1-8b, or samples (the files of this repository)
-  --to DIR            where to put them (default: datasets/downloads/NAME)
+  --to DIR            where to put them (default: data beside datasets)
   --via HOW           how to fetch MLCommons' files: r2 (its downloader, needs curl and wget), mlcr, or auto (default)
   --verify            only check what is there, fetch nothing
   --dry-run           print the commands, run nothing
@@ -76,7 +76,7 @@ parse_arguments() {
         what=samples
         to=${to:-$here}
     fi
-    to=${to:-$here/downloads/$benchmark}
+    to=${to:-${here%/*}/data}
 }
 
 rows() { # the manifest's rows for --benchmark and --what

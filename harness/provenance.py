@@ -15,7 +15,6 @@ from pathlib import Path
 PACKAGES = (
     "mlcommons-loadgen",
     "numpy",
-    "pandas",
     "pyarrow",
     "httpx",
     "httptools",

@@ -12,4 +12,6 @@ lock() {
         --no-emit-index-url --no-emit-find-links --custom-compile-command scripts/lock.sh "$@"
 }
 lock --group test --output-file requirements/test.txt
-lock --group run --group embedded --constraints requirements/test.txt --output-file requirements/run.txt
+for group in run embedded; do
+    lock --group "$group" --constraints requirements/test.txt --output-file "requirements/$group.txt"
+done

@@ -83,11 +83,16 @@ def locked(name: str) -> str:
 def test_setup_installs_once_and_is_idempotent(checkout):
     result, calls = setup(checkout)
     assert (result.returncode, result.stderr) == (0, "")
-    assert calls == [locked("run")]
+    assert calls == [locked("run"), locked("embedded")]
     assert setup(checkout)[1] == []
     assert setup(checkout, "--with-tests")[1] == [locked("test")]
     (checkout / "requirements/run.txt").write_text("# changed")
-    assert setup(checkout)[1] == [locked("run")]
+    assert setup(checkout)[1] == [locked("run"), locked("embedded")]
+
+
+def test_setup_leaves_the_embedded_engine_out(checkout):
+    assert setup(checkout, "--no-embedded")[1] == [locked("run")]
+    assert setup(checkout)[1] == [locked("embedded")]
 
 
 def test_setup_keeps_sglang_in_an_environment_of_its_own(checkout):
@@ -132,7 +137,7 @@ def only_coreutils(folder: Path) -> Path:
 
 def test_setup_repeats_what_pip_could_not_do(checkout):
     setup(checkout, FAKE_PIP_ERROR="ERROR: no")
-    assert setup(checkout)[1] == [locked("run")]
+    assert setup(checkout)[1] == [locked("run"), locked("embedded")]
 
 
 def test_setup_notices_changed_samples(checkout):

@@ -1,6 +1,7 @@
 """Decoded outputs in the order of qsl_idx: parquet, or a pickled DataFrame where the name says so."""
 
 import itertools
+import pickle
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,22 @@ def _schema(row: Row) -> Any:
 
 
 def _write_pickle(path: Path, rows: Iterator[Row]) -> None:
-    import pandas as pd
+    """A call of pandas.DataFrame with a dict of columns: any version of pandas reads it, none is needed here.
 
-    pd.DataFrame([{**row, "output_token_ids": row["output_token_ids"].tolist()} for row in rows]).to_pickle(
-        path
+    The dict's own pickle, without its header and its STOP, stands between the name and the call (protocol 3
+    has no frames around it).
+    """
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            plain = value.tolist() if name == "output_token_ids" else value
+            columns.setdefault(name, []).append(plain)
+    body = pickle.dumps(columns, protocol=3)[2:-1]
+    call = (
+        pickle.PROTO + b"\x03",
+        pickle.GLOBAL + b"pandas\nDataFrame\n",
+        body,
+        pickle.TUPLE1,
+        pickle.REDUCE,
     )
+    path.write_bytes(b"".join((*call, pickle.STOP)))

@@ -3,9 +3,11 @@
 import fcntl
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from harness.errors import ConfigError
@@ -30,13 +32,14 @@ def tiny_gpt_oss(cache_dir: Path) -> EmbeddedModel:
     Safe for several runs at once. Raises ConfigError where the file cannot be written.
     """
     path = cache_dir.absolute() / _TINY_GPT_OSS
+    if missing := [name for name in ("xllamacpp", "gguf") if find_spec(name) is None]:
+        raise ConfigError(
+            f"--backend embedded: {sys.executable} has no {' and no '.join(missing)}; "
+            "run ./setup.sh without --no-embedded, and start the program with .venv/bin/python"
+        )
     try:
         if not path.exists():
             _write_once(path)
-    except ImportError as error:
-        raise ConfigError(
-            f"the tiny gpt-oss model cannot be written: {error}; pip install --group embedded"
-        ) from error
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot write the tiny gpt-oss model (65 MB): {error.strerror or error}; free some space"

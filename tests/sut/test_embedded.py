@@ -182,3 +182,9 @@ def test_an_unusable_cache_directory_is_a_config_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot write the tiny gpt-oss model"):
         tiny_gpt_oss(tmp_path / "file" / "cache")
+
+
+def test_without_the_engine_s_packages(tmp_path, monkeypatch):
+    monkeypatch.setattr("sut.embedded.models.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"no xllamacpp and no gguf; run \./setup\.sh"):
+        tiny_gpt_oss(tmp_path)
