@@ -37,6 +37,12 @@ def check_tree(
     return tuple(dict.fromkeys(tree.complaints(found)))
 
 
+def subjects_of(root: Path, round_name: str | None = None) -> tuple[Subject, ...]:
+    """Every result that is checked. Raises ConfigError when ``root`` is no submission."""
+    rules = load_rules()
+    return _Tree(root, rules, round_name or rules.current, kept_beside(root)).subjects(places(root))
+
+
 class _Tree:
     """One tree and the rules of one round."""
 
@@ -48,11 +54,14 @@ class _Tree:
             yield from check_system(system, self._rules.system)
         for benchmark in benchmarks(self._root):
             yield from self._benchmark(benchmark)
-        subjects = [subject for place in found if (subject := self._subject(place)) is not None]
+        subjects = self.subjects(found)
         for subject in subjects:
             yield from self._scenario(subject)
         yield from check_files(self._root, self._rules.files.any_bytes)
         yield from check_repeats(self._root, [subject.place for subject in subjects])
+
+    def subjects(self, found: Sequence[Place]) -> tuple[Subject, ...]:
+        return tuple(subject for place in found if (subject := self._subject(place)) is not None)
 
     def _benchmark(self, place: Place) -> Iterator[Complaint]:
         """The folder's name and the scenarios in it."""

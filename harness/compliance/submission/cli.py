@@ -44,6 +44,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--user-conf", type=Path, help="(default: the file that each run used)")
     parser.add_argument("--force", action="store_true", help="replace results that are there already")
+    _add_summary(parser)
     parser.add_argument(
         "--servers-moved",
         action="store_true",
@@ -54,8 +55,19 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tree", type=Path, help="the folder that holds closed/ or open/")
     parser.add_argument("--round", help="whose seeds the runs must have (default: the current round)")
+    _add_summary(parser)
     parser.add_argument(
         "--kept", type=Path, help="full accuracy logs and run.json (default: TREE.kept, where it exists)"
+    )
+
+
+def _add_summary(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table of results as CSV too")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="TREE",
+        help="compare the results with those of an earlier round's tree, one's own or the published one",
     )
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from harness.benchmark import load_benchmark
 from harness.compliance.submission.build import Order
 from harness.compliance.submission.build import build as build_tree
-from harness.compliance.submission.check import check_tree, kept_beside
+from harness.compliance.submission.check import check_tree, kept_beside, subjects_of
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.description import FROM_RUNS
 from harness.compliance.submission.machine import machine_fields
 from harness.compliance.submission.rules import SystemRule, load_rules
 from harness.compliance.submission.runs import scenarios_there
 from harness.compliance.submission.statement import read_statement
+from harness.compliance.submission.summary import compare, summarize, table, write_csv
 from harness.compliance.submission.tree import FOLDER_OF
 
 
@@ -43,18 +44,26 @@ def build(arguments: argparse.Namespace) -> bool:
         print("the servers are on other machines: nothing of the system's description comes from this one")
     if built.changed_source:
         print("the harness had local changes in a run: src/ has its files as they are now")
-    return _tell(check_tree(order.output))
+    return _conclude(arguments, order.output, check_tree(order.output))
 
 
 def check(arguments: argparse.Namespace) -> bool:
     """Check a folder."""
-    tree: Path = arguments.tree
-    return _tell(check_tree(tree.absolute(), round_name=arguments.round, kept=arguments.kept))
+    tree: Path = arguments.tree.absolute()
+    return _conclude(arguments, tree, check_tree(tree, round_name=arguments.round, kept=arguments.kept))
 
 
-def _tell(complaints: Sequence[Complaint]) -> bool:
+def _conclude(arguments: argparse.Namespace, tree: Path, complaints: Sequence[Complaint]) -> bool:
+    """Print complaints, results and the count; whether there is no complaint."""
+    rows = summarize(subjects_of(tree))
+    earlier = summarize(subjects_of(arguments.against.absolute())) if arguments.against else ()
+    compared = compare(rows, earlier)
     for complaint in complaints:
         print(complaint)
+    for line in table(compared) if compared else ():
+        print(line)
+    if arguments.csv:
+        write_csv(arguments.csv, compared)
     notes = sum(complaint.note for complaint in complaints)
     wrong = len(complaints) - notes
     more = f", {notes} note{'s' * (notes != 1)}" if notes else ""
