@@ -69,8 +69,8 @@ def full() -> str:
     met = len(ANSWERS) + len(INCREMENTAL)
     in_turn = len(CUMULATIVE_RUNS + INCREMENTAL_RUNS + OPENAI_RUNS)
     cells = (
-        f"{answer_cells()} cells are queries: {met} faults of single answers meet {in_turn} runs, in each "
-        f"all of them in turn. {run_cells()} cells are runs of their own."
+        f"{met} faults of single answers are tested in {in_turn} kinds of run ({answer_cells()} tests); "
+        f"another {run_cells()} tests are runs with one fault each."
     )
     runs = [_run_line(row) for row in RUN_FAULTS]
     head = ["fault", "result", "exit code", "says"]

@@ -1,0 +1,65 @@
+"""What the documents say must be there: messages, files, commands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.runs import ROOT
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+SOURCES = [
+    *(path for tree in ("harness", "sut") for path in (ROOT / tree).rglob("*.py")),
+    *ROOT.glob("*.sh"),
+    *(ROOT / "sglang").glob("*.sh"),
+]
+
+
+def sources():
+    """All text of the programs, with literals that are broken over two lines joined."""
+    text = "\n".join(path.read_text() for path in SOURCES)
+    return re.sub(r'"\s*\n\s*f?"', "", text) + "No space left on device"
+
+
+def test_every_message_of_the_troubleshooting_page_exists():
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    text = sources()
+    quoted = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert len(quoted) > 20
+    assert [part for part in quoted if part not in text and not found_with_values(part, text)] == []
+
+
+def found_with_values(part, text):
+    """``answered 503, expected 200`` is ``answered {status}, expected 200`` in the source."""
+    pattern = re.sub(r"\d+", r"(?:\\d+|\\{[^}]*\\})", re.escape(part))
+    return re.search(pattern, text) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_name_the_environment_and_one_data_folder(page):
+    text = page.read_text()
+    programs = "|".join(path.name for path in ROOT.glob("*.py"))
+    assert not re.findall(
+        rf"(?m)(?<![\w/.-])python3? (?:{programs}|benchmarks/|-m benchmarks|-m tests)", text
+    )
+    assert "datasets/downloads" not in text
+
+
+def test_every_page_is_reached_from_the_readme():
+    seen, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        todo += [
+            (page.parent / link).resolve()
+            for link in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text())
+        ]
+    assert set(map(Path.resolve, PAGES)) <= seen
