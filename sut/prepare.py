@@ -19,7 +19,7 @@ from sut.expected_load import expected_load, server_is_here
 from sut.loadgen import Readback
 from sut.placement import Placement, choose, this_machine
 from sut.room import Room
-from sut.survey import (
+from sut.server_facts import (
     ServerFacts,
     check_capacity,
     model_deviations,

@@ -16,7 +16,7 @@ from sut.control import ControlPlane, WaitNotices
 from sut.endpoint import Endpoint
 from sut.replica import Request
 from sut.response import ResponseReader
-from sut.survey import ServerFacts
+from sut.server_facts import ServerFacts
 from sut.wire.select import make_wire, max_event_bytes
 
 _TRIAL_TOKENS = 4

@@ -11,7 +11,8 @@ import pytest
 
 from harness.errors import ServerError
 from sut.control import ControlPlane
-from sut.survey import ServerFacts, survey
+from sut.server_facts import ServerFacts
+from sut.survey import survey
 from sut.trial import flush_caches
 from tests.runs import command, small_dataset
 from tests.security.hostile import OK, STREAM, _request, chunk, document, hostile, listening

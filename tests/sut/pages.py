@@ -11,7 +11,8 @@ import pytest
 from harness.errors import ServerError
 from harness.generation import SamplingParameters
 from sut.endpoint import resolve_endpoint
-from sut.survey import ServerFacts, survey
+from sut.server_facts import ServerFacts
+from sut.survey import survey
 from sut.wire.select import make_wire
 
 PARAMETERS = SamplingParameters(
