@@ -160,7 +160,7 @@ def close_run(
         client_share=share,
         schedule_lag_mean_ns=lag,
         loadgen_lines=result_lines(log_dir / _SUMMARY),
-        limits={"TTFT": ttft_limit_ns, "TPOT": tpot_limit_ns},
+        limits={} if accuracy else {"TTFT": ttft_limit_ns, "TPOT": tpot_limit_ns},
         next_step=_next_step(verdict, stats, log_dir, dataset, benchmark, arguments) if accuracy else "",
     )
     return Closing(render_summary(summary, width), EXIT_VALID if verdict.result == "VALID" else EXIT_INVALID)

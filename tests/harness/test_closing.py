@@ -56,7 +56,7 @@ def add(directory, numbers, outcome=None, name="0"):
     writer.flush()
 
 
-def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None, settings=None):
+def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None, settings=None, **more):
     ending = ending or Ending(SAMPLES)
     return close_run(
         record(),
@@ -69,6 +69,7 @@ def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None, settings=
         ttft_limit_ns=ttft_limit_ns,
         dataset=Path("/data/set.parquet"),
         settings=settings or {},
+        **more,
     )
 
 
@@ -203,6 +204,49 @@ def test_an_interrupted_run(log_dir, signal):
 
 def test_an_interrupted_run_is_not_valid_even_when_loadgen_was_done(log_dir):
     assert close(log_dir, Ending(SAMPLES, interrupted="SIGINT")).exit_code != EXIT_VALID
+
+
+ARGUMENTS = ("run_mlperf.py", "--accuracy", "--input-file", "set.parquet")
+
+
+@pytest.mark.parametrize(
+    ("ending", "accuracy", "resumable"),
+    [
+        (Ending(SAMPLES + 4, interrupted="SIGINT"), True, True),
+        (Ending(SAMPLES + 4, problems=["ended early: 10 queries have failed"]), True, True),
+        (Ending(SAMPLES + 4, interrupted="SIGINT"), False, False),
+    ],
+)
+def test_an_incomplete_accuracy_run_says_how_to_resume_it(log_dir, ending, accuracy, resumable):
+    last = close(log_dir, ending, accuracy=accuracy, arguments=ARGUMENTS).text.splitlines()[-1]
+    assert last.endswith("run_mlperf.py --accuracy --input-file set.parquet --resume") is resumable
+
+
+def test_answers_in_one_event_are_a_doubt_where_tokens_have_limits(log_dir):
+    """A proxy that buffers: LoadGen's TPOT is 0, and meets any limit."""
+    path = log_dir / JOURNAL_DIR / "queries-0.bin"
+    path.unlink()
+    writer = JournalWriter(log_dir / JOURNAL_DIR, "0", 0)
+    for i in range(SAMPLES):
+        times = (START, START + 1, START + 2, START + 3, START + 3)
+        writer.add(100 + i, i, 0, times, 16, 8, Completion(np.arange(8, dtype=np.int32), "length"))
+    writer.flush()
+    close(log_dir, ttft_limit_ns=3_000 * MS)
+    assert any("came in one event" in doubt for doubt in run_json(log_dir)["doubts"])
+    close(log_dir)
+    assert run_json(log_dir)["doubts"] == []
+
+
+def test_answers_that_were_not_streamed_are_a_doubt_where_tokens_have_limits(log_dir):
+    (log_dir / JOURNAL_DIR / "queries-0.bin").unlink()
+    writer = JournalWriter(log_dir / JOURNAL_DIR, "0", 0)
+    for i in range(SAMPLES):
+        times = (START, START + 1, START + 2, 0, START + 3)
+        writer.add(100 + i, i, 0, times, 16, 8, Completion(np.arange(8, dtype=np.int32), "length"))
+    writer.flush()
+    close(log_dir, ttft_limit_ns=3_000 * MS)
+    assert any("not streamed" in doubt for doubt in run_json(log_dir)["doubts"])
+    assert run_json(log_dir)["statistics"]["ttft"] is run_json(log_dir)["statistics"]["tpot"] is None
 
 
 def test_a_problem_of_the_run_is_a_reason(log_dir):
