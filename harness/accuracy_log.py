@@ -22,7 +22,10 @@ _CHUNK = 1 << 20
 _BETWEEN = b" \t\r\n,[]"  # all that may stand between two entries
 _SUBMISSION_GAP = b"\n...\n"  # what the submission rules put in place of a long log's middle
 _DECISIVE_WORDS = 8  # an int32 output of so many tokens does not have "!" (id 0) at every second place
-_INT32, _INT64 = 4, 8
+EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
+INT64 = 8
+_INT32 = 4
+_UNCHECKED = 0  # int32 whatever is in the log
 _NOT_OURS = "not LoadGen's mlperf_log_accuracy.json"
 
 
@@ -91,6 +94,8 @@ class LogEntry:
     @cached_property
     def token_ids(self) -> TokenIds:
         """All output tokens, the first included: shape (OSL,), int32. GradingError for damaged hex."""
+        if self._width == _UNCHECKED:
+            return self.data_words
         return _whole(self.first_ids, self.data_ids, self._row.token_count)
 
 
@@ -163,6 +168,23 @@ class AccuracyLog:
         self.path = path
         self.cut: Cut | None = None
         self.width = _width(self._raw_entries())
+
+    @cached_property
+    def is_array(self) -> bool:
+        """Whether the log is LoadGen's JSON array, and not JSON lines."""
+        with self.path.open("rb") as file:
+            return file.read(_CHUNK).lstrip()[:1] == b"["
+
+    @property
+    def is_odd(self) -> bool:
+        """LoadGen writes an array, and the reference implementation ids of int32."""
+        return not self.is_array or self.width == INT64
+
+    def as_int32(self) -> "AccuracyLog":
+        """The same log as the official evaluator reads it: ``data`` alone, all of it int32."""
+        log = AccuracyLog(self.path)
+        log.width = _UNCHECKED
+        return log
 
     def __iter__(self) -> Iterator[LogEntry]:
         for raw in self._raw_entries():
@@ -271,7 +293,7 @@ def _width(entries: Iterable[RawEntry]) -> int:
         found = True
         words = _words(_row(raw).data, f"accuracy log, byte {raw.offset}")
         if len(words) >= _DECISIVE_WORDS:
-            return _INT32 if words[1::2].any() else _INT64
+            return _INT32 if words[1::2].any() else INT64
     if not found:
         raise GradingError(
             "accuracy log: no entries; a performance run writes such a log, pass one of an accuracy run"

@@ -1,13 +1,14 @@
 """What run_compliance.py does: run each test and verify it, or verify logs that exist already."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.benchmark import LOADGEN_SCENARIO, load_benchmark
 from harness.compliance.folder import write_folder
 from harness.compliance.rules import RUN_FOLDER, rule_of
-from harness.compliance.run_logs import is_complete, read_detail_log
+from harness.compliance.run_logs import ACCURACY_LOG, is_complete, log_file, logs_in, read_detail_log
 from harness.compliance.verification import Question, Verification, verify
 from harness.compliance_cli import files_by_test
 from harness.compliance_plan import ComplianceRun, audit_of, resolve_runs
@@ -19,37 +20,63 @@ from harness.report.printable import printable
 _GO_ON = (EXIT_VALID, EXIT_INVALID, EXIT_THRESHOLD)
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How one test ended: its exit code, one word, the figures and the verification file."""
+
+    code: int
+    verdict: str
+    summary: str
+    path: Path | None = None
+
+
 def run_tests(arguments: argparse.Namespace, run: Callable[[RunPlan], int]) -> int:
     """Run the tests one after another with ``run``; the exit code is that of the first that did not pass.
 
     Every dataset and setting is checked before the first test starts. Raises HarnessError.
     """
-    first = EXIT_VALID
-    for item in resolve_runs(arguments):
-        code = run(item.plan)
-        if not item.plan.dry_run:
-            code = _verify_run(item, code)
-        if code not in _GO_ON:
-            return code
-        first = first or code
-    return first
+    items = resolve_runs(arguments)
+    ended: dict[str, Ended] = {}
+    try:
+        for item in items:
+            code = run(item.plan)
+            ended[item.test] = Ended(code, "no verdict", f"exit code {code}")
+            if not item.plan.dry_run:
+                ended[item.test] = _verify_run(item, code)
+            if ended[item.test].code not in _GO_ON:
+                break
+    finally:
+        if len(items) > 1 and not items[0].plan.dry_run:
+            _print_table(items, ended)
+    codes = [one.code for one in ended.values()]
+    return next((code for code in codes if code not in _GO_ON), next(filter(None, codes), EXIT_VALID))
 
 
-def _verify_run(item: ComplianceRun, code: int) -> int:
-    """The exit code of a test whose run ended with ``code``; a slow run counts, one with failures not."""
+def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, Ended]) -> None:
+    """All verdicts together: the runs' own reports stand between them."""
+    print(f"\n{'test':8}{'verdict':20}")
+    for item in items:
+        one = ended.get(item.test, Ended(EXIT_INVALID, "not run", ""))
+        where = "" if one.path is None else f"; {one.path}"
+        print(f"{item.test:8}{one.verdict:20}{one.summary}{where}", flush=True)
+
+
+def _verify_run(item: ComplianceRun, code: int) -> Ended:
+    """How a test ended whose run ended with ``code``; a slow run counts, one with failures not."""
     log_dir = item.plan.log_dir
     if code == EXIT_VALID or (code == EXIT_INVALID and is_complete(log_dir)):
         return _conclude(item.question, verify(item.question), item.folder)
     if code == EXIT_INVALID:
-        print(f"{item.test} has no verdict: its run is not whole; see {log_dir}", flush=True)
-    return code
+        print(f"{item.test} has no verdict: its run is not complete; see {log_dir}", flush=True)
+        return Ended(code, "no verdict", f"its run is not complete; see {log_dir}")
+    return Ended(code, "no verdict", f"exit code {code}")
 
 
 def verify_logs(arguments: argparse.Namespace) -> int:
     """Verify the logs in --log-dir. Returns the exit code; raises HarnessError."""
     rule = rule_of(load_benchmark(arguments.benchmark), arguments.test)
     audits = files_by_test("--audit-config", arguments.audit_config, (rule.test,))
-    log_dir: Path = arguments.log_dir.absolute()
+    log_dir = logs_in(arguments.log_dir.absolute())
     named = None if arguments.scenario is None else LOADGEN_SCENARIO[arguments.scenario]
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
     question = Question(
@@ -63,8 +90,8 @@ def verify_logs(arguments: argparse.Namespace) -> int:
     )
     folder = None if arguments.output_dir is None else arguments.output_dir.absolute() / rule.test
     if folder is not None:
-        _refuse_overlap(folder, log_dir)
-    return _conclude(question, verify(question), folder)
+        _refuse_overlap(folder, log_file(log_dir, ACCURACY_LOG).parent)
+    return _conclude(question, verify(question), folder).code
 
 
 def _refuse_overlap(folder: Path, log_dir: Path) -> None:
@@ -73,21 +100,24 @@ def _refuse_overlap(folder: Path, log_dir: Path) -> None:
         raise ConfigError(f"--output-dir: {folder} holds the logs that are verified; choose another folder")
 
 
-def _conclude(question: Question, found: Verification, folder: Path | None) -> int:
-    """Print the verdict, write the folder where there is one to write, and give the exit code."""
+def _conclude(question: Question, found: Verification, folder: Path | None) -> Ended:
+    """Print the verdict and write the folder where there is one to write."""
     test, verdict = question.rule.test, found.verdict
     for note in found.notes:
         print(f"NOTE {printable(note, 500)}")
     if found.troubles:
-        print(f"{test} has no verdict: {printable('; '.join(found.troubles), 800)} (else: {verdict.summary})")
-        return EXIT_INVALID
+        why = printable("; ".join(found.troubles), 800)
+        print(f"{test} has no verdict: {why} (else: {verdict.summary})")
+        return Ended(EXIT_INVALID, "no verdict", why)
     reasons = () if question.official else _reasons(question, found)
-    for reason in reasons:
+    # The plan of a run that was just made has named each of its deviations.
+    for reason in reasons if not (question.own and found.deviations) else ():
         print(f"NOT OFFICIAL: {printable(reason, 300)}")
     said = f"{'TEST' if question.official else 'NOT OFFICIAL'} {'PASS' if verdict.passed else 'FAIL'}"
-    where = "" if folder is None else f"; {_write(question, found, folder, reasons)}"
+    path = None if folder is None else _write(question, found, folder, reasons)
+    where = "" if path is None else f"; {path}"
     print(f"{test}: {said}: {verdict.summary}{where}", flush=True)
-    return EXIT_VALID if verdict.passed else EXIT_THRESHOLD
+    return Ended(EXIT_VALID if verdict.passed else EXIT_THRESHOLD, said, verdict.summary, path)
 
 
 def _write(question: Question, found: Verification, folder: Path, reasons: tuple[str, ...]) -> Path:

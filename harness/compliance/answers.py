@@ -57,3 +57,16 @@ def _judged(evaluation: Evaluation, threshold: float) -> ComplianceVerdict:
     ]
     summary = f"exact_match {score} of {whole.total} samples, threshold {threshold}"
     return ComplianceVerdict(passed, summary, card + "\n".join(lines) + "\n", card)
+
+
+def unreadable() -> ComplianceVerdict:
+    """The official script's file for a log that its evaluator gives no score of."""
+    lines = [
+        "",
+        RULE,
+        "TEST07 Verification Summary",
+        RULE,
+        "Error: Could not parse accuracy score",
+        "TEST FAIL",
+    ]
+    return ComplianceVerdict(False, "the official evaluator gives no score", "\n".join(lines) + "\n")

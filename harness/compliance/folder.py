@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from harness.compliance.rules import TestName
-from harness.compliance.run_logs import ACCURACY_LOG, DETAIL, SUMMARY
+from harness.compliance.run_logs import ACCURACY_LOG, DETAIL, SUMMARY, log_file
 from harness.compliance.verdict import ComplianceVerdict
 from harness.errors import ConfigError
 from harness.new_file import replacing
@@ -73,5 +73,5 @@ def clear(folder: Path) -> None:
 def _copy(source: Path, target: Path, names: tuple[str, ...]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name in names:
-        if (source / name).exists():
-            shutil.copyfile(source / name, target / name)
+        if (path := log_file(source, name)).exists():
+            shutil.copyfile(path, target / name)

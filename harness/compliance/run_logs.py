@@ -9,12 +9,19 @@ import msgspec
 
 from harness.compliance.audit_config import AuditConfig
 from harness.compliance.in_force import differences
+from harness.compliance.rules import RUN_FOLDER
 from harness.errors import ConfigError
 from harness.report.loadgen_log import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 
 ACCURACY_LOG = "mlperf_log_accuracy.json"
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 RUN_RECORD = "run.json"
+# Where a verified folder, here or in a submission, has the logs that a run leaves side by side.
+_PLACES = {
+    ACCURACY_LOG: Path("accuracy"),
+    SUMMARY: Path("performance/run_1"),
+    DETAIL: Path("performance/run_1"),
+}
 # Their purpose is that each sample is logged once, which the accuracy log shows for itself; earlier official
 # files had other values.
 _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
@@ -46,6 +53,19 @@ class RunFacts:
     deviations: tuple[str, ...] = ()
 
 
+def logs_in(folder: Path) -> Path:
+    """Where the logs of a test's folder are: the run beside what was verified of it, if it is there."""
+    own = folder / RUN_FOLDER
+    return own if not (folder / ACCURACY_LOG).exists() and (own / ACCURACY_LOG).exists() else folder
+
+
+def log_file(log_dir: Path, name: str) -> Path:
+    """A log of a run's folder, or of a verified folder; the file may be missing."""
+    path = log_dir / name
+    verified = log_dir / _PLACES[name] / name if name in _PLACES else path
+    return verified if not path.exists() and verified.exists() else path
+
+
 def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFacts:
     """Everything that the folder tells of its run. Raises ConfigError for a log that is cut short."""
     record = _record(log_dir / RUN_RECORD)
@@ -67,7 +87,7 @@ def is_complete(log_dir: Path) -> bool:
 
 def read_detail_log(log_dir: Path) -> LoadgenDetail:
     """The detail log, empty where there is none. Raises ConfigError for one that is cut short."""
-    path = log_dir / DETAIL
+    path = log_file(log_dir, DETAIL)
     detail = read_detail(path)
     if detail.problem and path.exists():
         raise ConfigError(f"{path}: {detail.problem}; the run did not end, run the test again")
@@ -88,18 +108,18 @@ def require_in_force(
     shown = [] if exact else [found.pop(key) for key in _SHOWN_BY_THE_LOG if key in found]
     if found:
         raise ConfigError(
-            f"{log_dir / DETAIL}: the audit settings ({audit.source}) were not in force: "
+            f"{log_file(log_dir, DETAIL)}: the audit settings ({audit.source}) were not in force: "
             f"{'; '.join(found.values())}; run the test again with them, or name the run's own --audit-config"
         )
     return tuple(f"{line}; each sample was logged exactly once all the same" for line in shown)
 
 
 def _missing(log_dir: Path) -> list[str]:
-    return [name for name in (SUMMARY, DETAIL) if not (log_dir / name).exists()]
+    return [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
 
 
 def _summary(log_dir: Path) -> LoadgenSummary | None:
-    path = log_dir / SUMMARY
+    path = log_file(log_dir, SUMMARY)
     if not path.exists():
         return None
     summary = read_summary(path)

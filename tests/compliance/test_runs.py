@@ -145,6 +145,14 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
     assert done.code == 5, done.stdout + done.stderr
     assert "TEST07: NOT OFFICIAL FAIL: exact_match 0.0 of 30 samples" in done.stdout
     assert "TEST09: NOT OFFICIAL PASS: mean output 3.00 tokens of 64 samples, bounds 2.5..3.5" in done.stdout
+    table = done.stdout.splitlines()[-3:]
+    assert [line.split()[:4] for line in table] == [
+        ["test", "verdict"],
+        ["TEST07", "NOT", "OFFICIAL", "FAIL"],
+        ["TEST09", "NOT", "OFFICIAL", "PASS"],
+    ]
+    deviation = "generation max_new_tokens is 4"
+    assert done.stdout.count(deviation) == 2  # once in the plan of each test
     statements = sorted((tmp_path / "out").rglob("verify_*"))
     assert [path.name for path in statements] == [
         "verify_accuracy.NOT_OFFICIAL.txt",
@@ -318,7 +326,7 @@ def test_failures_give_no_verdict(test07_file, tmp_path):
         low = audit(tmp_path, "TEST07", LOW07)
         done = run_compliance(tmp_path, *words, low, *flags(tmp_path, server))
     assert done.code == 4, done.stdout + done.stderr
-    assert "TEST07 has no verdict: its run is not whole" in done.stdout
+    assert "TEST07 has no verdict: its run is not complete" in done.stdout
     assert {name.partition("/")[0] for name in written(tmp_path / "out/offline/TEST07")} == {"run"}
 
 

@@ -131,7 +131,7 @@ BROKEN = {
         {ACCURACY: array(ENTRIES)[:4096] + "\n\n...\n\n" + array(ENTRIES)[-4096:]},
         "truncated for submission",
     ),
-    "no entries": ({ACCURACY: "[\n]\n"}, "no entries"),
+    "no entries": ({ACCURACY: "[\n]\n"}, "mlperf_log_accuracy.json: no answer was logged"),
     "half a token": (broken_log([ENTRIES[0].replace('"data" : "', '"data" : "45')]), "cut short"),
     "detail cut short": ({DETAIL: detail(end=False)}, "mlperf_log_detail.txt: cut short"),
     "detail empty": ({DETAIL: ""}, "mlperf_log_detail.txt: empty"),
@@ -246,6 +246,33 @@ def test_a_run_is_verified_again_in_its_own_folder(logs, low, verify, tmp_path):
     assert not list((tmp_path / "out").glob("TEST09.*"))
 
 
+def test_a_verified_folder_is_taken(logs, low, verify, tmp_path):
+    """As a submission has it: logs below accuracy/ and performance/run_1."""
+    assert (
+        verify("TEST09", "--log-dir", logs, "--audit-config", low, "--output-dir", tmp_path / "out")[0] == 0
+    )
+    folder = tmp_path / "out/TEST09"
+    code, printed, _ = verify("TEST09", "--log-dir", folder, "--audit-config", low)
+    assert code == 0
+    assert "not confirmed" not in printed
+    code, _, errors = verify(
+        "TEST09", "--log-dir", folder, "--audit-config", low, "--output-dir", tmp_path / "out"
+    )
+    assert code == 2, errors
+    assert (folder / "accuracy" / ACCURACY).is_file()
+
+
+def test_the_folder_of_a_test_run_is_taken(logs, low, verify, tmp_path):
+    """run_compliance.py leaves the run in run/; what was verified lies beside it."""
+    folder = tmp_path / "TEST09"
+    shutil.copytree(logs, folder / "run")
+    words = ("TEST09", "--log-dir", folder, "--audit-config", low)
+    assert verify(*words)[0] == 0
+    assert verify(*words, "--output-dir", tmp_path)[0] == 0
+    assert (folder / "accuracy" / ACCURACY).is_file()
+    assert verify(*words)[0] == 0
+
+
 def test_a_full_disk_leaves_nothing_behind(logs, low, verify, tmp_path, monkeypatch):
     def full(source, target):
         if target.name == DETAIL:
@@ -320,6 +347,37 @@ def test_test07_scores_as_a_published_run(references, verify, tmp_path):
 def test_test07_at_its_threshold(right, code, references, verify, tmp_path):
     logs = answered(tmp_path / "logs", right)
     assert verify("TEST07", "--log-dir", logs, "--reference-data", references)[0] == code
+
+
+ODD = {
+    "JSON lines": ({"width": 4}, "\n".join, "Error: Could not parse accuracy score\nTEST FAIL\n"),
+    "int64": ({"width": 8}, array, "Accuracy check pass: False\nTEST FAIL\n"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_test07_of_an_odd_log_is_the_official_verdict(name, references, verify, tmp_path):
+    """The official evaluator calls json.load and reads int32: such logs of 627 right answers fail there."""
+    shape, joined, ending = ODD[name]
+    outputs = {letter: harmony_ids(f"**Answer:** {letter}") for letter in "ABCD"}
+    said = ["ABCD"[(row + (row >= 627)) % 4] for row in range(TEST07_ROWS)]
+    text = joined([entry(row, outputs[letter], **shape) for row, letter in enumerate(said)])
+    logs = cases.write_logs(tmp_path / "logs", text)
+    words = ("--log-dir", logs, "--reference-data", references, "--output-dir", tmp_path / "out")
+    code, printed, _ = verify("TEST07", *words)
+    assert code == 5
+    assert f"NOTE the log has {'JSON lines' if name == 'JSON lines' else 'token ids of int64'}" in printed
+    assert (tmp_path / "out/TEST07/verify_accuracy.txt").read_text().endswith(ending)
+
+
+@pytest.mark.parametrize("name", ["array", "JSON lines"])
+def test_test09_reads_both_shapes(name, logs, low, verify):
+    """So does the official script."""
+    if name == "JSON lines":
+        (logs / ACCURACY).write_text("\n".join(ENTRIES) + "\n")
+    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
+    assert code == 0
+    assert ("NOTE the log has JSON lines" in printed) == (name == "JSON lines")
 
 
 PUBLISHED = {  # the official checker took all of them

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.accuracy_log import EMPTY_LOG_BYTES
 from harness.compliance.submission.accuracy_text import parse_accuracy
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.evidence import Subject
@@ -16,7 +17,7 @@ from harness.compliance.submission.tree import (
     VERIFY_FILE,
     Place,
 )
-from harness.compliance.submission.truncate import EMPTY_LOG_BYTES, digest
+from harness.compliance.submission.truncate import digest
 
 
 def check_files(root: Path, most_bytes: int) -> Iterator[Complaint]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from harness.accuracy_log import EMPTY_LOG_BYTES
 from harness.benchmark import Benchmark
 from harness.compliance.submission.check_common import check_logs, usable
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.evidence import Logs, Subject, read_logs
 from harness.compliance.submission.tree import ACCURACY_LOG, DETAIL, PERFORMANCE, SUMMARY
-from harness.compliance.submission.truncate import EMPTY_LOG_BYTES
 
 # LoadGen's setting for each of the benchmark's that a performance run's detail log tells.
 _LOCKED = {

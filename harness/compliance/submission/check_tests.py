@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+from harness.accuracy_log import EMPTY_LOG_BYTES
 from harness.compliance.rules import TestName, rule_of
 from harness.compliance.submission.accuracy_text import VerifyText, parse_verify
 from harness.compliance.submission.check_accuracy import check_accuracy_log
@@ -12,7 +13,7 @@ from harness.compliance.submission.check_performance import token_bounds
 from harness.compliance.submission.complaint import Complaint
 from harness.compliance.submission.evidence import Logs, Subject, read_logs
 from harness.compliance.submission.tree import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE, VERIFY_FILE
-from harness.compliance.submission.truncate import EMPTY_LOG_BYTES, is_whole
+from harness.compliance.submission.truncate import is_whole
 
 # A compliance test is no measurement: that LoadGen calls it INVALID for its latencies or early stopping is no
 # failure. Its other constraints must be met.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.accuracy_log import EMPTY_LOG_BYTES
 from harness.benchmark import Benchmark, Scenario
 from harness.compliance.rules import RUN_FOLDER
 from harness.compliance.submission.check_record import RUN_RECORD, read_record
@@ -19,7 +20,7 @@ from harness.compliance.submission.tree import (
     SUMMARY,
     VERIFY_FILE,
 )
-from harness.compliance.submission.truncate import EMPTY_LOG_BYTES, is_whole
+from harness.compliance.submission.truncate import is_whole
 from harness.errors import ConfigError
 from harness.report.loadgen_log import read_detail, read_summary
 

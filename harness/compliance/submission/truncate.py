@@ -4,7 +4,6 @@ import hashlib
 from pathlib import Path
 
 GAP = b"\n\n...\n\n"
-EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
 
 
 def digest(path: Path) -> str:
