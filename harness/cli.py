@@ -3,12 +3,14 @@
 import argparse
 from pathlib import Path
 
+from harness.command_line import Parser, path
+
 CONFIG_DIR = Path(__file__).resolve().parent.parent / "configs"
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All flags with their defaults, each written here once."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="run_mlperf.py",
         description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
         epilog="Exit codes: 0 valid, 2 usage, config or dataset, 3 server, 4 invalid run or failures, "
@@ -30,11 +32,11 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         help="accuracy only: go on with the run in the output folder, sending what has no answer yet",
     )
     group.add_argument(
-        "--input-file", type=Path, required=True, help="tokenized dataset (parquet or pickle file)"
+        "--input-file", type=path, required=True, help="tokenized dataset (parquet or pickle file)"
     )
     group.add_argument("--max-samples", type=int, help="use only the first N samples (default: all)")
     add_settings(group)
-    group.add_argument("--audit-config", type=Path, help="LoadGen audit.config of a compliance test")
+    group.add_argument("--audit-config", type=path, help="LoadGen audit.config of a compliance test")
 
 
 def add_benchmark(group: argparse._ArgumentGroup) -> None:
@@ -56,16 +58,16 @@ def add_benchmark(group: argparse._ArgumentGroup) -> None:
 def add_settings(group: argparse._ArgumentGroup) -> None:
     """LoadGen's settings and the generation parameters."""
     group.add_argument(
-        "--mlperf-conf", type=Path, help="LoadGen mlperf.conf (default: the official one inside LoadGen)"
+        "--mlperf-conf", type=path, help="LoadGen mlperf.conf (default: the official one inside LoadGen)"
     )
     group.add_argument(
         "--user-conf",
-        type=Path,
+        type=path,
         default=CONFIG_DIR / "user.conf",
         help="LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
     )
     group.add_argument(
-        "--generation-config", type=Path, help="JSON file of generation parameters (default: the benchmark's)"
+        "--generation-config", type=path, help="JSON file of generation parameters (default: the benchmark's)"
     )
     group.add_argument(
         "--max-new-tokens", type=int, help="override max_new_tokens of the generation parameters"
@@ -89,7 +91,7 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--ca-file",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="certificates to trust besides the system's, in PEM format: a private CA's or a self-signed one",
     )
@@ -152,7 +154,7 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
     """What a run leaves and says; ``layout`` names the folders under --output-dir."""
     group.add_argument(
         "--output-dir",
-        type=Path,
+        type=path,
         default=Path("mlperf_results"),
         help=f"logs go to {layout} (default: %(default)s)",
     )
@@ -174,5 +176,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def with_server_url(arguments: argparse.Namespace) -> argparse.Namespace:
     """Fill in the default, which argparse would append to."""
-    arguments.server_url = arguments.server_url or ["http://localhost:30000"]
+    default = [] if arguments.backend == "embedded" else ["http://localhost:30000"]
+    arguments.server_url = arguments.server_url or default
     return arguments

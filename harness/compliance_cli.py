@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness import cli
+from harness.command_line import Parser, path
 from harness.errors import ConfigError
 
 VERIFY = "verify"
@@ -21,7 +22,7 @@ _FOR_TEST = re.compile(r"(TEST\d\d)=(.+)")
 
 def build_run_parser() -> argparse.ArgumentParser:
     """Flags of a run; those of run_mlperf.py come from there."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="run_compliance.py",
         description="Run MLPerf compliance tests against a running server and verify them. "
         "'run_compliance.py verify --help' is about logs that exist already.",
@@ -54,7 +55,7 @@ def build_run_parser() -> argparse.ArgumentParser:
 
 def build_verify_parser() -> argparse.ArgumentParser:
     """Flags of the verification of existing logs."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="run_compliance.py verify",
         description="Verify the logs of a compliance run, of this harness or another.",
         epilog=_CODES,
@@ -62,7 +63,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
     parser.add_argument("test", choices=_TESTS)
     parser.add_argument(
         "--log-dir",
-        type=Path,
+        type=path,
         required=True,
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
@@ -70,7 +71,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
     parser.set_defaults(scenario=None)
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(
-        "--output-dir", type=Path, help="write the verified folder to DIR/<TEST>/ (default: print only)"
+        "--output-dir", type=path, help="write the verified folder to DIR/<TEST>/ (default: print only)"
     )
     return parser
 
@@ -78,7 +79,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
 def _add_verification(group: argparse._ArgumentGroup, default_reference: str) -> None:
     group.add_argument(
         "--reference-data",
-        type=Path,
+        type=path,
         help=f"TEST07: file with dataset and ground_truth (default: {default_reference})",
     )
     group.add_argument(

@@ -10,6 +10,7 @@ from harness.benchmark import Benchmark
 from harness.errors import ConfigError
 
 _ALIASES = {"max_output_len": "max_new_tokens", "streaming": "stream"}
+MOST_NUMBER = (1 << 31) - 1  # of tokens or samples
 _NESTED = "generation_config"  # most published files hold their values under this key
 # Keys of published files that no server is sent, with the reason.
 _NOT_APPLIED = {
@@ -37,8 +38,8 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what no server can do; raises ValueError."""
-        if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens is {self.max_new_tokens}, expected 1 or more")
+        if not 1 <= self.max_new_tokens <= MOST_NUMBER:
+            raise ValueError(f"max_new_tokens is {self.max_new_tokens}, expected 1 to {MOST_NUMBER}")
         if self.temperature < 0:
             raise ValueError(f"temperature is {self.temperature}, expected 0 or more")
         if not 0 < self.top_p <= 1:

@@ -9,6 +9,7 @@ from harness.errors import ConfigError
 from harness.provenance import port_range
 
 SPARE_DESCRIPTORS = 64  # epoll, channels, journal, shared memory
+_DESCRIPTORS_OF_A_WORKER = 5  # of its parent: a pair of sockets, a pipe, the process
 _MOST_OPEN = Path("/proc/sys/fs/nr_open")
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
@@ -61,6 +62,20 @@ class Limits:
                 f"{self.backlog}: others wait a second and more; raise it before the server starts "
                 f"(sysctl -w net.core.somaxconn={max(4096, at_once)})"
             )
+
+
+def check_workers(workers: int) -> None:
+    """Refuse more workers than this process can have channels to. Raises ConfigError."""
+    needed, soft = workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS, _soft_descriptor_limit()
+    if needed > soft:
+        raise ConfigError(
+            f"--num-workers {workers} needs {needed} open files in this process, the limit is {soft}; "
+            "raise it (ulimit -n) or use fewer workers"
+        )
+
+
+def _soft_descriptor_limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def machine_limits() -> Limits:

@@ -1,6 +1,8 @@
 """What will run: every choice resolved, checked and written down before the first query."""
 
 import argparse
+import ipaddress
+import re
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -11,7 +13,7 @@ from harness import generation
 from harness.benchmark import Benchmark, DatasetRule, Scenario, load_benchmark
 from harness.compliance.rules import RUN_FOLDER
 from harness.errors import ConfigError
-from harness.generation import SamplingParameters
+from harness.generation import MOST_NUMBER, SamplingParameters
 from harness.loadgen_conf import read_text
 from harness.policy import (
     Deadlines,
@@ -25,6 +27,10 @@ from harness.policy import (
 Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
 LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
+
+MOST_WORKERS = 512  # more than any machine has cores for
+_MOST_CONCURRENCY = 1 << 20  # more than a machine has ports for
+_FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
 
 USER_CONF = "user.conf"  # as the run had it, beside its logs
 AUDIT_CONFIG = "audit.config"  # LoadGen's name; one in the working directory is never used unasked
@@ -104,7 +110,7 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
     if audit is not None:
         official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
     parameters = generation.resolve_parameters(
-        official, arguments.generation_config, arguments.max_new_tokens
+        official, _optional("--generation-config", arguments.generation_config), arguments.max_new_tokens
     )
     mode: Mode = "accuracy" if arguments.accuracy else "performance"
     scenario_dir = arguments.output_dir.absolute() / arguments.scenario
@@ -116,14 +122,14 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
         mode=mode,
         model_key=benchmark.model_key(arguments.scenario),
         input_file=arguments.input_file.absolute(),
-        max_samples=_at_least_one("--max-samples", arguments.max_samples),
+        max_samples=_count("--max-samples", arguments.max_samples, MOST_NUMBER),
         parameters=parameters,
         backend=arguments.backend,
-        server_urls=() if arguments.backend == "embedded" else parse_server_urls(arguments.server_url),
+        server_urls=_server_urls(arguments.backend, arguments.server_url),
         ca_file=_optional("--ca-file", arguments.ca_file),
         preflight=resolve_preflight(arguments),
-        num_workers=_at_least_one("--num-workers", arguments.num_workers),
-        max_concurrency=_at_least_one("--max-concurrency", arguments.max_concurrency),
+        num_workers=_count("--num-workers", arguments.num_workers, MOST_WORKERS),
+        max_concurrency=_count("--max-concurrency", arguments.max_concurrency, _MOST_CONCURRENCY),
         deadlines=resolve_deadlines(arguments),
         policy=resolve_policy(arguments, streams=parameters.stream),
         resume=_resume(arguments.resume, arguments.accuracy),
@@ -145,6 +151,16 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
 def _audit_text(path: Path | None) -> str | None:
     """What the run is held to, whatever becomes of the file while it lasts."""
     return None if path is None else read_text(f"--audit-config {path}", path)
+
+
+def _server_urls(backend: Backend, values: list[str]) -> tuple[str, ...]:
+    if backend != "embedded":
+        return parse_server_urls(values)
+    if values:
+        raise ConfigError(
+            f"--server-url {values[0]}: --backend embedded starts a server of its own; remove one of the two"
+        )
+    return ()
 
 
 def parse_server_urls(values: list[str]) -> tuple[str, ...]:
@@ -173,6 +189,20 @@ def _check_url(url: str) -> None:
         raise ConfigError(f"--server-url {url}: expected http://HOST:PORT or https://HOST:PORT")
     if any(mark in url for mark in "?# \t"):
         raise ConfigError(f"--server-url {url}: a base URL has no query, no fragment and no spaces")
+    if not _is_host(parts.hostname):
+        raise ConfigError(f"--server-url {url}: {parts.hostname!r} is no host name and no address")
+
+
+def _is_host(name: str) -> bool:
+    """An address where it looks like one, else what DNS takes: labels of 1 to 63 characters."""
+    try:
+        if ":" in name or _FOUR_NUMBERS.fullmatch(name):
+            ipaddress.ip_address(name)
+            return True
+        decoded = name.encode("idna").decode("idna")
+        return name.isprintable() and "%" not in name and (name.isascii() or decoded == name)
+    except ValueError:  # UnicodeError too
+        return False
 
 
 def _place(url: str) -> tuple[str, str | None, int, str]:
@@ -181,9 +211,9 @@ def _place(url: str) -> tuple[str, str | None, int, str]:
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
 
 
-def _at_least_one(flag: str, value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise ConfigError(f"{flag} is {value}, expected 1 or more")
+def _count(flag: str, value: int | None, most: int) -> int | None:
+    if value is not None and not 1 <= value <= most:
+        raise ConfigError(f"{flag} is {value}, expected 1 to {most}")
     return value
 
 
@@ -197,7 +227,7 @@ def _resume(wanted: bool, accuracy: bool) -> bool:
 
 def _existing(flag: str, path: Path) -> Path:
     if not path.is_file():
-        raise ConfigError(f"{flag} {path}: no such file")
+        raise ConfigError(f"{flag} {path}: {'not a regular file' if path.exists() else 'no such file'}")
     return path.absolute()
 
 

@@ -14,6 +14,7 @@ PROGRESS_S = 600.0
 # In single-stream they come one after another, and each may wait for its deadline.
 FIRST_FAILURES = 10
 FIRST_FAILURES_SINGLE_STREAM = 3
+_MOST_SECONDS = 1e8  # three years; nanoseconds of it fit the 64 bits of a clock
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,8 +91,8 @@ def resolve_policy(arguments: argparse.Namespace, *, streams: bool) -> FailurePo
 
 def _max_failures(fail_fast: bool | None, limit: int | None, accuracy: bool) -> int | None:
     if limit is not None:
-        if limit < 1:
-            raise ConfigError(f"--max-failures is {limit}, expected 1 or more")
+        if not 1 <= limit < 1 << 31:
+            raise ConfigError(f"--max-failures is {limit}, expected 1 to {(1 << 31) - 1}")
         if fail_fast is False:
             raise ConfigError("--no-fail-fast and --max-failures contradict each other; give one of them")
         return limit
@@ -109,6 +110,8 @@ def _optional_seconds(flag: str, value: float | None) -> float | None:
 
 
 def _seconds(flag: str, value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"{flag} is {value:g}, expected a positive number of seconds")
+    if not 0 < value <= _MOST_SECONDS:
+        raise ConfigError(
+            f"{flag} is {value:g}, expected a positive number of seconds, at most {_MOST_SECONDS:g}"
+        )
     return value

@@ -138,6 +138,8 @@ def _content(path: Path) -> str:
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:
+    if path.exists() and not path.is_file():
+        raise DatasetError(f"{path}: not a regular file, expected a parquet or pickle file")
     try:
         with path.open("rb") as file:
             head = file.read(4)

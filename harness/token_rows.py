@@ -42,7 +42,12 @@ def rows_of_parquet(path: Path) -> TokenRows:
                 raise DatasetError(f"{path}: several columns are called {name}, expected one")
             _check_type(path, name, file.schema_arrow.field(name).type)
             return _read_batches(path, file, name)
-    except (pa.ArrowException, OSError, LookupError, MemoryError, ValueError) as error:
+    except MemoryError as error:
+        raise DatasetError(
+            f"{path}: out of memory while reading it ({_one_line(error) or 'no size named'}); free memory or "
+            "lift the limit on it (ulimit -v)"
+        ) from error
+    except (pa.ArrowException, OSError, LookupError, ValueError) as error:
         raise DatasetError(
             f"{path}: not a readable parquet file: {_one_line(error)}; download it again"
         ) from error

@@ -77,7 +77,8 @@ def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool
         ours = min(ours, math.floor(machine.quota))
     spare = max(1, min(ours - 1, _MOST_WORKERS))
     workers, reason = (asked, "as asked") if asked is not None else _wanted(load, spare, machine.descriptors)
-    workers = min(workers, load.open_at_most or workers)
+    if load.open_at_most is not None and workers > load.open_at_most:
+        workers, reason = load.open_at_most, _counted(load.open_at_most, "request in flight")
     if machine.quota is not None or len(machine.cores) < _PIN_FROM_CORES or workers >= ours:
         return Placement(workers, reason)
     # From the last core on: interrupts and other programs favour the first.
@@ -96,15 +97,24 @@ def _wanted(load: Load, spare: int, descriptors: int) -> tuple[int, str]:
 def _needs(load: Load) -> list[tuple[int, str]]:
     """Workers for each known part of the load. Streams tell only where the rate of events is not known."""
     parts: list[tuple[float | None, int, str]] = [
-        (load.events_per_s, _EVENTS_PER_S, "events/s"),
-        (load.queries_per_s, _QUERIES_PER_S, "queries/s"),
-        (load.open_at_most if load.events_per_s is None else None, _STREAMS, "requests in flight"),
+        (load.events_per_s, _EVENTS_PER_S, "event/s"),
+        (load.queries_per_s, _QUERIES_PER_S, "query/s"),
+        (load.open_at_most if load.events_per_s is None else None, _STREAMS, "request in flight"),
     ]
     return [
-        (max(1, math.ceil(value / capacity)), f"for {value:.0f} {unit}")
+        (max(1, math.ceil(value / capacity)), f"for {_counted(round(value), unit)}")
         for value, capacity, unit in parts
         if value is not None
     ]
+
+
+def _counted(number: int, noun: str) -> str:
+    """``1 request in flight``, ``20 queries/s``."""
+    if number == 1:
+        return f"{number} {noun}"
+    first, mark, rest = noun.partition("/") if "/" in noun else noun.partition(" ")
+    plural = "queries" if first == "query" else f"{first}s"
+    return f"{number} {plural}{mark}{rest}"
 
 
 def this_machine() -> Machine:

@@ -9,9 +9,9 @@ from harness.benchmark import LOADGEN_SCENARIO
 from harness.compliance.audit_config import test_named
 from harness.errors import ConfigError
 from harness.issue import Issue, expected_issue
-from harness.limits import machine_limits
+from harness.limits import check_workers, machine_limits
 from harness.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
-from harness.plan import AUDIT_CONFIG, LOADGEN_MODES, RunPlan
+from harness.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
 from harness.report.printable import printable
 from harness.report.progress import duration
 from harness.samples import SampleSet, load_samples, prompt_efforts
@@ -120,7 +120,15 @@ def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[st
 def place(plan: RunPlan, inputs: Inputs) -> Placement:
     """Workers and cores for this plan on this machine."""
     load = expected_load(plan, inputs.settings)
-    return choose(this_machine(), load, plan.num_workers, server_here=server_is_here(plan))
+    if plan.num_workers is not None:
+        check_workers(plan.num_workers)
+    placement = choose(this_machine(), load, plan.num_workers, server_here=server_is_here(plan))
+    if placement.workers > MOST_WORKERS:
+        raise ConfigError(
+            f"--max-concurrency {plan.max_concurrency} needs {placement.workers} workers {placement.reason}; "
+            "allow more open files (ulimit -Hn) or lower it"
+        )
+    return placement
 
 
 def prepare(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from harness.command_line import Parser
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError, explained
 from harness.new_file import keep_others_from_writing
 from harness.report.printable import printable
@@ -21,7 +22,7 @@ _MOST_CHARACTERS = 2000  # of an error: some hold what the log said
 
 def build_parser() -> argparse.ArgumentParser:
     """All flags with their defaults, each written here once."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="eval_mlperf_accuracy.py",
         description="Score mlperf_log_accuracy.json against the AIME, GPQA and LiveCodeBench references.",
         epilog="Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded,"

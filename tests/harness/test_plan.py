@@ -27,6 +27,9 @@ ACCEPTED = [
     ([" http://a:1/ , http://b:2 ,"], ("http://a:1", "http://b:2")),
     (["http://a:1/proxy/node7/"], ("http://a:1/proxy/node7",)),
     (["http://[::1]:30000"], ("http://[::1]:30000",)),
+    (["http://127.0.0.1:1"], ("http://127.0.0.1:1",)),
+    (["http://node_1.rack-2.:1"], ("http://node_1.rack-2.:1",)),
+    (["http://xn--ls8h.la"], ("http://xn--ls8h.la",)),
     (["http://a:1,https://a:1"], ("http://a:1", "https://a:1")),
 ]
 
@@ -46,6 +49,10 @@ REFUSED = [
     (["http://a:-1"], "ort"),
     (["http://a:port"], "ort"),
     (["http://[::1:30000"], "IPv6"),
+    (["http://a..b"], "host name"),
+    (["http://a%20b"], "host name"),
+    (["http://1.2.3.256"], "host name"),
+    (["http://xn--a"], "host name"),
     (["http://user:secret@a:1"], "credentials"),
     (["http://user@a:1"], "credentials"),
     (["http://:secret@a:1"], "credentials"),

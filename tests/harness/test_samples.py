@@ -141,7 +141,7 @@ def twins(path):
 NESTED = pa.list_(pa.list_(pa.int64()))
 BAD = {
     "missing": (nothing, "no such file"),
-    "a folder": (folder, "cannot be read: Is a directory"),
+    "a folder": (folder, "not a regular file"),
     "an empty file": (lambda p: written(p, "a.parquet", b""), "empty file"),
     "an empty pickle": (lambda p: written(p, "a.pkl", b""), "empty file"),
     "a csv": (lambda p: written(p, "a.csv", b"input_tokens\n1"), "suffix '.csv', expected"),

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from harness.command_line import Parser
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError, explained
 
 _CONFIGS = Path(__file__).resolve().parents[3] / "configs"
@@ -12,7 +13,7 @@ _SCENARIOS = ("offline", "server", "interactive", "single-stream")
 
 def build_parser() -> argparse.ArgumentParser:
     """All flags with their defaults, each written here once."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="prepare_submission.py",
         description="Make the folder that MLCommons accepts from finished runs, and check such folders.",
         epilog="Exit codes: 0 nothing to complain about, 5 complaints, 2 input that cannot be used.",
