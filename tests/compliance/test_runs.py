@@ -130,17 +130,8 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
     low = audit(tmp_path, "TEST09", LOW09)
     done = run_compliance(
         tmp_path,
-        *(*words, *inputs, "--audit-config", f"TEST09={low}"),
-        *(
-            "--server-url",
-            stub.url,
-            "--scenario",
-            "server",
-            "--user-conf",
-            quick_conf(tmp_path),
-            "--output-dir",
-            "out",
-        ),
+        *(*words, *inputs, "--audit-config", f"TEST09={low}", "--server-url", stub.url),
+        *("--scenario", "server", "--user-conf", quick_conf(tmp_path), "--output-dir", "out"),
     )
     assert done.code == 5, done.stdout + done.stderr
     assert "TEST07: NOT OFFICIAL FAIL: exact_match 0.0 of 30 samples" in done.stdout
