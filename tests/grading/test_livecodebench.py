@@ -413,7 +413,7 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
     again = OutcomeJournal(path)
     assert len(again.known) >= 2
     steps: list[int] = []
-    outcomes = grade(tasks, bench(index, tier, 60.0), again, lambda done, total, what: steps.append(done))
+    outcomes = grade(tasks, bench(index, tier, 3600.0), again, lambda done, total, what: steps.append(done))
     assert all(outcome.passed for outcome in outcomes.values())
     assert len(steps) <= len(tasks) - 2
 
