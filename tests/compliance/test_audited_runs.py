@@ -1,0 +1,133 @@
+"""run_mlperf.py --audit-config: LoadGen puts the file on top of all other settings, and the run says so."""
+
+import pytest
+
+from tests.runs import run_mlperf, small_dataset
+from tests.stub import StubServer
+
+TOKENS = 3
+
+
+@pytest.fixture
+def stub():
+    with StubServer(tokens=TOKENS) as server:
+        yield server
+
+
+CHEAT = """
+*.*.mode = 2
+*.*.min_duration = 1000
+*.*.min_query_count = 1
+*.*.target_qps = 40
+*.*.ttft_latency = 99999999
+"""
+# The settings of the official files, by test, and how many of LoadGen's then differ from the rules
+# (min_duration always does: the conf file of these runs sets it).
+OFFICIAL_AUDITS = {
+    "TEST01": (
+        ["mode = 2", "accuracy_log_rng_seed = 720381539243781796", "accuracy_log_sampling_target = 64"],
+        1,
+    ),
+    "TEST04": (
+        [
+            *("mode = 2", "performance_issue_unique = 0"),
+            *("performance_issue_same = 1", "performance_issue_same_index = 3"),
+        ],
+        2,
+    ),
+    "TEST06": (
+        [
+            *("mode = 2", "accuracy_log_rng_seed = 720381539243781796", "accuracy_log_sampling_target = 100"),
+            *("min_query_count = 100", "min_duration = 0", "sample_concatenate_permutation = 0"),
+        ],
+        2,
+    ),
+    "TEST07": (
+        [
+            *("mode = 2", "accuracy_log_rng_seed = 720381539243781796", "accuracy_log_sampling_target = 990"),
+            *("min_query_count = 990", "min_duration = 0", "performance_issue_unique = 1"),
+            *("sample_concatenate_permutation = 0", "test07_accuracy_threshold = 60.698"),
+        ],
+        3,
+    ),
+    "TEST09": (
+        [
+            *(
+                "mode = 2",
+                "accuracy_log_rng_seed = 720381539243781796",
+                "accuracy_log_sampling_target = 10000",
+            ),
+            *("min_query_count = 6396", "min_duration = 0", "performance_issue_unique = 1"),
+            "sample_concatenate_permutation = 0",
+            *("test09_min_output_tokens = 1150.38", "test09_max_output_tokens = 1406.02"),
+        ],
+        3,
+    ),
+}
+
+
+def audited(stub, folder, text, *words, **settings):
+    (folder / "audit.config").write_text(text)
+    file, _ = small_dataset(folder)
+    audit_config = ("--audit-config", folder / "audit.config")
+    return run_mlperf(
+        folder, "--server-url", stub.url, "--input-file", file, *audit_config, *words, **settings
+    )
+
+
+def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path):
+    run = audited(
+        stub, tmp_path, CHEAT, "--max-new-tokens", TOKENS + 1, scenario="server", duration_ms=600_000
+    )
+    record = run.record
+    assert record["plan"]["loadgen_settings"]["min_duration_ms"] == 1000
+    assert record["plan"]["loadgen_settings"]["server_target_qps"] == 40
+    assert record["settings_in_force"]["min_duration_ms"] == 1000
+    assert record["settings_in_force"]["target_qps"] == 40
+    assert record["settings_in_force"]["test_mode"] == "PerformanceOnly"
+    found = " ".join(record["deviations"])
+    for words in ("audit settings are in force", "min_duration_ms is 1000", "ttft_latency is 1e+08 ms"):
+        assert words in found
+    assert "NOT OFFICIAL" in run.stdout
+    assert (run.log_dir / "audit.config").read_text() == CHEAT
+
+
+@pytest.mark.parametrize("scenario", ["Offline", "*"])
+@pytest.mark.parametrize("test", OFFICIAL_AUDITS)
+def test_an_official_audit_config_names_its_test(stub, tmp_path, test, scenario):
+    rows, changed = OFFICIAL_AUDITS[test]
+    text = "# official\n" + "".join(f"*.{scenario}.{row}\n" for row in rows)
+    run = audited(stub, tmp_path, text, "--dry-run", duration_ms=600_000)
+    assert run.code == 0, run.stderr
+    (line,) = [line for line in run.stdout.splitlines() if line.startswith("audit ")]
+    assert test in line
+    for key in ("mode 2", *("min_duration 0" for row in rows if "min_duration" in row)):
+        assert key in line
+    deviations = [line for line in run.stdout.splitlines() if line.startswith("DEVIATION ")]
+    assert sum(test in line for line in deviations) == 1
+    assert sum("DEVIATION LoadGen" in line for line in deviations) == changed
+
+
+@pytest.mark.parametrize(
+    ("mode", "words", "remedy"),
+    [
+        (2, ["--accuracy"], "leave --accuracy away"),
+        (1, [], "add --accuracy"),
+        (0, [], "remove the row"),
+        (3, ["--accuracy"], "remove the row"),
+        (9, [], "remove the row"),
+    ],
+)
+def test_a_mode_that_was_not_asked_for_is_refused(stub, tmp_path, mode, words, remedy):
+    run = audited(stub, tmp_path, f"*.*.mode = {mode}\n", *words)
+    assert run.code == 2, run.stdout
+    assert f"mode = {mode}" in run.stderr
+    assert remedy in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert not run.log_dir.exists()
+
+
+def test_more_samples_than_there_are_would_crash_loadgen(stub, tmp_path):
+    run = audited(stub, tmp_path, "*.*.performance_sample_count_override = 13\n", "--dry-run")
+    assert run.code == 2, run.stdout
+    assert "performance_sample_count_override = 13, the dataset has 12 rows" in run.stderr
