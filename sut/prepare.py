@@ -26,6 +26,7 @@ from sut.server_facts import (
     model_warnings,
     replica_warnings,
     server_line,
+    stream_warnings,
 )
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
@@ -35,8 +36,6 @@ _LOADGEN_RATES = {"target_qps": "1 per second", "target_latency": "10 ms"}
 # A guess for each rank of a server that does not report it: vLLM's default on GPUs of 70 GiB and more
 # (max_num_seqs in vLLM 0.32.0's arg_utils.py). Too many only wait in the server's queue.
 _UNKNOWN_RANK_RUNS = 1024
-# SGLang hands the tokens of unstreamed answers on in steps of 50, too: streams cost it nothing visible then.
-_CHEAP_STREAM_INTERVAL = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ def prepare(
     doubts = (
         *model_warnings(servers, plan.benchmark),
         *replica_warnings(servers),
-        *_stream_warnings(plan, servers),
+        *(stream_warnings(servers) if plan.scenario == "offline" and plan.parameters.stream else ()),
         *room.doubts(expected, all_at_once=not plan.is_server),
     )
     _require_official(plan, deviations)
@@ -300,19 +299,6 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
             plan.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
         )
     return checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
-
-
-def _stream_warnings(plan: RunPlan, servers: Sequence[ServerFacts]) -> Iterator[str]:
-    """Offline measures no token's time, so a stream with many events costs the server for nothing."""
-    if plan.scenario != "offline" or not plan.parameters.stream:
-        return
-    for server in servers:
-        if server.stream_interval is not None and server.stream_interval < _CHEAP_STREAM_INTERVAL:
-            yield (
-                f"Offline streams, and {server.url} sends an event every {server.stream_interval} tokens, "
-                f"which costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, "
-                "or do not stream"
-            )
 
 
 def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], room: Room) -> int | None:

@@ -10,6 +10,8 @@ from harness.errors import ServerError
 from harness.model_name import Match, match_names
 from sut.wire.select import WireName
 
+# SGLang hands the tokens of unstreamed answers on in steps of 50, too: streams cost it nothing visible then.
+_CHEAP_STREAM_INTERVAL = 50
 _MAY_DIFFER = (
     "model_path",
     "revision",
@@ -72,6 +74,17 @@ def replica_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
         if len(set(found.values())) > 1:
             shown = ", ".join(f"{value} at {url}" for url, value in found.items())
             yield f"replicas differ in {name.replace('_', ' ')}: {shown}"
+
+
+def stream_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
+    """Servers whose streams have many events: Offline measures no token's time and pays for each of them."""
+    for fact in facts:
+        if fact.stream_interval is not None and fact.stream_interval < _CHEAP_STREAM_INTERVAL:
+            yield (
+                f"Offline streams, and {fact.url} has stream interval {fact.stream_interval}: each event "
+                f"costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, or do "
+                "not stream"
+            )
 
 
 def model_deviations(facts: Sequence[ServerFacts], benchmark: Benchmark) -> Iterator[str]:

@@ -68,7 +68,7 @@ class Trial:
                 _check_trial(waiting.pop(index).url, self._outcomes[index], prompt_tokens)
             urls = ", ".join(endpoint.url for endpoint in waiting.values())
             notices.tick(
-                f"the trial request of {_TRIAL_TOKENS} tokens at {urls}; a cold server compiles now; "
+                f"the trial request of {_TRIAL_TOKENS} tokens at {urls}, where a cold server compiles first; "
                 f"at most {self._within_s:g} s (--trial-timeout)"
             )
 

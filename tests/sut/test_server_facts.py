@@ -12,6 +12,7 @@ from sut.server_facts import (
     model_warnings,
     replica_warnings,
     server_line,
+    stream_warnings,
 )
 from tests.sut.pages import VOCABULARY, facts
 
@@ -60,6 +61,13 @@ def test_replicas_with_different_contexts_are_named():
     other = [same[0], facts("http://b", model="m", context_length=131072)]
     (text,) = replica_warnings(other)
     assert all(part in text for part in ("context length", "4096 at http://a", "131072 at http://b"))
+
+
+@pytest.mark.parametrize(
+    ("interval", "warns"), [(1, True), (49, True), (50, False), (500, False), (None, False)]
+)
+def test_a_small_stream_interval_is_named_where_offline_streams(interval, warns):
+    assert bool(list(stream_warnings(told(stream_interval=interval)))) is warns
 
 
 # -- capacity
