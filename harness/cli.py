@@ -72,6 +72,13 @@ def add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-new-tokens", type=int, help="override max_new_tokens of the generation parameters"
     )
+    group.add_argument(
+        "--stream",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="whether answers come token by token; auto: not in offline, where no token's time is measured "
+        "(default: %(default)s)",
+    )
 
 
 def add_server(group: argparse._ArgumentGroup) -> None:
@@ -126,9 +133,9 @@ def add_server(group: argparse._ArgumentGroup) -> None:
 def add_failures(group: argparse._ArgumentGroup) -> None:
     """How long answers may take, and what failures do to a run."""
     for flag, default, what in (
-        ("--timeout", 3600.0, "seconds one request may take (default: %(default)g)"),
+        ("--timeout", None, "seconds one request may take (default: 3600, or 0.4 for each token if more)"),
         ("--first-token-timeout", None, "seconds until its first token (default: --timeout alone)"),
-        ("--stall-timeout", 600.0, "seconds between two events of an answer (default: %(default)g)"),
+        ("--stall-timeout", None, "seconds between two events of a streamed answer (default: 600)"),
         ("--progress-timeout", None, "end the run when nothing arrives for S seconds (default: 600)"),
     ):
         group.add_argument(flag, type=float, default=default, metavar="S", help=what)

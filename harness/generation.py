@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,6 +23,9 @@ _NOT_APPLIED = {
     "bos_token_id": "it is part of the prompts",
 }
 _NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values that ask for nothing
+
+
+Stream = Literal["auto", "on", "off"]
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +100,19 @@ def _values(config: Path) -> dict[str, Any]:
     if nested is not None and not isinstance(nested, dict):
         raise ConfigError(f"{config}: {_NESTED} is {nested!r}, expected an object of generation parameters")
     return whole if nested is None else nested
+
+
+def settle_stream(
+    official: SamplingParameters, parameters: SamplingParameters, wanted: Stream, *, timed: bool
+) -> tuple[SamplingParameters, SamplingParameters]:
+    """The rules' parameters and the run's, with ``--stream`` applied.
+
+    ``timed``: whether the scenario measures the times of tokens. Where it does not, as in Offline, the rules
+    leave the choice, and ``auto`` asks for complete answers, whatever a generation config says.
+    """
+    stream = timed and parameters.stream if wanted == "auto" else wanted == "on"
+    rules = official if timed else msgspec.structs.replace(official, stream=stream)
+    return rules, msgspec.structs.replace(parameters, stream=stream)
 
 
 def deviations(official: SamplingParameters, actual: SamplingParameters) -> tuple[str, ...]:

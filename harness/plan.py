@@ -22,6 +22,7 @@ from harness.policy import (
     resolve_deadlines,
     resolve_policy,
     resolve_preflight,
+    unused_deadlines,
 )
 
 Backend = Literal["sglang", "openai", "embedded"]
@@ -112,6 +113,9 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
     parameters = generation.resolve_parameters(
         official, _optional("--generation-config", arguments.generation_config), arguments.max_new_tokens
     )
+    official, parameters = generation.settle_stream(
+        official, parameters, arguments.stream, timed=arguments.scenario != "offline"
+    )
     mode: Mode = "accuracy" if arguments.accuracy else "performance"
     scenario_dir = arguments.output_dir.absolute() / arguments.scenario
     log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{RUN_FOLDER}")
@@ -130,7 +134,9 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
         preflight=resolve_preflight(arguments),
         num_workers=_count("--num-workers", arguments.num_workers, MOST_WORKERS),
         max_concurrency=_count("--max-concurrency", arguments.max_concurrency, _MOST_CONCURRENCY),
-        deadlines=resolve_deadlines(arguments),
+        deadlines=resolve_deadlines(
+            arguments, streams=parameters.stream, max_new_tokens=parameters.max_new_tokens
+        ),
         policy=resolve_policy(arguments, streams=parameters.stream),
         resume=_resume(arguments.resume, arguments.accuracy),
         log_dir=log_dir,
@@ -143,7 +149,10 @@ def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -
             *generation.deviations(official, parameters),
             *(() if audit is None else audit.deviations),
         ),
-        warnings=generation.not_applied(arguments.generation_config),
+        warnings=(
+            *generation.not_applied(arguments.generation_config),
+            *unused_deadlines(arguments, streams=parameters.stream),
+        ),
         audit=audit,
     )
 

@@ -8,8 +8,12 @@ from harness.errors import ConfigError
 
 # An accuracy run with so many failures has to be resumed anyway: the evidence is worth more than the rest.
 FAILURES_OF_ACCURACY = 10
-# A server that is asked for whole answers says nothing until an answer ends: only its deadline counts.
 PROGRESS_S = 600.0
+STALL_S = 600.0
+# A request's deadline has to hold for the longest answer of a slow server, behind another one in its queue:
+# 5 tokens/s, twice.
+REQUEST_S = 3600.0
+TOKEN_S = 0.4
 # So many queries fail before a first one completes, and the run is given up: it will not become a result.
 # In single-stream they come one after another, and each may wait for its deadline.
 FIRST_FAILURES = 10
@@ -20,7 +24,7 @@ _MOST_SECONDS = 1e8  # three years; nanoseconds of it fit the 64 bits of a clock
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a request may take: to its end, to its first token, between two receptions after that.
 
-    None: no bound of its own.
+    None: no bound of its own. Of an answer that is not streamed only the end can be late.
     """
 
     request_s: float
@@ -40,29 +44,46 @@ class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     ``max_failures`` None: failures alone do not end the run. ``give_up``: end it when no replica answers any
     more, and when the first ``first_failures`` queries to end all fail. ``progress_s``: end it when nothing
-    at all has arrived for so long. ``retries``: how often a query is sent again, where that is honest.
+    at all has arrived for so long; with ``ask_in_silence`` only when the servers' own pages show no work
+    either. ``retries``: how often a query is sent again, where that is honest.
     """
 
     max_failures: int | None
     give_up: bool
     first_failures: int = FIRST_FAILURES
     progress_s: float
+    ask_in_silence: bool = False
     retries: int
 
 
-def resolve_deadlines(arguments: argparse.Namespace) -> Deadlines:
-    """The flags' deadlines. Raises ConfigError."""
+def resolve_deadlines(arguments: argparse.Namespace, *, streams: bool, max_new_tokens: int) -> Deadlines:
+    """The flags' deadlines for answers of ``max_new_tokens`` at most. Raises ConfigError."""
+    request_s = _optional_seconds("--timeout", arguments.timeout)
+    stall_s = _optional_seconds("--stall-timeout", arguments.stall_timeout)
     deadlines = Deadlines(
-        request_s=_seconds("--timeout", arguments.timeout),
+        request_s=max(REQUEST_S, TOKEN_S * max_new_tokens) if request_s is None else request_s,
         first_token_s=_optional_seconds("--first-token-timeout", arguments.first_token_timeout),
-        stall_s=_optional_seconds("--stall-timeout", arguments.stall_timeout),
+        stall_s=STALL_S if stall_s is None else stall_s,
     )
     if deadlines.first_token_s is not None and deadlines.first_token_s > deadlines.request_s:
         raise ConfigError(
             f"--first-token-timeout is {deadlines.first_token_s:g} s, more than the "
             f"{deadlines.request_s:g} s that --timeout gives a complete answer; lower it or raise --timeout"
         )
-    return deadlines
+    return deadlines if streams else Deadlines(request_s=deadlines.request_s)
+
+
+def unused_deadlines(arguments: argparse.Namespace, *, streams: bool) -> tuple[str, ...]:
+    """A line for each deadline that was asked for and has no meaning where answers are not streamed."""
+    named = {
+        "--first-token-timeout": arguments.first_token_timeout,
+        "--stall-timeout": arguments.stall_timeout,
+    }
+    return tuple(
+        f"{flag} {value:g} has no effect: the answers are not streamed (--stream on); --timeout holds"
+        for flag, value in named.items()
+        if value is not None and not streams
+    )
 
 
 def resolve_preflight(arguments: argparse.Namespace) -> Preflight:
@@ -76,15 +97,14 @@ def resolve_preflight(arguments: argparse.Namespace) -> Preflight:
 def resolve_policy(arguments: argparse.Namespace, *, streams: bool) -> FailurePolicy:
     """The flags' policy; ``streams``: whether answers come token by token. Raises ConfigError."""
     progress = _optional_seconds("--progress-timeout", arguments.progress_timeout)
-    if progress is None:
-        progress = PROGRESS_S if streams else max(PROGRESS_S, arguments.timeout)
     return FailurePolicy(
         max_failures=_max_failures(arguments.fail_fast, arguments.max_failures, arguments.accuracy),
         give_up=arguments.fail_fast is not False,
         first_failures=(
             FIRST_FAILURES_SINGLE_STREAM if arguments.scenario == "single-stream" else FIRST_FAILURES
         ),
-        progress_s=progress,
+        progress_s=PROGRESS_S if progress is None else progress,
+        ask_in_silence=not streams,
         retries=_retries(arguments.retries),
     )
 

@@ -1,6 +1,6 @@
 """Asks replicas that workers have given up whether they are well, and tells all workers the answer.
 
-A replica that nobody complains of is never asked: the run is not disturbed.
+A replica that nobody complains of is not asked, unless nothing arrives from any: the run is not disturbed.
 """
 
 import logging
@@ -17,6 +17,9 @@ from sut.control import ControlPlane
 _ANSWER_S = 2.0
 _PAUSE_S = 1.0
 
+# Lines of a Prometheus page that change by themselves, or because it was asked for.
+_NOT_WORK = (b"#", b"process_", b"python_", b"http_")
+
 log = logging.getLogger("mlperf")
 
 Ask = Callable[[str], str]  # a replica's URL; "" when it is well, else what is wrong
@@ -30,6 +33,53 @@ def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> st
         except ServerError as error:
             return str(error)
     return "" if status == 200 else f"{url}: /health answered {status}"
+
+
+def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> bytes | None:
+    """What /metrics says of the engine: two different answers mean that it works. None without the page."""
+    with ControlPlane(url, api_key, _ANSWER_S, ca_file) as control:
+        try:
+            status, body = control.ask("/metrics")
+        except ServerError:
+            return None
+    if status != 200:
+        return None
+    lines = (line for line in body.splitlines() if not line.startswith(_NOT_WORK) and b"http" not in line)
+    return b"\n".join(lines) or None
+
+
+class Pulse:
+    """Whether servers from which nothing arrives are at work. Whole answers can be silent for many minutes.
+
+    A replica is at work when its metrics change, or when it has none and is well.
+    """
+
+    def __init__(self, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]) -> None:
+        self.seen_s = time.monotonic()  # when work was seen last
+        self._urls = urls
+        self._ask = ask
+        self._work = work
+        self._known: dict[str, bytes] = {}
+        self._thread: threading.Thread | None = None
+
+    def feel(self) -> None:
+        """Ask all replicas, in a thread; nothing happens while the last one asks still."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._ask_all, name="pulse", daemon=True)
+            self._thread.start()
+
+    def _ask_all(self) -> None:
+        for url in self._urls:
+            if self._works(url):
+                self.seen_s = time.monotonic()
+
+    def _works(self, url: str) -> bool:
+        found = self._work(url)
+        if found is None:
+            return not self._ask(url)
+        before = self._known.get(url)
+        self._known[url] = found
+        return found != before
 
 
 class ReplicaWatch:

@@ -137,6 +137,14 @@ def run_test(
     lg.StartTestWithLogSettings(sut, qsl, settings, log_settings, spec.audit_config)
 
 
+def wants_first_tokens(scenario: LoadGenScenario) -> bool:
+    """Whether LoadGen waits for first tokens: in its Offline it does not (needs_first_token in loadgen.cc).
+
+    Of those that it is told there it would make percentiles over all samples, told or not.
+    """
+    return scenario != "Offline"
+
+
 def first_tokens(responses: list["lg.QuerySampleResponse"]) -> None:
     """Tell LoadGen of first tokens; it takes the time of this call."""
     lg.FirstTokenComplete(responses)

@@ -81,7 +81,7 @@ class _Run:
         self._lanes = lanes
         self._library = SampleLibrary(spec.samples)
         self._counters = board.row(0)
-        self._reporter = Reporter(self._lanes)
+        self._reporter = Reporter(self._lanes, first_tokens=loadgen.wants_first_tokens(spec.scenario))
         self._dispatcher = Dispatcher(self._lanes, self._counters, self._reporter.fail)
         self._ended, self._end = os.pipe()
         self._error: str | None = None

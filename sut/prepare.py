@@ -204,7 +204,8 @@ def describe(prepared: Prepared) -> str:
         f"requests  {in_flight}{_guess(prepared)}, {_bounds(plan)}",
         f"client    {prepared.placement}",
         f"answers   {parameters.max_new_tokens} tokens at most, temperature {parameters.temperature:g}, "
-        f"top_p {parameters.top_p:g}, top_k {parameters.top_k}",
+        f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
+        + ("streamed" if parameters.stream else "not streamed"),
         *(f"server    {server_line(server, plan.benchmark)}" for server in prepared.servers),
         f"logs      {plan.log_dir}",
         *(f"DEVIATION {deviation}" for deviation in prepared.deviations),

@@ -1,5 +1,7 @@
 """Carries the workers' reports to LoadGen: first token first, every query once, nothing that crashes it.
 
+In LoadGen's Offline there are no first tokens (``first_tokens`` False).
+
 LoadGen dies of unknown ids, of completions without a first token and of callers that outlive the test
 (loadgen/logging.cc), so each report is held against what the worker really holds.
 """
@@ -30,7 +32,8 @@ class Reporter:
     the queries whose worker died.
     """
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
+    def __init__(self, lanes: Sequence[Lane], *, first_tokens: bool) -> None:
+        self._first_tokens = first_tokens
         self.calls = array("q")
         self.lost: list[tuple[int, int]] = []
         self.stopping = False
@@ -95,7 +98,8 @@ class Reporter:
         firsts, dones, passed_on = [], [], []
         for report in reports:
             query_id = report.query_id
-            if query_id not in lane.outstanding or (report.kind == FIRST and query_id in lane.told):
+            unasked = not self._first_tokens or query_id in lane.told
+            if query_id not in lane.outstanding or (report.kind == FIRST and unasked):
                 continue  # LoadGen crashes on ids that it does not wait for and counts repetitions as errors
             passed_on.append(report)
             if report.kind == FIRST:
@@ -103,7 +107,7 @@ class Reporter:
                 firsts.append(_response(report, base, 1))
                 continue
             del lane.outstanding[query_id]
-            if query_id not in lane.told:
+            if self._first_tokens and query_id not in lane.told:
                 firsts.append(_nothing(query_id))
             lane.told.discard(query_id)
             dones.append(_response(report, base, report.size // 4))
@@ -139,7 +143,7 @@ class Reporter:
     def _end(self, queries: Mapping[int, int], told: Set[int]) -> None:
         self.lost.extend(queries.items())
         untold = [_nothing(query_id) for query_id in queries if query_id not in told]
-        if untold:
+        if untold and self._first_tokens:
             loadgen.first_tokens(untold)
         if queries:
             loadgen.completed([_nothing(query_id) for query_id in queries])

@@ -27,7 +27,7 @@ from sut.counters import Counter
 from sut.embedded.engine import EmbeddedEngine
 from sut.embedded.models import tiny_gpt_oss
 from sut.endpoint import resolve_endpoint
-from sut.health import ask_health
+from sut.health import ask_health, ask_work
 from sut.prepare import Prepared, describe, place, prepare, read_inputs, stray_audit_config, title
 from sut.progress import ProgressPrinter
 from sut.room import wide_enough
@@ -184,7 +184,12 @@ def _drive(session: Session, prepared: Prepared, death: Death) -> Ending:
             raise RunError(f"ended early: {words}")
 
     try:
-        lost = session.run(observe, urls, lambda url: ask_health(url, key, prepared.plan.ca_file))
+        lost = session.run(
+            observe,
+            urls,
+            lambda url: ask_health(url, key, prepared.plan.ca_file),
+            lambda url: ask_work(url, key, prepared.plan.ca_file),
+        )
     finally:
         printer.end()
     return _ending(session, lost)

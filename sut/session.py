@@ -19,9 +19,9 @@ from harness.samples import SampleSet
 from sut.arena import RequestArena
 from sut.counters import CounterBoard
 from sut.endpoint import Endpoint
-from sut.health import Ask, ReplicaWatch
+from sut.health import Ask, Pulse, ReplicaWatch
 from sut.journal_sync import JournalSync
-from sut.loadgen import Readback, TestSpec
+from sut.loadgen import Readback, TestSpec, wants_first_tokens
 from sut.loadgen_process import LaneSpec, loadgen_main
 from sut.placement import Placement
 from sut.process import spawn, stop
@@ -108,15 +108,24 @@ class Session:
             self._require_loadgen()  # without it the workers end too, and theirs is not the cause
             raise
 
-    def run(self, observe: Observer, urls: Sequence[str], ask: Ask) -> Lost:
+    def run(
+        self, observe: Observer, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]
+    ) -> Lost:
         """Let LoadGen begin, and watch until it is done; returns the queries lost with a worker.
 
-        ``observe`` gets the counters once a second; ``ask`` tells whether the replica of a URL is well.
+        ``observe`` gets the counters once a second; ``ask`` tells whether the replica of a URL is well,
+        ``work`` what it says of its work (sut.health.Pulse).
         Raises RunError when the test cannot come to its end.
         """
         replicas = ReplicaWatch(urls, [child.control for child in self._workers], ask)
         self._watch = Watch(
-            self._loadgen, self._workers, self._board, self._plan.policy, replicas, self._plan.log_dir
+            self._loadgen,
+            self._workers,
+            self._board,
+            self._plan.policy,
+            replicas,
+            self._plan.log_dir,
+            Pulse(urls, ask, work) if self._plan.policy.ask_in_silence else None,
         )
         try:
             self._require_loadgen()
@@ -206,6 +215,7 @@ class Session:
             warm_connections=_warm(share, len(target.endpoints)),
             deadlines=plan.deadlines,
             retries=plan.policy.retries,
+            first_tokens=wants_first_tokens(LOADGEN_SCENARIO[plan.scenario]),
             accuracy=plan.accuracy,
             journal_dir=self._journal_dir,
             kept=target.kept,

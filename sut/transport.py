@@ -20,6 +20,15 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _SLACK_NS = 1_000_000  # between two clocks, one of them slewed
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 
+# A complete answer can be silent for an hour: probes keep the connection known to what lies between, and a
+# machine that has died is noticed after two minutes.
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+)
+
 Buffers = Sequence[bytes | memoryview]
 
 
@@ -201,7 +210,8 @@ def _connecting_socket(route: Route) -> socket.socket:
     try:
         plain.setblocking(False)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for level, option, value in _KEEP_ALIVE:
+            plain.setsockopt(level, option, value)
         if route.source:
             plain.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
             plain.bind((route.source, 0))

@@ -16,7 +16,7 @@ from harness.errors import RunError
 from harness.journal import JOURNAL_DIR, failure_reasons
 from harness.policy import FailurePolicy
 from sut.counters import Counter, CounterBoard
-from sut.health import ReplicaWatch
+from sut.health import Pulse, ReplicaWatch
 
 _LOOK_S = 1.0
 _STUCK_S = 15.0
@@ -25,6 +25,8 @@ _STOOD_STILL_S = 3.0
 _DEAD_S = 10.0
 # So many failures without a single token in between: the servers live, and serve nothing.
 _HOPELESS = 100
+# So often servers are asked for signs of work in a silence of --progress-timeout.
+_QUESTIONS = 10
 
 Counts = npt.NDArray[np.int64]
 Observer = Callable[[Counts], None]
@@ -64,6 +66,7 @@ class Watch:
         policy: FailurePolicy,
         replicas: ReplicaWatch,
         log_dir: Path,
+        pulse: Pulse | None = None,
     ) -> None:
         self._problems: list[str] = []
         self._doubts: list[str] = []
@@ -73,7 +76,7 @@ class Watch:
         self._board = board
         self._replicas = replicas
         self._log_dir = log_dir
-        self._patience = Patience(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR))
+        self._patience = Patience(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), pulse)
         self._began_ns = time.monotonic_ns()
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
@@ -168,10 +171,20 @@ class Watch:
 
 
 class Patience:
-    """Decides from the counters whether the run should go on; ``reasons`` names the failures so far."""
+    """Decides from the counters whether the run should go on.
 
-    def __init__(self, policy: FailurePolicy, reasons: Callable[[], str] = lambda: "") -> None:
+    ``reasons`` names the failures so far. ``pulse``: asked in silence, where silence alone proves nothing.
+    """
+
+    def __init__(
+        self,
+        policy: FailurePolicy,
+        reasons: Callable[[], str] = lambda: "",
+        pulse: Pulse | None = None,
+    ) -> None:
         self._policy = policy
+        self._pulse = pulse
+        self._asked = time.monotonic()
         self._reasons = reasons
         self._last_change = time.monotonic()
         self._before = np.zeros(len(Counter), dtype=np.int64)
@@ -213,12 +226,22 @@ class Patience:
         if waiting <= 0 or self._changed(totals, Counter.RECEPTIONS, Counter.COMPLETED, Counter.FAILED):
             self._last_change = now
         self._before = totals
-        if now - self._last_change > self._policy.progress_s:
-            silent_s = now - self._last_change
+        silent_s = now - self._last_change
+        if silent_s > self._policy.progress_s and not self._at_work(now):
+            seen = "" if self._pulse is None else " and no server was seen to work"
             raise RunError(
-                f"ended early: nothing has arrived for {silent_s:.0f} s with {waiting} queries waiting "
-                "(--progress-timeout)"
+                f"ended early: nothing has arrived for {silent_s:.0f} s{seen}, with {waiting} queries "
+                "waiting (--progress-timeout)"
             )
+        if (
+            self._pulse is not None
+            and min(silent_s, now - self._asked) > self._policy.progress_s / _QUESTIONS
+        ):
+            self._asked = now
+            self._pulse.feel()
+
+    def _at_work(self, now: float) -> bool:
+        return self._pulse is not None and now - self._pulse.seen_s <= self._policy.progress_s
 
     def _changed(self, totals: Counts, *counters: Counter) -> bool:
         return any(totals[counter] != self._before[counter] for counter in counters)

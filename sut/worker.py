@@ -48,7 +48,8 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 class WorkerSpec:
     """What one worker needs to know; ``max_in_flight`` 0 means no limit.
 
-    ``accuracy``: the answers count, not their times. ``kept``: answers of an earlier attempt, by sample.
+    ``first_tokens``: whether LoadGen waits for them. ``accuracy``: the answers
+    count, not their times. ``kept``: answers of an earlier attempt, by sample.
     """
 
     index: int
@@ -61,6 +62,7 @@ class WorkerSpec:
     warm_connections: int
     deadlines: Deadlines
     retries: int
+    first_tokens: bool
     accuracy: bool
     journal_dir: Path
     kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
@@ -221,7 +223,8 @@ class Worker:
         """LoadGen gets an answer that an earlier attempt at this run has paid for."""
         ids = kept.output_ids().tobytes()
         now = time.monotonic_ns()
-        self._outbox.add(query_id, FIRST, now, ids[:4])
+        if self._spec.first_tokens:
+            self._outbox.add(query_id, FIRST, now, ids[:4])
         self._outbox.add(query_id, COMPLETE, now, ids)
         isl = self._arena.prompt_tokens(kept.sample_index)
         self._journal.add_resumed(query_id, kept.sample_index, NOWHERE, isl, kept.count, kept.finish)
@@ -229,16 +232,20 @@ class Worker:
         self._counters[Counter.RESUMED] += 1
 
     def _on_first_token(self, request: Request) -> None:
+        self._count_first_token(request)
         if not self._retries.hold_first_tokens:
-            self._tell_first_token(request)
+            self._tell_first_token(request, request.reader.first_token_ns)
 
-    def _tell_first_token(self, request: Request) -> None:
-        reader = request.reader
-        self._outbox.add(
-            request.query_id, FIRST, reader.first_token_ns, reader.first_id.to_bytes(4, "little")
-        )
+    def _count_first_token(self, request: Request) -> None:
         self._counters[Counter.FIRST_TOKENS] += 1
-        self._counters[Counter.TTFT_SUM_NS] += reader.first_token_ns - request.issued_ns
+        self._counters[Counter.TTFT_SUM_NS] += request.reader.first_token_ns - request.issued_ns
+
+    def _tell_first_token(self, request: Request, arrived_ns: int) -> None:
+        """``arrived_ns``: of the bytes that let it be told, from which on the client's share is counted."""
+        if self._spec.first_tokens:
+            self._outbox.add(
+                request.query_id, FIRST, arrived_ns, request.reader.first_id.to_bytes(4, "little")
+            )
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
         isl = self._arena.prompt_tokens(request.sample_index)
@@ -273,15 +280,17 @@ class Worker:
         )
 
     def _complete(self, request: Request, completion: Completion) -> None:
+        reader, osl = request.reader, len(completion.output_ids)
+        if self._wire.streams and not request.first_told:
+            self._count_first_token(request)
         if not request.first_told or self._retries.hold_first_tokens:
             request.first_told = True
-            self._tell_first_token(request)
-        reader, osl = request.reader, len(completion.output_ids)
+            self._tell_first_token(request, reader.last_byte_ns)
         self._outbox.add(request.query_id, COMPLETE, reader.last_byte_ns, completion.output_ids.tobytes())
         counters = self._counters
         counters[Counter.COMPLETED] += 1
         counters[Counter.OUTPUT_TOKENS] += osl
-        if osl > 1:
+        if osl > 1 and self._wire.streams:
             counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
             counters[Counter.TPOT_COUNT] += 1
 

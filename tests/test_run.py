@@ -77,13 +77,18 @@ def test_openai_backend(tmp_path):
     assert (body["top_k"], body["temperature"], body["return_token_ids"]) == (-1, 1.0, True)
 
 
-def test_what_is_sent_is_what_the_rules_say(tmp_path):
+@pytest.mark.parametrize(
+    ("scenario", "flags", "streams"),
+    [("offline", (), False), ("offline", ("--stream", "on"), True), ("server", (), True)],
+)
+def test_what_is_sent_is_what_the_rules_say(tmp_path, scenario, flags, streams):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(tokens=TOKENS) as stub:
-        run_mlperf(tmp_path, "--accuracy", "--server-url", stub.url, "--input-file", dataset)
+        where = ("--server-url", stub.url, "--input-file", dataset)
+        run_mlperf(tmp_path, "--accuracy", *where, *flags, scenario=scenario)
     # The stub ignores the trial's limit of 4 tokens, so the run stops there: the trial's own request is seen.
     (trial,) = stub.requests
-    assert trial.body["stream"] is True
+    assert trial.body["stream"] is streams
     assert trial.body["sampling_params"] == {
         "max_new_tokens": 4,
         "temperature": 1.0,

@@ -4,11 +4,15 @@ import pytest
 
 from harness.cli import parse_arguments
 from harness.errors import ConfigError
-from harness.policy import FailurePolicy, resolve_deadlines, resolve_policy
+from harness.policy import Deadlines, FailurePolicy, resolve_deadlines, resolve_policy, unused_deadlines
 
 
 def flags(*words):
     return parse_arguments(["--input-file", "perf.parquet", *words])
+
+
+def deadlines(*words):
+    return resolve_deadlines(flags(*words), streams=True, max_new_tokens=8)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +43,39 @@ def test_how_many_queries_may_fail_before_one_completes(scenario, first):
 
 def test_a_first_token_later_than_the_end():
     with pytest.raises(ConfigError, match="--first-token-timeout is 10 s, more than the 5 s"):
-        resolve_deadlines(flags("--first-token-timeout", "10", "--timeout", "5"))
-    assert resolve_deadlines(flags("--first-token-timeout", "5", "--timeout", "5")).first_token_s == 5
+        deadlines("--first-token-timeout", "10", "--timeout", "5")
+    assert deadlines("--first-token-timeout", "5", "--timeout", "5").first_token_s == 5
 
 
-def test_progress_of_whole_answers_waits_as_long_as_a_request_may_take():
-    assert resolve_policy(flags("--timeout", "7200"), streams=False).progress_s == 7200
-    assert resolve_policy(flags("--timeout", "7200"), streams=True).progress_s == 600
-    assert resolve_policy(flags("--progress-timeout", "5"), streams=False).progress_s == 5
+@pytest.mark.parametrize("streams", [True, False])
+def test_silence_of_complete_answers_is_not_enough(streams):
+    assert resolve_policy(flags("--timeout", "7200"), streams=streams).progress_s == 600
+    assert resolve_policy(flags("--progress-timeout", "5"), streams=streams).progress_s == 5
+    assert resolve_policy(flags(), streams=streams).ask_in_silence is not streams
+
+
+@pytest.mark.parametrize(
+    ("words", "tokens", "expected"),
+    [
+        ((), 128, 3600.0),
+        ((), 10240, 4096.0),
+        ((), 32768, 13107.2),  # 5 tokens/s, twice
+        (("--timeout", "100"), 32768, 100.0),
+    ],
+)
+def test_the_default_deadline_holds_for_the_longest_answer(words, tokens, expected):
+    for streams in (True, False):
+        found = resolve_deadlines(flags(*words), streams=streams, max_new_tokens=tokens)
+        assert found.request_s == pytest.approx(expected)
+        assert found.stall_s == (600.0 if streams else None)
+
+
+def test_deadlines_of_tokens_have_no_effect_on_complete_answers():
+    words = flags("--first-token-timeout", "3", "--stall-timeout", "4")
+    assert resolve_deadlines(words, streams=False, max_new_tokens=8) == Deadlines(request_s=3600)
+    flagged = [line.split()[0] for line in unused_deadlines(words, streams=False)]
+    assert flagged == ["--first-token-timeout", "--stall-timeout"]
+    assert unused_deadlines(words, streams=True) == unused_deadlines(flags(), streams=False) == ()
 
 
 @pytest.mark.parametrize(
@@ -69,4 +98,4 @@ def test_refused(words, wording):
 @pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
 def test_deadlines_that_are_none(flag, value):
     with pytest.raises(ConfigError, match=f"{flag} is .*expected a positive number"):
-        resolve_deadlines(flags(f"{flag}={value}"))
+        deadlines(f"{flag}={value}")

@@ -36,6 +36,7 @@ class Rig:
         wire="sglang",
         parameters=PARAMETERS,
         retries=0,
+        first_tokens=True,
         accuracy=False,
         kept=None,
     ):
@@ -58,6 +59,7 @@ class Rig:
             warm_connections=1,
             deadlines=Deadlines(request_s=timeout_s),
             retries=retries,
+            first_tokens=first_tokens,
             accuracy=accuracy,
             journal_dir=tmp_path,
             kept=kept or {},

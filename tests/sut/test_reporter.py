@@ -147,7 +147,7 @@ def test_what_is_issued_after_the_end_is_not_lost():
 
     ours, theirs = socket.socketpair()
     lane = Lane(ours, 0)
-    reporter = Reporter([lane])
+    reporter = Reporter([lane], first_tokens=True)
     dispatcher = Dispatcher([lane], CounterBoard(1).row(0), reporter.fail)
     reporter.stopping = True
     ours.shutdown(socket.SHUT_WR)
@@ -182,7 +182,7 @@ def loadgen_child(behaviours, scenario, accuracy, folder, channel):
     for (_, theirs), behaviour in zip(pairs, behaviours, strict=True):
         FakeWorker(theirs, behaviour).start()
     lanes = [Lane(ours, 0) for ours, _ in pairs]
-    reporter = Reporter(lanes)
+    reporter = Reporter(lanes, first_tokens=loadgen.wants_first_tokens(scenario))
     dispatcher = Dispatcher(lanes, CounterBoard(1).row(0), reporter.fail)
     reporter.start(dispatcher)
     loadgen.run_test(settings, spec, dispatcher.issue, lambda indexes: None, lambda indexes: None)

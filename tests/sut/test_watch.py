@@ -79,7 +79,7 @@ def test_progress(clock):
     clock.now += 59
     patience.check(totals(issued=10, receptions=5), 0.0, "")  # a new query is no progress
     clock.now += 2
-    with pytest.raises(RunError, match=r"nothing has arrived for 61 s with 10 queries waiting"):
+    with pytest.raises(RunError, match=r"nothing has arrived for 61 s, with 10 queries waiting"):
         patience.check(totals(issued=10, receptions=5), 0.0, "")
 
 
