@@ -46,6 +46,21 @@ def test_accuracy(scenario, tmp_path):
 
 
 @pytest.mark.engine
+def test_streamed_and_complete_answers_are_the_same(tmp_path):
+    """Greedy, one request at a time: a batch of another size can change the order of two equal tokens."""
+    config = tmp_path / "greedy.json"
+    config.write_text('{"temperature": 0.0, "ignore_eos": true}')
+    flags = ("--accuracy", "--input-file", ACCURACY, "--max-samples", 16, "--max-concurrency", 1)
+    answers = []
+    for stream in ("on", "off"):
+        run = embedded(tmp_path, *flags, "--generation-config", config, "--stream", stream)
+        assert run.code == 0, run.stdout + run.stderr
+        assert all((row["first_token_ns"] is not None) == (stream == "on") for row in run.requests)
+        answers.append(run.accuracy_log)
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.engine
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_performance(scenario, tmp_path):

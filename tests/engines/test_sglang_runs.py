@@ -32,11 +32,14 @@ def outputs_of_the_first():
     return {}
 
 
+@pytest.mark.parametrize("stream", ["auto", "on"])
 @pytest.mark.parametrize("sglang_server", list(sglang.CONFIGURATIONS), indirect=True)
-def test_greedy_ids_through_the_harness(sglang_server, greedy, outputs_of_the_first, tmp_path):
-    """LoadGen's accuracy log holds transformers' greedy tokens, the same ones in every stream shape."""
-    run = run_mlperf(tmp_path, "--accuracy", "--server-url", sglang_server.url, *greedy)
+def test_greedy_ids_through_the_harness(sglang_server, stream, greedy, outputs_of_the_first, tmp_path):
+    """LoadGen's accuracy log holds transformers' greedy tokens, the same ones in every shape and whole."""
+    where = ("--server-url", sglang_server.url, "--stream", stream)
+    run = run_mlperf(tmp_path, "--accuracy", *where, *greedy)
     assert run.code == 0, run.stdout + run.stderr
+    assert all((row["first_token_ns"] is not None) == (stream == "on") for row in run.requests)
     answers = run.accuracy_log
     outputs = [answers[index] for index in range(len(PROMPTS))]
     assert outputs_of_the_first.setdefault("ids", outputs) == outputs

@@ -31,23 +31,33 @@ SERVER, SERVER_ACCURACY = Setting("server", False), Setting("server", True)
 INTERACTIVE, INTERACTIVE_ACCURACY = Setting("interactive", False), Setting("interactive", True)
 SETTINGS = (OFFLINE, OFFLINE_ACCURACY, SERVER, SERVER_ACCURACY, INTERACTIVE, INTERACTIVE_ACCURACY)
 # The runs that meet the faults of single answers, by kind of answer; the first of each is in the quick loop.
-CUMULATIVE_RUNS = (OFFLINE_ACCURACY, OFFLINE, *SETTINGS[2:], Setting("single-stream", False))
+CUMULATIVE_RUNS = (SERVER_ACCURACY, *SETTINGS[:3], *SETTINGS[4:], Setting("single-stream", False))
 INCREMENTAL_RUNS = (SERVER, OFFLINE)
 OPENAI_RUNS = (SERVER, OFFLINE_ACCURACY)
+WHOLE_RUNS = (OFFLINE_ACCURACY, OFFLINE, SERVER)  # answers that are not streamed: Offline's own choice
+WHOLE_OPENAI_RUNS = (OFFLINE, OFFLINE_ACCURACY)
+
+
+SAME, ONLY_STREAMS = "as in streams", "only in streams"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFault:
     """A fault of one answer.
 
-    ``named``: its name in requests.parquet and run.json, "" where the answer is whole. ``late``: it is
-    noticed at the deadline, the others at once.
+    ``named``: its name in requests.parquet and run.json, "" where the answer is complete; ``whole``: its name
+    in an answer that is not streamed. ``late``: it is noticed at the deadline, the others at once.
     """
 
     fault: Fault
     what: str
     named: str
     late: bool = False
+    whole: str = SAME
+
+    @property
+    def named_whole(self) -> str:
+        return self.named if self.whole == SAME else self.whole
 
     @property
     def noticed(self) -> str:
@@ -64,7 +74,7 @@ ANSWERS = (
     AnswerFault(Fault.HTTP_503, "503 with Retry-After", "http_status"),
     AnswerFault(Fault.REDIRECT, "redirect", "http_status"),
     AnswerFault(Fault.NOT_HTTP, "bytes that are not HTTP", "http_protocol"),
-    AnswerFault(Fault.EMPTY_ANSWER, "200 without a body", "unfinished"),
+    AnswerFault(Fault.EMPTY_ANSWER, "200 without a body", "unfinished", whole="malformed"),
     AnswerFault(Fault.RESET_AT_ONCE, "reset before the answer", "no_response"),
     AnswerFault(Fault.RESET_BEFORE_FIRST, "reset before the first token", "truncated"),
     AnswerFault(Fault.RESET_IN_FIRST, "reset while the first token arrives", "truncated"),
@@ -76,27 +86,36 @@ ANSWERS = (
     AnswerFault(Fault.CUT_IN_CHUNK, "chunked, cut inside a chunk", "truncated"),
     AnswerFault(Fault.CUT_LENGTH, "with Content-Length, cut", "truncated"),
     AnswerFault(Fault.CUT_UNFRAMED, "without framing, cut inside an event", "truncated"),
-    AnswerFault(Fault.CUT_UNFRAMED_BETWEEN, "without framing, cut between two events", "unfinished"),
+    AnswerFault(
+        Fault.CUT_UNFRAMED_BETWEEN,
+        "without framing, cut between two events",
+        "unfinished",
+        whole=ONLY_STREAMS,
+    ),
     AnswerFault(Fault.ERROR_AT_START, "error event instead of tokens", "in_band_error"),
     AnswerFault(Fault.ERROR_MIDDLE, "error event after some tokens", "in_band_error"),
     AnswerFault(Fault.ERROR_GOES_ON, "error in the middle of a stream that goes on", "in_band_error"),
-    AnswerFault(Fault.ERROR_EVENT, "`event: error` in a stream that goes on", "in_band_error"),
+    AnswerFault(
+        Fault.ERROR_EVENT, "`event: error` in a stream that goes on", "in_band_error", whole=ONLY_STREAMS
+    ),
     AnswerFault(Fault.MALFORMED_JSON, "malformed JSON", "malformed"),
     AnswerFault(Fault.MALFORMED_MIDDLE, "malformed JSON in the middle, with a count", "malformed"),
     AnswerFault(Fault.GZIP, "compressed without being asked", "malformed"),
     AnswerFault(Fault.HTML, "200 with an HTML page", "malformed"),
     AnswerFault(Fault.ABORT, "finish reason abort", "aborted"),
-    AnswerFault(Fault.ABORT_GOES_ON, "abort in the middle of a stream that goes on", "aborted"),
+    AnswerFault(
+        Fault.ABORT_GOES_ON, "abort in the middle of a stream that goes on", "aborted", whole=ONLY_STREAMS
+    ),
     AnswerFault(Fault.NO_FINISH, "no finish reason", "unfinished"),
     AnswerFault(Fault.UNKNOWN_REASON, "finish reason cancelled", "finish_reason"),
     AnswerFault(Fault.EMPTY_REASON, "empty finish reason", "finish_reason"),
-    AnswerFault(Fault.TWO_ENDS, "two events with a finish reason", "after_end"),
+    AnswerFault(Fault.TWO_ENDS, "two events with a finish reason", "after_end", whole=ONLY_STREAMS),
     AnswerFault(Fault.WRONG_COUNT, "ids disagree with the count", "token_count"),
-    AnswerFault(Fault.SHRINKING_IDS, "ids shrink", "token_count"),
+    AnswerFault(Fault.SHRINKING_IDS, "ids shrink", "token_count", whole=ONLY_STREAMS),
     AnswerFault(Fault.DUPLICATED_ID, "an id twice", "token_count"),
     AnswerFault(Fault.SKIPPED_ID, "an id left out", "token_count"),
-    AnswerFault(Fault.CHANGED_IDS, "ids sent earlier change", "token_count"),
-    AnswerFault(Fault.SWAPPED_MIDDLE, "ids swapped in the middle", "token_count"),
+    AnswerFault(Fault.CHANGED_IDS, "ids sent earlier change", "token_count", whole=ONLY_STREAMS),
+    AnswerFault(Fault.SWAPPED_MIDDLE, "ids swapped in the middle", "token_count", whole=ONLY_STREAMS),
     AnswerFault(Fault.NEGATIVE_ID, "negative id", "token_value"),
     AnswerFault(Fault.HUGE_ID, "id beyond the vocabulary", "token_value"),
     AnswerFault(Fault.FLOAT_ID, "fractional id", "malformed"),

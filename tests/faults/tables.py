@@ -14,10 +14,14 @@ from tests.faults.matrix import (
     INCREMENTAL_RUNS,
     MACHINE_FAULTS,
     NOTHING,
+    ONLY_STREAMS,
     OPENAI_RUNS,
     PROCESS_FAULTS,
     SERVER_FAULTS,
     SETTINGS,
+    WHOLE_OPENAI_RUNS,
+    WHOLE_RUNS,
+    AnswerFault,
     RunFault,
 )
 
@@ -26,12 +30,18 @@ BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- e
 RUN_FAULTS = (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
 # test_ports.py: too many asked for, Offline takes what fits, ports run out in the others.
 PORT_CELLS = 2 * len(SETTINGS)
+_ANSWER_HEAD = ["an answer", "failure", "of an answer that is not streamed", "noticed"]
 
 
 def answer_cells() -> int:
     """Faults of single answers, over all runs that meet them."""
     others = len(ANSWERS) - len(CUMULATIVE_ONLY) + len(INCREMENTAL)
-    return len(ANSWERS) * len(CUMULATIVE_RUNS) + others * len(INCREMENTAL_RUNS + OPENAI_RUNS)
+    whole = sum(row.whole != ONLY_STREAMS for row in ANSWERS)
+    return (
+        len(ANSWERS) * len(CUMULATIVE_RUNS)
+        + others * len(INCREMENTAL_RUNS + OPENAI_RUNS)
+        + whole * len(WHOLE_RUNS + WHOLE_OPENAI_RUNS)
+    )
 
 
 def run_cells() -> int:
@@ -62,19 +72,17 @@ def short() -> str:
 
 def full() -> str:
     """For docs/faults.md: a line for each fault."""
-    answers = [
-        [row.what, f"`{row.named}`" if row.named else "whole: completed", row.noticed] for row in ANSWERS
-    ]
-    incremental = [[f"{row.what} (incremental)", f"`{row.named}`", row.noticed] for row in INCREMENTAL]
+    answers = [[row.what, _named(row.named), _named_whole(row), row.noticed] for row in ANSWERS]
+    incremental = [[f"{row.what} (incremental)", _named(row.named), "-", row.noticed] for row in INCREMENTAL]
     met = len(ANSWERS) + len(INCREMENTAL)
-    in_turn = len(CUMULATIVE_RUNS + INCREMENTAL_RUNS + OPENAI_RUNS)
+    in_turn = len(CUMULATIVE_RUNS + INCREMENTAL_RUNS + OPENAI_RUNS + WHOLE_RUNS + WHOLE_OPENAI_RUNS)
     cells = (
         f"{met} faults of single answers are tested in {in_turn} kinds of run ({answer_cells()} tests); "
         f"another {run_cells()} tests are runs with one fault each."
     )
     runs = [_run_line(row) for row in RUN_FAULTS]
     head = ["fault", "result", "exit code", "says"]
-    parts = [*_table(["an answer", "failure", "noticed"], answers + incremental), "", *_table(head, runs)]
+    parts = [*_table(_ANSWER_HEAD, answers + incremental), "", *_table(head, runs)]
     return "\n".join([cells, "", *parts])
 
 
@@ -83,6 +91,14 @@ def written(text: str, table: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table}\n{END}{after}"
+
+
+def _named(failure: str) -> str:
+    return f"`{failure}`" if failure else "complete"
+
+
+def _named_whole(row: AnswerFault) -> str:
+    return "-" if row.whole == ONLY_STREAMS else _named(row.named_whole)
 
 
 def _run_line(row: RunFault) -> list[str]:

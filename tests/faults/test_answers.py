@@ -4,6 +4,7 @@ All faults meet one run of each setting, in turn: a cell of the matrix is one qu
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,10 @@ from tests.faults.matrix import (
     DEADLINE_S,
     INCREMENTAL,
     INCREMENTAL_RUNS,
+    ONLY_STREAMS,
     OPENAI_RUNS,
+    WHOLE_OPENAI_RUNS,
+    WHOLE_RUNS,
 )
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import StubServer, expected_ids
@@ -49,8 +53,25 @@ def test_openai_protocol(setting, tmp_path):
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
 
 
-def meet_in_turn(tmp_path, setting, rows, *arguments, **knobs):
+@in_runs(WHOLE_RUNS)
+def test_answers_that_are_not_streamed(setting, tmp_path):
+    meet_in_turn(tmp_path, setting, whole_rows(), streams=False)
+
+
+@in_runs(WHOLE_OPENAI_RUNS)
+def test_openai_answers_that_are_not_streamed(setting, tmp_path):
+    meet_in_turn(tmp_path, setting, whole_rows(), "--backend", "openai", streams=False)
+
+
+def whole_rows():
+    """The faults that such answers can have, by their names there."""
+    return [replace(row, named=row.named_whole) for row in ANSWERS if row.whole != ONLY_STREAMS]
+
+
+def meet_in_turn(tmp_path, setting, rows, *arguments, streams=True, **knobs):
     """The preflight's trial request comes first and is answered well, then one request for each fault."""
+    if streams != (setting.scenario != "offline"):
+        arguments = (*arguments, "--stream", "on" if streams else "off")
     dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
     with StubServer(
         tokens=TOKENS, event_delay_s=0.002, faults=[None, *(row.fault for row in rows)], **knobs

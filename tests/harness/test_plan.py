@@ -1,5 +1,6 @@
 """The resolved plan: every flag checked before anything is started, URLs above all."""
 
+import json
 import operator
 
 import msgspec
@@ -109,8 +110,6 @@ def test_timeouts_that_are_none(value):
         ("--max-concurrency", "1", "max_concurrency", 1),
         ("--timeout", "0.5", "deadlines.request_s", 0.5),
         ("--timeout", "86400", "deadlines.request_s", 86400.0),
-        ("--first-token-timeout", "7", "deadlines.first_token_s", 7.0),
-        ("--stall-timeout", "8", "deadlines.stall_s", 8.0),
         ("--progress-timeout", "9", "policy.progress_s", 9.0),
         ("--retries", "2", "policy.retries", 2),
         ("--max-failures", "3", "policy.max_failures", 3),
@@ -118,6 +117,49 @@ def test_timeouts_that_are_none(value):
 )
 def test_counts(flag, value, field, expected):
     assert operator.attrgetter(field)(plan_of(flag, value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("scenario", "stream", "config", "streams", "deviates"),
+    [
+        ("offline", "auto", None, False, False),
+        (
+            "offline",
+            "auto",
+            True,
+            False,
+            False,
+        ),  # as published files say, and the reference's Offline does not
+        ("offline", "on", None, True, False),
+        ("offline", "off", True, False, False),
+        *((scenario, "auto", None, True, False) for scenario in ("server", "interactive", "single-stream")),
+        *((scenario, "off", None, False, True) for scenario in ("server", "interactive", "single-stream")),
+        ("server", "auto", False, False, True),
+        ("server", "on", False, True, False),
+    ],
+)
+@pytest.mark.parametrize("mode", [(), ("--accuracy",)])
+def test_streams(tmp_path, scenario, stream, config, streams, deviates, mode):
+    words = ["--scenario", scenario, "--stream", stream, *mode]
+    if config is not None:
+        (tmp_path / "generation.json").write_text(json.dumps({"streaming": config}))
+        words += ["--generation-config", str(tmp_path / "generation.json")]
+    plan = plan_of(*words)
+    assert plan.parameters.stream is streams
+    assert [line for line in plan.deviations if "stream" in line] == list(plan.deviations)
+    assert bool(plan.deviations) is deviates
+    assert plan.policy.ask_in_silence is not streams
+
+
+@pytest.mark.parametrize(
+    ("flag", "field"),
+    [("--first-token-timeout", "deadlines.first_token_s"), ("--stall-timeout", "deadlines.stall_s")],
+)
+def test_deadlines_of_streams(flag, field):
+    assert operator.attrgetter(field)(plan_of(flag, "8", "--scenario", "server")) == 8
+    plan = plan_of(flag, "8")
+    assert operator.attrgetter(field)(plan) is None
+    assert [line.split()[0] for line in plan.warnings] == [flag]
 
 
 # -- files
@@ -183,7 +225,8 @@ def test_scenarios(scenario, key, is_server):
 def test_parameters_follow_the_mode(flags, tokens):
     plan = plan_of(*flags)
     assert plan.parameters.max_new_tokens == tokens
-    assert plan.parameters == official_parameters(plan.benchmark, accuracy=bool(flags))
+    official = official_parameters(plan.benchmark, accuracy=bool(flags))
+    assert plan.parameters == msgspec.structs.replace(official, stream=False)
     assert plan.deviations == ()
 
 

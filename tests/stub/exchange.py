@@ -12,12 +12,16 @@ REASONS = {200: "OK", 302: "Found", 400: "Bad Request", 401: "Unauthorized", 404
 
 
 class Exchange:
-    """Sends the answer; ``blocks`` are the pieces of an honest body, one per event of a stream."""
+    """Sends the answer; ``blocks`` are the pieces of an honest body, one per event of a stream.
+
+    ``silent_s``: how long the events before the last one would have taken, where the answer is no stream.
+    """
 
     def __init__(
         self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, options: Options
     ) -> None:
         self.request, self.options, self.blocks = request, options, [b""]
+        self.silent_s = 0.0
         self._reader, self._writer = reader, writer
 
     @property
@@ -59,7 +63,7 @@ class Exchange:
 
     async def send_answer(self) -> None:
         """All blocks as an honest server would send them."""
-        await asyncio.sleep(self.options.first_delay_s)
+        await asyncio.sleep(self.options.first_delay_s + self.silent_s)
         if not self.request.streams:
             self._stamp()
             await self.send_whole(200, "application/json", self.blocks[0])

@@ -44,6 +44,7 @@ class Options:
     announce_close: bool = True  # False: close without having said "connection: close", as llama.cpp does
     healthy: bool = True
     api_key: str = ""
+    metrics: Callable[[], bytes] | None = None  # the page /metrics, as with --enable-metrics
     drip_s: float = 0.05  # pause between the header bytes of Fault.SLOW_HEADERS
     facts: Facts = field(default_factory=Facts)
 

@@ -129,6 +129,8 @@ class StubServer:
             await x.send_whole(200 if self.options.healthy else 503, "text/plain", b"")
         elif request.method == "POST" and request.path in self._protocols:
             await self._generate(x)
+        elif request.path == "/metrics" and self.options.metrics is not None:
+            await x.send_whole(200, "text/plain; version=0.0.4", self.options.metrics())
         elif request.path == "/flush_cache":
             await x.send_whole(200, "text/plain", b"")
         elif (facts := information(request.path, self.options)) is not None:
@@ -146,6 +148,8 @@ class StubServer:
         if fault in CONTENT:
             steps = CONTENT[fault](steps)
         x.blocks = protocol.render(request, steps)
+        if not request.streams:
+            x.silent_s = self.options.event_delay_s * (n - 1)
         await (TRANSPORT[fault](x) if fault in TRANSPORT else x.send_answer())
 
 

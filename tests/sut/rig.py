@@ -70,6 +70,7 @@ class Rig:
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
         self.reports, self._reader = [], ReportReader()
+        self.arrived = {}  # ns by query id and kind
 
     def _run(self):
         try:
@@ -97,6 +98,7 @@ class Rig:
             for report in reports:
                 tokens = np.frombuffer(buffer, "<i4", report.size // 4, report.offset).tolist()
                 self.reports.append((report.query_id, report.kind, tokens))
+                self.arrived[report.query_id, report.kind] = report.arrived_ns
         return self.reports
 
     def finish(self):

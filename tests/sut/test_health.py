@@ -5,7 +5,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from sut.health import ReplicaWatch, ask_health
+from sut.health import Pulse, ReplicaWatch, ask_health, ask_work
 from tests.stub import StubServer, refused_url
 
 
@@ -72,3 +72,54 @@ def test_ask_health():
         assert ask_health(stub.url, None) == ""
     with refused_url() as url:
         assert "not reachable" in ask_health(url, None)
+
+
+# Names as SGLang 0.5.23 and vLLM 0.32 write them; process_, python_ and http_ lines change by themselves.
+METRICS = b"""# HELP sglang:num_used_tokens The number of used tokens.
+sglang:num_used_tokens{engine_type="unified"} %d
+vllm:generation_tokens_total{engine="0"} 7.0
+process_cpu_seconds_total %d
+python_gc_objects_collected_total{generation="0"} %d
+http_requests_total{handler="/metrics"} %d
+"""
+
+
+def test_what_metrics_say_of_the_work():
+    with StubServer() as stub:
+        assert ask_work(stub.url, None) is None  # no such page
+    pages = [METRICS % (5, 1, 1, 1), METRICS % (5, 2, 2, 2), METRICS % (6, 2, 2, 2)]
+    with StubServer(metrics=lambda: pages.pop(0)) as stub:
+        idle, still, busy = (ask_work(stub.url, None) for _ in range(3))
+    assert idle == still != busy
+    with refused_url() as url:
+        assert ask_work(url, None) is None
+
+
+@pytest.mark.parametrize(
+    ("pages", "wrong", "signs"),
+    [
+        ([b"1", b"2", b"3"], "", [True, True, True]),
+        ([b"1", b"1", b"2"], "", [True, False, True]),
+        ([b"1", b"2"], "http://a: /health gave no answer", [True, True]),  # busy, but at work
+        ([None, None], "", [True, True]),  # nothing but its word
+        ([None, None], "http://a: /health answered 503", [False, False]),
+    ],
+)
+def test_pulse(pages, wrong, signs):
+    pages = iter(pages)
+    pulse = Pulse(["http://a"], lambda url: wrong, lambda url: next(pages))
+    for sign in signs:
+        pulse.seen_s = 0.0
+        pulse.feel()
+        pulse._thread.join()
+        assert (pulse.seen_s > 0) is sign
+
+
+def test_one_replica_at_work_is_enough():
+    pulse = Pulse(
+        ["http://a", "http://b"], lambda url: "refused" if url == "http://a" else "", lambda url: None
+    )
+    pulse.seen_s = 0.0
+    pulse.feel()
+    pulse._thread.join()
+    assert pulse.seen_s > 0

@@ -83,6 +83,38 @@ def test_progress(clock):
         patience.check(totals(issued=10, receptions=5), 0.0, "")
 
 
+class Pulse:
+    """Servers that are seen at work whenever they are asked, or never."""
+
+    def __init__(self, clock, at_work):
+        self.seen_s, self.asked = clock.now, 0
+        self._clock, self._at_work = clock, at_work
+
+    def feel(self):
+        self.asked += 1
+        if self._at_work:
+            self.seen_s = self._clock.now
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+def test_silence_of_servers_at_work_is_no_standstill(clock, at_work):
+    pulse = Pulse(clock, at_work)
+    patience = Patience(policy(progress_s=60), pulse=pulse)
+    patience.check(totals(issued=8, receptions=4), 0.0, "")
+    assert pulse.asked == 0  # nobody is asked while answers come
+    ended = False
+    for _ in range(120):
+        clock.now += 1
+        try:
+            patience.check(totals(issued=8, receptions=4), 0.0, "")
+        except RunError as error:
+            ended = True
+            assert "61 s and no server was seen to work" in str(error)
+            break
+    assert ended is not at_work
+    assert 5 <= pulse.asked <= 21
+
+
 def test_a_pause_between_queries_is_no_standstill(clock):
     patience = Patience(policy(progress_s=60))
     patience.check(totals(issued=8, completed=7, failed=1), 0.0, "")

@@ -2,6 +2,7 @@
 
 import itertools
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from harness.outcome import FailureKind
 from sut.counters import Counter
 from sut.messages import COMPLETE, FAILED, FIRST
 from tests.stub import Fault, StubServer, expected_ids, refused_url
-from tests.sut.rig import PROMPTS
+from tests.sut.rig import PARAMETERS, PROMPTS
 
 
 @pytest.mark.parametrize("wire", ["sglang", "openai"])
@@ -46,8 +47,18 @@ def test_reports_and_journal_of_whole_answers(start, wire, stream):
     assert (rows["sent_ns"] >= rows["issued_ns"]).all()
     assert rig.counter(Counter.COMPLETED) == rig.counter(Counter.SENT) == rig.counter(Counter.RECEIVED) == 30
     assert rig.counter(Counter.OUTPUT_TOKENS) == 180
-    assert rig.counter(Counter.FIRST_TOKENS) == 30
+    assert rig.counter(Counter.FIRST_TOKENS) == rig.counter(Counter.TPOT_COUNT) == (30 if stream else 0)
     assert rig.counter(Counter.FAILED) == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_loadgen_s_offline_hears_of_no_first_token(start, stream):
+    parameters = msgspec.structs.replace(PARAMETERS, stream=stream)
+    with StubServer() as stub:
+        rig = start(stub.url, parameters=parameters, first_tokens=False)
+        rig.assign(*range(5))
+        assert {kind for _, kind, _ in rig.collect(5)} == {COMPLETE}
+    assert (rig.finish().rows["first_token_ns"] > 0).all() == stream
 
 
 def test_assignments_cut_inside_a_message(start):

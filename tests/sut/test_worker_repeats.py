@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pytest
 
 from harness.answers import kept_answers
 from harness.outcome import FailureKind
@@ -35,6 +36,19 @@ def test_an_accuracy_query_is_sent_again(start):
     assert rig.counter(Counter.FAILED) == 0
     lines = (rig.journal_dir / "retries-worker0.jsonl").read_text().splitlines()
     assert ["http_status" in lines[0], "truncated" in lines[1]] == [True, True]
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_first_token_that_is_held_on_purpose_is_no_time_of_the_client(start, retries):
+    """LoadGen is told of it as soon as it may be told: that moment is the report's."""
+    with StubServer(event_delay_s=0.05) as stub:
+        rig = start(stub.url, retries=retries, accuracy=True)
+        rig.assign(5)
+        rig.collect(1)
+        (row,) = rig.finish().rows
+    assert row["first_token_ns"] < row["last_byte_ns"]
+    assert rig.arrived[5, FIRST] == row["last_byte_ns" if retries else "first_token_ns"]
+    assert rig.arrived[5, COMPLETE] == row["last_byte_ns"]
 
 
 def test_retries_have_an_end(start):
