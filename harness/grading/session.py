@@ -59,7 +59,7 @@ class Session:
 
     def attempt(self, trial: wire.Trial) -> wire.Report:
         """Try one test; SandboxLostError when there is no answer."""
-        fields: dict[str, object] = {"cpu_s": trial.cpu_s, "wall_s": trial.wall_s}
+        fields: dict[str, object] = {"cpu_s": trial.cpu_s, "wall_s": trial.wall_s, "memory": trial.memory}
         header, output = self._ask("trial", fields, trial.text, 2 * trial.wall_s + _GRACE_S)
         status, detail = str(header["status"]), str(header["detail"])
         if detail.startswith(CONFINEMENT_FAILED):

@@ -15,7 +15,7 @@ import pytest
 from harness.grading.jail import wire
 from harness.grading.lcb.compare import same_value
 from harness.grading.lcb.release import Example
-from harness.grading.lcb.trial import try_solution
+from harness.grading.lcb.trial import TrialLimits, try_solution
 from harness.grading.sandbox import Tier, sandbox
 from harness.grading.session import SandboxLostError, Session
 from harness.grading.verdict import Reason
@@ -175,7 +175,7 @@ EXHAUSTING = {
 def test_exhausting_costs_only_the_own_verdict(name: str, session: Session):
     code, statuses = EXHAUSTING[name]
     report = attempt(session, code, cpu_s=0.2)
-    assert report.status in statuses
+    assert report.status in statuses | {"waited"}  # a busy machine's wall limit of 0.6 s
     assert report.output == b""
 
 
@@ -191,7 +191,7 @@ def test_exhausting_in_the_official_process(name: str, session: Session):
 def test_a_hang_at_import_does_not_block_a_long_input(session: Session):
     code = "class Solution:\n    while True: pass"
     report = attempt(session, code, "9" * (1 << 20), function="f", mode="official", cpu_s=0.2)
-    assert report.status == "timeout"
+    assert report.status in ("timeout", "waited")
 
 
 def test_the_expected_output_is_nowhere_in_the_process(session: Session):
@@ -210,9 +210,11 @@ for line in open('/proc/self/maps'):
             pass
 print('EXPE' + 'CTED' + found.pop().decode() if found else 'nothing')
 """
-    outcome = try_solution(session, wire.Job("strict", "", code), [Example("x", expected)], 20.0)
+    outcome = try_solution(session, wire.Job("strict", "", code), [Example("x", expected)], TrialLimits(20.0))
     assert outcome.reason is Reason.WRONG
-    seen = try_solution(session, wire.Job("strict", "", code), [Example("EXPECTED" + "0" * 32, "x")], 20.0)
+    seen = try_solution(
+        session, wire.Job("strict", "", code), [Example("EXPECTED" + "0" * 32, "x")], TrialLimits(20.0)
+    )
     assert seen.reason is Reason.WRONG  # the same search finds what is there: the input
     assert attempt(session, code, "EXPECTED" + "0" * 32, cpu_s=20.0).output.strip() == b"EXPECTED" + b"0" * 32
 
@@ -246,13 +248,13 @@ for module in list(sys.modules.values()):
 class Solution:
     def f(self, x): return "anything"
 """
-    outcome = try_solution(session, wire.Job(mode, "f", code), [Example("1", "42")], 0.5)
+    outcome = try_solution(session, wire.Job(mode, "f", code), [Example("1", "42")], TrialLimits(0.5))
     assert not outcome.passed
 
 
 def test_writing_to_the_runners_descriptors_forges_nothing(session: Session):
     code = "import os\nfor fd in range(3, 64):\n try: os.write(fd, b'42\\n')\n except OSError: pass\nprint(0)"
-    outcome = try_solution(session, wire.Job("strict", "", code), [Example("", "42")], 5.0)
+    outcome = try_solution(session, wire.Job("strict", "", code), [Example("", "42")], TrialLimits(5.0))
     assert outcome.reason is Reason.WRONG
 
 

@@ -1,6 +1,7 @@
 """LiveCodeBench: real solutions against published verdicts; the index, the journal, the scheduler."""
 
 import base64
+import io
 import json
 import os
 import pickle
@@ -18,12 +19,13 @@ from harness.grading.harmony import TextOutput
 from harness.grading.jail import values, wire
 from harness.grading.jail.wire import Job
 from harness.grading.lcb.compare import same_printout, same_value
-from harness.grading.lcb.grade import Bench, Task, grade, require_problems
+from harness.grading.lcb.grade import Bench, Task, _share, grade, memory_there, require_problems
 from harness.grading.lcb.index import ProblemIndex, build, prepared
 from harness.grading.lcb.journal import OutcomeJournal
 from harness.grading.lcb.release import Example, read_problems
-from harness.grading.lcb.trial import try_solution
-from harness.grading.sandbox import Tier, sandbox
+from harness.grading.lcb.trial import TrialLimits, try_solution
+from harness.grading.progress import ProgressBar
+from harness.grading.sandbox import MIB, Tier, sandbox
 from harness.grading.session import Session
 from harness.grading.verdict import Mode, Reason
 from tests.grading.samples import RELEASE, solutions
@@ -174,7 +176,7 @@ READING = {
 def test_reading_and_printing(name: str, session: Session):
     source, official, strict = READING[name]
     for mode, expected in ((Mode.OFFICIAL, official), (Mode.STRICT, strict)):
-        assert try_solution(session, Job(mode, "", source), TESTS, 10.0).passed is expected, mode
+        assert try_solution(session, Job(mode, "", source), TESTS, TrialLimits(10.0)).passed is expected, mode
 
 
 CALLS = {
@@ -232,7 +234,7 @@ CALLS = {
 @pytest.mark.parametrize("mode", Mode)
 def test_calls(name: str, mode: Mode, session: Session):
     source, text, expected, passes = CALLS[name]
-    outcome = try_solution(session, Job(mode, "f", source), [Example(text, expected)], 10.0)
+    outcome = try_solution(session, Job(mode, "f", source), [Example(text, expected)], TrialLimits(10.0))
     assert outcome.passed is passes, outcome
 
 
@@ -261,7 +263,7 @@ def test_endings_are_named(name: str, mode: Mode, session: Session):
     source, *reasons = ENDINGS[name]
     if (name, mode) == ("signal", Mode.OFFICIAL):
         reasons = [Reason.RUNTIME_ERROR]  # os.kill is None there
-    outcome = try_solution(session, Job(mode, "", source), TESTS, 10.0)
+    outcome = try_solution(session, Job(mode, "", source), TESTS, TrialLimits(10.0))
     assert outcome.reason in reasons, outcome
 
 
@@ -278,7 +280,7 @@ def test_a_thread_that_wins_only_sometimes_is_marked():
     job = Job(Mode.OFFICIAL, "", "Thread(target=main).start()")
     for first in (0, 1):  # noqa: B007 - read in Alternating
         runs.clear()
-        outcome = try_solution(Alternating(), job, TESTS[:1], 1.0)  # type: ignore[arg-type]
+        outcome = try_solution(Alternating(), job, TESTS[:1], TrialLimits(1.0))  # type: ignore[arg-type]
         assert (outcome.reason, outcome.raced, len(runs)) == (Reason.WRONG, True, 2)
 
 
@@ -418,19 +420,54 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
     assert len(steps) <= len(tasks) - 2
 
 
-def test_timeouts_are_tried_again_alone_and_stop_nothing(index: Path, tier: Tier, tmp_path: Path):
+def test_only_what_others_may_have_caused_is_tried_again(index: Path, tier: Tier, tmp_path: Path):
+    """A program that waits and one that outgrows its share of memory; a loop is not run twice."""
     name, source = next(iter(solutions().items()))
     loops = [Task(Mode.STRICT, name, f"while True: pass  # {number}") for number in range(2)]
+    sleeper = Task(Mode.OFFICIAL, name, "import time\ntime.sleep(9)")
+    large = Task(
+        Mode.STRICT, name, f"x = bytes(range(256)) * (1 << 20)\nimport time\ntime.sleep(0.25)\n{source}"
+    )
     killers = [Task(mode, name, "import os\nos.kill(os.getppid(), 9)\nos.abort()") for mode in Mode]
     good = Task(Mode.STRICT, name, source)
-    seen: list[str] = []
-    outcomes = grade(
-        [*loops, *killers, good], bench(index, tier, 0.5), OutcomeJournal(tmp_path / "j"),
-        lambda done, total, what: seen.append(what))  # fmt: skip
-    assert [outcomes[task].reason for task in loops] == [Reason.TIMEOUT] * 2
-    assert seen.count("timeouts, one at a time") == 2
+    tasks = [*loops, sleeper, large, *killers, good]
+    seen: list[tuple[str, int]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "harness.grading.lcb.grade.memory_there", lambda: 400 * MIB
+        )  # 200 MiB for each of two
+        outcomes = grade(tasks, bench(index, tier, 0.5), OutcomeJournal(tmp_path / "j"),
+                         lambda done, total, what: seen.append((what, total)))  # fmt: skip
+    assert [outcomes[task].reason for task in (*loops, sleeper)] == [Reason.TIMEOUT] * 3
+    assert [outcomes[task].contended for task in loops] == [False] * 2
+    assert outcomes[large].passed or outcomes[large].reason is Reason.TIMEOUT  # on a busy machine
+    assert dict(seen)["solutions"] == len(tasks)
+    assert {total for what, total in seen if what != "solutions"} == {2}
     assert not any(outcomes[task].passed for task in killers)
     assert outcomes[good].passed
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "workers", "share_gib"),
+    [(1000, 64, 0), (51, 64, 51 / 64), (8, 2, 0), (7, 2, 3.5), (1, 1, 0), (1, 64, 1 / 8)],
+)
+def test_programs_share_the_machines_memory(memory_gib: int, workers: int, share_gib: float):
+    assert _share(memory_gib << 30, workers) == int(share_gib * (1 << 30))
+    assert 0 < memory_there() < 1 << 50
+
+
+def test_the_progress_line_says_the_time_left():
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream in (Terminal(), io.StringIO()):
+        clock = iter(range(0, 10_000, 61)).__next__
+        with ProgressBar(stream, clock) as bar:
+            for done in range(1, 5):
+                bar.show(done, 4, "solutions")
+        assert "2/4 solutions, about 1 min 01 s left" in stream.getvalue()
+        assert "4/4 solutions\n" in stream.getvalue().replace("\033[K", "")
 
 
 def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):

@@ -1,5 +1,8 @@
 """The names that LiveCodeBench promises to solutions, in the order in which they shadow each other."""
 
+from functools import cache
+from typing import Any
+
 STAR_IMPORTS = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics",
     "itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing",
@@ -15,3 +18,11 @@ SOURCE = "\n".join(
         f"sys.setrecursionlimit({RECURSION_LIMIT})\n",
     ]
 )
+
+
+@cache
+def names() -> dict[str, Any]:
+    """What SOURCE defines, executed once; the caller takes a copy and sets the recursion limit."""
+    namespace: dict[str, Any] = {}
+    exec(SOURCE, namespace)
+    return namespace

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import struct
+from functools import cache
 
 MACHINE = "x86_64"
 _AUDIT_ARCH_X86_64 = 0xC000003E
@@ -89,6 +90,11 @@ def _guarded(number: int, check: bytes) -> bytes:
 
 def program(pid: int) -> bytes:
     """The filter for the process ``pid``, as an array of struct sock_filter."""
+    return _before() + _only_own_process(_KILL, pid) + _only_own_process(_TGKILL, pid) + _behind()
+
+
+@cache
+def _before() -> bytes:
     steps = [
         _step(_LOAD, _ARCH_OFFSET),
         _step(_JUMP_EQ, _AUDIT_ARCH_X86_64, 1, 0),
@@ -100,8 +106,13 @@ def program(pid: int) -> bytes:
         _refuse(_CLONE3, errno.ENOSYS),  # its flags lie in memory; libc then falls back to clone
         _refuse(_OPENAT2, errno.ENOSYS),
         _only_threads(),
-        _only_own_process(_KILL, pid),
-        _only_own_process(_TGKILL, pid),
+    ]
+    return b"".join(steps)
+
+
+@cache
+def _behind() -> bytes:
+    steps = [
         _no_outliving(),
         _no_truncating_read(_OPEN, 1),
         _no_truncating_read(_OPENAT, 2),

@@ -3,17 +3,19 @@
 import atexit
 import io
 import json
+import marshal
 import os
 import sys
 import threading
 import traceback
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TextIO
 
 from harness.grading.jail import preamble, values, watch
 from harness.grading.jail.wire import Job, write_all
 
 RESULT_FD = 3  # takes the encoded return value of a call-based problem
+CODE_FD = 4  # takes the compiled solution at its first test and gives it at the later ones
 
 
 def run(job: Job, text: str) -> int:
@@ -21,9 +23,9 @@ def run(job: Job, text: str) -> int:
     printed = _real_streams()
     try:
         if job.function:
-            _call(job, text)
+            _call(job, _compiled(job), text)
         else:
-            _main_program(job.code)
+            _main_program(_compiled(job))
     except SystemExit:  # leaving early is no failure, whatever the code
         pass
     except BaseException as error:  # noqa: BLE001 - the process's edge
@@ -33,15 +35,27 @@ def run(job: Job, text: str) -> int:
     return _finish(printed)
 
 
-def _main_program(code: str) -> None:
+def _compiled(job: Job) -> CodeType:
+    """The solution's code object; nothing of the solution has run when it is stored."""
+    stored = os.pread(CODE_FD, os.fstat(CODE_FD).st_size, 0)
+    if stored:
+        code: CodeType = marshal.loads(stored)
+    else:
+        code = compile(job.code, "solution.py", "exec")
+        write_all(CODE_FD, marshal.dumps(code))
+    os.close(CODE_FD)
+    return code
+
+
+def _main_program(code: CodeType) -> None:
     main = _module("__main__")
     sys.argv = ["solution.py"]
-    exec(compile(code, "solution.py", "exec"), main.__dict__)
+    exec(code, main.__dict__)
 
 
-def _call(job: Job, text: str) -> None:
+def _call(job: Job, code: CodeType, text: str) -> None:
     module = _module("solution")
-    exec(compile(job.code, "solution.py", "exec"), module.__dict__)
+    exec(code, module.__dict__)
     owner = module.Solution() if "class Solution" in job.code else module
     arguments = [json.loads(line) for line in text.split("\n")]
     write_all(RESULT_FD, values.encode(getattr(owner, job.function)(*arguments)))
@@ -50,7 +64,8 @@ def _call(job: Job, text: str) -> None:
 def _module(name: str) -> ModuleType:
     module = ModuleType(name)
     sys.modules[name] = module
-    exec(preamble.SOURCE, module.__dict__)
+    module.__dict__.update(preamble.names())
+    sys.setrecursionlimit(preamble.RECURSION_LIMIT)
     return module
 
 

@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.grading.jail import official, preamble, strict, watch, wire
+from harness.grading.jail import official, preamble, seccomp, strict, watch, wire
 from harness.grading.jail.confine import Confinement, confine
 
 READY = "ready"
 DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be renewed
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
-_OPTIONAL_MODULES = ("numpy",)
+_OUT_OF_TIME = (wire.TIMEOUT, wire.WAITED)
+_LATER_MODULES = ("shutil", "subprocess", "unittest.mock")  # that the official runner's rules import
+_OPTIONAL_MODULES = ("numpy",)  # loaded for the first solution that names it: they make every fork dearer
 _STDERR_TAIL = 2_000
 _FIRST_FREE_FD = 10  # the warden's own descriptors; a child closes them all
 
@@ -79,15 +81,27 @@ def _take_control_pipes() -> tuple[int, int]:
 
 def _load_modules() -> None:
     sys.set_int_max_str_digits(preamble.INT_DIGITS_LIMIT)
-    for name in preamble.STAR_IMPORTS:
+    for name in (*preamble.STAR_IMPORTS, *_LATER_MODULES):
         importlib.import_module(name)
-    for name in _OPTIONAL_MODULES:
+    preamble.names()
+    seccomp.program(0)
+    sys.setrecursionlimit(1000)
+    _freeze()
+
+
+def _load_optional_modules(code: str) -> None:
+    wanted = [name for name in _OPTIONAL_MODULES if name in code and name not in sys.modules]
+    for name in wanted:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    exec(preamble.SOURCE, {})
-    sys.setrecursionlimit(1000)
+    if wanted:
+        _freeze()
+
+
+def _freeze() -> None:
+    """A child's collector then leaves the shared pages alone."""
     gc.collect()
-    gc.freeze()  # a child's collector then leaves the shared pages alone
+    gc.freeze()
 
 
 def _serve(warrant: Warrant, libc: ctypes.CDLL, inbox: int, outbox: int) -> None:
@@ -104,7 +118,8 @@ def _serve(warrant: Warrant, libc: ctypes.CDLL, inbox: int, outbox: int) -> None
             runner = _runner(header, payload, warrant.confinement, libc)
             wire.send(outbox, READY, {})
         elif runner is not None:
-            trial = wire.Trial(float(str(header["cpu_s"])), float(str(header["wall_s"])), payload.decode())
+            cpu_s, wall_s, memory = (str(header[name]) for name in ("cpu_s", "wall_s", "memory"))
+            trial = wire.Trial(float(cpu_s), float(wall_s), payload.decode(), int(memory))
             wire.send_report(outbox, runner.attempt(trial))
 
 
@@ -115,6 +130,7 @@ def _listing(scratch: str) -> list[str]:
 def _runner(header: dict[str, object], payload: bytes, limits: Confinement, libc: ctypes.CDLL) -> Runner:
     code = payload.decode("utf-8", "surrogatepass")
     job = wire.Job(str(header["mode"]), str(header["function"]), code)
+    _load_optional_modules(code)
     return Resident(job, limits, libc) if job.mode == "official" else Fresh(job, limits, libc)
 
 
@@ -123,9 +139,10 @@ class Fresh:
 
     def __init__(self, job: wire.Job, confinement: Confinement, libc: ctypes.CDLL) -> None:
         self._job, self._confinement, self._libc = job, confinement, libc
+        self._code = os.memfd_create("code", os.MFD_CLOEXEC)
 
     def attempt(self, trial: wire.Trial) -> wire.Report:
-        """Run the whole program once on this input."""
+        """Run the complete program once on this input."""
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("in", "out", "err", "result")]
         try:
             wire.write_all(files[0], trial.text.encode("utf-8", "surrogatepass"))
@@ -136,16 +153,17 @@ class Fresh:
                 os.close(fd)
 
     def close(self) -> None:
-        """Nothing outlives a trial."""
+        """Forget the compiled solution; no process outlives a trial."""
+        os.close(self._code)
 
     def _report(self, files: list[int], trial: wire.Trial) -> wire.Report:
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
-            _enter(files, self._confinement, self._libc, int(trial.cpu_s) + 1)
+            _enter([*files, self._code], self._confinement, self._libc, int(trial.cpu_s) + 1)
             os._exit(strict.run(self._job, trial.text))
         status, cpu_s = _watch_to_the_end(pid, trial, self._confinement)
-        if status != wire.TIMEOUT and os.fstat(files[1]).st_size >= self._confinement.file_size:
+        if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
             status = wire.OUTPUT
         output = _content(files[3 if self._job.function else 1]) if status == wire.OK else b""
         detail = "" if status == wire.OK else _last_line(files[2])
@@ -168,9 +186,9 @@ class Resident:
         started = time.monotonic()
         if not self._pid:
             self._start()
-        cpu_before = watch.usage(self._pid)[0]
+        cpu_before = watch.usage(self._pid).cpu_s
         status, output = self._exchange(trial)
-        cpu_s = max(0.0, watch.usage(self._pid)[0] - cpu_before)
+        cpu_s = max(0.0, watch.usage(self._pid).cpu_s - cpu_before)
         ending, detail = (wire.OK, "") if status == wire.OK else self._end()
         if status == wire.ERROR and ending != wire.OK:
             status = ending
@@ -197,7 +215,7 @@ class Resident:
 
     def _exchange(self, trial: wire.Trial) -> tuple[str, bytes]:
         _, text_in, text_out, to_child, from_child = self._open
-        limits = watch.Limits(trial.cpu_s, trial.wall_s, self._confinement.threads)
+        limits = watch.Limits(trial.cpu_s, trial.wall_s, self._confinement.threads, trial.memory)
         try:
             wire.write_all(to_child, _store(text_in, trial.text.encode("utf-8", "surrogatepass")))
             status = watch.until_ready(from_child, self._pid, limits)
@@ -269,7 +287,7 @@ CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
 def _watch_to_the_end(pid: int, trial: wire.Trial, confinement: Confinement) -> tuple[str, float]:
     pidfd = os.pidfd_open(pid)
     try:
-        limits = watch.Limits(trial.cpu_s, trial.wall_s, confinement.threads)
+        limits = watch.Limits(trial.cpu_s, trial.wall_s, confinement.threads, trial.memory)
         status = watch.until_ready(pidfd, pid, limits)
     finally:
         os.close(pidfd)
@@ -280,7 +298,7 @@ def _watch_to_the_end(pid: int, trial: wire.Trial, confinement: Confinement) -> 
 
 def _decided(status: str, last_line: str) -> str:
     """Where a thread died of the memory limit, what waits for it runs into the time limit: memory decided."""
-    return wire.MEMORY if status == wire.TIMEOUT and last_line.startswith("MemoryError") else status
+    return wire.MEMORY if status in _OUT_OF_TIME and last_line.startswith("MemoryError") else status
 
 
 def _content(fd: int) -> bytes:

@@ -14,47 +14,61 @@ from harness.grading.jail import wire
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK_EVERY_MS = 100
 _IDLE_SHARE = 0.1  # of the time allowed: below it a process that has not ended waits for something
-_UTIME, _STIME, _THREADS = 11, 12, 17  # fields of /proc/<pid>/stat after the command name
+_UTIME, _STIME, _THREADS, _RSS = 11, 12, 17, 21  # fields of /proc/<pid>/stat after the command name
+_PAGE = os.sysconf("SC_PAGESIZE")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds of CPU and of wall time, and threads."""
+    """Seconds of CPU and of wall time, threads, and bytes of memory (0: no limit)."""
 
     cpu_s: float
     wall_s: float
     threads: int
+    memory: int = 0
 
 
 def until_ready(fd: int, pid: int, limits: Limits) -> str:
     """Wait until ``fd`` is readable: wire.OK, or the status that names the limit that was hit."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    started, cpu_before = time.monotonic(), usage(pid)[0]
+    started, cpu_before = time.monotonic(), usage(pid).cpu_s
     while not poller.poll(_LOOK_EVERY_MS):
-        cpu_s, threads = usage(pid)
-        status = _exceeded(limits, cpu_s - cpu_before, time.monotonic() - started, threads)
+        used = usage(pid)
+        status = _exceeded(limits, used, used.cpu_s - cpu_before, time.monotonic() - started)
         if status != wire.OK:
             return status
     return wire.OK
 
 
-def _exceeded(limits: Limits, cpu_s: float, wall_s: float, threads: int) -> str:
-    if threads > limits.threads:
+def _exceeded(limits: Limits, used: "Usage", cpu_s: float, wall_s: float) -> str:
+    if used.threads > limits.threads:
         return wire.THREADS
-    idle = wall_s >= limits.cpu_s and cpu_s < _IDLE_SHARE * limits.cpu_s
-    if cpu_s >= limits.cpu_s or wall_s >= limits.wall_s or idle:
+    if 0 < limits.memory < used.memory:
+        return wire.CROWDED
+    if cpu_s >= limits.cpu_s:
         return wire.TIMEOUT
-    return wire.OK
+    idle = wall_s >= limits.cpu_s and cpu_s < _IDLE_SHARE * limits.cpu_s
+    return wire.WAITED if idle or wall_s >= limits.wall_s else wire.OK
 
 
-def usage(pid: int) -> tuple[float, int]:
-    """CPU seconds used so far and the number of threads; zeros for a process that is gone."""
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds used so far, threads, and bytes of resident memory; zeros for a process that is gone."""
+
+    cpu_s: float = 0.0
+    threads: int = 0
+    memory: int = 0
+
+
+def usage(pid: int) -> Usage:
+    """What a process uses now."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return 0.0, 0
-    return (int(fields[_UTIME]) + int(fields[_STIME])) / _CLOCK_TICKS, int(fields[_THREADS])
+        return Usage()
+    cpu_s = (int(fields[_UTIME]) + int(fields[_STIME])) / _CLOCK_TICKS
+    return Usage(cpu_s, int(fields[_THREADS]), int(fields[_RSS]) * _PAGE)
 
 
 def kill(pid: int) -> None:

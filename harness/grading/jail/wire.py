@@ -19,11 +19,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One test: seconds of CPU time and of wall time it may take, and its input."""
+    """One test: seconds of CPU time and of wall time it may take, and its input.
+
+    ``memory`` is the share of the machine's memory, in bytes, that it may fill; 0 for no share.
+    """
 
     cpu_s: float
     wall_s: float
     text: str
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +41,12 @@ class Report:
     output: bytes
 
 
-OK, ERROR, TIMEOUT, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
+OK, ERROR, TIMEOUT, WAITED, CROWDED, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
     "ok",  # ended by itself, without an uncaught exception
     "error",  # an uncaught exception, a syntax error, a missing function, a non-zero exit
-    "timeout",  # CPU or wall limit
+    "timeout",  # CPU limit
+    "waited",  # wall limit: a program that waits, or a machine that is busy
+    "crowded",  # more than its share of the machine's memory
     "output_limit",  # printed more than the sandbox takes
     "memory_limit",  # an uncaught MemoryError under the sandbox's limit
     "thread_limit",  # too many threads

@@ -20,6 +20,8 @@ _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
 _REASONS = {
     wire.ERROR: Reason.RUNTIME_ERROR,
     wire.TIMEOUT: Reason.TIMEOUT,
+    wire.WAITED: Reason.TIMEOUT,
+    wire.CROWDED: Reason.MEMORY_LIMIT,
     wire.OUTPUT: Reason.OUTPUT_LIMIT,
     wire.MEMORY: Reason.MEMORY_LIMIT,
     wire.THREADS: Reason.THREAD_LIMIT,
@@ -33,7 +35,8 @@ class Outcome:
     """``failed_test`` is the number of the first failing test (from 0), None when all passed.
 
     ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
-    both passed and failed.
+    both passed and failed. ``contended``: other programs beside it may have decided, by the machine's time or
+    memory; it deserves another attempt with fewer of them.
     """
 
     reason: Reason
@@ -42,6 +45,7 @@ class Outcome:
     cpu_s: float
     output: str = ""
     raced: bool = False
+    contended: bool = False
 
     @property
     def passed(self) -> bool:
@@ -49,14 +53,26 @@ class Outcome:
         return self.reason is Reason.CORRECT
 
 
-def try_solution(session: Session, job: wire.Job, tests: Iterable[Example], cpu_limit_s: float) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class TrialLimits:
+    """What one test may take: seconds of CPU time, and bytes of the machine's memory (0: no share)."""
+
+    cpu_s: float
+    memory: int = 0
+
+    def trial(self, text: str) -> wire.Trial:
+        """One test under these limits."""
+        return wire.Trial(self.cpu_s, WALL_FACTOR * self.cpu_s, text, self.memory)
+
+
+def try_solution(session: Session, job: wire.Job, tests: Iterable[Example], limits: TrialLimits) -> Outcome:
     """Outcome of a solution; SandboxLostError when the sandbox died. ``tests`` is read once per run."""
     if job.mode == Mode.STRICT or not _may_race(job.code):
-        return _run(session, job, tests, cpu_limit_s)
+        return _run(session, job, tests, limits)
     cases = list(tests)
-    runs = [_run(session, job, cases, cpu_limit_s)]
+    runs = [_run(session, job, cases, limits)]
     while len(runs) < RACE_RUNS and len({run.passed for run in runs}) == 1 and runs[-1].reason in _REPEATED:
-        runs.append(_run(session, job, cases, cpu_limit_s))
+        runs.append(_run(session, job, cases, limits))
     failed = [run for run in runs if not run.passed]
     return replace((failed or runs)[0], raced=0 < len(failed) < len(runs))
 
@@ -65,16 +81,17 @@ def _may_race(code: str) -> bool:
     return "Thread(" in code and ".join(" not in code
 
 
-def _run(session: Session, job: wire.Job, tests: Iterable[Example], cpu_limit_s: float) -> Outcome:
+def _run(session: Session, job: wire.Job, tests: Iterable[Example], limits: TrialLimits) -> Outcome:
     session.begin(job)
     cpu_s = 0.0
     for number, test in enumerate(tests):
-        report = session.attempt(wire.Trial(cpu_limit_s, WALL_FACTOR * cpu_limit_s, test.input))
+        report = session.attempt(limits.trial(test.input))
         cpu_s += report.cpu_s
         reason = _reason(report, job, test)
         if reason is not Reason.CORRECT:
             shown = report.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
-            return Outcome(reason, number, report.detail, cpu_s, shown)
+            contended = report.status in (wire.WAITED, wire.CROWDED)
+            return Outcome(reason, number, report.detail, cpu_s, shown, contended=contended)
     return Outcome(Reason.CORRECT, None, "", cpu_s)
 
 
@@ -94,15 +111,15 @@ def _matches(output: bytes, job: wire.Job, test: Example) -> bool:
 
 
 def try_twice(
-    session: Session, job: wire.Job, tests: Callable[[], Iterable[Example]], cpu_limit_s: float
+    session: Session, job: wire.Job, tests: Callable[[], Iterable[Example]], limits: TrialLimits
 ) -> Outcome:
     """As try_solution, with one new sandbox for one that was lost; losing both is an outcome."""
     try:
-        return try_solution(session, job, tests(), cpu_limit_s)
+        return try_solution(session, job, tests(), limits)
     except SandboxLostError:
         session.stop()
     try:
-        return try_solution(session, job, tests(), cpu_limit_s)
+        return try_solution(session, job, tests(), limits)
     except SandboxLostError as lost:
         session.stop()
         return Outcome(Reason.SANDBOX_LOST, 0, str(lost), 0.0)
