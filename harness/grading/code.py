@@ -1,10 +1,11 @@
 """LiveCodeBench: the program that an output hands in.
 
 Official: in the final section the last ```python block, else the last plain one; the whole text likewise
-where there is none. Strict: the last fenced block of the final channel, fences alone on their lines.
+where there is none. Strict: the last fenced block of the final channel, as Markdown reads it.
 """
 
 import re
+import textwrap
 from dataclasses import dataclass
 
 from harness.grading.harmony import Output
@@ -13,7 +14,10 @@ from harness.grading.verdict import Reason
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
 _OFFICIAL_TAG = re.compile(r"^(?:python|py)\s*\n", re.IGNORECASE)
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+-]*)[^\n`]*$", re.MULTILINE)
+_FENCE = re.compile(r"^([ \t>]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]++)?+)(`{3,}+|~{3,}+)[ \t]*+([\w+-]*+)[^`]*+$")
+_FENCE_BEHIND_TEXT = re.compile(r"()(?<!`)(`{3,}+)(python3?|py3?)[ \t]*+$", re.IGNORECASE)
+_CLOSED_BEHIND_CODE = re.compile(r"^([^`]*[^`\s][^`]*)`{3,}[ \t]*$")
+_QUOTED = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
 _PYTHON_NAMES = frozenset({"python", "python3", "py", "py3"})
 
 
@@ -54,14 +58,30 @@ def strict(output: Output) -> Extraction:
 
 def fenced_blocks(text: str) -> list[tuple[str, str]]:
     """Language in lower case and content of each closed block, in order."""
-    blocks = []
+    blocks: list[tuple[str, str]] = []
     opening: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
-        if opening is None or fence[1]:
-            opening = fence
-        else:
-            blocks.append(
-                (opening[1].lower(), text[opening.end() + 1 : max(opening.end() + 1, fence.start() - 1)])
-            )
+    lines: list[str] = []
+    for line in text.split("\n"):
+        fence = _FENCE.match(line)
+        closes = opening is not None and (_closes(fence, opening) if fence else None)
+        if opening is None or (fence and fence[3]):
+            opening, lines = fence or _FENCE_BEHIND_TEXT.search(line), []
+        elif closes or (not fence and (last := _CLOSED_BEHIND_CODE.match(line))):
+            content = lines if closes else [*lines, last[1].rstrip()]  # type: ignore[index]
+            blocks.append((opening[3].lower(), _outdented("\n".join(content), opening[1])))
             opening = None
+        else:
+            lines.append(line)
     return blocks
+
+
+def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
+    """A fence closes one of the same kind that is no longer than itself."""
+    return fence[2][0] == opening[2][0] and len(fence[2]) >= len(opening[2])
+
+
+def _outdented(code: str, lead: str) -> str:
+    """Without the marks of the quotation or the indentation of the list item that the block is in."""
+    if ">" in lead:
+        code = _QUOTED.sub("", code)
+    return textwrap.dedent(code) if lead or code[:1] in (" ", "\t") else code

@@ -19,22 +19,41 @@ _OFFICIAL_ANYWHERE = re.compile(
     r"\b(?:ANSWER|FINAL\s*+ANSWER)\b\s*+[:=]?+\s*+\(?+\s*+([A-D])(?![A-Za-z])", re.IGNORECASE
 )
 
-_OPEN = r"(?:\\\(|\\\[|[\s*_`$({\[]|\\(?:text|textbf|mathbf|mathrm|bf)\b)*+"
-_BOXED = re.compile(rf"\\boxed\s*{{{_OPEN}(?:option |choice )?{_OPEN}([A-Da-d])(?![A-Za-z])")
+_FULL_WIDTH = str.maketrans("ＡＢＣＤ", "ABCD")  # noqa: RUF001
+_OPEN = r"(?:\\\(|\\\[|[\s*_`$({\[\"'“]|\\(?:text|textbf|mathbf|mathrm|bf)\b)*+"
+_BOXED = re.compile(rf"\\boxed\s*{{{_OPEN}(?:option |choice )?{_OPEN}([A-Da-d])(?![A-Za-z])", re.IGNORECASE)
+_VERB = r"(?:is\b|:|=|：|would be\b|should be\b|must be\b)"  # noqa: RUF001
 _STATED = re.compile(
-    r"\b(?:answer|choice|option)\b[\s*_`]*+(?:is\b|:|=|would be\b|should be\b|must be\b)[\s*_`:]*+"
-    rf"(?:(?:option|choice|letter|statement|therefore|thus|clearly)\b[\s*_`:]*+)*+{_OPEN}([A-Da-d])(?![A-Za-z'])",
+    rf"\b(?:answer|choice|option|result)\b[\s*_`]*+{_VERB}[\s*_`:]*+"
+    r"(?:(?:indeed|the|correct|option|choice|letter|statement|answer|therefore|thus|clearly)\b[\s*_`:]*+)*+"
+    rf"{_OPEN}([A-Da-d])(?![A-Za-z'])",
     re.IGNORECASE,
 )
+_CALLED = re.compile(rf"(?:\b(?:Answer|ANSWER|answer)\s++|答案[\s：:是为]*+){_OPEN}([A-D])(?![A-Za-z'])")  # noqa: RUF001
 _CHOSEN = re.compile(rf"\b(?:choose|select|pick)\s++(?:option |choice )?{_OPEN}([A-D])(?![A-Za-z'])")
 _PRAISED = re.compile(
-    r"(?:\(|\b[Oo]ption |\b[Cc]hoice )([A-D])\b\)?+[*_`]*+\s(?:is|are)\s(?:the\s)?(?:correct|right)\b"
+    r"(?:(?:^|(?<=[.!?]\s))[*_`(]*+|\(|\b[Oo]ption [*_`(]*+|\b[Cc]hoice [*_`(]*+)([A-D])\b[)*_`]*+\s"
+    r"(?:is|are)\s(?:indeed\s)?(?:the\s)?(?:correct|right|best|answer)\b",
+    re.MULTILINE,
 )
-_LINE = re.compile(r"^[ \t*_`#>$({\[]*+([A-D])[ \t*_`$)}\].:]*+$", re.MULTILINE)
-_FIRST = re.compile(r"[\s*_`#>$({\[]*+([A-D])[*_`$}\]]*+[ \t]*+(?:[).:,;–—]|(?<=\s)-\s|\n|$)")  # noqa: RUF001
+_CONCLUDED = re.compile(
+    r"(?:\b(?:[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]o|[Ii]t is|[Tt]hat is|[Tt]his is|corresponds to|matches)\b"
+    r"|=>|⇒|→)"
+    rf"[\s,:]*+(?:(?:the|correct|option|choice|answer)\b[\s*_`:]*+)*+{_OPEN}([A-D])[\s*_`)}}\]$\"'”]*+(?:[.!\n]|$)"
+)
+_LINE = re.compile(r"^[ \t*_`#>$({\[\"']*+([A-D])[ \t*_`$)}\].:\"']*+$", re.MULTILINE)
+_FIRST = re.compile(
+    r"[\s*_`#>$({\[]*+([A-D])[*_`$}\]]*+[ \t]*+(?:[).:,;–—]|(?<=\s)(?:-\s|because\b|since\b)|\n|$)"  # noqa: RUF001
+)
+_ALONE = re.compile(r"[\W_]*+([A-Da-d])[\W_]*+$")
 # After "The answer is A": words that go on after a letter, not after an article.
 _AFTER_LETTER = re.compile(
-    r"[\s*_`)}\]$]*(?:$|[\n.,;:!?(–—-]|\\|(?:because|since|as|due|for|with|which|and|is|in|by|from|that)\b)"  # noqa: RUF001
+    r"[\s*_`)}\]$\"'”]*(?:$|[\n.,;:!?(–—-]|\\|(?:because|since|as|due|for|with|which|and|is|in|by|from|that)\b)"  # noqa: RUF001
+)
+# "A and B", "A, B", "A/B": several letters are no answer.
+_SEVERAL = re.compile(
+    r"[\s*_`)}\]$\"']*+(?:,|/|&|\band\b|\bor\b|\bplus\b)(?:\s*+(?:and|or)\b)?+[\s*_`({\[$\"']*+[A-D]"
+    r"[*_`)}\]$\"']*+(?=\s*+(?:[.,;:!?)\n]|$|and\b|or\b|are\b))"
 )
 
 
@@ -72,10 +91,18 @@ def strict(output: Output, truth: str) -> Verdict:
 
 
 def explicit_letter(final: str) -> str | None:
-    """The last letter that is boxed, called the answer or alone on a line, else chosen, else first."""
-    last = _last_letter(final, (_BOXED, _STATED, _LINE)) or _last_letter(final, (_CHOSEN, _PRAISED))
-    first = _FIRST.match(final)
-    return last or (first[1] if first else None)
+    """The last letter that is boxed or called the answer; else chosen or alone on a line; else the first."""
+    final = final.translate(_FULL_WIDTH)
+    return (
+        _last_letter(final, (_BOXED, _STATED, _CALLED))
+        or _last_letter(final, (_LINE, _CHOSEN, _PRAISED, _CONCLUDED))
+        or _first_letter(final)
+    )
+
+
+def _first_letter(final: str) -> str | None:
+    found = _ALONE.match(final) or _FIRST.match(final)
+    return found[1].upper() if found and not _SEVERAL.match(final, found.end(1)) else None
 
 
 def _last_letter(text: str, patterns: tuple[re.Pattern[str], ...]) -> str | None:
@@ -83,14 +110,13 @@ def _last_letter(text: str, patterns: tuple[re.Pattern[str], ...]) -> str | None
         (match.start(1), match[1].upper())
         for pattern in patterns
         for match in pattern.finditer(text)
-        if pattern is not _STATED or _is_no_article(match)
+        if _is_no_article(match, pattern) and not _SEVERAL.match(text, match.end(1))
     ]
     return max(found)[1] if found else None
 
 
-def _is_no_article(match: re.Match[str]) -> bool:
+def _is_no_article(match: re.Match[str], pattern: re.Pattern[str]) -> bool:
     """ "The answer is a function of ..." names no letter; "the answer is A because" does."""
-    letter = match[1]
-    if letter in "BCD":
+    if pattern not in (_STATED, _CALLED) or match[1] in "BCD":
         return True
     return bool(_AFTER_LETTER.match(match.string, match.end(1)))

@@ -1,6 +1,8 @@
 """AIME and GPQA answers: the cases of the field notes, both modes side by side."""
 
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +60,34 @@ def test_aime_answers(final: str, official: str | None, strict: str | None):
     output = TextOutput(harmony(final))
     assert aime.official(output, 42).answer == official
     assert aime.strict(output, 42).answer == strict
+
+
+STRICT_TABLE = tomllib.loads((Path(__file__).parent / "strict_cases.toml").read_text())
+STRICT_CASES = [
+    pytest.param(subject, final, group["expected"], id=f"{subject}: {group['reason']}: {final[:40]!r}")
+    for subject, groups in STRICT_TABLE.items()
+    for group in groups
+    for final in group["finals"]
+]
+
+
+def test_the_table_of_strict_cases_is_large():
+    assert len(STRICT_CASES) >= 300
+    assert all(group["reason"] for groups in STRICT_TABLE.values() for group in groups)
+
+
+@pytest.mark.parametrize(("subject", "final", "expected"), STRICT_CASES)
+def test_strict_reads_what_a_reader_reads(subject: str, final: str, expected: str):
+    """An AIME answer that is no integer is shown as it stands: never right, whatever the truth."""
+    output = TextOutput(harmony(final))
+    if subject == "code":
+        assert (code.strict(output).code or "") == expected
+    elif subject == "gpqa":
+        assert (gpqa.strict(output, "C").answer or "") == expected
+    else:
+        answer = aime.strict(output, 70).answer or ""
+        is_integer = answer.removeprefix("-").isdecimal()
+        assert answer == expected if is_integer or not answer else expected == "expression"
 
 
 def test_aime_drafts_count_officially_and_not_strictly():
