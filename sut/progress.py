@@ -88,7 +88,9 @@ class ProgressPrinter:
         if issue.scheduled and issue.seconds is not None:
             last_query = max(0.0, issue.seconds - elapsed)
             in_flight = values[Counter.ISSUED] - ended
-            return last_query if per_answer is None else last_query + in_flight * per_answer
+            if per_answer is None or (last_query and 2 * ended < in_flight):
+                return last_query  # the first answers do not show the rate yet
+            return last_query + in_flight * per_answer
         least = max(0.0, issue.least_s - elapsed)
         if per_answer is None:
             return least or None

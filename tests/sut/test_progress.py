@@ -44,6 +44,8 @@ def line(capsys, issue, elapsed, failures=None, **values):
         (SERVER, 60, {"issued": 600, "completed": 590}, ["590/640 done", "5s left"]),
         (SERVER, 70, {"issued": 640, "completed": 350}, ["350/640 done", "58s left"]),
         (SERVER, 10, {"issued": 100}, ["0/640 done", "54s left"]),
+        (SERVER, 10, {"issued": 100, "completed": 5}, ["5/640 done", "54s left"]),
+        (SERVER, 70, {"issued": 640, "completed": 7}, ["7/640 done", "1h45m left"]),
         (OFFLINE, 10, {"issued": 128, "completed": 16}, ["16/128 done", "1m10s left"]),
         (OFFLINE, 10, {"issued": 128, "completed": 40, "failed": 24}, ["64/128 done", "10s left"]),
         # answers of an earlier attempt took no time

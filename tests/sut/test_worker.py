@@ -11,6 +11,7 @@ from harness.journal import FINISH_REASONS
 from harness.outcome import FailureKind
 from sut.counters import Counter
 from sut.messages import COMPLETE, FAILED, FIRST
+from tests.compliance.program import wait_until
 from tests.stub import Fault, StubServer, expected_ids, refused_url
 from tests.sut.rig import PARAMETERS, PROMPTS
 
@@ -97,6 +98,15 @@ def test_failures_are_reported_journalled_and_counted(start):
     assert set(journal.details) == {1, 2, 4}
     assert rig.counter(Counter.FAILED) == 3
     assert rig.counter(Counter.COMPLETED) == 2
+    assert rig.board.failures() == {kind: 1 for kind in kinds if kind}
+
+
+def test_tokens_of_answers_that_go_on_are_counted(start):
+    with StubServer(faults=[Fault.SILENT_AFTER_FIRST] * 3) as stub:
+        rig = start(stub.url)
+        rig.assign(*range(3))
+        wait_until(lambda: rig.counter(Counter.PARTIAL_TOKENS) == 3)
+        assert rig.counter(Counter.OUTPUT_TOKENS) == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])
