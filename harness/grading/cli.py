@@ -67,7 +67,9 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         type=Path,
         help="write decoded outputs by qsl_idx: parquet, or a pickle if named .pkl",
     )
-    group.add_argument("--report", type=Path, help="write every disagreement of the two modes: .md or .html")
+    group.add_argument(
+        "--report", type=Path, help="write the samples to look at, wrong ones and disagreements: .md or .html"
+    )
     group.add_argument("--verbose", action="store_true", help="put every sample's verdict into --output-file")
 
 

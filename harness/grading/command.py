@@ -14,7 +14,7 @@ from harness.grading import console, disagreements, outputs, result_file
 from harness.grading.evaluate import Programs, evaluate
 from harness.grading.judgement import judge
 from harness.grading.lcb.grade import Bench, require_problems, workers_there
-from harness.grading.lcb.index import prepared
+from harness.grading.lcb.index import ProblemIndex, prepared
 from harness.grading.lcb.journal import journal_path
 from harness.grading.probe import choose_sandbox
 from harness.grading.progress import ProgressBar
@@ -51,14 +51,22 @@ def run(arguments: argparse.Namespace, lcb_data: Path | None) -> bool:
     judgement = judge(evaluation, target, rule, published, sandbox)
     if arguments.save_outputs:
         outputs.save_outputs(arguments.save_outputs, evaluation.graded, log, reader)
+    tests = ProblemIndex(programs.bench.index) if programs else None
     if arguments.report:
-        disagreements.write_report(arguments.report, evaluation.graded, log, reader, judgement.line)
+        disagreements.write_report(arguments.report, evaluation.graded, log, reader, judgement.line, tests)
     if arguments.output_file:
         details = result_file.details(evaluation.graded, log, reader) if arguments.verbose else None
         whole = result_file.result(evaluation, judgement, sandbox, details)
         result_file.write_result(arguments.output_file, whole)
-    print(legible(console.scorecard(evaluation, judgement)))
+    print(legible(console.scorecard(evaluation, judgement, _difficulties(references, tests))))
     return judgement.is_met
+
+
+def _difficulties(references: Sequence[Reference], tests: ProblemIndex | None) -> dict[str, str]:
+    """Difficulty of each programming problem by question_id, where the release says it."""
+    names = {row.truth for row in references if row.subject is Subject.LIVECODEBENCH}
+    found = {name: tests.find(name) for name in sorted(names)} if tests else {}
+    return {name: facts.difficulty for name, facts in found.items() if facts and facts.difficulty}
 
 
 def _require_places(files: Sequence[Path | None]) -> None:

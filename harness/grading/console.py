@@ -1,20 +1,26 @@
 """The printed scorecard. The table, FINAL SCORE and 'exact_match' read as the official tools scrape them."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from harness.grading.evaluate import Evaluation
 from harness.grading.judgement import Judgement
+from harness.grading.references import Subject
 from harness.grading.scorecard import Score
 from harness.grading.verdict import Mode
 
 _WIDTH = 80
 
 
-def scorecard(evaluation: Evaluation, judgement: Judgement) -> str:
-    """Everything that is printed to stdout."""
+def scorecard(
+    evaluation: Evaluation, judgement: Judgement, difficulties: Mapping[str, str] | None = None
+) -> str:
+    """Everything that is printed to stdout. ``difficulties``: of programming problems, by question_id."""
     lines: list[str] = []
     for mode, score in evaluation.scores.items():
         lines += _official(score) if mode is Mode.OFFICIAL else _strict(score)
+    lines += ["", *_failures(evaluation, judgement)]
+    lines += [*_solved(judgement.score), *_by_difficulty(evaluation, judgement, difficulties or {})]
     lines += ["", *_trust(evaluation, judgement)]
     if Mode.OFFICIAL in evaluation.scores:
         percentage = evaluation.scores[Mode.OFFICIAL].percentage
@@ -56,6 +62,43 @@ def _strict(score: Score) -> Iterator[str]:
     yield from ("", "Strict rules (last explicit answer of the final channel, real processes):", "-" * _WIDTH)
     yield from _table(score)
     yield f"Strict score: {score.percentage:.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
+
+
+def _failures(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:
+    """Why samples of each data set are not correct, by the rules that the target is for."""
+    yield f"Not correct by the {judgement.mode} rules, by reason:"
+    for name in judgement.score.datasets:
+        counts = Counter(
+            sample.verdicts[judgement.mode].reason.value
+            for sample in evaluation.graded
+            if sample.reference.dataset == name and not sample.verdicts[judgement.mode].correct
+        )
+        yield f"{name}: {', '.join(f'{reason} {count}' for reason, count in counts.most_common()) or 'none'}"
+
+
+def _solved(score: Score) -> Iterator[str]:
+    for name, part in score.datasets.items():
+        if part.solved:
+            always, ever = (sum(right >= bound for right in part.solved) for bound in (part.repeats, 1))
+            shares = ", ".join(f"{k}: {share:.2f}%" for k, share in enumerate(part.pass_at_k, 1))
+            questions = f"of {len(part.solved)} questions {always} always solved, {ever} at least once"
+            yield f"{name}: {questions}; pass@k {shares}"
+
+
+def _by_difficulty(
+    evaluation: Evaluation, judgement: Judgement, difficulties: Mapping[str, str]
+) -> Iterator[str]:
+    rows: dict[str, list[bool]] = {}
+    for sample in evaluation.graded:
+        word = difficulties.get(sample.reference.truth)
+        if sample.reference.subject is Subject.LIVECODEBENCH and word:
+            rows.setdefault(word, []).append(sample.verdicts[judgement.mode].correct)
+    order = sorted(rows, key=lambda word: (-sum(rows[word]) / len(rows[word]), word))
+    if rows:
+        shares = (
+            f"{word} {100 * sum(rows[word]) / len(rows[word]):.2f}% of {len(rows[word])}" for word in order
+        )
+        yield f"programs by difficulty: {', '.join(shares)}"
 
 
 def _trust(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The evaluation: one pass over the log, then the programs in their sandbox, then the score."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from harness.grading.lcb.trial import Outcome
 from harness.grading.reading import Reader
 from harness.grading.references import Reference, Subject, by_dataset, repeats_are_whole
 from harness.grading.scorecard import DatasetScore, Lengths, Score, lengths
-from harness.grading.verdict import Mode, Verdict, unanswered
+from harness.grading.verdict import FailedTest, Mode, Verdict, unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,11 @@ def _grade_programs(
 def _program_verdict(extraction: code.Extraction, outcome: Outcome | None) -> Verdict:
     if outcome is None:
         return unanswered(extraction.reason)
-    detail = (
-        outcome.detail if outcome.failed_test is None else f"test {outcome.failed_test + 1}: {outcome.detail}"
-    )
-    return Verdict(outcome.passed, extraction.code, outcome.reason, detail.removesuffix(": "), outcome.raced)
+    if outcome.failed_test is None:
+        return Verdict(outcome.passed, extraction.code, outcome.reason, outcome.detail, outcome.raced)
+    detail = f"test {outcome.failed_test + 1}: {outcome.detail}".removesuffix(": ")
+    failure = FailedTest(outcome.failed_test, outcome.output)
+    return Verdict(outcome.passed, extraction.code, outcome.reason, detail, outcome.raced, failure)
 
 
 def _lengths(samples: Sequence[Graded]) -> Lengths:
@@ -157,4 +159,8 @@ def _dataset_score(samples: Sequence[Graded], mode: Mode, repeats: int) -> Datas
         [correct for correct, sample in zip(right, samples, strict=True) if sample.reference.repeat == number]
         for number in range(repeats)
     ]
-    return replace(score, by_repeat=tuple(100 * sum(part) / len(part) for part in by_repeat))
+    solved: Counter[int | None] = Counter({sample.reference.question: 0 for sample in samples})
+    for correct, sample in zip(right, samples, strict=True):
+        solved[sample.reference.question] += correct
+    percentages = tuple(100 * sum(part) / len(part) for part in by_repeat)
+    return replace(score, by_repeat=percentages, solved=tuple(solved.values()))

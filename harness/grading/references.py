@@ -25,12 +25,16 @@ class Subject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One sample. ``repeat`` counts earlier samples with the same prompt; None where prompts are unknown."""
+    """One sample. ``repeat`` counts earlier samples of the same ``question``.
+
+    Both are None where prompts are unknown. Questions are numbered over all data sets.
+    """
 
     dataset: str
     subject: Subject
     truth: str
     repeat: int | None
+    question: int | None = None
 
 
 def load_references(path: Path) -> tuple[Reference, ...]:
@@ -38,6 +42,7 @@ def load_references(path: Path) -> tuple[Reference, ...]:
     columns = _columns(path)
     prompts = columns.get(_PROMPT, [None] * len(columns[_DATASET]))
     seen: Counter[tuple[str, str]] = Counter()
+    numbers: dict[tuple[str, str], int] = {}
     rows = []
     for number, (name, truth, prompt) in enumerate(
         zip(columns[_DATASET], columns[_TRUTH], prompts, strict=True)
@@ -45,10 +50,11 @@ def load_references(path: Path) -> tuple[Reference, ...]:
         dataset, subject = _subject(name, f"{path}: row {number}")
         checked = _CHECKS[subject](truth, f"{path}: row {number}")
         identity = checked if subject is Subject.LIVECODEBENCH else prompt
-        rows.append(
-            Reference(dataset, subject, checked, None if identity is None else seen[dataset, str(identity)])
-        )
-        seen[dataset, str(identity)] += 1
+        key = dataset, str(identity)
+        question = numbers.setdefault(key, len(numbers))
+        same = (None, None) if identity is None else (seen[key], question)
+        rows.append(Reference(dataset, subject, checked, *same))
+        seen[key] += 1
     if not rows:
         raise DatasetError(f"{path}: no rows, expected the samples of an accuracy run")
     return tuple(rows)

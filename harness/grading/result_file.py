@@ -135,6 +135,8 @@ def _dataset(part: DatasetScore) -> Json:
         "component_score": part.component,
         "max_component_score": part.largest_component,
         "per_repeat_accuracy": list(part.by_repeat),
+        "solved_repeats_per_question": list(part.solved),
+        "pass_at_k": list(part.pass_at_k),
         "standard_deviation": part.deviation,
         "standard_error": part.standard_error,
     }

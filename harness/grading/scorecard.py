@@ -10,12 +10,17 @@ from harness.benchmark import PublishedRuns
 
 @dataclass(frozen=True, slots=True)
 class DatasetScore:
-    """One data set in one mode. ``by_repeat`` are percentages, empty where repeats cannot be told apart."""
+    """One data set in one mode.
+
+    ``by_repeat`` are percentages, ``solved`` says for each question how many of its repeats are right; both
+    are empty where repeats cannot be told apart.
+    """
 
     correct: int
     total: int
     repeats: int
     by_repeat: tuple[float, ...] = ()
+    solved: tuple[int, ...] = ()
 
     @property
     def component(self) -> float:
@@ -31,6 +36,20 @@ class DatasetScore:
     def accuracy(self) -> float:
         """Percent right."""
         return 100 * self.correct / self.total
+
+    @property
+    def pass_at_k(self) -> tuple[float, ...]:
+        """Percent of questions that a draw of k = 1, 2, ... of their repeats solves; empty as ``solved``.
+
+        The unbiased estimate 1 - C(n - right, k) / C(n, k) of Chen et al. 2021 (arXiv 2107.03374).
+        """
+        if not self.solved:
+            return ()
+        n = self.repeats
+        return tuple(
+            100 * statistics.fmean(1 - math.comb(n - right, k) / math.comb(n, k) for right in self.solved)
+            for k in range(1, n + 1)
+        )
 
     @property
     def deviation(self) -> float | None:

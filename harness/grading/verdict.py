@@ -37,6 +37,14 @@ SANDBOX_LIMITS = (Reason.MEMORY_LIMIT, Reason.OUTPUT_LIMIT, Reason.THREAD_LIMIT,
 
 
 @dataclass(frozen=True, slots=True)
+class FailedTest:
+    """The first test that a program failed, from 0, and the start of what it printed or returned there."""
+
+    number: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """``answer`` is the extracted one (None: none found); ``detail`` is one line of evidence."""
 
@@ -45,6 +53,7 @@ class Verdict:
     reason: Reason
     detail: str = ""
     raced: bool = False  # a program that passed and failed on the same tests
+    failed: FailedTest | None = None  # of a program
 
 
 def judged(answer: str, correct: bool) -> Verdict:

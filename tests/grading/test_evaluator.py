@@ -255,6 +255,31 @@ def test_only_a_benchmarks_own_published_runs_are_compared_with():
     )
 
 
+def test_a_reader_sees_why_samples_are_wrong(tmp_path: Path, release: Path):
+    texts = [right_answer(row) for row in references()]
+    code = next(i for i, row in enumerate(references()) if row.subject is Subject.LIVECODEBENCH)
+    texts[0], texts[1], texts[code] = r"\boxed{999}", "I do not know.", "```python\nprint('nonsense')\n```"
+    rows = [json.loads(line) for line in release.read_text().splitlines()]
+    (tmp_path / "r.jsonl").write_text(
+        "".join(json.dumps({**row, "difficulty": "hard"}) + "\n" for row in rows)
+    )
+    log = write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts])
+    result = evaluate(
+        log, tmp_path / "r.jsonl", "--report", tmp_path / "r.md", "--output-file", tmp_path / "r.json"
+    )
+    assert re.search("^aime25: (wrong 1, no_answer 1|no_answer 1, wrong 1)$", result.stdout, re.MULTILINE)
+    assert "livecodebench_v6: wrong 1" in result.stdout
+    assert "of 6 questions 5 always solved, 6 at least once; pass@k 1: 95.83%" in result.stdout
+    assert "programs by difficulty: hard 94.44% of 18" in result.stdout
+    report = (tmp_path / "r.md").read_text()
+    first_test = json.loads(rows[0]["public_test_cases"])[0]
+    assert "nonsense" in report and "3 samples." in report
+    assert references()[code].truth != rows[0]["question_id"] or first_test["input"].split("\n")[0] in report
+    part = json.loads((tmp_path / "r.json").read_text())["summary"]["per_dataset"]["aime25"]
+    assert sorted(part["solved_repeats_per_question"]) in ([6, 8, 8, 8, 8, 8], [7, 7, 8, 8, 8, 8])
+    assert part["pass_at_k"][-1] == 100
+
+
 def warned(result: Result) -> str:
     return "\n".join(line for line in result.stdout.splitlines() if line.startswith("WARNING: "))
 

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from harness.errors import DatasetError
 from harness.grading.lcb.release import Example, Problem, read_problems, release_files
 
 INDEX_NAME = "lcb-index.sqlite"
-_FORMAT = "1"
+_FORMAT = "2"
 _FAST = 1  # zlib level: the file is read more often than its size matters
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE problems (question_id TEXT PRIMARY KEY, function TEXT, tests INTEGER, digest TEXT);
+CREATE TABLE problems (question_id TEXT PRIMARY KEY, function TEXT, tests INTEGER, digest TEXT,
+                       difficulty TEXT);
 CREATE TABLE tests (question_id TEXT, number INTEGER, input BLOB, expected BLOB);
 """
 _INDEX = "CREATE UNIQUE INDEX test_of ON tests (question_id, number)"
@@ -32,6 +33,7 @@ class ProblemFacts:
     function: str
     tests: int
     digest: str
+    difficulty: str
 
 
 class ProblemIndex:
@@ -53,11 +55,21 @@ class ProblemIndex:
         """A problem's tests in order, one in memory at a time."""
         query = "SELECT input, expected FROM tests WHERE question_id = ? ORDER BY number"
         for packed in self._db.execute(query, (question_id,)):
-            yield Example(*(zlib.decompress(part).decode("utf-8", "surrogatepass") for part in packed))
+            yield _unpacked(packed)
+
+    def test(self, question_id: str, number: int) -> Example:
+        """One test of a problem, from 0."""
+        query = "SELECT input, expected FROM tests WHERE question_id = ? AND number = ?"
+        (packed,) = self._db.execute(query, (question_id, number))
+        return _unpacked(packed)
 
     def close(self) -> None:
         """Release the file."""
         self._db.close()
+
+
+def _unpacked(packed: Iterable[bytes]) -> Example:
+    return Example(*(zlib.decompress(part).decode("utf-8", "surrogatepass") for part in packed))
 
 
 def prepared(path: Path, cache: Path, tell: Callable[[str], None]) -> Path:
@@ -109,8 +121,14 @@ def _insert(db: sqlite3.Connection, problem: Problem) -> None:
         digest.update(b"%d:%d:" % (len(given), len(expected)) + given + expected)
         blobs = (zlib.compress(given, _FAST), zlib.compress(expected, _FAST))
         db.execute("INSERT INTO tests VALUES (?, ?, ?, ?)", (problem.question_id, number, *blobs))
-    facts = (problem.question_id, problem.function, len(problem.tests), digest.hexdigest())
-    db.execute("INSERT OR REPLACE INTO problems VALUES (?, ?, ?, ?)", facts)
+    facts = (
+        problem.question_id,
+        problem.function,
+        len(problem.tests),
+        digest.hexdigest(),
+        problem.difficulty,
+    )
+    db.execute("INSERT OR REPLACE INTO problems VALUES (?, ?, ?, ?, ?)", facts)
 
 
 def _origin(files: list[Path]) -> str:

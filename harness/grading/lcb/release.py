@@ -30,11 +30,15 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``function`` is empty for a stdin program; tests in the official order, public ones first."""
+    """``function`` is empty for a stdin program; tests in the official order, public ones first.
+
+    ``difficulty`` is the release's word, empty where it has none.
+    """
 
     question_id: str
     function: str
     tests: tuple[Example, ...]
+    difficulty: str = ""
 
 
 def release_files(path: Path) -> list[Path]:
@@ -62,12 +66,17 @@ def _problem(line: bytes, where: str) -> Problem:
         metadata = json.loads(row.get("metadata") or "{}")
         tests = [*json.loads(row["public_test_cases"]), *_private(row["private_test_cases"])]
         cases = tuple(Example(test["input"], test["output"]) for test in tests)
-        return Problem(str(row["question_id"]), metadata.get("func_name") or "", cases)
+        return Problem(str(row["question_id"]), metadata.get("func_name") or "", cases, _difficulty(row))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(
             f"{where}: not a LiveCodeBench problem ({type(error).__name__}: {error});"
             " expected question_id, metadata, public_test_cases, private_test_cases"
         ) from error
+
+
+def _difficulty(row: dict[str, Any]) -> str:
+    word = row.get("difficulty")
+    return word if isinstance(word, str) else ""
 
 
 def _private(packed: str) -> list[Any]:
