@@ -7,7 +7,6 @@ CPU is that of LoadGen's process and the worker during the test, from run.json. 
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -40,8 +39,7 @@ def main() -> None:
 def offline(folder: Path, repeats: int) -> list[object]:
     """Non-streamed answers of 128 tokens to prompts of 2 000: requests per second."""
     dataset = write_prompts(folder / "offline.parquet", 512, 2000)
-    config = generation(folder, stream=False, max_new_tokens=128)
-    flags = ("--input-file", dataset, "--generation-config", config, "--max-concurrency", 512)
+    flags = ("--input-file", dataset, "--max-new-tokens", 128, "--max-concurrency", 512)
     with Stub() as stub:
         runs = [
             run_harness(
@@ -55,7 +53,7 @@ def offline(folder: Path, repeats: int) -> list[object]:
 def burst(folder: Path, repeats: int, cumulative: int) -> list[object]:
     """256 streams of 100 events as fast as the stub sends them: events per second."""
     dataset = write_prompts(folder / "burst.parquet", 500, 200)
-    flags = ("--input-file", dataset, "--max-new-tokens", 100, "--max-concurrency", 256)
+    flags = ("--input-file", dataset, "--max-new-tokens", 100, "--max-concurrency", 256, "--stream", "on")
     with Stub(cumulative=cumulative) as stub:
         runs = [
             run_harness(
@@ -71,6 +69,7 @@ def paced(folder: Path, repeats: int, cumulative: int) -> list[object]:
     """256 streams of 250 events, one each 20 ms: CPU per event."""
     dataset = write_prompts(folder / "paced.parquet", 512, 200)
     flags = ("--input-file", dataset, "--max-new-tokens", 250, "--max-concurrency", PACED_STREAMS)
+    flags = (*flags, "--stream", "on")
     knobs = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000, "cumulative": cumulative}
     with Stub(**knobs) as stub:
         runs = [
@@ -79,13 +78,6 @@ def paced(folder: Path, repeats: int, cumulative: int) -> list[object]:
         ]
     shape = "cumulative" if cumulative else "incremental"
     return figures(f"paced 20 ms, {shape}: events", runs, [run.statistics["output_tokens"] for run in runs])
-
-
-def generation(folder: Path, **values: object) -> Path:
-    """A generation config file."""
-    path = folder / "generation.json"
-    path.write_text(json.dumps(values))
-    return path
 
 
 def figures(name: str, runs: list[Measured], counts: list[int]) -> list[object]:

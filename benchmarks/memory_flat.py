@@ -105,6 +105,8 @@ def main() -> int:
             1,
             "--max-concurrency",
             STREAMS,
+            "--stream",
+            "on",
         )
         conf = CONF.format(queries)
         run = run_harness(Path(name), *flags, scenario="offline", urls=stub.urls, conf=conf)

@@ -61,10 +61,11 @@ def harness() -> Tool:
 def _harness_command(job: Job) -> tuple[list[str], Path]:
     load = job.workload
     config = job.folder / "generation.json"
-    config.write_text(json.dumps({"stream": load.stream, "max_new_tokens": load.tokens}))
+    config.write_text(json.dumps({"max_new_tokens": load.tokens}))
     words = [sys.executable, str(ROOT / "run_mlperf.py"), "--scenario", _scenario(load)]
     words += ["--user-conf", str(_conf(job)), "--input-file", str(job.parquet), "--server-url", job.url]
     words += ["--generation-config", str(config), "--output-dir", str(job.folder), "--log-level", "warning"]
+    words += ["--stream", "on" if load.stream else "off"]
     return words + ([] if load.qps else ["--max-concurrency", str(load.concurrency)]), job.folder
 
 

@@ -8,7 +8,6 @@ all of them through the whole harness to the stub server (minutes).
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -73,9 +72,7 @@ def measured(folder: Path, repeats: int) -> Iterator[list[object]]:
 def whole(folder: Path) -> list[list[object]]:
     """The largest Offline query through LoadGen, worker and stub; short answers, so that it ends."""
     dataset = write_prompts(folder / "whole.parquet", 6396, 200)
-    config = folder / "generation.json"
-    config.write_text(json.dumps({"stream": False, "max_new_tokens": 4}))
-    flags = ("--input-file", dataset, "--generation-config", config, "--max-concurrency", 512)
+    flags = ("--input-file", dataset, "--max-new-tokens", 4, "--max-concurrency", 512)
     start = time.monotonic()
     with Stub() as stub:
         run = run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=CONF.format(LARGEST))
