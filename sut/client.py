@@ -36,7 +36,8 @@ class HttpClient:
     """Sends requests to the least loaded replica and reads their answers; times are monotonic ns.
 
     A replica that fails again and again gets nothing more, and ``on_suspect`` is called with its index, until
-    somebody finds it well and calls ``trust``. ``receptions`` counts reads that brought bytes.
+    somebody finds it well and calls ``trust``. ``receptions`` counts reads that brought bytes,
+    ``partial_tokens`` the tokens so far of the answers in flight.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class HttpClient:
     ) -> None:
         self.opened = 0
         self.receptions = 0
+        self.partial_tokens = 0
         self.in_flight: dict[int, Request] = {}  # in the order of their start
         self._polls = PollSets()
         self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
@@ -257,7 +259,11 @@ class HttpClient:
             if isinstance(outcome, Completion):
                 outcome = self._in_time(request, connection, before_ns) or outcome
             self._finish(request, outcome)
-        elif request.reader.first_token_ns and not request.first_told:
+            return
+        tokens = request.reader.tokens
+        self.partial_tokens += tokens - request.tokens
+        request.tokens = tokens
+        if request.reader.first_token_ns and not request.first_told:
             request.first_told = True
             self._on_first_token(request)
         elif arrived_ns - before_ns > _FLOWING_GAP_NS and not connection.flowing:
@@ -316,6 +322,7 @@ class HttpClient:
 
     def _finish(self, request: Request, outcome: Outcome) -> None:
         del self.in_flight[request.query_id]
+        self.partial_tokens -= request.tokens
         replica = self._replicas[request.replica]
         replica.in_flight -= 1
         request.reader.release()

@@ -37,6 +37,7 @@ class Request:
         "sample_index",
         "sent_ns",
         "started_ns",
+        "tokens",
     )
 
     def __init__(
@@ -50,6 +51,7 @@ class Request:
         self.started_ns = 0
         self.look_ns = 0  # when its deadlines are looked at next
         self.sent_ns = 0
+        self.tokens = 0  # of its answer so far, as its client counts them
         self.replica = 0
         self.first_told = False
         self.accepted = False

@@ -152,9 +152,7 @@ class Worker:
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
         counters[Counter.GC_RUNS] = collections() - self._gc_start
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
-        counters[Counter.PARTIAL_TOKENS] = sum(
-            request.reader.tokens for request in self._client.in_flight.values()
-        )
+        counters[Counter.PARTIAL_TOKENS] = self._client.partial_tokens
 
     def _flush_reports(self) -> None:
         mask = select.EPOLLIN if self._outbox.flush() else select.EPOLLIN | select.EPOLLOUT

@@ -22,6 +22,21 @@ def test_first_token_is_told_once_and_before_the_end(drive):
         assert sorted(driver.firsts) == queries
 
 
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_tokens_of_answers_in_flight_are_counted_while_they_come(drive, cumulative):
+    with StubServer(event_delay_s=0.005, cumulative=cumulative) as stub:
+        driver, seen = drive(stub.url), set()
+        for i in range(3):
+            driver.start([8, i])
+        while driver.client.in_flight:
+            driver.client.poll(0.05)
+            in_flight = driver.client.in_flight.values()
+            assert driver.client.partial_tokens == sum(request.reader.tokens for request in in_flight)
+            seen.add(driver.client.partial_tokens)
+        assert driver.client.partial_tokens == 0
+        assert len(seen) > 3
+
+
 @pytest.mark.parametrize("busy_s", [0.0, 0.05])
 def test_times_are_the_servers_even_when_the_client_is_busy(drive, busy_s):
     """Nothing of the 50 ms in which we do not look gets into them."""
