@@ -31,6 +31,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(folder):
     words = ["build", "--results", folder / "results", "--submission", folder / "submission.toml"]
+    words += ["--servers-moved"]  # one stub for each run, each with its port
     command = [sys.executable, ROOT / "prepare_submission.py", *words, "--output", folder / "submission"]
     return subprocess.run(command, capture_output=True, text=True)
 
@@ -38,9 +39,9 @@ def built(folder):
 def test_the_only_complaint_is_min_duration(built):
     assert (built.returncode, built.stderr) == (5, "")
     *complaints, count = [
-        line for line in built.stdout.splitlines() if line.startswith("closed/") or "complaints" in line
+        line for line in built.stdout.splitlines() if line.startswith("closed/") or " complaints" in line
     ]
-    assert count == "6 complaints"
+    assert count.startswith("4 complaints, ")
     assert {re.search(r"\[(\S+)\]", line)[1] for line in complaints} == {"min-duration", "deviations"}
     assert all("min_duration_ms is 0" in line for line in complaints)
 
