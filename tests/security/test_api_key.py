@@ -50,7 +50,7 @@ def run_with_key(tmp_path, url, *arguments):
     words = command(
         tmp_path, "--user-conf", quick_conf(tmp_path), "--log-level", "debug", "--server-url", url
     )
-    words += ["--input-file", str(dataset), "--max-new-tokens", "4", *arguments]
+    words += ["--input-file", str(dataset), "--max-new-tokens", "4", "--stream", "on", *arguments]
     environment = {**os.environ, "SGLANG_API_KEY": KEY}
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, env=environment
