@@ -17,8 +17,9 @@ from sut.control import ControlPlane
 _ANSWER_S = 2.0
 _PAUSE_S = 1.0
 
-# Lines of a Prometheus page that change by themselves, or because it was asked for.
-_NOT_WORK = (b"#", b"process_", b"python_", b"http_")
+# Names of a Prometheus page that change by themselves, or because it was asked for: of a process
+# (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of HTTP.
+_NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"http")
 
 log = logging.getLogger("mlperf")
 
@@ -44,8 +45,12 @@ def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> byte
             return None
     if status != 200:
         return None
-    lines = (line for line in body.splitlines() if not line.startswith(_NOT_WORK) and b"http" not in line)
-    return b"\n".join(lines) or None
+    return b"\n".join(line for line in body.splitlines() if _tells_of_work(line)) or None
+
+
+def _tells_of_work(line: bytes) -> bool:
+    name = line.partition(b"{")[0]
+    return not (name.startswith(b"#") or any(word in name for word in _NOT_WORK))
 
 
 class Pulse:

@@ -74,11 +74,13 @@ def test_ask_health():
         assert "not reachable" in ask_health(url, None)
 
 
-# Names as SGLang 0.5.23 and vLLM 0.32 write them; process_, python_ and http_ lines change by themselves.
+# Names as SGLang 0.5.23 and vLLM 0.32 write them; those of processes, HTTP and idleness change by themselves.
 METRICS = b"""# HELP sglang:num_used_tokens The number of used tokens.
 sglang:num_used_tokens{engine_type="unified"} %d
 vllm:generation_tokens_total{engine="0"} 7.0
 process_cpu_seconds_total %d
+sglang:scheduler_process_cpu_seconds_total{tp_rank="0"} %d
+sglang:scheduler_idle_seconds_total{tp_rank="0"} %d
 python_gc_objects_collected_total{generation="0"} %d
 http_requests_total{handler="/metrics"} %d
 """
@@ -87,7 +89,7 @@ http_requests_total{handler="/metrics"} %d
 def test_what_metrics_say_of_the_work():
     with StubServer() as stub:
         assert ask_work(stub.url, None) is None  # no such page
-    pages = [METRICS % (5, 1, 1, 1), METRICS % (5, 2, 2, 2), METRICS % (6, 2, 2, 2)]
+    pages = [METRICS % (5, 1, 1, 1, 1, 1), METRICS % (5, 2, 2, 2, 2, 2), METRICS % (6, 2, 2, 2, 2, 2)]
     with StubServer(metrics=lambda: pages.pop(0)) as stub:
         idle, still, busy = (ask_work(stub.url, None) for _ in range(3))
     assert idle == still != busy
