@@ -246,7 +246,7 @@ MACHINE_FAULTS = (
     RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short"), OFFLINE_ACCURACY),
     RunFault("journal_cut", "the journal cut short", _invalid("File too large")),
     RunFault("folder_removed", "output folder removed", _invalid("removed"), SERVER),
-    RunFault("few_descriptors", "12 open files allowed", _refused(4, "allow more open files"), OFFLINE),
+    RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)"), OFFLINE),
     RunFault("too_few_for_flight", "40 open files allowed", _refused(2, "raise it (ulimit -Hn)")),
     RunFault("descriptors_run_out", "open files run out", _invalid("failed", "local_limit")),
     RunFault(

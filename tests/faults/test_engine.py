@@ -67,11 +67,11 @@ def test_killed(setting, tmp_path, killed_at_the_end):
 
 def test_stopped(tmp_path, killed_at_the_end):
     """Its sockets stay open and silent: only a deadline tells."""
-    run = start(tmp_path, OFFLINE, "--stall-timeout", 3, "--first-token-timeout", 6)
+    run = start(tmp_path, OFFLINE, "--timeout", 20)
     killed_at_the_end(run)
     os.kill(engine(run).pid, signal.SIGSTOP)
     ended = run.end(200)
     assert (ended.code, ended.result) == (4, "INVALID"), ended.stdout + ended.stderr
     assert ended.failures.keys() & {"timeout"}
-    assert any("within 3 s" in (row["failure_detail"] or "") for row in ended.requests)
+    assert any("within 20 s" in (row["failure_detail"] or "") for row in ended.requests)
     wait_until(lambda: not alive(run.seen))

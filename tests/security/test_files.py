@@ -35,7 +35,9 @@ def under_umask_zero(words, **more):
 
 def run_under_umask_zero(tmp_path, url, *arguments):
     dataset, _ = small_dataset(tmp_path)
-    words = command(tmp_path / "results", "--input-file", dataset, "--server-url", url, *arguments)
+    words = command(
+        tmp_path / "results", "--input-file", dataset, "--server-url", url, "--stream", "on", *arguments
+    )
     done = under_umask_zero([*words, "--max-new-tokens", "4", "--user-conf", str(quick_conf(tmp_path))])
     return done, {path.name for path in (tmp_path / "results").rglob("*")}
 
