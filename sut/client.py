@@ -266,8 +266,11 @@ class HttpClient:
         if request.reader.first_token_ns and not request.first_told:
             request.first_told = True
             self._on_first_token(request)
-        elif arrived_ns - before_ns > _FLOWING_GAP_NS and not connection.flowing:
-            self._let_flow(connection)
+        elif arrived_ns - before_ns > _FLOWING_GAP_NS:
+            if failure := self._deadlines.missed_between(request, before_ns):
+                self._finish(request, failure)
+            elif not connection.flowing:
+                self._let_flow(connection)
 
     def _in_time(self, request: Request, connection: Connection, before_ns: int) -> Failure | None:
         """The Failure of a complete answer that came too soon or too late."""

@@ -70,7 +70,12 @@ class DeadlineWatch:
             return _failure(self._request_ns, "no end", request)
         if reader.first_token_ns - request.started_ns > self._first_ns:
             return _failure(self._first_ns, "no token", request)
-        if reader.first_token_ns < reader.last_byte_ns and reader.last_byte_ns - before_ns > self._stall_ns:
+        return self.missed_between(request, before_ns)
+
+    def missed_between(self, request: Request, before_ns: int) -> Failure | None:
+        """The Failure of an answer that was silent for too long between its tokens, since ``before_ns``."""
+        reader = request.reader
+        if 0 < reader.first_token_ns <= before_ns and reader.last_byte_ns - before_ns > self._stall_ns:
             return _failure(self._stall_ns, "nothing more", request)
         return None
 
