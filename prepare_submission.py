@@ -3,7 +3,7 @@
 
 import sys
 
-from harness.compliance.submission.cli import main
+from harness.submission.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

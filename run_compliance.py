@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from sut.program import guarded, leave
+from harness.cli.main import guarded, leave
 
 if TYPE_CHECKING:
     import argparse
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run or verify, and return the exit code."""
-    from harness.compliance_cli import parse_arguments
+    from harness.compliance.cli import parse_arguments
 
     arguments = parse_arguments(argv)
     return guarded("run_compliance.py", arguments.log_level, lambda: _run(arguments))
@@ -19,11 +19,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(arguments: "argparse.Namespace") -> int:
     # Everything heavy is imported only when there is something to do.
-    from harness.compliance_cli import VERIFY
-    from harness.compliance_command import run_tests, verify_logs
-    from harness.plan import RunPlan
+    from harness.cli.signals import interruptible, signals_kept
+    from harness.compliance.cli import VERIFY
+    from harness.compliance.command import run_tests, verify_logs
+    from harness.config.plan import RunPlan
     from sut.run import run_benchmark
-    from sut.signals import interruptible, signals_kept
 
     def run(plan: RunPlan) -> int:
         with signals_kept():

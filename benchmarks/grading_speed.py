@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness import tokenizer
-from harness.grading import aime, gpqa
+from harness.dataset import tokenizer
+from harness.grading.graders import aime, gpqa
 from harness.grading.harmony import TextOutput
 from harness.grading.references import Reference, Subject, load_references
 
@@ -117,10 +117,10 @@ def _official(output: TextOutput, reference: Reference) -> bool:
 
 def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
-    from harness.accuracy_log import AccuracyLog
     from harness.grading.evaluate import verdicts_on
-    from harness.grading.reading import Reader
+    from harness.grading.output_decoder import Reader
     from harness.grading.verdict import Mode
+    from harness.loadgen_logs.accuracy_log import AccuracyLog
 
     reader, references = Reader(LONGEST), load_references(folder / "reference.parquet")
     tokenizer.vocabulary()

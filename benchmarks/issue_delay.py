@@ -65,8 +65,8 @@ def run(folder: Path, arguments: argparse.Namespace) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from harness.cli import parse_arguments
-    from harness.plan import resolve_plan
+    from harness.cli.run_flags import parse_arguments
+    from harness.config.plan import resolve_plan
     from sut.run import run_benchmark
 
     prompts = [[1000 + (row * 7919 + i * 31) % 100_000 for i in range(2000)] for row in range(256)]

@@ -23,7 +23,7 @@ CONF = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_quer
 ISSUE = f"""
 import socket, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from sut.dispatcher import Dispatcher, Lane
+from sut.loadgen.dispatcher import Dispatcher, Lane
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 ours, theirs = socket.socketpair()
@@ -102,7 +102,7 @@ def printed(code: str) -> list[float]:
 def load_code(path: Path) -> str:
     """A program that times load_samples."""
     return (
-        "import time; from pathlib import Path; from harness.samples import load_samples; "
+        "import time; from pathlib import Path; from harness.dataset.samples import load_samples; "
         f"import numpy, pyarrow.parquet; start = time.monotonic(); "
         f"load_samples(Path({str(path)!r}), vocabulary_size=201088); print(time.monotonic() - start)"
     )

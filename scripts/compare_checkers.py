@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from harness.compliance.submission.check import check_tree, official_name
-from harness.compliance.submission.complaint import Complaint
-from harness.compliance.submission.rules import definition_of, load_rules
-from harness.compliance.submission.tree import DIVISIONS, Place, places
+from harness.submission.checks.check import check_tree, official_name
+from harness.submission.checks.issue import Complaint
+from harness.submission.layout import DIVISIONS, Place, places
+from harness.submission.rules import definition_of, load_rules
 
 CLASSES = ("same", "ours right", "false alarm", "missed", "not checked")
 _GONE = "submission_structure.md asks for the test's logs, truncate_accuracy_log.py for its accuracy.txt"

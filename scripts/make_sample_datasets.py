@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness import tokenizer  # noqa: E402
+from harness.dataset import tokenizer  # noqa: E402
 from harness.errors import HarnessError  # noqa: E402
 
 SAMPLES = ROOT / "datasets" / "samples"

@@ -4,22 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import checks
-from harness.benchmark import LOADGEN_SCENARIO
 from harness.compliance.audit_config import test_named
+from harness.config import rule_checks
+from harness.config.benchmark import LOADGEN_SCENARIO
+from harness.config.expected_queries import Issue, expected_issue
+from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
+from harness.config.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
+from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
-from harness.issue import Issue, expected_issue
-from harness.limits import check_workers, machine_limits
-from harness.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
-from harness.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
-from harness.report.printable import printable
 from harness.report.progress import duration
-from harness.samples import SampleSet, load_samples, prompt_efforts
-from sut.expected_load import expected_load, server_is_here
-from sut.loadgen import Readback
-from sut.placement import Placement, choose, this_machine
-from sut.room import Room
-from sut.server_facts import (
+from harness.text import printable
+from sut.loadgen.binding import Readback
+from sut.servers.server_info import (
     ServerFacts,
     check_capacity,
     model_deviations,
@@ -28,6 +24,10 @@ from sut.server_facts import (
     server_line,
     stream_warnings,
 )
+from sut.supervisor.connection_limits import Room
+from sut.supervisor.load_estimate import expected_load, server_is_here
+from sut.supervisor.machine_limits import check_workers, machine_limits
+from sut.supervisor.placement import Placement, choose, this_machine
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2
@@ -274,17 +274,17 @@ def title(plan: RunPlan) -> str:
 
 
 def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tuple[str, ...]:
-    locked = checks.locked_settings(
+    locked = rule_checks.locked_settings(
         plan.benchmark,
         plan.scenario,
         accuracy=plan.accuracy,
         audit=None if plan.audit is None else plan.audit.settings,
     )
-    found = checks.setting_deviations(locked, readback, inputs.settings, len(inputs.samples))
+    found = rule_checks.setting_deviations(locked, readback, inputs.settings, len(inputs.samples))
     if plan.audit is None and inputs.audit is not None:
         found = (_audit_deviation(inputs.audit), *found)
     if plan.scenario == "offline" and not plan.accuracy and plan.audit is None:
-        found += checks.offline_deviations(readback, plan.benchmark.dataset(accuracy=False))
+        found += rule_checks.offline_deviations(readback, plan.benchmark.dataset(accuracy=False))
     if plan.mlperf_conf is not None:
         found += (f"--mlperf-conf {plan.mlperf_conf} stands in for LoadGen's own mlperf.conf",)
     return found
@@ -296,10 +296,10 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
         rule = plan.audit.dataset
     else:
         with_audit = plan.audit_text is not None
-        rule = checks.dataset_rule(
+        rule = rule_checks.dataset_rule(
             plan.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
         )
-    return checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
+    return rule_checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
 
 
 def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], room: Room) -> int | None:

@@ -11,34 +11,34 @@ from typing import Any
 
 import msgspec
 
-from harness.answers import KeptAnswer
-from harness.api_key import api_key
+from harness.cli.signals import InterruptedRun, ignore_signals, interruptible
+from harness.config.api_key import api_key
+from harness.config.plan import USER_CONF, RunPlan
+from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
-from harness.limits import local_ports
-from harness.output_dir import check_free, claimed, make_ready, make_room, release_reserve
-from harness.plan import USER_CONF, RunPlan
-from harness.provenance import gather_provenance
-from harness.report.closing import RUN_RECORD, Closing, Ending, close_run
-from harness.report.run_record import RunRecord, read_clocks, write_run_record
-from harness.resume import check_resumable, earlier_answers, set_aside, version_changes
-from harness.samples import SampleSet
-from sut.arena import render_arena
-from sut.counters import Counter
-from sut.embedded.engine import EmbeddedEngine
-from sut.embedded.models import tiny_gpt_oss
-from sut.endpoint import resolve_endpoint
-from sut.health import ask_health, ask_work
+from harness.record.answer_log import KeptAnswer
+from harness.record.output_dir import check_free, claimed, make_ready, make_room, release_reserve
+from harness.record.provenance import gather_provenance
+from harness.record.resume import check_resumable, earlier_answers, set_aside, version_changes
+from harness.record.run_record import RunRecord, read_clocks, write_run_record
+from harness.report.finish_run import RUN_RECORD, Closing, Ending, close_run
+from sut.client.endpoint import resolve_endpoint
+from sut.ipc.counters import Counter
+from sut.ipc.request_store import render_arena
 from sut.prepare import Prepared, describe, place, prepare, read_inputs, stray_audit_config, title
-from sut.progress import ProgressPrinter
-from sut.room import wide_enough
-from sut.session import Lost, Session, Target
-from sut.signals import InterruptedRun, ignore_signals, interruptible
-from sut.survey import survey
-from sut.trial import Trial, flush_caches
-from sut.watch import Counts
-from sut.wire.select import make_wire
+from sut.servers.discovery import survey
+from sut.servers.embedded.engine import EmbeddedEngine
+from sut.servers.embedded.models import tiny_gpt_oss
+from sut.servers.health import ask_health, ask_work
+from sut.servers.preflight import Trial, flush_caches
+from sut.supervisor.connection_limits import wide_enough
+from sut.supervisor.machine_limits import local_ports
+from sut.supervisor.monitor import Counts
+from sut.supervisor.progress import ProgressPrinter
+from sut.supervisor.session import Lost, Session, Target
+from sut.wire import make_wire
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[1]
 _CACHE = _ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
 

@@ -16,6 +16,8 @@ MAX_LINES = 450
 # Whoever imports one of these can talk to a server.
 HTTP_CLIENTS = {"httpx", "httptools", "aiohttp", "requests", "urllib3", "http", "openai", "websockets"}
 SERVER_MODULES = {"mlperf_loadgen", "xllamacpp", *HTTP_CLIENTS}
+# Rooms that judge what lies on disk; the program of the compliance runs stands above its room.
+PROGRAMS = {"harness/compliance/cli.py", "harness/compliance/plan.py", "harness/compliance/command.py"}
 SOCKETS = {"socket", "ssl", "asyncio", "urllib.request", "socketserver", "xmlrpc", "ftplib"}
 
 
@@ -97,8 +99,13 @@ def test_the_walker_sees(source, names):
 
 def test_the_walker_finds_the_project():
     found = {relative(path) for path in program()}
-    assert {"run_mlperf.py", "harness/plan.py", "harness/report/closing.py", "sut/loadgen.py"} <= found
-    assert offenders([ROOT / "sut/loadgen.py"], {"mlperf_loadgen"})
+    assert {
+        "run_mlperf.py",
+        "harness/config/plan.py",
+        "harness/report/finish_run.py",
+        "sut/loadgen/binding.py",
+    } <= found
+    assert offenders([ROOT / "sut/loadgen/binding.py"], {"mlperf_loadgen"})
     assert offenders([ROOT / "sut/run.py"], {"harness"})
 
 
@@ -111,7 +118,9 @@ def test_only_sut_imports_loadgen_and_http():
 
 
 def test_only_one_module_imports_loadgen():
-    assert {line.split(":")[0] for line in offenders(program(), {"mlperf_loadgen"})} == {"sut/loadgen.py"}
+    assert {line.split(":")[0] for line in offenders(program(), {"mlperf_loadgen"})} == {
+        "sut/loadgen/binding.py"
+    }
 
 
 def test_harness_never_imports_sut():
@@ -129,9 +138,10 @@ def test_sut_never_imports_what_stands_above_it():
 
 def test_grading_compliance_and_reports_know_nothing_of_servers():
     """Not even by way of another module of harness/."""
-    reached = reachable(modules("harness/grading", "harness/compliance", "harness/report"))
+    rooms = modules(*(f"harness/{room}" for room in ("grading", "compliance", "report", "submission")))
+    reached = reachable([path for path in rooms if relative(path) not in PROGRAMS])
     assert reached
-    server_side = SERVER_MODULES | SOCKETS | {"sut", "harness.plan", "harness.cli"}
+    server_side = SERVER_MODULES | SOCKETS | {"sut", "harness.config.plan", "harness.cli.run_flags"}
     assert offenders(reached, server_side) == []
 
 
@@ -150,9 +160,13 @@ def reachable(paths):
 
 
 def test_reachable_follows_imports():
-    reached = {relative(path) for path in reachable([ROOT / "harness/report/closing.py"])}
-    assert {"harness/judge.py", "harness/report/latency.py", "harness/outcome.py"} <= reached
-    assert "harness/samples.py" not in reached
+    reached = {relative(path) for path in reachable([ROOT / "harness/report/finish_run.py"])}
+    assert {
+        "harness/report/verdict.py",
+        "harness/report/statistics.py",
+        "harness/record/outcome.py",
+    } <= reached
+    assert "harness/dataset/samples.py" not in reached
 
 
 def test_no_import_is_computed():
@@ -160,7 +174,7 @@ def test_no_import_is_computed():
 
     The jail alone imports from a table: the modules that LiveCodeBench's preamble gives to a solution.
     """
-    assert offenders(program(), {"(computed)"}) == ["harness/grading/jail/warden.py: (computed)"]
+    assert offenders(program(), {"(computed)"}) == ["harness/grading/sandbox/jail/warden.py: (computed)"]
 
 
 def test_modules_have_one_subject():

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.compliance.rules import THRESHOLDS, ComplianceRule, TestName
+from harness.config.loadgen_conf import SCENARIO_NAMES, USER_KEYS
 from harness.errors import ConfigError
-from harness.loadgen_conf import SCENARIO_NAMES, USER_KEYS
 
 _MOST_DIGITS = 40  # beyond a few hundred python has no number for them
 _PERFORMANCE = 2  # LoadGen's number of the mode

@@ -1,11 +1,29 @@
 """What the rules say of each compliance test, from the benchmark's definition."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from harness.benchmark import Benchmark, DatasetRule
+from harness.config.benchmark import Benchmark, DatasetRule
 from harness.errors import ConfigError
+
+WIDTH = 80
+RULE = "=" * WIDTH
+
+
+@dataclass(frozen=True, slots=True)
+class ComplianceVerdict:
+    """``statement`` is the official verification file; ``summary`` one line of figures.
+
+    ``scorecard`` is the evaluator's printout where the test scores answers.
+    """
+
+    passed: bool
+    summary: str
+    statement: str
+    scorecard: str = ""
+
 
 TestName = Literal["TEST06", "TEST07", "TEST09"]
 RUN_FOLDER = "run"  # of a test: its run, beside what is verified of it

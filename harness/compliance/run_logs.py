@@ -6,12 +6,58 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from harness.compliance.audit_config import AuditConfig
-from harness.compliance.in_force import differences
+from harness.compliance.effective_settings import differences
 from harness.compliance.rules import RUN_FOLDER
-from harness.errors import ConfigError
-from harness.report.loadgen_log import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+from harness.errors import ConfigError, GradingError
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+
+_LISTED = 5
+
+
+def require_whole(log: AccuracyLog) -> npt.NDArray[np.int64]:
+    """The sample index of every entry, in the order of the log. GradingError for a log that breaks off."""
+    indexes = np.fromiter((entry.qsl_idx for entry in log), np.int64)
+    if log.cut is not None:
+        raise GradingError(
+            f"{log.path}: cut short at byte {log.cut.offset} after {len(indexes)} entries "
+            f"({log.cut.reason}); verify the whole log, or run the test again"
+        )
+    return indexes
+
+
+def require_each_once(log: AccuracyLog, expected: int | None) -> int:
+    """Every index from 0 to ``expected`` - 1 once; None: to the number of entries. Returns the number.
+
+    Raises GradingError that says how many samples are missing, repeated or strange.
+    """
+    indexes = require_whole(log)
+    wanted = len(indexes) if expected is None else expected
+    known = indexes[(indexes >= 0) & (indexes < wanted)]
+    counts = np.bincount(known, minlength=wanted)
+    found = [
+        _told(np.flatnonzero(counts == 0), f"of {wanted} samples missing"),
+        _told(np.flatnonzero(counts > 1), "logged more than once"),
+        _told(np.unique(indexes[(indexes < 0) | (indexes >= wanted)]), f"beyond 0..{wanted - 1}"),
+    ]
+    if any(found):
+        raise GradingError(
+            f"{log.path}: {', '.join(filter(None, found))}; the test needs each sample exactly once: "
+            "check that the audit settings were in force and the dataset is the test's"
+        )
+    return wanted
+
+
+def _told(indexes: npt.NDArray[np.int64], what: str) -> str:
+    if not len(indexes):
+        return ""
+    shown = ", ".join(str(index) for index in indexes[:_LISTED])
+    return f"{len(indexes)} {what} (qsl_idx {shown}{', ...' if len(indexes) > _LISTED else ''})"
+
 
 ACCURACY_LOG = "mlperf_log_accuracy.json"
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"

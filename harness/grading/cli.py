@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from harness.command_line import Parser
+from harness.cli.parser import Parser
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError, explained
-from harness.new_file import keep_others_from_writing
-from harness.report.printable import printable
+from harness.files import keep_others_from_writing
+from harness.text import printable
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LCB_FOLDER = "livecodebench"  # where datasets/download.sh puts the release, below its --to
@@ -157,7 +157,7 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 def _kept(arguments: argparse.Namespace) -> str:
     """What an interrupted call leaves for the next one."""
-    from harness.grading.lcb.journal import journal_path
+    from harness.grading.livecodebench.journal import journal_path
 
     journal = journal_path(arguments.output_file, arguments.mlperf_log)
     try:

@@ -7,22 +7,22 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.accuracy_log import AccuracyLog
-from harness.benchmark import Benchmark, load_benchmark
+from harness.config.benchmark import Benchmark, load_benchmark
 from harness.errors import ConfigError, GradingError
-from harness.grading import console, disagreements, outputs, result_file
 from harness.grading.evaluate import Programs, evaluate
-from harness.grading.judgement import judge
-from harness.grading.lcb.grade import Bench, require_problems, workers_there
-from harness.grading.lcb.index import ProblemIndex, prepared
-from harness.grading.lcb.journal import journal_path
-from harness.grading.probe import choose_sandbox
-from harness.grading.progress import ProgressBar
-from harness.grading.reading import Reader, RunFacts, require_own_tokenizer, run_facts
+from harness.grading.livecodebench.index import ProblemIndex, prepared
+from harness.grading.livecodebench.journal import journal_path
+from harness.grading.livecodebench.runner import Bench, require_problems, workers_there
+from harness.grading.output_decoder import Reader, RunFacts, require_own_tokenizer, run_facts
 from harness.grading.references import Reference, Subject, load_references
-from harness.grading.sandbox import Sandbox
+from harness.grading.reports import console, disagreements, outputs, result_file
+from harness.grading.reports.progress import ProgressBar
+from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.sandbox.tiers import Sandbox
+from harness.grading.target import judge
 from harness.grading.verdict import Mode
-from harness.report.printable import legible
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.text import legible
 
 METRIC = "exact_match"
 _MODES = {"official": (Mode.OFFICIAL,), "strict": (Mode.STRICT,), "both": (Mode.OFFICIAL, Mode.STRICT)}

@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.accuracy_log import AccuracyLog, Checklist, Cut
-from harness.grading import aime, code, gpqa
 from harness.grading.graded import Graded, Logged, absent
+from harness.grading.graders import aime, gpqa, livecodebench
 from harness.grading.harmony import Output
-from harness.grading.lcb.grade import Bench, Progress, Task, grade
-from harness.grading.lcb.journal import OutcomeJournal
-from harness.grading.lcb.trial import Outcome
-from harness.grading.reading import Reader
+from harness.grading.livecodebench.journal import OutcomeJournal
+from harness.grading.livecodebench.runner import Bench, Progress, Task, grade
+from harness.grading.livecodebench.trial import Outcome
+from harness.grading.output_decoder import Reader
 from harness.grading.references import Reference, Subject, by_dataset, repeats_are_whole
-from harness.grading.scorecard import DatasetScore, Lengths, Score, lengths
+from harness.grading.score import DatasetScore, Lengths, Score, lengths
 from harness.grading.verdict import FailedTest, Mode, Verdict, unanswered
+from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist, Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Evaluation:
     scores: Mapping[Mode, Score]
 
 
-Pending = dict[int, tuple[Logged, Mapping[Mode, code.Extraction]]]
+Pending = dict[int, tuple[Logged, Mapping[Mode, livecodebench.Extraction]]]
 
 
 def evaluate(
@@ -88,9 +88,9 @@ _GRADERS: dict[tuple[Subject, Mode], Grader] = {
     (Subject.GPQA, Mode.OFFICIAL): gpqa.official,
     (Subject.GPQA, Mode.STRICT): gpqa.strict,
 }
-_EXTRACTORS: dict[Mode, Callable[[Output], code.Extraction]] = {
-    Mode.OFFICIAL: code.official,
-    Mode.STRICT: code.strict,
+_EXTRACTORS: dict[Mode, Callable[[Output], livecodebench.Extraction]] = {
+    Mode.OFFICIAL: livecodebench.official,
+    Mode.STRICT: livecodebench.strict,
 }
 
 
@@ -120,7 +120,7 @@ def _grade_programs(
     return graded
 
 
-def _program_verdict(extraction: code.Extraction, outcome: Outcome | None) -> Verdict:
+def _program_verdict(extraction: livecodebench.Extraction, outcome: Outcome | None) -> Verdict:
     if outcome is None:
         return unanswered(extraction.reason)
     if outcome.failed_test is None:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.accuracy_log import LogEntry
 from harness.grading.harmony import HarmonyOutput
 from harness.grading.references import Reference
 from harness.grading.verdict import Mode, Reason, Verdict, unanswered
+from harness.loadgen_logs.accuracy_log import LogEntry
 
 
 @dataclass(frozen=True, slots=True)

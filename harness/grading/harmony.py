@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness import tokenizer
-from harness.accuracy_log import TokenIds
+from harness.dataset import tokenizer
 from harness.grading.verdict import Reason
+from harness.loadgen_logs.accuracy_log import TokenIds
 
 RETURN, CHANNEL, MESSAGE = (tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "channel", "message"))
 ENDS = frozenset(tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "call", "endoftext"))

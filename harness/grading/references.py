@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness import pickles
+from harness.dataset import pickled_frame
 from harness.errors import DatasetError
 
 _PICKLE_SUFFIXES = (".pkl", ".pickle")
@@ -86,7 +86,7 @@ def _columns(path: Path) -> dict[str, list[Any]]:
 
 
 def _of_pickle(path: Path) -> tuple[Sequence[str], Callable[[str], list[Any]]]:
-    frame = pickles.load_frame(path)
+    frame = pickled_frame.load_frame(path)
     return frame.names, lambda name: list(frame.column(name))
 
 

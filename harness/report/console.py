@@ -4,11 +4,11 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.report.latency import PERCENTILES, Distribution, Statistics
-from harness.report.loadgen_log import LoadgenSummary
-from harness.report.printable import printable
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.record.verdict import Verdict
 from harness.report.progress import milliseconds
-from harness.report.verdict import Verdict
+from harness.report.statistics import PERCENTILES, Distribution, Statistics
+from harness.text import printable
 
 LABEL_WIDTH = 14
 CELL_WIDTH = 9

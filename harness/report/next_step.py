@@ -60,7 +60,7 @@ def _has_code(dataset: Path) -> bool:
 
 def _dataset_names(path: Path) -> Iterable[object]:
     if path.suffix.lower() in (".pkl", ".pickle"):
-        from harness.pickles import load_frame
+        from harness.dataset.pickled_frame import load_frame
 
         frame = load_frame(path)
         return set(frame.column(_DATASET)) if _DATASET in frame.names else ()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.report.printable import printable
+from harness.text import printable
 
 _MOST_KINDS = 3  # of failures that the line names
 

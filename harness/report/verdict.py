@@ -1,19 +1,140 @@
-"""What a run is worth: an answer and its reasons."""
+"""Is the run worth what LoadGen says? The one rule that turns a run's evidence into a verdict."""
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-Result = Literal["VALID", "INVALID", "INTERRUPTED"]
+import numpy as np
+
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.record.verdict import Verdict
+from harness.report.progress import milliseconds
+from harness.report.statistics import Rows, Statistics, completed
+
+# LoadGen's figure and its limit, both ns, by metric. It prints p99, the percentile of the rules.
+_TOKEN_LIMITS = {
+    "TTFT": ("99.00 percentile first token latency (ns)", "ttft_latency (ns)"),
+    "TPOT": ("99.00 percentile time to output token (ns)", "tpot_latency (ns)"),
+}
+_NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
+_STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """``reasons`` say why it is not VALID; VALID needs none.
+class Evidence:
+    """What is known of a run that LoadGen has ended. ``issued`` counts LoadGen's samples."""
 
-    ``complete``: every query has its whole answer and LoadGen met no error; what is INVALID then is only too
-    slow or too short.
-    """
+    accuracy: bool
+    samples: int
+    issued: int
+    rows: Rows
+    statistics: Statistics
+    loadgen: LoadgenSummary
+    problems: Sequence[str] = ()
 
-    result: Result
-    reasons: tuple[str, ...] = ()
-    complete: bool = False
+
+def judge(evidence: Evidence) -> Verdict:
+    """VALID only when LoadGen says so, without an error, and every query has its whole answer."""
+    faults = (
+        *evidence.problems,
+        *_outcome_reasons(evidence),
+        *(_accuracy_reasons(evidence) if evidence.accuracy else ()),
+    )
+    reasons = (*faults, *_loadgen_reasons(evidence))
+    complete = not faults and not evidence.loadgen.problem and not evidence.loadgen.errors
+    return Verdict("INVALID" if reasons else "VALID", reasons, complete)
+
+
+def _outcome_reasons(evidence: Evidence) -> Iterator[str]:
+    statistics = evidence.statistics
+    if statistics.failures:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in statistics.failures.items())
+        yield f"{statistics.failed} of {statistics.queries} queries failed: {kinds}"
+    if evidence.issued != statistics.queries:
+        yield f"LoadGen issued {evidence.issued} queries, {statistics.queries} have an outcome"
+    repeated = len(evidence.rows) - len(np.unique(evidence.rows["query_id"]))
+    if repeated:
+        yield f"{repeated} queries have more than one outcome"
+    if not evidence.issued:
+        yield "LoadGen issued no query"
+
+
+def _loadgen_reasons(evidence: Evidence) -> Iterator[str]:
+    loadgen = evidence.loadgen
+    if loadgen.problem:
+        yield f"LoadGen's summary is {loadgen.problem}"
+        return
+    if loadgen.errors:
+        yield f"LoadGen logged {loadgen.errors} errors" + _single_tokens(evidence.rows)
+    if evidence.accuracy:
+        return
+    if loadgen.result_valid is None:
+        yield "LoadGen's summary has no result"
+    elif not loadgen.result_valid:
+        unmet = [name for name, met in loadgen.constraints.items() if not met]
+        yield f"LoadGen says INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
+        yield from _what_was_missed(loadgen)
+
+
+def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
+    """Limit, measured value and a rate to try; LoadGen's own words for what has none."""
+    ratios = dict(_exceeded(loadgen))
+    for name, ratio in ratios.items():
+        limit_ns = _parameter(loadgen, _TOKEN_LIMITS[name][1])
+        yield f"{name} p99 is {milliseconds(ratio * limit_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
+    yield from _rate_to_try(loadgen, ratios)
+    for line in loadgen.recommendations:
+        if line.partition(" ")[0] not in ratios:
+            yield line
+    for name, lines in loadgen.early_stopping.items():
+        if name not in ratios and any("unsuccessful" in line for line in lines):
+            yield f"{name} early stopping: {' '.join(lines)}".lstrip()
+
+
+def _exceeded(loadgen: LoadgenSummary) -> Iterator[tuple[str, float]]:
+    """Measured p99 over its limit, for each metric that was too slow."""
+    for name, (figure, limit) in _TOKEN_LIMITS.items():
+        measured, limit_ns = loadgen.figures.get(figure), _parameter(loadgen, limit)
+        if measured is not None and 0 < limit_ns < measured < _NO_TIME_NS:
+            yield name, measured / limit_ns
+
+
+def _rate_to_try(loadgen: LoadgenSummary, ratios: Mapping[str, float]) -> Iterator[str]:
+    """A guess: TPOT grows about as the requests in flight do, TTFT steeply where the server falls behind."""
+    target = _parameter(loadgen, "target_qps")
+    reached = loadgen.figures.get("Completed samples per second")
+    if ratios and reached and target > 0:
+        held = min(target, reached)
+        rate = held * min(_STEP_DOWN, 1 / ratios.get("TPOT", 1.0))
+        yield (
+            f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "
+            f"a guess for the next try: target_qps = {rate:.2g}"
+        )
+    measured = loadgen.figures.get("Samples per second")
+    if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:
+        yield (
+            f"target_qps was {target:g}, {measured:.4g} samples/s were measured: "
+            f"with target_qps = {math.ceil(measured)} LoadGen makes the query long enough"
+        )
+
+
+def _parameter(loadgen: LoadgenSummary, name: str) -> float:
+    """A number of LoadGen's parameters; nan where there is none."""
+    try:
+        return float(loadgen.parameters[name])
+    except (KeyError, ValueError):
+        return math.nan
+
+
+def _single_tokens(rows: Rows) -> str:
+    singles = int((completed(rows)["osl"] == 1).sum())
+    return f" ({singles} answers have a single token, of which LoadGen can make no TPOT)" if singles else ""
+
+
+def _accuracy_reasons(evidence: Evidence) -> Iterator[str]:
+    counts = np.bincount(completed(evidence.rows)["sample_index"], minlength=evidence.samples)
+    missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
+    if missing:
+        yield f"{missing} of {evidence.samples} samples have no answer"
+    if repeated:
+        yield f"{repeated} samples were answered more than once"

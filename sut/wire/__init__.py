@@ -1,1 +1,25 @@
-"""Wire protocols: how a request is written and how an answer's events are read. No sockets here."""
+"""Which wire protocol a plan speaks."""
+
+from typing import Literal
+
+from harness.config.generation import SamplingParameters
+from sut.wire.base import Limits, Wire
+from sut.wire.llamacpp import LlamaCppWire
+from sut.wire.openai import OpenAIWire
+from sut.wire.sglang import SglangWire
+
+WireName = Literal["sglang", "openai", "llamacpp"]
+
+
+def make_wire(name: WireName, parameters: SamplingParameters, vocabulary_size: int, model: str) -> Wire:
+    """The protocol object; ``model`` is the served name that OpenAI requests must carry."""
+    if name == "sglang":
+        return SglangWire(parameters, vocabulary_size)
+    if name == "llamacpp":
+        return LlamaCppWire(parameters, vocabulary_size)
+    return OpenAIWire(parameters, vocabulary_size, model)
+
+
+def max_event_bytes(parameters: SamplingParameters, vocabulary_size: int) -> int:
+    """The largest event that an honest answer can hold."""
+    return Limits(parameters.max_new_tokens, vocabulary_size).max_event_bytes

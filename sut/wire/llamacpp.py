@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from harness.generation import SamplingParameters
-from harness.outcome import Failure, FailureKind, Outcome
-from sut.wire.answer import (
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Failure, FailureKind, Outcome
+from sut.wire.base import (
     NO_ERROR,
     UNREADABLE,
     DeltaAnswer,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sut.embedded import EmbeddedEngine, tiny_gpt_oss
+from sut.servers.embedded import EmbeddedEngine, tiny_gpt_oss
 from tests.engines import sglang_server as sglang
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"

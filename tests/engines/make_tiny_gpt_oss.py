@@ -12,8 +12,8 @@ from pathlib import Path
 # Last, so that this repository's folders datasets/ and sglang/ cannot shadow the packages.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from harness import tokenizer
-from sut.embedded.tiny_model import spell
+from harness.dataset import tokenizer
+from sut.servers.embedded.tiny_model import spell
 
 # openai/gpt-oss-120b's own tokenizer.json.
 _TOKENIZER_SHA256 = "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3"

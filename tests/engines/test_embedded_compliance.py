@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.compliance.program import audit, run_compliance
+from tests.harness.compliance.program import audit, run_compliance
 from tests.runs import PERFORMANCE, ROOT, SAMPLES
 
 NEW_TOKENS = 6

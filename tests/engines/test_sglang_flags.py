@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sut.survey import survey
+from sut.servers.discovery import survey
 from tests.engines import sglang_server as sglang
 from tests.sut.pages import pages
 from tests.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, dry_run

@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from harness import tokenizer
+from harness.dataset import tokenizer
 from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
 from tests.runs import run_mlperf, write_dataset

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from harness import tokenizer
+from harness.dataset import tokenizer
 from tests.engines import sglang_server as sglang
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]

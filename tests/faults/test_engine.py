@@ -35,7 +35,7 @@ def start(tmp_path, setting, *arguments):
 
 
 def engine(run: Going) -> psutil.Process:
-    return next(child for child in run.family() if "sut.embedded.serve" in " ".join(child.cmdline()))
+    return next(child for child in run.family() if "sut.servers.embedded.serve" in " ".join(child.cmdline()))
 
 
 @pytest.fixture

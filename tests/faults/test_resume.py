@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.answers import kept_answers
+from harness.record.answer_log import kept_answers
 from tests.runs import FinishedRun, command, quick_conf, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, expected_ids
 

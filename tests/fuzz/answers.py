@@ -12,10 +12,10 @@ from random import Random
 
 import msgspec
 
-from harness.generation import SamplingParameters
-from harness.outcome import Completion, Failure, Outcome
-from sut.response import ResponseReader
-from sut.wire.select import make_wire
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Completion, Failure, Outcome
+from sut.client.response import ResponseReader
+from sut.wire import make_wire
 from sut.wire.sse import EventReader, EventTooLargeError
 from tests.fuzz.damage import damaged, pieces, shuffled
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.accuracy_log import AccuracyLog, EntrySplitter
-from harness.answers import encode_answer, read_answers
 from harness.compliance.audit_config import read_audit_config
+from harness.config.loadgen_conf import Target, read_conf
+from harness.dataset.pickled_frame import load_frame
 from harness.errors import ConfigError, DatasetError, GradingError
-from harness.journal import QUERY_ROW, read_journal
-from harness.loadgen_conf import Target, read_conf
-from harness.outcome import Completion, Failure, FailureKind
-from harness.pickles import load_frame
-from harness.report.loadgen_log import parse_summary, read_detail, result_lines
-from sut.journal_writer import JournalWriter
+from harness.loadgen_logs.accuracy_log import AccuracyLog, EntrySplitter
+from harness.loadgen_logs.summary_and_detail import parse_summary, read_detail, result_lines
+from harness.record.answer_log import encode_answer, read_answers
+from harness.record.journal import QUERY_ROW, read_journal
+from harness.record.outcome import Completion, Failure, FailureKind
+from sut.worker.journal_writer import JournalWriter
 from tests.fuzz.damage import damaged, pieces, shuffled
 
 ROOT = Path(__file__).parents[2]
@@ -216,7 +216,7 @@ _CONF_LINES = [
 ]
 _FRAME = pd.DataFrame({"tok_input": [[1, 2], [3]], "dataset": ["aime25", "ä"], "n": [1, 2]})
 _PICKLES = [
-    *(path.read_bytes() for path in sorted((ROOT / "tests/harness/pickles").glob("*.pkl"))),
+    *(path.read_bytes() for path in sorted((ROOT / "tests/harness/dataset/pickles").glob("*.pkl"))),
     *(pickle.dumps(_FRAME, protocol) for protocol in (2, 5)),
     pickle.dumps({"tok_input": [[1], [2]]}),
 ]

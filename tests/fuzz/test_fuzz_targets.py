@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from harness.outcome import Completion
-from sut.response import ResponseReader
-from sut.wire import answer
+from harness.record.outcome import Completion
+from sut.client.response import ResponseReader
+from sut.wire import base
 from tests.fuzz import answers
 from tests.fuzz.session import TARGETS, HangError, run_one
 
@@ -30,8 +30,8 @@ def test_the_undamaged_input_completes(name):
 
 
 def believe_any_count(monkeypatch):
-    monkeypatch.setattr(answer, "wrong_count", lambda *_: None)
-    true = answer.whole_answer
+    monkeypatch.setattr(base, "wrong_count", lambda *_: None)
+    true = base.whole_answer
     for module in ("sglang", "openai", "llamacpp"):
         monkeypatch.setattr(
             f"sut.wire.{module}.whole_answer", lambda ids, claimed, *rest: true(ids, None, *rest)

@@ -9,14 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-from harness.generation import SamplingParameters
-from harness.outcome import Failure
-from harness.policy import Deadlines
-from sut.client import HttpClient
-from sut.endpoint import resolve_endpoint
-from sut.replica import Request
-from sut.response import ResponseReader
-from sut.wire.select import make_wire, max_event_bytes
+from harness.config.deadlines import Deadlines
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Failure
+from sut.client.client import HttpClient
+from sut.client.connections import Request
+from sut.client.endpoint import resolve_endpoint
+from sut.client.response import ResponseReader
+from sut.wire import make_wire, max_event_bytes
 
 VOCABULARY = 201088
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.api_key import api_key, masked, masked_text
+from harness.config.api_key import api_key, masked, masked_text
 from harness.errors import ConfigError
-from harness.grading.probe import choose_sandbox
-from sut.control import ControlPlane
-from sut.endpoint import resolve_endpoint
-from sut.wire.answer import evidence
+from harness.grading.sandbox.probe import choose_sandbox
+from sut.client.endpoint import resolve_endpoint
+from sut.servers.info_client import ControlPlane
+from sut.wire.base import evidence
 from tests.runs import command, quick_conf, small_dataset
 from tests.security.hostile import KEY, STREAM, chunk, document, hostile
 

@@ -10,10 +10,10 @@ import tracemalloc
 import pytest
 
 from harness.errors import ServerError
-from sut.control import ControlPlane
-from sut.server_facts import ServerFacts
-from sut.survey import survey
-from sut.trial import flush_caches
+from sut.servers.discovery import survey
+from sut.servers.info_client import ControlPlane
+from sut.servers.preflight import flush_caches
+from sut.servers.server_info import ServerFacts
 from tests.runs import command, small_dataset
 from tests.security.hostile import OK, STREAM, _request, chunk, document, hostile, listening
 

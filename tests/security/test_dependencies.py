@@ -110,7 +110,7 @@ def calls():
 
 def test_nothing_runs_code_outside_of_the_jail():
     found = {name for name, call in calls() if getattr(call.func, "id", "") in RUNS_CODE}
-    assert {name for name in found if not name.startswith("harness/grading/jail/")} == set()
+    assert {name for name in found if not name.startswith("harness/grading/sandbox/jail/")} == set()
     assert found
 
 
@@ -122,7 +122,7 @@ def test_nothing_unpickles_but_the_two_guarded_readers():
     found = {
         name
         for name, call in calls()
-        if not name.startswith("harness/grading/jail/")
+        if not name.startswith("harness/grading/sandbox/jail/")
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in LOADERS
         and getattr(call.func.value, "id", "") in LOADING_MODULES
@@ -134,7 +134,7 @@ def test_nothing_unpickles_but_the_two_guarded_readers():
         for path in (ROOT / tree).rglob("*.py")
         if "pickle.Unpickler)" in path.read_text()
     }
-    assert derived == {"harness/pickle_records.py", "harness/grading/lcb/release.py"}
+    assert derived == {"harness/dataset/pickle_records.py", "harness/grading/livecodebench/release.py"}
     for name in derived:
         assert "def find_class" in (ROOT / name).read_text()
 

@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from harness.errors import ConfigError
-from harness.new_file import keep_others_from_writing, replacing
-from harness.output_dir import claimed, make_room
-from harness.report.requests_table import write_requests
-from harness.report.run_record import write_json
-from tests.grading.logs import write_log
+from harness.files import keep_others_from_writing, replacing
+from harness.record.output_dir import claimed, make_room
+from harness.record.requests_table import write_requests
+from harness.record.run_record import write_json
+from tests.harness.grading.logs import write_log
 from tests.runs import ACCURACY, ROOT, command, evaluator, quick_conf, small_dataset
 from tests.security.hostile import document, hostile
 from tests.stub import StubServer
@@ -80,7 +80,7 @@ def test_a_grading_under_umask_zero(tmp_path):
 
 
 def test_a_stricter_umask_stays(tmp_path):
-    code = "import os; from harness.new_file import keep_others_from_writing as k; k(); print(os.umask(0))"
+    code = "import os; from harness.files import keep_others_from_writing as k; k(); print(os.umask(0))"
     for umask, expected in ((0, 0o002), (0o027, 0o027), (0o077, 0o077), (0o020, 0o022)):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, umask=umask)
         assert int(done.stdout) == expected

@@ -12,7 +12,7 @@ READ = """
 import sys
 from pathlib import Path
 from harness.errors import DatasetError
-from harness.pickles import load_frame
+from harness.dataset.pickled_frame import load_frame
 try:
     frame = load_frame(Path(sys.argv[1]))
     for name in frame.names:

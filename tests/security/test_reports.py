@@ -7,16 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.accuracy_log import AccuracyLog
-from harness.grading.disagreements import write_report
+from harness.dataset.tokenizer import encode
 from harness.grading.graded import Graded, Logged
-from harness.grading.reading import Reader
+from harness.grading.output_decoder import Reader
 from harness.grading.references import Reference, Subject
-from harness.grading.result_file import details, write_result
+from harness.grading.reports.disagreements import write_report
+from harness.grading.reports.result_file import details, write_result
 from harness.grading.verdict import Mode, Reason, Verdict
-from harness.report.printable import legible
-from harness.tokenizer import encode
-from tests.grading.logs import write_log
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.text import legible
+from tests.harness.grading.logs import write_log
 from tests.runs import evaluator
 
 HOSTILE = (

@@ -8,14 +8,14 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from harness.generation import SamplingParameters
-from harness.outcome import Completion, Failure, FailureKind
-from harness.policy import Deadlines
-from sut.client import HttpClient
-from sut.endpoint import resolve_endpoint
-from sut.replica import Request
-from sut.response import ResponseReader
-from sut.wire.select import make_wire, max_event_bytes
+from harness.config.deadlines import Deadlines
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Completion, Failure, FailureKind
+from sut.client.client import HttpClient
+from sut.client.connections import Request
+from sut.client.endpoint import resolve_endpoint
+from sut.client.response import ResponseReader
+from sut.wire import make_wire, max_event_bytes
 from tests.faults.matrix import ANSWERS
 from tests.stub import Fault, expected_ids
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness.config.generation import SamplingParameters
 from harness.errors import ServerError
-from harness.generation import SamplingParameters
-from sut.endpoint import resolve_endpoint
-from sut.server_facts import ServerFacts
-from sut.survey import survey
-from sut.wire.select import make_wire
+from sut.client.endpoint import resolve_endpoint
+from sut.servers.discovery import survey
+from sut.servers.server_info import ServerFacts
+from sut.wire import make_wire
 
 PARAMETERS = SamplingParameters(
     max_new_tokens=10240, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True

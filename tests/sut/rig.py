@@ -7,16 +7,16 @@ from multiprocessing import Pipe
 
 import numpy as np
 
-from harness.generation import SamplingParameters
-from harness.journal import read_journal
-from harness.policy import Deadlines
-from harness.samples import SampleSet
-from sut.arena import render_arena
-from sut.counters import CounterBoard
-from sut.endpoint import resolve_endpoint
-from sut.messages import ASSIGNMENT_STRUCT, FIRST, ReportReader
-from sut.wire.select import make_wire
-from sut.worker import Worker, WorkerSpec
+from harness.config.deadlines import Deadlines
+from harness.config.generation import SamplingParameters
+from harness.dataset.samples import SampleSet
+from harness.record.journal import read_journal
+from sut.client.endpoint import resolve_endpoint
+from sut.ipc.counters import CounterBoard
+from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, ReportReader
+from sut.ipc.request_store import render_arena
+from sut.wire import make_wire
+from sut.worker.process import Worker, WorkerSpec
 
 PARAMETERS = SamplingParameters(
     max_new_tokens=6, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True

@@ -1,0 +1,188 @@
+"""The command line of run_mlperf.py. Imports stay light: ``--help`` answers at once."""
+
+import argparse
+from pathlib import Path
+
+from harness.cli.parser import Parser, path
+
+CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All flags with their defaults, each written here once."""
+    parser = Parser(
+        prog="run_mlperf.py",
+        description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
+        epilog="Exit codes: 0 valid, 2 usage, config or dataset, 3 server, 4 invalid run or failures, "
+        "130/143 interrupted.",
+    )
+    _add_workload(parser.add_argument_group("workload"))
+    add_server(parser.add_argument_group("server"))
+    add_failures(parser.add_argument_group("deadlines and failures"))
+    add_run(parser.add_argument_group("run"), "DIR/<scenario>/{performance,accuracy}/")
+    return parser
+
+
+def _add_workload(group: argparse._ArgumentGroup) -> None:
+    add_benchmark(group)
+    group.add_argument("--accuracy", action="store_true", help="run accuracy mode instead of performance")
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="accuracy only: go on with the run in the output folder, sending what has no answer yet",
+    )
+    group.add_argument(
+        "--input-file", type=path, required=True, help="tokenized dataset (parquet or pickle file)"
+    )
+    group.add_argument("--max-samples", type=int, help="use only the first N samples (default: all)")
+    add_settings(group)
+    group.add_argument("--audit-config", type=path, help="LoadGen audit.config of a compliance test")
+
+
+def add_benchmark(group: argparse._ArgumentGroup) -> None:
+    """What is run: scenario and benchmark."""
+    group.add_argument(
+        "--scenario",
+        choices=("offline", "server", "interactive", "single-stream"),
+        default="offline",
+        help="MLPerf scenario; interactive is LoadGen's Server with tighter limits (default: %(default)s)",
+    )
+    group.add_argument(
+        "--benchmark",
+        choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
+        default="gpt-oss-120b",
+        help="benchmark definition in configs/ (default: %(default)s)",
+    )
+
+
+def add_settings(group: argparse._ArgumentGroup) -> None:
+    """LoadGen's settings and the generation parameters."""
+    group.add_argument(
+        "--mlperf-conf", type=path, help="LoadGen mlperf.conf (default: the official one inside LoadGen)"
+    )
+    group.add_argument(
+        "--user-conf",
+        type=path,
+        default=CONFIG_DIR / "user.conf",
+        help="LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
+    )
+    group.add_argument(
+        "--generation-config", type=path, help="JSON file of generation parameters (default: the benchmark's)"
+    )
+    group.add_argument(
+        "--max-new-tokens", type=int, help="override max_new_tokens of the generation parameters"
+    )
+    group.add_argument(
+        "--stream",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="whether answers come token by token; auto: not in offline, where no token's time is measured "
+        "(default: %(default)s)",
+    )
+
+
+def add_server(group: argparse._ArgumentGroup) -> None:
+    """Where the queries go, and how."""
+    group.add_argument(
+        "--backend",
+        choices=("sglang", "openai", "embedded"),
+        default="sglang",
+        help="protocol of the server: SGLang's native API, OpenAI completions (vLLM, llama.cpp), "
+        "or a small engine that is started here (default: %(default)s)",
+    )
+    group.add_argument(
+        "--server-url",
+        action="append",
+        metavar="URL",
+        help="server URL; repeat it or separate by commas for several replicas (default: http://localhost:30000)",
+    )
+    group.add_argument(
+        "--ca-file",
+        type=path,
+        metavar="FILE",
+        help="certificates to trust besides the system's, in PEM format: a private CA's or a self-signed one",
+    )
+    group.add_argument(
+        "--preflight-timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds in which a server must answer the questions before a run (default: %(default)g)",
+    )
+    group.add_argument(
+        "--trial-timeout",
+        type=float,
+        default=900.0,
+        metavar="S",
+        help="seconds in which a server must answer the trial request before a run; a cold server compiles "
+        "then (default: %(default)g)",
+    )
+    group.add_argument(
+        "--num-workers",
+        type=int,
+        help="client worker processes (default: chosen from the cores and the load)",
+    )
+    group.add_argument(
+        "--max-concurrency",
+        type=int,
+        help="most requests in flight over all replicas (default: offline twice what the server runs at "
+        "once, otherwise no limit)",
+    )
+
+
+def add_failures(group: argparse._ArgumentGroup) -> None:
+    """How long answers may take, and what failures do to a run."""
+    for flag, default, what in (
+        ("--timeout", None, "seconds one request may take (default: 3600, or 0.4 for each token if more)"),
+        ("--first-token-timeout", None, "seconds until its first token (default: --timeout alone)"),
+        ("--stall-timeout", None, "seconds between two events of a streamed answer (default: 600)"),
+        ("--progress-timeout", None, "end the run when nothing arrives for S seconds (default: 600)"),
+    ):
+        group.add_argument(flag, type=float, default=default, metavar="S", help=what)
+    group.add_argument(
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="send a query again up to N times: when no byte of it was accepted, with --accuracy after any "
+        "failure (default: %(default)d)",
+    )
+    group.add_argument(
+        "--fail-fast",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="end the run at the first 10 failures (default: with --accuracy); otherwise it ends early only "
+        "when no replica answers any more; --no-fail-fast goes on to the end",
+    )
+    group.add_argument("--max-failures", type=int, metavar="N", help="end the run at the first N failures")
+
+
+def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
+    """What a run leaves and says; ``layout`` names the folders under --output-dir."""
+    group.add_argument(
+        "--output-dir",
+        type=path,
+        default=Path("mlperf_results"),
+        help=f"logs go to {layout} (default: %(default)s)",
+    )
+    group.add_argument(
+        "--dry-run", action="store_true", help="resolve and check everything, print the plan, issue no query"
+    )
+    group.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="verbosity of messages on stderr (default: %(default)s)",
+    )
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse flags; argparse exits with code 2 and one line on wrong usage."""
+    return with_server_url(build_parser().parse_args(argv))
+
+
+def with_server_url(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Fill in the default, which argparse would append to."""
+    default = [] if arguments.backend == "embedded" else ["http://localhost:30000"]
+    arguments.server_url = arguments.server_url or default
+    return arguments

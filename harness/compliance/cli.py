@@ -1,0 +1,128 @@
+"""The command line of run_compliance.py. Imports stay light: ``--help`` answers at once."""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.cli import run_flags
+from harness.cli.parser import Parser, path
+from harness.errors import ConfigError
+
+VERIFY = "verify"
+_TESTS = ("TEST06", "TEST07", "TEST09")
+ALL_TESTS = "all"
+_CODES = (
+    "Exit codes: 0 test passed, 5 test failed, 2 usage, config, dataset or unusable logs, 3 server, "
+    "4 the run is INVALID or has failures, 130/143 interrupted."
+)
+_FOR_TEST = re.compile(r"(TEST\d\d)=(.+)")
+
+
+def build_run_parser() -> argparse.ArgumentParser:
+    """Flags of a run; those of run_mlperf.py come from there."""
+    parser = Parser(
+        prog="run_compliance.py",
+        description="Run MLPerf compliance tests against a running server and verify them. "
+        "'run_compliance.py verify --help' is about logs that exist already.",
+        epilog=_CODES,
+    )
+    workload = parser.add_argument_group("workload")
+    workload.add_argument(
+        "--test",
+        action="append",
+        required=True,
+        choices=(*_TESTS, ALL_TESTS),
+        help="test to run; repeat it for several, or all that the benchmark needs",
+    )
+    run_flags.add_benchmark(workload)
+    workload.add_argument(
+        "--input-file",
+        action="append",
+        required=True,
+        metavar="[TEST=]FILE",
+        help="tokenized dataset of the test (parquet or pickle file); with several tests one for each, "
+        "TEST07=FILE and TEST09=FILE",
+    )
+    _add_verification(workload, "the test's --input-file")
+    run_flags.add_settings(workload)
+    run_flags.add_server(parser.add_argument_group("server"))
+    run_flags.add_failures(parser.add_argument_group("deadlines and failures"))
+    run_flags.add_run(parser.add_argument_group("run"), "DIR/<scenario>/<TEST>/")
+    return parser
+
+
+def build_verify_parser() -> argparse.ArgumentParser:
+    """Flags of the verification of existing logs."""
+    parser = Parser(
+        prog="run_compliance.py verify",
+        description="Verify the logs of a compliance run, of this harness or another.",
+        epilog=_CODES,
+    )
+    parser.add_argument("test", choices=_TESTS)
+    parser.add_argument(
+        "--log-dir",
+        type=path,
+        required=True,
+        help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
+    )
+    run_flags.add_benchmark(
+        parser.add_argument_group("what was run", "the scenario by default as the logs say")
+    )
+    parser.set_defaults(scenario=None)
+    _add_verification(parser.add_argument_group("verification"), "none")
+    parser.add_argument(
+        "--output-dir", type=path, help="write the verified folder to DIR/<TEST>/ (default: print only)"
+    )
+    return parser
+
+
+def _add_verification(group: argparse._ArgumentGroup, default_reference: str) -> None:
+    group.add_argument(
+        "--reference-data",
+        type=path,
+        help=f"TEST07: file with dataset and ground_truth (default: {default_reference})",
+    )
+    group.add_argument(
+        "--audit-config",
+        action="append",
+        metavar="[TEST=]FILE",
+        help="another audit.config; thresholds come from it too (default: the official settings)",
+    )
+    group.add_argument(
+        "--non-official",
+        action="store_true",
+        help="allow other datasets, settings and models than the rules'; no submission can use the result",
+    )
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse flags; ``command`` is "run" or "verify". argparse exits with code 2 on wrong usage."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == [VERIFY]:
+        arguments = build_verify_parser().parse_args(words[1:])
+        arguments.command, arguments.log_level = VERIFY, "info"
+        return arguments
+    arguments = run_flags.with_server_url(build_run_parser().parse_args(words))
+    arguments.command = "run"
+    return arguments
+
+
+def files_by_test(flag: str, values: Sequence[str] | None, tests: Sequence[str]) -> dict[str, Path]:
+    """``FILE`` serves every test, ``TEST07=FILE`` that one. Raises ConfigError for what cannot be meant."""
+    found: dict[str, Path] = {}
+    for value in values or ():
+        named = _FOR_TEST.fullmatch(value)
+        if named is None and len(tests) > 1:
+            raise ConfigError(
+                f"{flag} {value}: {len(tests)} tests are to run; say which it is for, "
+                f"{' and '.join(f'{flag} {test}=FILE' for test in tests)}"
+            )
+        test, path = (named[1], named[2]) if named else (tests[0], value)
+        if test not in tests:
+            raise ConfigError(f"{flag} {value}: {test} is not to run, only {', '.join(tests)}")
+        if test in found:
+            raise ConfigError(f"{flag} names two files for {test}: {found[test]} and {path}")
+        found[test] = Path(path)
+    return found

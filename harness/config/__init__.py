@@ -1,0 +1,1 @@
+"""Benchmark definitions, LoadGen's settings, the plan of a run, rule checks."""

@@ -1,0 +1,140 @@
+"""Benchmark definitions: what the MLPerf rules lock, read from ``configs/<name>.toml``.
+
+A misspelt key in a definition is an error.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from harness.errors import ConfigError
+
+CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
+
+Scenario = Literal["offline", "server", "interactive", "single-stream"]
+SCENARIOS: tuple[Scenario, ...] = ("offline", "server", "interactive", "single-stream")
+
+LoadGenScenario = Literal["Offline", "Server", "SingleStream"]
+LOADGEN_SCENARIO: dict[str, LoadGenScenario] = {
+    "offline": "Offline",
+    "server": "Server",
+    "interactive": "Server",
+    "single-stream": "SingleStream",
+}
+
+
+class LoadGenKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """LoadGen's model keys and the settings it must report after FromConfig."""
+
+    model_key: str
+    settings: dict[str, int | float | bool]
+    interactive_model_key: str | None = None
+
+
+class LatencyLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """p99 limits in milliseconds."""
+
+    ttft_ms: int
+    tpot_ms: int
+
+
+class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sampling parameters as the rules name them; ``top_k`` 0 means off."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    skip_special_tokens: bool
+    stream: bool
+
+
+class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One official dataset: rows, output limit in tokens, effort baked into its prompts."""
+
+    file: str
+    samples: int
+    max_new_tokens: int
+    reasoning_effort: str | None = None
+    repeats: dict[str, int] = {}
+
+
+class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Scores that were published for the benchmark, in percent: how many, and their distribution."""
+
+    round: str
+    runs: int
+    mean: float
+    deviation: float
+    lowest: float
+    highest: float
+
+
+class AccuracyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reference scores by metric, in percent or ROUGE points, and the share that must be reached.
+
+    ``bounds`` are the lowest and highest output length that a submission's accuracy run may have.
+    """
+
+    reference: dict[str, float]
+    ratio: float
+    published: PublishedRuns | None = None
+    bounds: dict[str, tuple[float, float]] = {}
+
+    @property
+    def targets(self) -> dict[str, float]:
+        """Lowest passing score for each metric."""
+        return {metric: score * self.ratio for metric, score in self.reference.items()}
+
+
+class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that the rules lock for one benchmark."""
+
+    name: str
+    official: bool
+    model: str
+    vocabulary_size: int
+    context_length: int
+    loadgen: LoadGenKeys
+    generation: Generation
+    datasets: dict[str, DatasetRule]
+    model_revision: str | None = None
+    tokenizer: str | None = None
+    latency_limits: dict[str, LatencyLimits] = {}
+    reasoning_effort_ids: dict[str, list[int]] = {}
+    accuracy: AccuracyRule | None = None
+    compliance: dict[str, dict[str, Any]] = {}
+
+    def model_key(self, scenario: Scenario) -> str:
+        """LoadGen's key for a scenario; Interactive is LoadGen's Server under a key of its own."""
+        if scenario != "interactive":
+            return self.loadgen.model_key
+        if self.loadgen.interactive_model_key is None:
+            raise ConfigError(
+                f"{self.name} has no interactive scenario; choose offline, server or single-stream"
+            )
+        return self.loadgen.interactive_model_key
+
+    def dataset(self, *, accuracy: bool) -> DatasetRule:
+        """The dataset that a performance or accuracy run needs."""
+        return self.datasets["accuracy" if accuracy else "performance"]
+
+
+def available_benchmarks() -> tuple[str, ...]:
+    """Names of all definitions in configs/, sorted."""
+    return tuple(sorted(path.stem for path in CONFIG_DIR.glob("*.toml")))
+
+
+def load_benchmark(name: str) -> Benchmark:
+    """Read one definition. Raises ConfigError when it is unknown or malformed."""
+    if name not in available_benchmarks():
+        raise ConfigError(f"unknown benchmark {name!r}; configs/ defines {', '.join(available_benchmarks())}")
+    return read_definition(CONFIG_DIR / f"{name}.toml")
+
+
+def read_definition(path: Path) -> Benchmark:
+    """Read one file. Raises ConfigError when it is malformed."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=Benchmark)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: {error}") from error

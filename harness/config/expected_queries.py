@@ -1,0 +1,138 @@
+"""How many queries LoadGen issues for a run, and how long that takes at the expected rate.
+
+LoadGen fills up to complete datasets (sample_concatenate_permutation), so that a run can be much longer than
+min_duration. The rules are those of LoadGen 6.0: TestSettingsInternal, GenerateQueries and
+IssueQueriesInternal; the schedule of Server is reproduced from its seed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.config.benchmark import LoadGenScenario
+
+_OFFLINE_SLACK = 1.1
+_SINGLE_STREAM_SLACK = 2.0
+_MOST_DRAWN = 4_000_000  # queries of a schedule that is drawn; a longer one is estimated
+_NS = 1e9
+
+Settings = Mapping[str, int | float | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """What LoadGen will issue.
+
+    ``samples`` are queries in Server and SingleStream, and the samples of the one query in Offline, of a
+    ``dataset`` with so many. ``exact`` is False where LoadGen issues more when answers come faster than
+    expected. ``seconds`` is the time at the expected rate: of the schedule where ``scheduled``, of the
+    answers elsewhere; None where no rate is known. LoadGen issues for ``least_s`` at least.
+    """
+
+    samples: int
+    dataset: int
+    exact: bool
+    seconds: float | None
+    scheduled: bool = False
+    least_s: float = 0.0
+
+
+def expected_issue(settings: Settings, scenario: LoadGenScenario, samples: int, *, accuracy: bool) -> Issue:
+    """The run that ``settings`` make, by TestSettings' names, over a dataset of ``samples`` rows."""
+    if accuracy:
+        return _accuracy(settings, scenario, samples)
+    loaded = min(int(settings["performance_sample_count_override"]) or samples, samples)
+    if scenario == "Offline":
+        return _offline(settings, loaded)
+    if scenario == "Server":
+        return _server(settings, loaded)
+    return _single_stream(settings, loaded, samples)
+
+
+def _accuracy(settings: Settings, scenario: LoadGenScenario, samples: int) -> Issue:
+    """Every sample once; Server keeps to its schedule."""
+    count = min(int(settings["accuracy_sample_count_override"]) or samples, samples)
+    if scenario != "Server":
+        return Issue(count, count, exact=True, seconds=None)
+    return Issue(
+        count, count, exact=True, seconds=count / float(settings["server_target_qps"]), scheduled=True
+    )
+
+
+def _offline(settings: Settings, loaded: int) -> Issue:
+    rate = float(settings["offline_expected_qps"])
+    count = offline_samples(settings)
+    if settings["performance_issue_unique"]:
+        count = loaded
+    if settings["sample_concatenate_permutation"]:
+        count = _filled_up(count, loaded)
+    return Issue(count, loaded, exact=True, seconds=count / rate)
+
+
+def offline_samples(settings: Settings) -> int:
+    """The samples that Offline asks for, before LoadGen fills up to complete datasets."""
+    by_rate = _OFFLINE_SLACK * (settings["min_duration_ms"] / 1000) * settings["offline_expected_qps"]
+    return int(max(settings["min_query_count"], int(by_rate)))
+
+
+def _single_stream(settings: Settings, loaded: int, samples: int) -> Issue:
+    rate = _NS / float(settings["single_stream_expected_latency_ns"])
+    least_s = settings["min_duration_ms"] / 1000
+    count = int(settings["min_query_count"])
+    if settings["sample_concatenate_permutation"]:
+        count = max(count, int(_SINGLE_STREAM_SLACK * least_s * rate))
+        count += samples - count % samples
+    if settings["performance_issue_unique"]:
+        count = min(count, loaded)
+    count = _at_most(count, settings)
+    return Issue(count, loaded, exact=False, seconds=max(count / rate, least_s), least_s=least_s)
+
+
+def _server(settings: Settings, loaded: int) -> Issue:
+    duration_ns, count = int(settings["min_duration_ms"] * 1_000_000), int(settings["min_query_count"])
+    step = 1
+    if settings["sample_concatenate_permutation"]:
+        count, step = _filled_up(count, loaded), loaded
+    if settings["performance_issue_unique"]:
+        duration_ns, count = 0, loaded
+    count, seconds = _scheduled(settings, max(count, step), step, duration_ns)
+    return Issue(count, loaded, exact=True, seconds=seconds, scheduled=True)
+
+
+def _scheduled(settings: Settings, least: int, step: int, duration_ns: int) -> tuple[int, float]:
+    """The queries of a schedule and the time of its last: ``least`` + k x ``step``, past the duration."""
+    rate = float(settings["server_target_qps"])
+    likely = max(least, int(duration_ns / _NS * rate)) + step
+    if likely > _MOST_DRAWN:
+        count = max(least, -(-int(duration_ns / _NS * rate) // step) * step)
+        return _at_most(count, settings), _at_most(count, settings) / rate
+    drawn = likely + 10 * int(likely**0.5) + 2 * step
+    at_ns = _arrivals(int(settings["schedule_rng_seed"]), rate, drawn)
+    count = least
+    while count < drawn and at_ns[count - 1] < duration_ns:
+        count += step
+    count = _at_most(count, settings)
+    return count, float(at_ns[min(count, drawn) - 1]) / _NS
+
+
+def _arrivals(seed: int, rate: float, count: int) -> npt.NDArray[np.int64]:
+    """Scheduled times in ns: libstdc++'s exponential_distribution over its mt19937."""
+    generator: Any = np.random.MT19937()
+    generator.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)  # C++'s seeding
+    raw = generator.random_raw(2 * (count - 1)).astype(np.float64)
+    uniform = (raw[0::2] + raw[1::2] * 2.0**32) / 2.0**64
+    gaps = (-np.log1p(-uniform) / rate * _NS).astype(np.int64)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps)])
+
+
+def _filled_up(count: int, dataset: int) -> int:
+    return -(-count // dataset) * dataset
+
+
+def _at_most(count: int, settings: Settings) -> int:
+    """LoadGen ends with an error at max_query_count, 0 for none."""
+    most = int(settings["max_query_count"])
+    return min(count, most) if most else count

@@ -1,0 +1,163 @@
+"""Generation parameters: the rules', or a user's JSON file, and where the two differ."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from harness.config.benchmark import Benchmark
+from harness.errors import ConfigError
+
+_ALIASES = {"max_output_len": "max_new_tokens", "streaming": "stream"}
+MOST_NUMBER = (1 << 31) - 1  # of tokens or samples
+_NESTED = "generation_config"  # most published files hold their values under this key
+# Keys of published files that no server is sent, with the reason.
+_NOT_APPLIED = {
+    "reasoning_effort": "the effort is part of the prompts",
+    "name": "--benchmark names the model",
+    "min_output_len": "an answer ends where the model ends it",
+    "runtime_beam_width": "servers sample without beams",
+    "use_stop_tokens": "an answer ends at the model's own end tokens",
+    "eos_token_id": "the server takes it from the model",
+    "bos_token_id": "it is part of the prompts",
+}
+_NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values that ask for nothing
+
+
+Stream = Literal["auto", "on", "off"]
+
+
+class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """What travels with every request. ``top_k`` 0 means off; ``extra`` goes to the server as it is."""
+
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    skip_special_tokens: bool
+    stream: bool
+    extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse what no server can do; raises ValueError."""
+        if not 1 <= self.max_new_tokens <= MOST_NUMBER:
+            raise ValueError(f"max_new_tokens is {self.max_new_tokens}, expected 1 to {MOST_NUMBER}")
+        if self.temperature < 0:
+            raise ValueError(f"temperature is {self.temperature}, expected 0 or more")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}, expected more than 0 and at most 1")
+        if self.top_k < -1:
+            raise ValueError(f"top_k is {self.top_k}, expected -1 or 0 (off) or more")
+
+
+def official_parameters(benchmark: Benchmark, *, accuracy: bool) -> SamplingParameters:
+    """The parameters that the rules lock for one mode."""
+    rules = benchmark.generation
+    return SamplingParameters(
+        max_new_tokens=benchmark.dataset(accuracy=accuracy).max_new_tokens,
+        temperature=rules.temperature,
+        top_p=rules.top_p,
+        top_k=rules.top_k,
+        skip_special_tokens=rules.skip_special_tokens,
+        stream=rules.stream,
+    )
+
+
+def resolve_parameters(
+    official: SamplingParameters, config: Path | None, max_new_tokens: int | None
+) -> SamplingParameters:
+    """Official values, overridden by a JSON file, overridden by --max-new-tokens. Raises ConfigError."""
+    parameters = official
+    if config is not None:
+        known = set(msgspec.structs.asdict(official)) - {"extra"}
+        parameters = _changed(parameters, _split_extra(config, _values(config), known), str(config))
+    if max_new_tokens is not None:
+        parameters = _changed(parameters, {"max_new_tokens": max_new_tokens}, "--max-new-tokens")
+    return parameters
+
+
+def not_applied(config: Path | None) -> tuple[str, ...]:
+    """A line that names each key of a JSON file which has no effect on what is sent. Raises ConfigError."""
+    if config is None:
+        return ()
+    whole, values = _read_json(config), _values(config)
+    found = [
+        f"{key} {value!r} ({_NOT_APPLIED[key]})"
+        for key, value in values.items()
+        if key in _NOT_APPLIED and value != _NEUTRAL.get(key)
+    ]
+    if _NESTED in whole:
+        beside = [key for key in whole if key != _NESTED and not key.startswith("_")]
+        found += [f"{key} (it stands beside {_NESTED})" for key in beside]
+    return (f"{config}: not applied: {', '.join(found)}",) if found else ()
+
+
+def _values(config: Path) -> dict[str, Any]:
+    """The parameters of a file, whether they stand at its top or under ``generation_config``."""
+    whole = _read_json(config)
+    nested = whole.get(_NESTED)
+    if nested is not None and not isinstance(nested, dict):
+        raise ConfigError(f"{config}: {_NESTED} is {nested!r}, expected an object of generation parameters")
+    return whole if nested is None else nested
+
+
+def settle_stream(
+    official: SamplingParameters, parameters: SamplingParameters, wanted: Stream, *, timed: bool
+) -> tuple[SamplingParameters, SamplingParameters]:
+    """The rules' parameters and the run's, with ``--stream`` applied.
+
+    ``timed``: whether the scenario measures the times of tokens. Where it does not, as in Offline, the rules
+    leave the choice, and ``auto`` asks for complete answers, whatever a generation config says.
+    """
+    stream = timed and parameters.stream if wanted == "auto" else wanted == "on"
+    rules = official if timed else msgspec.structs.replace(official, stream=stream)
+    return rules, msgspec.structs.replace(parameters, stream=stream)
+
+
+def deviations(official: SamplingParameters, actual: SamplingParameters) -> tuple[str, ...]:
+    """One line for each parameter that is not the rules'."""
+    wanted, got = _comparable(official), _comparable(actual)
+    return tuple(
+        f"generation {key} is {got[key]!r}, the rules say {wanted.get(key, 'nothing of it')!r}"
+        for key in got
+        if key not in wanted or got[key] != wanted[key]
+    )
+
+
+def _comparable(parameters: SamplingParameters) -> dict[str, Any]:
+    values = msgspec.structs.asdict(parameters)
+    extra: dict[str, Any] = values.pop("extra")
+    if values["top_k"] == -1:  # SGLang's and vLLM's spelling of off
+        values["top_k"] = 0
+    return values | extra
+
+
+def _changed(parameters: SamplingParameters, values: Mapping[str, Any], source: str) -> SamplingParameters:
+    try:
+        return msgspec.convert({**msgspec.structs.asdict(parameters), **values}, SamplingParameters)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def _split_extra(path: Path, values: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for key, value in values.items():
+        if key.startswith("_"):
+            continue
+        name = _ALIASES.get(key, key)
+        if name in named:
+            twins = " and ".join(other for other in values if _ALIASES.get(other, other) == name)
+            raise ConfigError(f"{path}: {twins} are the same parameter; keep one of them")
+        named[name] = value
+    extra = {key: value for key, value in named.items() if key not in known and key not in _NOT_APPLIED}
+    return {key: value for key, value in named.items() if key in known} | {"extra": extra}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the generation config: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: expected a JSON object of generation parameters: {error}") from error

@@ -1,0 +1,244 @@
+"""What will run: every choice resolved, checked and written down before the first query."""
+
+import argparse
+import ipaddress
+import re
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from harness.compliance.rules import RUN_FOLDER
+from harness.config import generation
+from harness.config.benchmark import Benchmark, DatasetRule, Scenario, load_benchmark
+from harness.config.deadlines import (
+    Deadlines,
+    FailurePolicy,
+    Preflight,
+    resolve_deadlines,
+    resolve_policy,
+    resolve_preflight,
+    unused_deadlines,
+)
+from harness.config.generation import MOST_NUMBER, SamplingParameters
+from harness.config.loadgen_conf import read_text
+from harness.errors import ConfigError
+
+Backend = Literal["sglang", "openai", "embedded"]
+Mode = Literal["performance", "accuracy"]
+LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
+
+MOST_WORKERS = 512  # more than any machine has cores for
+_MOST_CONCURRENCY = 1 << 20  # more than a machine has ports for
+_FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
+
+USER_CONF = "user.conf"  # as the run had it, beside its logs
+AUDIT_CONFIG = "audit.config"  # LoadGen's name; one in the working directory is never used unasked
+
+
+class AuditRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A compliance test: its settings by conf key, and ``text`` of its audit.config.
+
+    ``official`` refuses to run with any deviation.
+    """
+
+    test: str
+    dataset: DatasetRule
+    settings: dict[str, int | float]
+    text: str
+    official: bool
+    deviations: tuple[str, ...] = ()
+
+
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One LoadGen test, fully resolved. Paths are absolute."""
+
+    benchmark: Benchmark
+    scenario: Scenario
+    mode: Mode
+    model_key: str
+    input_file: Path
+    max_samples: int | None
+    parameters: SamplingParameters
+    backend: Backend
+    server_urls: tuple[str, ...]
+    ca_file: Path | None
+    preflight: Preflight
+    num_workers: int | None
+    max_concurrency: int | None
+    deadlines: Deadlines
+    policy: FailurePolicy
+    resume: bool
+    log_dir: Path
+    user_conf: Path
+    mlperf_conf: Path | None
+    audit_config: Path | None  # the user's file
+    audit_text: str | None  # settings that LoadGen puts on top of all others; kept beside its logs
+    dry_run: bool
+    deviations: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    audit: AuditRun | None = None
+
+    @property
+    def kept_audit_config(self) -> Path | None:
+        """The file from which LoadGen reads the audit settings, beside its logs."""
+        return None if self.audit_text is None else self.log_dir / AUDIT_CONFIG
+
+    @property
+    def results_dir(self) -> Path:
+        """What an earlier run left here is moved aside as a whole: a test's verdict goes with its logs."""
+        return self.log_dir if self.audit is None else self.log_dir.parent
+
+    @property
+    def accuracy(self) -> bool:
+        """Whether LoadGen logs every answer."""
+        return self.mode == "accuracy"
+
+    @property
+    def is_server(self) -> bool:
+        """Whether queries arrive on LoadGen's Poisson schedule (server and interactive)."""
+        return self.scenario in ("server", "interactive")
+
+
+def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -> RunPlan:
+    """Turn parsed flags into a plan. Raises ConfigError; reads small config files only.
+
+    ``audit`` makes it a compliance test, with an audit.config that is written beside LoadGen's logs.
+    """
+    benchmark = load_benchmark(arguments.benchmark)
+    official = generation.official_parameters(benchmark, accuracy=arguments.accuracy)
+    if audit is not None:
+        official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
+    parameters = generation.resolve_parameters(
+        official, _optional("--generation-config", arguments.generation_config), arguments.max_new_tokens
+    )
+    official, parameters = generation.settle_stream(
+        official, parameters, arguments.stream, timed=arguments.scenario != "offline"
+    )
+    mode: Mode = "accuracy" if arguments.accuracy else "performance"
+    scenario_dir = arguments.output_dir.absolute() / arguments.scenario
+    log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{RUN_FOLDER}")
+    audit_config = _optional("--audit-config", arguments.audit_config)
+    return RunPlan(
+        benchmark=benchmark,
+        scenario=arguments.scenario,
+        mode=mode,
+        model_key=benchmark.model_key(arguments.scenario),
+        input_file=arguments.input_file.absolute(),
+        max_samples=_count("--max-samples", arguments.max_samples, MOST_NUMBER),
+        parameters=parameters,
+        backend=arguments.backend,
+        server_urls=_server_urls(arguments.backend, arguments.server_url),
+        ca_file=_optional("--ca-file", arguments.ca_file),
+        preflight=resolve_preflight(arguments),
+        num_workers=_count("--num-workers", arguments.num_workers, MOST_WORKERS),
+        max_concurrency=_count("--max-concurrency", arguments.max_concurrency, _MOST_CONCURRENCY),
+        deadlines=resolve_deadlines(
+            arguments, streams=parameters.stream, max_new_tokens=parameters.max_new_tokens
+        ),
+        policy=resolve_policy(arguments, streams=parameters.stream),
+        resume=_resume(arguments.resume, arguments.accuracy),
+        log_dir=log_dir,
+        user_conf=_existing("--user-conf", arguments.user_conf),
+        mlperf_conf=_optional("--mlperf-conf", arguments.mlperf_conf),
+        audit_config=audit_config,
+        audit_text=_audit_text(audit_config) if audit is None else audit.text,
+        dry_run=arguments.dry_run,
+        deviations=(
+            *generation.deviations(official, parameters),
+            *(() if audit is None else audit.deviations),
+        ),
+        warnings=(
+            *generation.not_applied(arguments.generation_config),
+            *unused_deadlines(arguments, streams=parameters.stream),
+        ),
+        audit=audit,
+    )
+
+
+def _audit_text(path: Path | None) -> str | None:
+    """What the run is held to, whatever becomes of the file while it lasts."""
+    return None if path is None else read_text(f"--audit-config {path}", path)
+
+
+def _server_urls(backend: Backend, values: list[str]) -> tuple[str, ...]:
+    if backend != "embedded":
+        return parse_server_urls(values)
+    if values:
+        raise ConfigError(
+            f"--server-url {values[0]}: --backend embedded starts a server of its own; remove one of the two"
+        )
+    return ()
+
+
+def parse_server_urls(values: list[str]) -> tuple[str, ...]:
+    """Repeated and comma-separated URLs as one tuple, without a trailing slash. Raises ConfigError."""
+    urls = tuple(url.strip().rstrip("/") for value in values for url in value.split(",") if url.strip())
+    if not urls:
+        raise ConfigError("--server-url is empty, expected a URL such as http://localhost:30000")
+    for url in urls:
+        _check_url(url)
+    if len({_place(url) for url in urls}) != len(urls):
+        raise ConfigError(f"--server-url names a replica twice: {', '.join(urls)}")
+    return urls
+
+
+def _check_url(url: str) -> None:
+    if "@" in url:
+        raise ConfigError(
+            "--server-url carries credentials; put the key into the environment as OPENAI_API_KEY"
+        )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"--server-url {url}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigError(f"--server-url {url}: expected http://HOST:PORT or https://HOST:PORT")
+    if any(mark in url for mark in "?# \t"):
+        raise ConfigError(f"--server-url {url}: a base URL has no query, no fragment and no spaces")
+    if not _is_host(parts.hostname):
+        raise ConfigError(f"--server-url {url}: {parts.hostname!r} is no host name and no address")
+
+
+def _is_host(name: str) -> bool:
+    """An address where it looks like one, else what DNS takes: labels of 1 to 63 characters."""
+    try:
+        if ":" in name or _FOUR_NUMBERS.fullmatch(name):
+            ipaddress.ip_address(name)
+            return True
+        decoded = name.encode("idna").decode("idna")
+        return name.isprintable() and "%" not in name and (name.isascii() or decoded == name)
+    except ValueError:  # UnicodeError too
+        return False
+
+
+def _place(url: str) -> tuple[str, str | None, int, str]:
+    """What makes two spellings the same replica."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
+
+
+def _count(flag: str, value: int | None, most: int) -> int | None:
+    if value is not None and not 1 <= value <= most:
+        raise ConfigError(f"{flag} is {value}, expected 1 to {most}")
+    return value
+
+
+def _resume(wanted: bool, accuracy: bool) -> bool:
+    if wanted and not accuracy:
+        raise ConfigError(
+            "--resume without --accuracy: a performance run is measured in one piece or not at all"
+        )
+    return wanted
+
+
+def _existing(flag: str, path: Path) -> Path:
+    if not path.is_file():
+        raise ConfigError(f"{flag} {path}: {'not a regular file' if path.exists() else 'no such file'}")
+    return path.absolute()
+
+
+def _optional(flag: str, path: Path | None) -> Path | None:
+    return None if path is None else _existing(flag, path)

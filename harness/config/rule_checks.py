@@ -1,0 +1,151 @@
+"""What the rules expect of a run's settings and dataset, and where this run differs.
+
+A difference that the user asked for is a deviation: the run goes on and says so. One that nobody asked for
+is an error, because LoadGen then measures something else than the benchmark.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from harness.config.benchmark import Benchmark, DatasetRule, Scenario
+from harness.config.expected_queries import offline_samples
+from harness.errors import ConfigError
+
+Setting = int | float | bool
+
+_NS_PER_MS = 1_000_000
+# LoadGen's setting for each key of a conf file that can change a locked value.
+_CONF_KEY = {
+    "min_duration_ms": "min_duration",
+    "performance_sample_count_override": "performance_sample_count_override",
+    "accuracy_sample_count_override": "accuracy_sample_count_override",
+    "sample_concatenate_permutation": "sample_concatenate_permutation",
+    "use_token_latencies": "use_token_latencies",
+    "ttft_latency": "ttft_latency",
+    "tpot_latency": "tpot_latency",
+    "server_target_latency_percentile": "target_latency_percentile",
+    "performance_issue_same": "performance_issue_same",
+    "performance_issue_unique": "performance_issue_unique",
+    "qsl_rng_seed": "qsl_rng_seed",
+    "sample_index_rng_seed": "sample_index_rng_seed",
+    "schedule_rng_seed": "schedule_rng_seed",
+    "server_coalesce_queries": "coalesce_queries",
+    "server_max_async_queries": "max_async_queries",
+    "infer_token_latencies": "infer_token_latencies",
+}
+# What LoadGen makes of a conf file's value: conf latencies are ms, percentiles are percent.
+_SCALE = {"ttft_latency": _NS_PER_MS, "tpot_latency": _NS_PER_MS, "server_target_latency_percentile": 0.01}
+# Settings without effect where every sample is issued once and no latency is judged.
+_PERFORMANCE_ONLY = (
+    "min_duration_ms",
+    "ttft_latency",
+    "tpot_latency",
+    "server_target_latency_percentile",
+    "server_max_async_queries",
+)
+# LoadGen's defaults, with which every benchmark runs: several queries are not issued as one, their number in
+# flight has no limit, and token latencies are measured.
+_DEFAULTS: Mapping[str, Setting] = {
+    "server_coalesce_queries": False,
+    "server_max_async_queries": 0,
+    "infer_token_latencies": False,
+}
+_AT_LEAST = ("min_duration_ms",)
+_SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_override")
+
+
+def locked_settings(
+    benchmark: Benchmark,
+    scenario: Scenario,
+    *,
+    accuracy: bool = False,
+    audit: Mapping[str, int | float] | None = None,
+) -> dict[str, Setting]:
+    """LoadGen's settings that the rules lock for one mode, by LoadGen's names; latencies in ns.
+
+    ``audit`` holds what a compliance test sets, by conf key: it takes the place of the benchmark's value.
+    """
+    locked: dict[str, Setting] = {**_DEFAULTS, **benchmark.loadgen.settings}
+    limits = benchmark.latency_limits.get(scenario)
+    if limits is not None:
+        locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS
+        locked["tpot_latency"] = limits.tpot_ms * _NS_PER_MS
+    if scenario not in ("server", "interactive"):  # LoadGen reads these in all, uses them in Server
+        locked = {name: value for name, value in locked.items() if not name.startswith("server_")}
+    if accuracy:
+        locked = {name: value for name, value in locked.items() if name not in _PERFORMANCE_ONLY}
+    return {name: _audited(name, value, audit or {}) for name, value in locked.items()}
+
+
+def _audited(name: str, value: Setting, audit: Mapping[str, int | float]) -> Setting:
+    """The value that a compliance test sets, as LoadGen has it then."""
+    key = _CONF_KEY.get(name)
+    if key is None or key not in audit:
+        return value
+    return bool(audit[key]) if isinstance(value, bool) else audit[key] * _SCALE.get(name, 1)
+
+
+def setting_deviations(
+    locked: Mapping[str, Setting], readback: Mapping[str, Setting], asked: Collection[str], samples: int
+) -> tuple[str, ...]:
+    """Compare what LoadGen reads back with what is locked; ``asked`` are the keys that conf files set.
+
+    Raises ConfigError for what nobody asked for.
+    """
+    found = []
+    for name, expected in locked.items():
+        got = readback[name]
+        if got == expected or (name in _AT_LEAST and got > expected):
+            continue
+        if name in _SAMPLE_COUNTS and got == samples:
+            continue  # cut to the dataset, whose size is checked for itself
+        if _CONF_KEY.get(name) not in asked:
+            raise ConfigError(
+                f"LoadGen set {name} to {got}, the benchmark needs {expected}, and no conf row asks for it; "
+                "check that mlcommons-loadgen is the pinned version"
+            )
+        found.append(f"LoadGen {name} is {_shown(name, got)}, the rules say {_shown(name, expected)}")
+    return tuple(found)
+
+
+def _shown(name: str, value: Setting) -> str:
+    return f"{value / _NS_PER_MS:g} ms" if name.endswith("_latency") else str(value)
+
+
+def offline_deviations(readback: Mapping[str, Setting], rule: DatasetRule) -> tuple[str, ...]:
+    """A closed Offline submission needs each sample of the dataset in its one query."""
+    asked = offline_samples(readback)
+    if asked >= rule.samples:
+        return ()
+    return (
+        f"Offline asks for {asked} samples, the rules say at least {rule.samples}, without what LoadGen adds "
+        "to complete a dataset: raise target_qps or min_query_count",
+    )
+
+
+def dataset_deviations(
+    rule: DatasetRule, samples: int, efforts: Sequence[str | None], effort_markers: bool
+) -> tuple[str, ...]:
+    """Row count and the reasoning effort baked into the prompts against the rule."""
+    found = []
+    if samples != rule.samples:
+        found.append(f"dataset has {samples} samples, the rules say {rule.samples} ({rule.file})")
+    if effort_markers and rule.reasoning_effort is not None:
+        counts = Counter(efforts)
+        wrong = {
+            effort or "none": count for effort, count in counts.items() if effort != rule.reasoning_effort
+        }
+        if wrong:
+            shown = ", ".join(f"{effort}: {count}" for effort, count in sorted(wrong.items()))
+            found.append(
+                f"reasoning effort of the prompts is not {rule.reasoning_effort} ({shown} of {samples})"
+            )
+    return tuple(found)
+
+
+def dataset_rule(benchmark: Benchmark, *, accuracy: bool, audit: bool, samples: int) -> DatasetRule:
+    """The dataset that a run is held against; a compliance test may bring its own."""
+    compliance = benchmark.datasets.get("compliance")
+    if audit and compliance is not None and samples == compliance.samples:
+        return compliance
+    return benchmark.dataset(accuracy=accuracy)

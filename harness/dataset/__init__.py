@@ -1,0 +1,1 @@
+"""Dataset tables, their token rows, tokenizers."""

@@ -1,0 +1,177 @@
+"""The validated dataset: every prompt as token ids, checked before anything is sent to a server."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.dataset.token_columns import TokenRows, rows_of_parquet, rows_of_pickle
+from harness.dataset.tokenizer import SPECIAL
+from harness.errors import DatasetError
+
+_PARQUET_SUFFIXES = (".parquet",)
+_PICKLE_SUFFIXES = (".pkl", ".pickle")
+_PARQUET_MAGIC = b"PAR1"  # the first and the last four bytes of a whole file
+_PICKLE_MAGIC = b"\x80"  # the PROTO opcode of protocol 2 and later
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleSet:
+    """Prompts in the order of the file.
+
+    ``ids`` holds all tokens one after another: shape (total tokens,), int32, read-only. ``offsets`` says
+    where each prompt begins and ends: shape (n + 1,), int64, offsets[0] == 0. ``sha256`` is the file's.
+    """
+
+    path: Path
+    sha256: str
+    ids: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens per prompt, the ISL: shape (n,)."""
+        return np.diff(self.offsets)
+
+    def tokens(self, index: int) -> npt.NDArray[np.int32]:
+        """The prompt of one sample, a read-only view of shape (ISL,)."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    def head(self, count: int) -> "SampleSet":
+        """The first ``count`` samples. Raises DatasetError unless 1 <= count <= len(self)."""
+        if count < 1:
+            raise DatasetError(f"{count} samples asked for, expected at least 1; raise --max-samples")
+        if count > len(self):
+            raise DatasetError(
+                f"{self.path}: {len(self)} rows, but {count} samples asked for; lower --max-samples"
+            )
+        return replace(self, ids=self.ids[: self.offsets[count]], offsets=self.offsets[: count + 1])
+
+
+def load_samples(path: Path, *, vocabulary_size: int, max_samples: int | None = None) -> SampleSet:
+    """Read and check the prompts of a parquet or pickle file, column ``input_tokens`` or ``tok_input``.
+
+    Every row is checked, also those beyond ``max_samples``. A DatasetError names file, row and value.
+    """
+    kind = _kind(path)
+    with ThreadPoolExecutor(1, "sha256") as executor:
+        digest = executor.submit(_sha256, path)
+        rows = rows_of_parquet(path) if kind == "parquet" else rows_of_pickle(path)
+        _check(path, rows, vocabulary_size)
+        samples = SampleSet(path, digest.result(), rows.ids, rows.offsets)
+    samples.ids.flags.writeable = samples.offsets.flags.writeable = False
+    return samples if max_samples is None else samples.head(max_samples)
+
+
+def prompt_efforts(samples: SampleSet, effort_ids: Mapping[str, Sequence[int]]) -> tuple[str | None, ...]:
+    """The reasoning effort that each prompt asks for, None where it names none.
+
+    ``effort_ids`` maps an effort to the ids of its line in the harmony system message, the text before the
+    first ``<|end|>``. The first match in a prompt wins.
+    """
+    names = (None, *effort_ids)
+    starts, limits = samples.offsets[:-1], _system_message_ends(samples)
+    best = np.full(len(samples), np.iinfo(np.int64).max)
+    found = np.zeros(len(samples), np.int64)
+    for number, marker in enumerate(effort_ids.values(), start=1):
+        first = _first_match(samples.ids, marker, starts, limits)
+        earlier = first < best
+        best[earlier], found[earlier] = first[earlier], number
+    return tuple(names[number] for number in found)
+
+
+def _system_message_ends(samples: SampleSet) -> npt.NDArray[np.int64]:
+    ends = np.append(np.flatnonzero(samples.ids == SPECIAL["<|end|>"]), np.iinfo(np.int64).max)
+    first: npt.NDArray[np.int64] = ends[np.searchsorted(ends, samples.offsets[:-1])]
+    return np.minimum(first, samples.offsets[1:])
+
+
+def _first_match(
+    ids: npt.NDArray[np.int32],
+    marker: Sequence[int],
+    starts: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Per prompt the position in ``ids`` of the first marker within its limits, or the largest int64."""
+    never = np.iinfo(np.int64).max
+    at = np.flatnonzero(ids[: len(ids) - len(marker) + 1] == marker[0])
+    for step, token in enumerate(marker):
+        at = at[ids[at + step] == token]
+    first = np.append(at, never)[np.searchsorted(at, starts)]
+    return np.where(first <= limits - len(marker), first, never)
+
+
+def _kind(path: Path) -> str:
+    """``parquet`` or ``pickle``, by suffix and by content, which must agree."""
+    suffix = path.suffix.lower()
+    content = _content(path)
+    if suffix not in (*_PARQUET_SUFFIXES, *_PICKLE_SUFFIXES):
+        raise DatasetError(f"{path}: suffix {suffix or 'missing'!r}, expected .parquet, .pkl or .pickle")
+    named = "parquet" if suffix in _PARQUET_SUFFIXES else "pickle"
+    if content != named:
+        raise DatasetError(f"{path}: named like a {named} file, but holds {content}; download or rename it")
+    return named
+
+
+def _content(path: Path) -> str:
+    head, tail = _ends(path)
+    if not head:
+        raise DatasetError(f"{path}: empty file, expected a parquet or pickle file; download it again")
+    if head == _PARQUET_MAGIC:
+        if tail != _PARQUET_MAGIC:
+            raise DatasetError(
+                f"{path}: truncated, no {_PARQUET_MAGIC.decode()} at its end; download it again"
+            )
+        return "parquet"
+    return (
+        "pickle" if head.startswith(_PICKLE_MAGIC) else "neither parquet nor a pickle of protocol 2 or later"
+    )
+
+
+def _ends(path: Path) -> tuple[bytes, bytes]:
+    if path.exists() and not path.is_file():
+        raise DatasetError(f"{path}: not a regular file, expected a parquet or pickle file")
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(-min(8, path.stat().st_size), 2)
+            return head, file.read()[-4:]
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path}: no such file; datasets/download.sh fetches the official ones") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(path: Path, rows: TokenRows, vocabulary_size: int) -> None:
+    if len(rows.offsets) == 1:
+        raise DatasetError(f"{path}: no rows, expected prompts; download it again")
+    empty = np.flatnonzero(np.diff(rows.offsets) == 0)
+    if len(empty):
+        raise DatasetError(f"{path}: row {empty[0]}: empty prompt, expected at least one token")
+    if rows.ids.min() < 0:
+        _refuse(path, rows, rows.ids < 0, "is negative")
+    if rows.ids.max() >= vocabulary_size:
+        last = vocabulary_size - 1
+        _refuse(path, rows, rows.ids >= vocabulary_size, f"is beyond the vocabulary, whose last id is {last}")
+
+
+def _refuse(path: Path, rows: TokenRows, wrong: npt.NDArray[np.bool_], why: str) -> None:
+    position = int(np.flatnonzero(wrong)[0])
+    row = int(np.searchsorted(rows.offsets, position, side="right")) - 1
+    raise DatasetError(
+        f"{path}: row {row}: token {rows.ids[position]} at position {position - rows.offsets[row]} {why}"
+    )

@@ -1,0 +1,200 @@
+"""The token column of a parquet file or a pickled table as flat arrays; no python object per token."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.dataset import pickled_frame
+from harness.errors import DatasetError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+COLUMNS = ("input_tokens", "tok_input")  # today's name first, then the one of older files
+_MOST_TOKENS = 1 << 30  # the largest official file has about 6e7
+_BATCH_ROWS = 256
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenRows:
+    """Row i is ids[offsets[i]:offsets[i + 1]]: ids (total,) int32, offsets (n + 1,) int64."""
+
+    ids: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+
+
+def rows_of_parquet(path: Path) -> TokenRows:
+    """Read only the token column. Raises DatasetError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            name = _token_column(path, file.schema_arrow.names)
+            if file.schema_arrow.names.count(name) > 1:
+                raise DatasetError(f"{path}: several columns are called {name}, expected one")
+            _check_type(path, name, file.schema_arrow.field(name).type)
+            return _read_batches(path, file, name)
+    except MemoryError as error:
+        raise DatasetError(
+            f"{path}: out of memory while reading it ({_one_line(error) or 'no size named'}); free memory or "
+            "lift the limit on it (ulimit -v)"
+        ) from error
+    except (pa.ArrowException, OSError, LookupError, ValueError) as error:
+        raise DatasetError(
+            f"{path}: not a readable parquet file: {_one_line(error)}; download it again"
+        ) from error
+
+
+def rows_of_pickle(path: Path) -> TokenRows:
+    """Read the token column of a pickled table without running anything in it. Raises DatasetError."""
+    frame = pickled_frame.load_frame(path)
+    name = _token_column(path, frame.names)
+    cells = frame.column(name)
+    if not isinstance(cells, list):
+        raise DatasetError(
+            f"{path}: column {name} holds {cells.dtype} numbers, expected a list of token ids a row"
+        )
+    lengths = np.fromiter((_length(path, row, cell) for row, cell in enumerate(cells)), np.int64, len(cells))
+    offsets = _offsets(path, lengths)
+    ids = np.empty(offsets[-1], np.int32)
+    for row, cell in enumerate(cells):
+        ids[offsets[row] : offsets[row + 1]] = _cell_ids(path, row, cell)
+    return TokenRows(ids, offsets)
+
+
+def _token_column(path: Path, names: Sequence[str]) -> str:
+    for name in COLUMNS:
+        if name in names:
+            return name
+    raise DatasetError(
+        f"{path}: no column {' or '.join(COLUMNS)}; its columns are {_one_line(', '.join(names) or 'none')}"
+    )
+
+
+def _check_type(path: Path, name: str, kind: "pa.DataType") -> None:
+    import pyarrow as pa
+
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not (is_list and (pa.types.is_integer(kind.value_type) or pa.types.is_null(kind.value_type))):
+        raise DatasetError(
+            f"{path}: column {name} holds {_one_line(kind)}, expected lists of integer token ids"
+        )
+
+
+def _check_total(path: Path, total: int) -> None:
+    if total > _MOST_TOKENS:
+        raise DatasetError(f"{path}: {total} tokens, expected at most {_MOST_TOKENS}; is it the right file?")
+
+
+def _read_batches(path: Path, file: "pq.ParquetFile", name: str) -> TokenRows:
+    # Batches that fit the processor's cache: a column read whole takes three times as long. The metadata is
+    # not asked for the number of tokens: pyarrow aborts the process where that part of the file is damaged.
+    ids = [np.empty(0, np.int32)]
+    lengths = [np.empty(0, np.int64)]
+    row = total = 0
+    for batch in file.iter_batches(_BATCH_ROWS, columns=[name], use_threads=False):
+        column = batch.column(0)
+        lengths.append(_list_lengths(path, row, column))
+        ids.append(_flat_ids(path, row, column, lengths[-1]).astype(np.int32))
+        row, total = row + len(column), total + len(ids[-1])
+        _check_total(path, total)
+    return TokenRows(np.concatenate(ids), _offsets(path, np.concatenate(lengths)))
+
+
+def _list_lengths(path: Path, first_row: int, chunk: "pa.Array") -> npt.NDArray[np.int64]:
+    import pyarrow.compute as pc
+
+    if chunk.null_count:
+        row = first_row + chunk.is_null().to_numpy(zero_copy_only=False).argmax()
+        raise DatasetError(f"{path}: row {row}: null, expected a list of token ids")
+    lengths: npt.NDArray[np.int64] = pc.list_value_length(chunk).to_numpy().astype(np.int64)
+    return lengths
+
+
+def _flat_ids(
+    path: Path, first_row: int, chunk: "pa.Array", lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.integer]:
+    values = chunk.flatten()
+    if values.null_count:
+        position = int(values.is_null().to_numpy(zero_copy_only=False).argmax())
+        row, column = _locate(lengths, position)
+        raise DatasetError(f"{path}: row {first_row + row}: token at position {column} is null")
+    numbers: npt.NDArray[np.integer] = values.to_numpy(zero_copy_only=False)
+    if len(numbers) and not (_INT32.min <= numbers.min() and numbers.max() <= _INT32.max):
+        position = int(np.argmax((numbers < _INT32.min) | (numbers > _INT32.max)))
+        _refuse_huge(path, first_row + _locate(lengths, position)[0], int(numbers[position]))
+    return numbers
+
+
+def _locate(lengths: npt.NDArray[np.int64], position: int) -> tuple[int, int]:
+    ends = np.cumsum(lengths)
+    row = int(np.searchsorted(ends, position, side="right"))
+    return row, position - int(ends[row] - lengths[row])
+
+
+def _offsets(path: Path, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    _check_total(path, int(offsets[-1]))
+    return offsets
+
+
+def _length(path: Path, row: int, cell: object) -> int:
+    if isinstance(cell, list | tuple | np.ndarray):
+        return len(cell)
+    raise DatasetError(f"{path}: row {row}: {_kind(cell)}, expected a list of token ids")
+
+
+def _cell_ids(path: Path, row: int, cell: Any) -> npt.NDArray[Any]:
+    if isinstance(cell, np.ndarray):
+        if cell.dtype.kind not in "iu":
+            raise DatasetError(f"{path}: row {row}: {cell.dtype} values, expected integer token ids")
+        numbers = cell
+    else:
+        numbers = _from_integers(path, row, cell)
+    if len(numbers) and not (_INT32.min <= numbers.min() and numbers.max() <= _INT32.max):
+        _refuse_huge(path, row, max(numbers.tolist(), key=abs))
+    return numbers
+
+
+def _from_integers(path: Path, row: int, cell: Sequence[Any]) -> npt.NDArray[np.int32]:
+    if set(map(type, cell)) - {int}:
+        cell = pickled_frame.plain_items(cell)
+        _check_integers(path, row, cell)
+    try:
+        return np.asarray(array("i", cell), np.int32)
+    except OverflowError:
+        _refuse_huge(path, row, max(cell, key=abs))
+
+
+def _check_integers(path: Path, row: int, cell: Sequence[Any]) -> None:
+    for position, token in enumerate(cell):
+        if type(token) is not int:
+            found = _kind(token)
+            raise DatasetError(
+                f"{path}: row {row}: {found} at position {position}, expected an integer token id"
+            )
+
+
+def _refuse_huge(path: Path, row: int, token: int) -> NoReturn:
+    shown = f"token {token}" if token.bit_length() <= 64 else f"an integer of {token.bit_length()} bits"
+    raise DatasetError(f"{path}: row {row}: {shown}, expected a token id, which fits 32 bits")
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    shown = f" {value!r}" if isinstance(value, float | bool) else ""
+    return f"{type(value).__name__}{shown}"
+
+
+def _one_line(message: object) -> str:
+    text = " ".join(str(message).split())[:200]
+    return text if text.isprintable() else ascii(text)[1:-1]

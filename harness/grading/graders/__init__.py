@@ -1,0 +1,1 @@
+"""Answer extraction and comparison, a module per dataset."""

@@ -1,0 +1,91 @@
+"""Verdicts on programs that are final, one JSON line each: the next call takes them from here."""
+
+import hashlib
+import json
+import os
+import sys
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import GradingError
+from harness.grading.livecodebench.trial import Outcome
+from harness.grading.verdict import Reason
+
+_GRADING = Path(__file__).resolve().parents[3]
+_JUDGES = ("jail", "lcb")  # folders whose modules decide a verdict
+
+
+def journal_path(output_file: Path | None, log: Path) -> Path:
+    """Where verdicts on programs are kept for the next call: beside the result, else beside the log."""
+    beside = output_file or log
+    return beside.with_name(f"{beside.stem}.programs.jsonl")
+
+
+def task_key(mode: str, cpu_limit_s: float, digest: str, code: str, tier: str) -> str:
+    """SHA-256 of all that a verdict depends on: rules, limit, tests, code, sandbox and this program."""
+    parts = (_judges(), tier, mode, repr(cpu_limit_s), digest, code)
+    combined = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        combined.update(b"%d:" % len(data) + data)
+    return combined.hexdigest()
+
+
+@cache
+def _judges() -> str:
+    """Digest of the modules that run and compare programs, and of the Python that runs them."""
+    combined = hashlib.sha256(sys.version.encode())
+    for module in sorted(path for folder in _JUDGES for path in (_GRADING / folder).glob("*.py")):
+        combined.update(module.read_bytes())
+    return combined.hexdigest()
+
+
+class _Key(msgspec.Struct):
+    key: str
+
+
+class OutcomeJournal:
+    """Append-only; a line cut by a crash is skipped when the journal is read again."""
+
+    def __init__(self, path: Path, restart: bool = False) -> None:
+        """Continue after what is there, or with ``restart`` begin anew; GradingError if not writable."""
+        try:
+            if restart:
+                path.unlink(missing_ok=True)
+            # The name is known beforehand: a link there is not followed.
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.fdopen(os.open(path, flags, 0o644), "a+b", buffering=0)
+            self.known, is_complete = self._read()
+            if not is_complete:
+                self._file.write(b"\n")
+        except OSError as error:
+            raise GradingError(
+                f"{path}: cannot write the grading journal ({error}); choose another --output-file"
+            ) from error
+
+    def add(self, key: str, outcome: Outcome) -> None:
+        """Record a final outcome; it is in the file before this returns."""
+        self.known[key] = outcome
+        self._file.write((json.dumps({"key": key, **asdict(outcome)}) + "\n").encode())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _read(self) -> tuple[dict[str, Outcome], bool]:
+        """The outcomes by key, and whether the last line is complete."""
+        self._file.seek(0)
+        text = self._file.read()
+        found: dict[str, Outcome] = {}
+        for line in text.split(b"\n"):
+            try:
+                key = msgspec.json.decode(line, type=_Key).key
+                outcome = msgspec.json.decode(line, type=Outcome)
+            except (msgspec.DecodeError, UnicodeError):
+                continue  # cut by a crash, or of another version: that task is graded again
+            if outcome.reason is not Reason.SANDBOX_LOST:  # the machine's trouble: worth another attempt
+                found[key] = outcome
+        return found, not text or text.endswith(b"\n")

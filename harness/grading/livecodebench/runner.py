@@ -1,0 +1,194 @@
+"""Grades many solutions on several workers; what programs beside them may have caused is tried again."""
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import GradingError
+from harness.grading.livecodebench.index import ProblemIndex
+from harness.grading.livecodebench.journal import OutcomeJournal, task_key
+from harness.grading.livecodebench.trial import TEST_CPU_S, Outcome, TrialLimits, try_twice
+from harness.grading.sandbox.jail import protocol
+from harness.grading.sandbox.session import Session
+from harness.grading.sandbox.tiers import MEMORY_LIMIT, MIB, Sandbox
+from harness.grading.verdict import Mode
+
+_MEMORY_SHARE = 0.8  # of what is free: programs are looked at ten times a second and grow in between
+_SMALLEST_SHARE = 128 * MIB
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A solution to a problem, to be judged by one mode's rules."""
+
+    mode: Mode
+    question_id: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where and how solutions are tried."""
+
+    index: Path
+    sandbox: Sandbox
+    workers: int
+    cpu_limit_s: float = TEST_CPU_S
+
+
+Progress = Callable[[int, int, str], None]  # done, total, what
+
+
+def workers_there() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def require_problems(index: Path, question_ids: Iterable[str]) -> None:
+    """GradingError when the release lacks problems that the references name."""
+    wanted = sorted(set(question_ids))
+    with contextlib.closing(ProblemIndex(index)) as problems:
+        absent = [name for name in wanted if problems.find(name) is None]
+    if absent:
+        raise GradingError(
+            f"{index}: {len(absent)} of {len(wanted)} problems are not in this LiveCodeBench release"
+            f" (first: {', '.join(absent[:3])}); pass the release that the references were made from"
+        )
+
+
+def grade(
+    tasks: Iterable[Task], bench: Bench, journal: OutcomeJournal, progress: Progress
+) -> dict[Task, Outcome]:
+    """Outcome of every task; those that the journal knows are not run.
+
+    A failure that other programs may have caused, by the machine's time or memory, is tried again beside half
+    as many, a second time alone; then it counts. Programs at their CPU limit fail at once.
+    """
+    with contextlib.closing(ProblemIndex(bench.index)) as problems:
+        keys = {task: _key(task, problems, bench) for task in tasks}
+    # Whoever imports numpy comes last: a warden that has loaded it forks more slowly.
+    order = sorted(keys.items(), key=lambda item: "numpy" in item[0].code)
+    waiting = {key: task for task, key in order if key not in journal.known}
+    memory, step = memory_there(), "solutions"
+    for workers in dict.fromkeys((bench.workers, max(1, bench.workers // 2), 1)):
+        current = _Round(bench, workers, _share(memory, workers), step)
+        waiting = _grade_together(waiting, current, journal, progress)
+        step = "failures by time or memory, with fewer at a time"
+    return {task: journal.known[key] for task, key in keys.items()}
+
+
+def memory_there() -> int:
+    """Bytes that programs may fill together: most of what the machine and this container have free."""
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free = [int(fields["MemAvailable"].split()[0]) * 1024, *_container_memory()]
+    return int(_MEMORY_SHARE * min(free))
+
+
+def _container_memory() -> Iterator[int]:
+    """What a control group still allows, by version 2 or 1 of its files."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            yield int((_CGROUPS / limit).read_text()) - int((_CGROUPS / used).read_text())
+
+
+def _share(memory: int, workers: int) -> int:
+    """Bytes for each program; 0 for one alone, and where all can have what the sandbox allows."""
+    if workers == 1 or memory // workers >= MEMORY_LIMIT:
+        return 0
+    return max(_SMALLEST_SHARE, memory // workers)
+
+
+def _key(task: Task, problems: ProblemIndex, bench: Bench) -> str:
+    facts = problems.find(task.question_id)
+    if facts is None:
+        raise GradingError(f"problem {task.question_id}: not in the LiveCodeBench index")
+    return task_key(task.mode, bench.cpu_limit_s, facts.digest, task.code, bench.sandbox.tier)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One pass over tasks: with how many workers, and how much memory for each program (0: no share)."""
+
+    bench: Bench
+    workers: int
+    memory: int
+    what: str
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing runs beside a program, so that every outcome counts."""
+        return self.workers == 1
+
+
+class _Pool:
+    """Threads that take tasks from one queue, each with its own sandbox."""
+
+    def __init__(self, waiting: dict[str, Task], current: _Round) -> None:
+        self.bench, self.limits = current.bench, TrialLimits(current.bench.cpu_limit_s, current.memory)
+        self.todo: queue.SimpleQueue[tuple[str, Task]] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[str, Outcome] | BaseException] = queue.SimpleQueue()
+        self.stopped = threading.Event()
+        self.sessions: list[Session] = []
+        for item in waiting.items():
+            self.todo.put(item)
+
+    def work(self) -> None:
+        try:
+            with (
+                Session(self.bench.sandbox) as session,
+                contextlib.closing(ProblemIndex(self.bench.index)) as problems,
+            ):
+                self.sessions.append(session)
+                while not self.stopped.is_set():
+                    key, task = self.todo.get_nowait()
+                    self.done.put((key, _outcome(task, session, problems, self.limits)))
+        except queue.Empty:
+            return
+        except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller raises it
+            self.done.put(error)
+
+
+def _grade_together(
+    waiting: dict[str, Task], current: _Round, journal: OutcomeJournal, progress: Progress
+) -> dict[str, Task]:
+    """Grade tasks side by side; what deserves another attempt comes back."""
+    pool = _Pool(waiting, current)
+    threads = [threading.Thread(target=pool.work) for _ in range(min(current.workers, len(waiting)))]
+    for thread in threads:
+        thread.start()
+    again = {}
+    try:
+        for count in range(len(waiting)):
+            result = pool.done.get()
+            if isinstance(result, BaseException):
+                raise result
+            key, outcome = result
+            if outcome.contended and not current.is_last:
+                again[key] = waiting[key]
+            else:
+                journal.add(key, outcome)
+            progress(count + 1, len(waiting), current.what)
+    except BaseException:
+        for session in pool.sessions:
+            session.abort()
+        raise
+    finally:
+        pool.stopped.set()
+        for thread in threads:
+            thread.join()
+    return again
+
+
+def _outcome(task: Task, session: Session, problems: ProblemIndex, limits: TrialLimits) -> Outcome:
+    facts = problems.find(task.question_id)
+    assert facts is not None  # _key found it
+    job = protocol.Job(task.mode, facts.function, task.code)
+    return try_twice(session, job, lambda: problems.tests(task.question_id), limits)

@@ -1,0 +1,127 @@
+"""Tries one solution on one problem: every test until the first that fails."""
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from harness.grading.livecodebench import compare
+from harness.grading.livecodebench.release import Example
+from harness.grading.sandbox.jail import protocol
+from harness.grading.sandbox.session import SandboxLostError, Session
+from harness.grading.verdict import Mode, Reason
+
+TEST_CPU_S = 60.0
+# A test that waits for a processor may take longer than it computes; one that is idle may not.
+WALL_FACTOR = 2.0
+# A thread that nobody joins races with the end of the official runner's test and may win by chance.
+RACE_RUNS = 3
+_REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
+_SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
+_REASONS = {
+    protocol.ERROR: Reason.RUNTIME_ERROR,
+    protocol.TIMEOUT: Reason.TIMEOUT,
+    protocol.WAITED: Reason.TIMEOUT,
+    protocol.CROWDED: Reason.MEMORY_LIMIT,
+    protocol.OUTPUT: Reason.OUTPUT_LIMIT,
+    protocol.MEMORY: Reason.MEMORY_LIMIT,
+    protocol.THREADS: Reason.THREAD_LIMIT,
+    protocol.FILES: Reason.FILE_LIMIT,
+    protocol.KILLED: Reason.KILLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``failed_test`` is the number of the first failing test (from 0), None when all passed.
+
+    ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
+    both passed and failed. ``contended``: other programs beside it may have decided, by the machine's time or
+    memory; it deserves another attempt with fewer of them.
+    """
+
+    reason: Reason
+    failed_test: int | None
+    detail: str
+    cpu_s: float
+    output: str = ""
+    raced: bool = False
+    contended: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether every test passed."""
+        return self.reason is Reason.CORRECT
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLimits:
+    """What one test may take: seconds of CPU time, and bytes of the machine's memory (0: no share)."""
+
+    cpu_s: float
+    memory: int = 0
+
+    def trial(self, text: str) -> protocol.Trial:
+        """One test under these limits."""
+        return protocol.Trial(self.cpu_s, WALL_FACTOR * self.cpu_s, text, self.memory)
+
+
+def try_solution(
+    session: Session, job: protocol.Job, tests: Iterable[Example], limits: TrialLimits
+) -> Outcome:
+    """Outcome of a solution; SandboxLostError when the sandbox died. ``tests`` is read once per run."""
+    if job.mode == Mode.STRICT or not _may_race(job.code):
+        return _run(session, job, tests, limits)
+    cases = list(tests)
+    runs = [_run(session, job, cases, limits)]
+    while len(runs) < RACE_RUNS and len({run.passed for run in runs}) == 1 and runs[-1].reason in _REPEATED:
+        runs.append(_run(session, job, cases, limits))
+    failed = [run for run in runs if not run.passed]
+    return replace((failed or runs)[0], raced=0 < len(failed) < len(runs))
+
+
+def _may_race(code: str) -> bool:
+    return "Thread(" in code and ".join(" not in code
+
+
+def _run(session: Session, job: protocol.Job, tests: Iterable[Example], limits: TrialLimits) -> Outcome:
+    session.begin(job)
+    cpu_s = 0.0
+    for number, test in enumerate(tests):
+        report = session.attempt(limits.trial(test.input))
+        cpu_s += report.cpu_s
+        reason = _reason(report, job, test)
+        if reason is not Reason.CORRECT:
+            shown = report.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
+            contended = report.status in (protocol.WAITED, protocol.CROWDED)
+            return Outcome(reason, number, report.detail, cpu_s, shown, contended=contended)
+    return Outcome(Reason.CORRECT, None, "", cpu_s)
+
+
+def _reason(report: protocol.Report, job: protocol.Job, test: Example) -> Reason:
+    if report.status != protocol.OK:
+        return _REASONS[report.status]
+    with contextlib.suppress(ValueError):  # an expected value that is not JSON equals nothing
+        if _matches(report.output, job, test):
+            return Reason.CORRECT
+    return Reason.WRONG
+
+
+def _matches(output: bytes, job: protocol.Job, test: Example) -> bool:
+    if job.function:
+        return compare.same_value(output, test.expected)
+    return compare.same_printout(output.decode("utf-8", "replace"), test.expected)
+
+
+def try_twice(
+    session: Session, job: protocol.Job, tests: Callable[[], Iterable[Example]], limits: TrialLimits
+) -> Outcome:
+    """As try_solution, with one new sandbox for one that was lost; losing both is an outcome."""
+    try:
+        return try_solution(session, job, tests(), limits)
+    except SandboxLostError:
+        session.stop()
+    try:
+        return try_solution(session, job, tests(), limits)
+    except SandboxLostError as lost:
+        session.stop()
+        return Outcome(Reason.SANDBOX_LOST, 0, str(lost), 0.0)

@@ -1,0 +1,140 @@
+"""From a log to outputs: the run's own record beside the log, and the tokenizer for its ids."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harness.config.benchmark import Benchmark
+from harness.dataset import tokenizer
+from harness.errors import ConfigError, GradingError
+from harness.grading.harmony import HarmonyOutput, was_truncated
+from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
+
+BUILT_IN = "o200k_harmony"
+_SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
+_PREVIEW_TOKENS = 200
+_RUN_RECORD = "run.json"
+_TOKENIZER_FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What run.json beside a log says of the run; None for what it does not say."""
+
+    benchmark: str | None = None
+    max_new_tokens: int | None = None
+
+
+def run_facts(log: Path) -> RunFacts:
+    """Facts of the run that wrote ``log``; empty where another harness ran or run.json cannot be read."""
+    try:
+        plan = msgspec.json.decode((log.parent / _RUN_RECORD).read_bytes(), type=_RunRecord).plan
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return RunFacts()
+    return RunFacts(plan.benchmark.name, plan.parameters.max_new_tokens)
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Parameters(msgspec.Struct):
+    max_new_tokens: int
+
+
+class _Plan(msgspec.Struct):
+    benchmark: _Named
+    parameters: _Parameters
+
+
+class _RunRecord(msgspec.Struct):
+    plan: _Plan
+
+
+def require_own_tokenizer(benchmark: Benchmark, name: str | None) -> str:
+    """The name of the benchmark's tokenizer, after ``name`` was found to be the same one.
+
+    ConfigError for a benchmark whose tokenizer is not built in and for another model's tokenizer.
+    """
+    if benchmark.tokenizer != BUILT_IN:
+        raise ConfigError(
+            f"--benchmark {benchmark.name}: the tokenizer of {benchmark.model} is not built in, only "
+            f"{BUILT_IN}; its logs cannot be graded yet"
+        )
+    if name is not None and name not in _SAME_VOCABULARY:
+        _require_same_words(name, benchmark)
+    return BUILT_IN
+
+
+def _require_same_words(name: str, benchmark: Benchmark) -> None:
+    """The special tokens tell models apart: ids and names of the harmony format are gpt-oss's alone."""
+    word = _words_in(Path(name) / _TOKENIZER_FILE) or _words_by_transformers(name)
+    for token, expected in tokenizer.NAMED_SPECIAL.items():
+        if (got := word(token)) != expected:
+            raise ConfigError(
+                f"--tokenizer {name}: token {token} is {got!r}, in the tokenizer of {benchmark.name} it is "
+                f"{expected!r}; leave --tokenizer out, {BUILT_IN} is built in"
+            )
+
+
+def _words_in(file: Path) -> Callable[[int], str | None] | None:
+    """Id -> text of the special tokens in a model's tokenizer.json; None where there is no such file."""
+    try:
+        added = msgspec.json.decode(file.read_bytes(), type=_TokenizerFile).added_tokens
+    except OSError:
+        return None
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{file}: not a tokenizer ({error}); leave --tokenizer out") from error
+    return {token.id: token.content for token in added}.get
+
+
+class _AddedToken(msgspec.Struct):
+    id: int
+    content: str
+
+
+class _TokenizerFile(msgspec.Struct):
+    added_tokens: list[_AddedToken]
+
+
+def _words_by_transformers(name: str) -> Callable[[int], str | None]:
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise ConfigError(
+            f"--tokenizer {name}: no folder with {_TOKENIZER_FILE}, and names need the package transformers; "
+            f"leave --tokenizer out, {BUILT_IN} is built in and the tokenizer of gpt-oss"
+        ) from error
+    try:
+        model = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"--tokenizer {name}: cannot be loaded ({reason}); leave it out, {BUILT_IN} is built in"
+        ) from error
+    return lambda token: str(model.decode([token], skip_special_tokens=False))
+
+
+class Reader:
+    """Turns entries into outputs, with the built-in tokenizer."""
+
+    def __init__(self, max_new_tokens: int) -> None:
+        self._limit = max_new_tokens
+        self.decode: Callable[[TokenIds], str] = tokenizer.decode
+
+    def output(self, entry: LogEntry) -> HarmonyOutput:
+        """GradingError for ids that the vocabulary does not have."""
+        ids = entry.token_ids
+        strange = ids[(ids < 0) | (ids >= tokenizer.VOCABULARY_SIZE)]
+        if len(strange):
+            raise GradingError(
+                f"accuracy log: qsl_idx {entry.qsl_idx} holds token {strange[0]}, {BUILT_IN} has "
+                f"0..{tokenizer.VOCABULARY_SIZE - 1}; this is another model's log, or a damaged one"
+            )
+        return HarmonyOutput(ids, truncated=bool(len(ids)) and was_truncated(ids, self._limit))
+
+    def preview(self, ids: TokenIds) -> str:
+        """The first characters of an output."""
+        return self.decode(ids[:_PREVIEW_TOKENS])[:_PREVIEW_TOKENS]

@@ -1,0 +1,1 @@
+"""Console, result file, tables and pages of a scored log."""

@@ -1,0 +1,127 @@
+"""The printed scorecard. The table, FINAL SCORE and 'exact_match' read as the official tools scrape them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from harness.grading.evaluate import Evaluation
+from harness.grading.references import Subject
+from harness.grading.score import Score
+from harness.grading.target import Judgement
+from harness.grading.verdict import Mode
+
+_WIDTH = 80
+
+
+def scorecard(
+    evaluation: Evaluation, judgement: Judgement, difficulties: Mapping[str, str] | None = None
+) -> str:
+    """Everything that is printed to stdout. ``difficulties``: of programming problems, by question_id."""
+    lines: list[str] = []
+    for mode, score in evaluation.scores.items():
+        lines += _official(score) if mode is Mode.OFFICIAL else _strict(score)
+    lines += ["", *_failures(evaluation, judgement)]
+    lines += [*_solved(judgement.score), *_by_difficulty(evaluation, judgement, difficulties or {})]
+    lines += ["", *_trust(evaluation, judgement)]
+    if Mode.OFFICIAL in evaluation.scores:
+        percentage = evaluation.scores[Mode.OFFICIAL].percentage
+        lines += ["", "", "Printing for submission_checker:", "", f"'exact_match': {percentage:.3f}"]
+    return "\n".join(lines)
+
+
+def _official(score: Score) -> Iterator[str]:
+    rule, dash = "=" * _WIDTH, "-" * _WIDTH
+    overall = 100 * score.correct / score.total
+    yield from (rule, "MLPerf Accuracy Evaluation Results", rule)
+    yield f"Total samples evaluated: {score.total}"
+    yield f"Overall raw accuracy: {overall:.2f}% ({score.correct}/{score.total})"
+    yield from (rule, "", "Per-Dataset Breakdown:", dash, *_table(score), rule)
+    yield from ("", "Final Score Calculation:", dash, *_formula(score), "")
+    yield f"FINAL SCORE: {score.percentage:.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
+    yield rule
+
+
+def _table(score: Score) -> Iterator[str]:
+    yield f"{'Dataset':25s} {'Correct':>8s} {'Total':>8s} {'Repeats':>8s} {'Score':>10s} {'Accuracy':>10s}"
+    yield "-" * _WIDTH
+    for name, part in score.datasets.items():
+        counts = f"{part.correct:8d} {part.total:8d} {part.repeats:8d}"
+        yield f"{name:25s} {counts} {part.component:10.2f} {part.accuracy:9.2f}%"
+
+
+def _formula(score: Score) -> Iterator[str]:
+    parts = score.datasets.items()
+    yield "Formula: " + " + ".join(f"{name}/{part.repeats}" for name, part in parts)
+    yield "Score:   = " + " + ".join(f"{part.correct}/{part.repeats}" for _, part in parts)
+    yield "         = " + " + ".join(f"{part.component:.2f}" for _, part in parts)
+    yield f"         = {score.points:.2f}"
+    yield "Max:     = " + " + ".join(f"{part.total}/{part.repeats}" for _, part in parts)
+    yield f"         = {score.largest_points:.2f}"
+
+
+def _strict(score: Score) -> Iterator[str]:
+    yield from ("", "Strict rules (last explicit answer of the final channel, real processes):", "-" * _WIDTH)
+    yield from _table(score)
+    yield f"Strict score: {score.percentage:.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
+
+
+def _failures(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:
+    """Why samples of each data set are not correct, by the rules that the target is for."""
+    yield f"Not correct by the {judgement.mode} rules, by reason:"
+    for name in judgement.score.datasets:
+        counts = Counter(
+            sample.verdicts[judgement.mode].reason.value
+            for sample in evaluation.graded
+            if sample.reference.dataset == name and not sample.verdicts[judgement.mode].correct
+        )
+        yield f"{name}: {', '.join(f'{reason} {count}' for reason, count in counts.most_common()) or 'none'}"
+
+
+def _solved(score: Score) -> Iterator[str]:
+    for name, part in score.datasets.items():
+        if part.solved:
+            always, ever = (sum(right >= bound for right in part.solved) for bound in (part.repeats, 1))
+            shares = ", ".join(f"{k}: {share:.2f}%" for k, share in enumerate(part.pass_at_k, 1))
+            questions = f"of {len(part.solved)} questions {always} always solved, {ever} at least once"
+            yield f"{name}: {questions}; pass@k {shares}"
+
+
+def _by_difficulty(
+    evaluation: Evaluation, judgement: Judgement, difficulties: Mapping[str, str]
+) -> Iterator[str]:
+    rows: dict[str, list[bool]] = {}
+    for sample in evaluation.graded:
+        word = difficulties.get(sample.reference.truth)
+        if sample.reference.subject is Subject.LIVECODEBENCH and word:
+            rows.setdefault(word, []).append(sample.verdicts[judgement.mode].correct)
+    order = sorted(rows, key=lambda word: (-sum(rows[word]) / len(rows[word]), word))
+    if rows:
+        shares = (
+            f"{word} {100 * sum(rows[word]) / len(rows[word]):.2f}% of {len(rows[word])}" for word in order
+        )
+        yield f"programs by difficulty: {', '.join(shares)}"
+
+
+def _trust(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:
+    yield judgement.line
+    for name, part in judgement.score.datasets.items():
+        if part.deviation is not None and part.standard_error is not None:
+            yield (
+                f"{name}: {len(part.by_repeat)} repeats, mean {part.accuracy:.2f}%, standard deviation "
+                f"{part.deviation:.2f}, standard error {part.standard_error:.2f}"
+            )
+    if judgement.standing is not None:
+        place, runs = judgement.standing, judgement.standing.runs
+        side = "within" if place.is_within_range else "outside"
+        yield (
+            f"Among the {runs.runs} published {runs.round} runs: {place.deviations:+.1f} standard "
+            f"deviations, percentile {place.percentile:.0f}, {side} their "
+            f"range {runs.lowest}..{runs.highest}"
+        )
+    osl = evaluation.lengths
+    yield (
+        f"Output tokens: mean {osl.mean:.2f}, min {osl.shortest}, max {osl.longest}; "
+        f"{100 * osl.truncated_share:.2f}% ended by the token limit"
+    )
+    if len(evaluation.scores) > 1:
+        yield f"The two modes disagree on {sum(sample.disagrees for sample in evaluation.graded)} samples"
+    yield from (f"WARNING: {warning}" for warning in judgement.warnings)

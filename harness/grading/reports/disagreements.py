@@ -1,0 +1,115 @@
+"""The report on samples to look at: those that the modes judge differently, and the wrong ones.
+
+Markdown, or HTML by the file's name.
+"""
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import GradingError
+from harness.grading.graded import Graded
+from harness.grading.livecodebench.index import ProblemIndex
+from harness.grading.output_decoder import Reader
+from harness.grading.verdict import FailedTest, Mode
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.text import legible, printable
+
+_HTML_SUFFIXES = (".html", ".htm")
+_TAIL_TOKENS = 300  # of the output that are shown: the answer stands at its end
+_SHOWN_OF_TEST = 600  # characters of its input, of what is expected and of what came
+_HEADER = ("qsl_idx", "dataset", "truth", "official", "strict", "failing test", "end of the output")
+_TITLE = "Samples to look at"
+_DISAGREE, _WRONG = (
+    "Where the official and the strict rules disagree",
+    "Wrong by all rules that were asked for",
+)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a page of model output runs nothing
+_STYLE = "td,th{border:1px solid #999;padding:4px;vertical-align:top}pre{white-space:pre-wrap}"
+
+
+Row = tuple[str, ...]
+Section = tuple[str, Sequence[Row]]
+
+
+def write_report(
+    path: Path,
+    graded: Sequence[Graded],
+    log: AccuracyLog,
+    reader: Reader,
+    headline: str,
+    tests: ProblemIndex | None = None,
+) -> None:
+    """Write the report; ``tests`` has those that programs failed. GradingError if it cannot be written."""
+    wrong = [
+        sample
+        for sample in graded
+        if sample.logged and not any(verdict.correct for verdict in sample.verdicts.values())
+    ]
+    wrong.sort(key=lambda sample: (sample.reference.dataset, *_reasons(sample), sample.qsl_idx))
+    disagreeing = [sample for sample in graded if sample.disagrees]
+    sections = [
+        (title, [tuple(map(legible, _cells(sample, log, reader, tests))) for sample in samples])
+        for title, samples in ((_DISAGREE, disagreeing), (_WRONG, wrong))
+    ]
+    page = _html if path.suffix.lower() in _HTML_SUFFIXES else _markdown
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(headline, sections), "utf-8", errors="replace")
+    except OSError as error:
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --report") from error
+
+
+def _reasons(sample: Graded) -> list[str]:
+    return [verdict.reason for verdict in sample.verdicts.values()]
+
+
+def _cells(sample: Graded, log: AccuracyLog, reader: Reader, tests: ProblemIndex | None) -> Row:
+    assert sample.logged is not None  # a missing sample has nothing to show
+    said = {mode: f"{verdict.reason}: {verdict.answer or ''} {verdict.detail}".strip()
+            for mode, verdict in sample.verdicts.items()}  # fmt: skip
+    tail = reader.decode(log.read_at(sample.logged.offset, sample.logged.size)[-_TAIL_TOKENS:])
+    facts = (str(sample.qsl_idx), sample.reference.dataset, sample.reference.truth)
+    failed = next((verdict.failed for verdict in sample.verdicts.values() if verdict.failed), None)
+    shown = _failing_test(failed, sample.reference.truth, tests) if failed and tests else ""
+    return (*facts, said.get(Mode.OFFICIAL, ""), said.get(Mode.STRICT, ""), shown, tail)
+
+
+def _failing_test(failed: FailedTest, question_id: str, tests: ProblemIndex) -> str:
+    test = tests.test(question_id, failed.number)
+    parts = {"input": test.input, "expected": test.expected, "printed or returned": failed.output}
+    lines = [f"{name}:\n{_start(text)}" for name, text in parts.items()]
+    return "\n".join([f"test {failed.number + 1}", *lines])
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= _SHOWN_OF_TEST else f"{text[:_SHOWN_OF_TEST]} ... ({len(text)} characters)"
+
+
+def _markdown(headline: str, sections: Sequence[Section]) -> str:
+    lines = [f"# {_TITLE}", "", headline, ""]
+    for title, rows in sections:
+        lines += [f"## {title}", "", f"{len(rows)} samples.", ""]
+        for row in rows:  # text indented by four is shown as it is, HTML and Markdown in it included
+            lines += [f"### {row[0]}", "", f"    {printable(row[1])}, truth {printable(row[2])}", ""]
+            for name, text in zip(_HEADER[3:], row[3:], strict=True):
+                if text:
+                    lines += [f"{name}:", "", *(f"    {line}" for line in text.splitlines()), ""]
+    return "\n".join(lines)
+
+
+def _html(headline: str, sections: Sequence[Section]) -> str:
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<meta http-equiv='Content-Security-Policy' content=\"{_POLICY}\">"
+        f"<title>{_TITLE}</title><style>{_STYLE}</style><h1>{_TITLE}</h1><p>{html.escape(headline)}</p>"
+        f"{''.join(_html_section(title, rows) for title, rows in sections)}</html>\n"
+    )
+
+
+def _html_section(title: str, rows: Sequence[Row]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in _HEADER)
+    body = "".join(
+        f"<tr>{''.join(f'<td><pre>{html.escape(cell)}</pre></td>' for cell in row)}</tr>\n" for row in rows
+    )
+    return f"<h3>{title}</h3><p>{len(rows)} samples.</p><table><tr>{head}</tr>\n{body}</table>"

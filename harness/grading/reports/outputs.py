@@ -1,0 +1,96 @@
+"""Decoded outputs in the order of qsl_idx: parquet, or a pickled DataFrame where the name says so."""
+
+import itertools
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import GradingError
+from harness.grading.graded import Graded
+from harness.grading.output_decoder import Reader
+from harness.grading.verdict import Mode
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+
+_PICKLE_SUFFIXES = (".pkl", ".pickle")
+_BATCH = 64
+
+Row = dict[str, Any]
+
+
+def save_outputs(path: Path, graded: Sequence[Graded], log: AccuracyLog, reader: Reader) -> None:
+    """Write one row for each sample that the log has. GradingError if the file cannot be written.
+
+    Parquet is written in batches and needs little memory; a pickle is built whole.
+    """
+    rows = (_row(sample, log, reader) for sample in graded if sample.logged is not None)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix.lower() in _PICKLE_SUFFIXES:
+            _write_pickle(path, rows)
+        else:
+            _write_parquet(path, rows)
+    except OSError as error:
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --save-outputs") from error
+
+
+def _row(sample: Graded, log: AccuracyLog, reader: Reader) -> Row:
+    assert sample.logged is not None
+    ids = log.read_at(sample.logged.offset, sample.logged.size)
+    row: Row = {
+        "qsl_idx": sample.qsl_idx,
+        "seq_id": sample.logged.seq_id,
+        "dataset": sample.reference.dataset,
+        "ground_truth": sample.reference.truth,
+        "model_output": reader.decode(ids).encode("utf-8", "replace").decode(),
+        "output_token_ids": ids,
+    }
+    for mode, verdict in sample.verdicts.items():
+        prefix = "" if mode is Mode.OFFICIAL else "strict_"
+        row[f"{prefix}extracted_answer"] = verdict.answer
+        row[f"{prefix}is_correct"] = verdict.correct
+        row[f"{prefix}evaluation_details"] = f"{verdict.reason} {verdict.detail}".strip()
+    return row
+
+
+def _write_parquet(path: Path, rows: Iterator[Row]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first = next(rows)
+    schema = _schema(first)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        everything = itertools.chain([first], rows)
+        while batch := list(itertools.islice(everything, _BATCH)):
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+
+
+def _schema(row: Row) -> Any:
+    import pyarrow as pa
+
+    kinds = {"qsl_idx": pa.int64(), "seq_id": pa.int64(), "output_token_ids": pa.list_(pa.int32())}
+    return pa.schema(
+        [(name, kinds.get(name, pa.bool_() if "is_correct" in name else pa.string())) for name in row]
+    )
+
+
+def _write_pickle(path: Path, rows: Iterator[Row]) -> None:
+    """A call of pandas.DataFrame with a dict of columns: any version of pandas reads it, none is needed here.
+
+    The dict's own pickle, without its header and its STOP, stands between the name and the call (protocol 3
+    has no frames around it).
+    """
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            plain = value.tolist() if name == "output_token_ids" else value
+            columns.setdefault(name, []).append(plain)
+    body = pickle.dumps(columns, protocol=3)[2:-1]
+    call = (
+        pickle.PROTO + b"\x03",
+        pickle.GLOBAL + b"pandas\nDataFrame\n",
+        body,
+        pickle.TUPLE1,
+        pickle.REDUCE,
+    )
+    path.write_bytes(b"".join((*call, pickle.STOP)))

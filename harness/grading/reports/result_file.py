@@ -1,0 +1,151 @@
+"""The JSON result: all that the reference writes, under its names, and what it leaves out."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import GradingError
+from harness.files import replacing
+from harness.grading.evaluate import Evaluation
+from harness.grading.graded import Graded
+from harness.grading.output_decoder import Reader
+from harness.grading.sandbox.tiers import Sandbox
+from harness.grading.score import DatasetScore, Score
+from harness.grading.target import Judgement
+from harness.grading.verdict import Mode, Reason, Verdict
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+
+_SHOWN_CODE = 200  # characters of an extracted program
+
+Json = dict[str, Any]
+
+
+def write_result(path: Path, result: Json) -> None:
+    """Write the file whole or not at all. GradingError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, ".part") as file:
+            file.write((json.dumps(result, indent=2) + "\n").encode())
+    except OSError as error:
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --output-file") from error
+
+
+def result(
+    evaluation: Evaluation, judgement: Judgement, sandbox: Sandbox | None, details: list[Json] | None
+) -> Json:
+    """The whole result. ``summary`` and ``detailed_results`` have the reference's fields."""
+    osl = evaluation.lengths
+    return {
+        "summary": _summary(judgement.score),
+        "detailed_results": details,
+        "modes": {mode.value: _summary(score) for mode, score in evaluation.scores.items()},
+        "target": {
+            "mode": judgement.mode.value,
+            "threshold": judgement.target,
+            "margin": judgement.score.percentage - judgement.target,
+            "met": judgement.is_met,
+        },
+        "published_runs": None
+        if judgement.standing is None
+        else {
+            "standard_deviations": judgement.standing.deviations,
+            "percentile": judgement.standing.percentile,
+            "within_range": judgement.standing.is_within_range,
+        },
+        "output_tokens": {
+            "mean": osl.mean,
+            "min": osl.shortest,
+            "max": osl.longest,
+            "truncated_share": osl.truncated_share,
+        },
+        "missing": list(evaluation.missing),
+        "log_cut": None
+        if evaluation.cut is None
+        else {"offset": evaluation.cut.offset, "reason": evaluation.cut.reason},
+        "sandbox": None if sandbox is None else sandbox.tier.value,
+        "disagreements": [sample.qsl_idx for sample in evaluation.graded if sample.disagrees],
+        "reasons": {mode.value: _reasons(evaluation.graded, mode) for mode in evaluation.scores},
+        "warnings": list(judgement.warnings),
+    }
+
+
+def details(graded: Sequence[Graded], log: AccuracyLog, reader: Reader) -> list[Json]:
+    """One object for each sample that the log has, with the start of its output."""
+    return [_detail(sample, log, reader) for sample in graded if sample.logged is not None]
+
+
+def _detail(sample: Graded, log: AccuracyLog, reader: Reader) -> Json:
+    assert sample.logged is not None
+    main = sample.verdicts.get(Mode.OFFICIAL) or sample.verdicts[Mode.STRICT]
+    strict = sample.verdicts.get(Mode.STRICT)
+    ids = log.read_at(sample.logged.offset, sample.logged.size)
+    return {
+        "seq_id": sample.logged.seq_id,
+        "qsl_idx": sample.qsl_idx,
+        "dataset": sample.reference.dataset,
+        "is_correct": main.correct,
+        "extracted_answer": None if main.answer is None else main.answer[:_SHOWN_CODE],
+        "ground_truth": sample.reference.truth,
+        "evaluation_details": explanation(main, sample.reference.truth),
+        "token_count": sample.logged.tokens,
+        "model_output_preview": reader.preview(ids),
+        "reason": main.reason.value,
+        "strict": None if strict is None else _strict(strict),
+    }
+
+
+def _strict(verdict: Verdict) -> Json:
+    answer = None if verdict.answer is None else verdict.answer[:_SHOWN_CODE]
+    fields = {"is_correct": verdict.correct, "extracted_answer": answer}
+    return {**fields, "reason": verdict.reason.value, "detail": verdict.detail}
+
+
+def explanation(verdict: Verdict, truth: str) -> str:
+    """One sentence on a verdict, as the reference words it where it has words."""
+    if verdict.reason is Reason.CORRECT:
+        return "Correct"
+    if verdict.answer is None:
+        return f"No answer extracted from model output ({verdict.reason})"
+    if verdict.reason is Reason.WRONG and not verdict.detail:
+        return f"Incorrect (extracted: {verdict.answer[:_SHOWN_CODE]}, ground_truth: {truth})"
+    return f"Failed ({verdict.reason}): {verdict.detail}"
+
+
+def _summary(score: Score) -> Json:
+    return {
+        "total_samples": score.total,
+        "total_correct": score.correct,
+        "overall_accuracy": 100 * score.correct / score.total,
+        "final_score": score.points,
+        "max_score": score.largest_points,
+        "final_score_percentage": score.percentage,
+        "standard_error": score.standard_error,
+        "dataset_repeats": {name: part.repeats for name, part in score.datasets.items()},
+        "per_dataset": {name: _dataset(part) for name, part in score.datasets.items()},
+    }
+
+
+def _dataset(part: DatasetScore) -> Json:
+    return {
+        "correct": part.correct,
+        "total": part.total,
+        "accuracy": part.accuracy,
+        "repeats": part.repeats,
+        "component_score": part.component,
+        "max_component_score": part.largest_component,
+        "per_repeat_accuracy": list(part.by_repeat),
+        "solved_repeats_per_question": list(part.solved),
+        "pass_at_k": list(part.pass_at_k),
+        "standard_deviation": part.deviation,
+        "standard_error": part.standard_error,
+    }
+
+
+def _reasons(graded: Sequence[Graded], mode: Mode) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for sample in graded:
+        of_dataset = counts.setdefault(sample.reference.dataset, {})
+        reason = sample.verdicts[mode].reason.value
+        of_dataset[reason] = of_dataset.get(reason, 0) + 1
+    return counts

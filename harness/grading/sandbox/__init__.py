@@ -1,0 +1,1 @@
+"""Sandbox for model-written programs."""

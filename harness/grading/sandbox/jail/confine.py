@@ -1,0 +1,81 @@
+"""Confines the calling process before it runs model-written code. There is no way back."""
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+from dataclasses import dataclass
+
+from harness.grading.sandbox.jail import landlock, seccomp
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
+_CAPABILITY_VERSION_3 = 0x20080522
+_CAP_DAC_READ_SEARCH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a child gives up. Sizes in bytes.
+
+    ``uid`` is taken when the warden is root (0: keep the user). ``readable`` and ``devices`` are
+    Landlock's allow-lists; both empty means that namespaces do that work. ``read_any`` keeps the right
+    to read the listed trees where they lie below a private home. ``filter`` is off only unsandboxed.
+    ``threads`` is watched from outside, ``processes`` is RLIMIT_NPROC, which counts all of the user's.
+    """
+
+    uid: int
+    memory: int
+    file_size: int
+    threads: int
+    processes: int
+    open_files: int
+    readable: tuple[str, ...]
+    devices: tuple[str, ...]
+    read_any: bool
+    filter: bool
+
+
+def confine(wanted: Confinement, libc: ctypes.CDLL, cpu_s: int) -> None:
+    """Apply every restriction, the ones that need rights first; OSError when one is refused."""
+    _limit(wanted, cpu_s)
+    seccomp.forbid_new_privileges(libc)
+    if wanted.readable:
+        landlock.restrict(libc, (*wanted.readable, f"/proc/{os.getpid()}"), wanted.devices)
+    if wanted.uid and os.geteuid() == 0:
+        _become(wanted.uid, wanted.read_any, libc)
+    # The warden is not dumpable, and /dev/stdin cannot be opened by a process that is not.
+    libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user clears it
+    if wanted.filter:
+        seccomp.install(libc)
+
+
+def _limit(wanted: Confinement, cpu_s: int) -> None:
+    limits = {
+        resource.RLIMIT_AS: wanted.memory,
+        resource.RLIMIT_FSIZE: wanted.file_size,
+        resource.RLIMIT_NOFILE: wanted.open_files,
+        resource.RLIMIT_NPROC: wanted.processes,
+        resource.RLIMIT_CPU: cpu_s,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    for which, value in limits.items():
+        hard = resource.getrlimit(which)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (value, value))
+
+
+def _become(uid: int, read_any: bool, libc: ctypes.CDLL) -> None:
+    """Another user without capabilities; ``read_any`` keeps one that Landlock bounds to its lists."""
+    libc.prctl(_PR_SET_KEEPCAPS, int(read_any), 0, 0, 0)
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    kept = 1 << _CAP_DAC_READ_SEARCH if read_any else 0
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    sets = struct.pack("=6I", kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable; twice 32 bits
+    if libc.capset(header, sets):
+        raise OSError(ctypes.get_errno(), "capset refused")

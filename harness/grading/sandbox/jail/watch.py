@@ -1,0 +1,109 @@
+"""Watches one confined child from outside: CPU time, wall time, threads, and how it ended."""
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.grading.sandbox.jail import protocol
+
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_LOOK_EVERY_MS = 100
+_IDLE_SHARE = 0.1  # of the time allowed: below it a process that has not ended waits for something
+_UTIME, _STIME, _THREADS, _RSS = 11, 12, 17, 21  # fields of /proc/<pid>/stat after the command name
+_PAGE = os.sysconf("SC_PAGESIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds of CPU and of wall time, threads, and bytes of memory (0: no limit)."""
+
+    cpu_s: float
+    wall_s: float
+    threads: int
+    memory: int = 0
+
+
+def until_ready(fd: int, pid: int, limits: Limits) -> str:
+    """Wait until ``fd`` is readable: wire.OK, or the status that names the limit that was hit."""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    started, cpu_before = time.monotonic(), usage(pid).cpu_s
+    while not poller.poll(_LOOK_EVERY_MS):
+        used = usage(pid)
+        status = _exceeded(limits, used, used.cpu_s - cpu_before, time.monotonic() - started)
+        if status != protocol.OK:
+            return status
+    return protocol.OK
+
+
+def _exceeded(limits: Limits, used: "Usage", cpu_s: float, wall_s: float) -> str:
+    if used.threads > limits.threads:
+        return protocol.THREADS
+    if 0 < limits.memory < used.memory:
+        return protocol.CROWDED
+    if cpu_s >= limits.cpu_s:
+        return protocol.TIMEOUT
+    idle = wall_s >= limits.cpu_s and cpu_s < _IDLE_SHARE * limits.cpu_s
+    return protocol.WAITED if idle or wall_s >= limits.wall_s else protocol.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds used so far, threads, and bytes of resident memory; zeros for a process that is gone."""
+
+    cpu_s: float = 0.0
+    threads: int = 0
+    memory: int = 0
+
+
+def usage(pid: int) -> Usage:
+    """What a process uses now."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return Usage()
+    cpu_s = (int(fields[_UTIME]) + int(fields[_STIME])) / _CLOCK_TICKS
+    return Usage(cpu_s, int(fields[_THREADS]), int(fields[_RSS]) * _PAGE)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL; a child that is dead already needs none."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def reap(pid: int) -> tuple[str, float]:
+    """Wait for the death of a child: its status and the CPU seconds that it used."""
+    _, status, used = os.wait4(pid, 0)
+    return _ending(status), used.ru_utime + used.ru_stime
+
+
+def exit_code(error: BaseException) -> int:
+    """What a child that an exception ended exits with: a code of its own for each limit of the sandbox."""
+    match error:
+        case MemoryError() | OSError(errno=errno.ENOMEM):
+            return _LIMIT_EXITS[protocol.MEMORY]
+        case RuntimeError() if "can't start new thread" in str(error):
+            return _LIMIT_EXITS[protocol.THREADS]
+        case OSError(errno=errno.EMFILE):
+            return _LIMIT_EXITS[protocol.FILES]
+        case OSError(errno=errno.EFBIG | errno.ENOSPC):
+            return _LIMIT_EXITS[protocol.OUTPUT]
+    return 1
+
+
+_LIMIT_EXITS = {protocol.MEMORY: 101, protocol.THREADS: 102, protocol.FILES: 103, protocol.OUTPUT: 104}
+
+
+def _ending(status: int) -> str:
+    if os.WIFEXITED(status):
+        code = os.WEXITSTATUS(status)
+        by_code = {0: protocol.OK, **{limit: name for name, limit in _LIMIT_EXITS.items()}}
+        return by_code.get(code, protocol.ERROR)
+    by_signal = {int(signal.SIGXCPU): protocol.TIMEOUT, int(signal.SIGXFSZ): protocol.OUTPUT}
+    return by_signal.get(os.WTERMSIG(status), protocol.KILLED)

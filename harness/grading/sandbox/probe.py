@@ -1,0 +1,62 @@
+"""Finds the strongest sandbox that really works here: a probe tries to get out of each."""
+
+from harness.errors import GradingError
+from harness.grading.sandbox.jail import protocol
+from harness.grading.sandbox.session import SandboxLostError, Session
+from harness.grading.sandbox.tiers import Sandbox, Tier, refusal, sandbox, unsupported
+from harness.grading.verdict import Mode
+
+_PROBE_LIMIT_S = 20.0
+_CONTAINED = "contained"
+_PROBE = f"""
+import os, socket
+def escapes(attempt):
+    try:
+        attempt()
+    except OSError:
+        return False
+    return True
+found = [
+    name for name, attempt in dict(
+        read=lambda: open("/etc/shadow").close(),
+        write=lambda: open("/var/tmp/escaped", "w").close(),
+        network=lambda: socket.socket(),
+        signal=lambda: os.kill(os.getppid(), 0),
+        process=lambda: os.fork() or os._exit(0),
+    ).items() if escapes(attempt)
+]
+import fractions, decimal, heapq
+print(" ".join(found) or {_CONTAINED!r})
+"""
+
+
+def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
+    """The strongest tier that contains the probe.
+
+    GradingError, with what speaks against each tier, where none does and that was not allowed.
+    """
+    reasons: dict[Tier, str] = {}
+    for tier in (Tier.BUBBLEWRAP, Tier.LANDLOCK):
+        reasons[tier] = why_not(tier)
+        if not reasons[tier]:
+            return sandbox(tier)
+    if not allow_unsandboxed:
+        raise refusal(reasons)
+    return sandbox(Tier.UNSANDBOXED)
+
+
+def why_not(tier: Tier) -> str:
+    """Why this machine cannot have a tier; empty when it can."""
+    reason = unsupported(tier)
+    if reason:
+        return reason
+    try:
+        with Session(sandbox(tier)) as session:
+            session.begin(protocol.Job(Mode.STRICT, "", _PROBE))
+            report = session.attempt(protocol.Trial(_PROBE_LIMIT_S, _PROBE_LIMIT_S, ""))
+    except (GradingError, SandboxLostError) as error:
+        return str(error)
+    said = report.output.decode(errors="replace").strip()
+    if report.status != protocol.OK:
+        return f"the probe ended with {report.status}: {report.detail}"
+    return "" if said == _CONTAINED else f"the probe got out by {said}"

@@ -1,0 +1,137 @@
+"""The grader's side of a sandbox: starts a warden, hands it solutions, survives whatever happens to it."""
+
+import contextlib
+import select
+import subprocess
+from types import TracebackType
+
+from harness.errors import GradingError
+from harness.grading.sandbox.jail import protocol
+from harness.grading.sandbox.jail.warden import CONFINEMENT_FAILED, DIRTY
+from harness.grading.sandbox.tiers import Sandbox
+
+START_LIMIT_S = 60.0
+_GRACE_S = 30.0  # beyond a trial's own limits, for a warden on a machine that is busy
+_STOP_LIMIT_S = 5.0
+
+
+class SandboxLostError(Exception):
+    """The warden died or went silent; the next job starts a new one."""
+
+
+class Session:
+    """One warden. Use it in the thread that made it: it dies with that thread."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_aborted = False
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def warden_pid(self) -> int:
+        """Process id of what was started: the warden, or bubblewrap around it; 0 when none runs."""
+        return 0 if self._process is None else self._process.pid
+
+    def abort(self) -> None:
+        """End it from another thread: waiting for it and using it raise SandboxLostError."""
+        self._is_aborted = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def begin(self, job: protocol.Job) -> None:
+        """Make ``job`` the solution that trials try; a soiled sandbox is renewed. SandboxLostError."""
+        if self._is_aborted:
+            raise SandboxLostError("the session was aborted")
+        if self._process is None or not self._offer(job):
+            self.stop()
+            self._start()
+            if not self._offer(job):
+                raise SandboxLostError("a new sandbox took no job")
+
+    def attempt(self, trial: protocol.Trial) -> protocol.Report:
+        """Try one test; SandboxLostError when there is no answer."""
+        fields: dict[str, object] = {"cpu_s": trial.cpu_s, "wall_s": trial.wall_s, "memory": trial.memory}
+        header, output = self._ask("trial", fields, trial.text, 2 * trial.wall_s + _GRACE_S)
+        status, detail = str(header["status"]), str(header["detail"])
+        if detail.startswith(CONFINEMENT_FAILED):
+            raise SandboxLostError(detail)
+        return protocol.Report(
+            status, float(str(header["cpu_s"])), float(str(header["wall_s"])), detail, output
+        )
+
+    def stop(self) -> None:
+        """Kill the warden and, with it, everything in its sandbox."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        process.wait(_STOP_LIMIT_S)
+
+    def _offer(self, job: protocol.Job) -> bool:
+        try:
+            fields: dict[str, object] = {"mode": job.mode, "function": job.function}
+            header, _ = self._ask("job", fields, job.code, _GRACE_S)
+        except SandboxLostError:
+            return False
+        return header["kind"] != DIRTY
+
+    def _start(self) -> None:
+        try:
+            self._process = subprocess.Popen(
+                self._sandbox.command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._sandbox.environment,
+                cwd="/",
+            )
+        except OSError as error:
+            raise GradingError(f"{self._sandbox.tier}: cannot start: {error}") from error
+        try:
+            self._receive(START_LIMIT_S)
+        except SandboxLostError as lost:
+            reason = self._complaint() or str(lost)
+            self.stop()
+            raise GradingError(f"{self._sandbox.tier}: did not start: {reason}") from lost
+
+    def _complaint(self) -> str:
+        assert self._process is not None and self._process.stderr is not None
+        self._process.kill()
+        lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+    def _ask(
+        self, kind: str, fields: dict[str, object], text: str, limit_s: float
+    ) -> tuple[dict[str, object], bytes]:
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            protocol.send(self._process.stdin.fileno(), kind, fields, text.encode("utf-8", "surrogatepass"))
+        except OSError as error:
+            raise SandboxLostError(f"the warden is gone: {error}") from error
+        return self._receive(limit_s)
+
+    def _receive(self, limit_s: float) -> tuple[dict[str, object], bytes]:
+        assert self._process is not None and self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        if not poller.poll(limit_s * 1000):
+            raise SandboxLostError(f"no answer in {limit_s:.0f} s")
+        try:
+            return protocol.receive(fd)
+        except EOFError as error:
+            raise SandboxLostError("the warden died") from error

@@ -1,0 +1,180 @@
+"""Which sandbox this machine can have: bubblewrap's namespaces, Landlock, or none.
+
+Every tier adds a seccomp filter and resource limits in the child (``jail.confine``). A tier counts as
+there only when a probe solution has run in it and could not get out.
+"""
+
+import json
+import os
+import platform
+import shutil
+import site
+import sys
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from harness.errors import GradingError
+from harness.grading.sandbox.jail.confine import Confinement
+from harness.grading.sandbox.jail.seccomp import MACHINE
+from harness.grading.sandbox.jail.warden import Warrant
+
+GIB, MIB = 1 << 30, 1 << 20
+MEMORY_LIMIT = 4 * GIB  # address space of a solution, as LiveCodeBench's own comment promises
+OUTPUT_LIMIT = 64 * MIB  # of stdout, and of any file
+SCRATCH_LIMIT = 64 * MIB  # of /tmp
+THREAD_LIMIT = 256
+OPEN_FILES_LIMIT = 64
+JAIL_UID = 60_001  # a user that owns nothing; taken where the grader is root
+
+_ROOT = Path(__file__).resolve().parents[3]
+_JAIL = _ROOT / "harness" / "grading" / "sandbox" / "jail"
+_START = """\
+import sys
+sys.path.insert(0, {root!r})
+from harness.grading.sandbox.jail.warden import main
+sys.path.pop(0)
+main()
+"""
+_SYSTEM_TREES = ("/usr", "/lib", "/lib64", "/lib32", "/bin")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "HOME": "/tmp",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+class Tier(StrEnum):
+    """Kinds of sandbox, the strongest first."""
+
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    UNSANDBOXED = "unsandboxed"
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """How to start a warden: its command line, its environment, and which tier that is."""
+
+    tier: Tier
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def sandbox(tier: Tier, memory: int = MEMORY_LIMIT) -> Sandbox:
+    """The sandbox of that tier, whether or not this machine can have it."""
+    build = {Tier.BUBBLEWRAP: _bubblewrap, Tier.LANDLOCK: _landlock, Tier.UNSANDBOXED: _unsandboxed}
+    return build[tier](_limits(memory))
+
+
+def _limits(memory: int) -> Confinement:
+    return Confinement(
+        uid=JAIL_UID,
+        memory=memory,
+        file_size=OUTPUT_LIMIT,
+        threads=THREAD_LIMIT,
+        processes=THREAD_LIMIT,
+        open_files=OPEN_FILES_LIMIT,
+        readable=(),
+        devices=(),
+        read_any=False,
+        filter=True,
+    )
+
+
+def _warden(limits: Confinement, scratch: str) -> tuple[str, ...]:
+    warrant = json.dumps(asdict(Warrant(limits, scratch)))
+    return (sys.executable, "-I", "-c", _START.format(root=str(_ROOT)), warrant)
+
+
+def _interpreter_trees() -> tuple[str, ...]:
+    """Where Python and its packages lie; nothing else of the user's home is shown."""
+    places = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, *site.getsitepackages()]
+    real = {os.path.realpath(place) for place in places} | set(places)
+    return tuple(sorted(place for place in real if Path(place).is_dir()))
+
+
+def _bubblewrap(limits: Confinement) -> Sandbox:
+    program = shutil.which("bwrap") or "bwrap"
+    shown = [path for path in (*_SYSTEM_TREES, *_SYSTEM_FILES) if Path(path).exists()]
+    mounts = [part for path in shown for part in _shown(path)]
+    mounts += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    mounts += ["--perms", "1777", "--size", str(SCRATCH_LIMIT), "--tmpfs", "/tmp"]
+    for path in (*_interpreter_trees(), str(_JAIL)):
+        mounts += [*_open_way_to(path), "--ro-bind", path, path]
+    mounts += ["--remount-ro", "/", "--chdir", "/tmp"]
+    command = (program, *_namespaces(), *mounts, "--", *_warden(limits, "/tmp"))
+    return Sandbox(Tier.BUBBLEWRAP, command, _ENVIRONMENT)
+
+
+def _shown(path: str) -> list[str]:
+    """A link stays a link (/lib -> usr/lib), anything else is bound read-only."""
+    if Path(path).is_symlink():
+        return ["--symlink", str(Path(path).readlink()), path]
+    return ["--ro-bind", path, path]
+
+
+def _open_way_to(path: str) -> list[str]:
+    """Folders above an interpreter in a private home, empty but for it; nobody may write there."""
+    above = [str(folder) for folder in reversed(Path(path).parents)][1:]
+    return [part for folder in above for part in ("--perms", "0555", "--dir", folder)]
+
+
+def _namespaces() -> list[str]:
+    """Root needs no user namespace, and its child becomes another user by itself."""
+    common = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    common += ["--die-with-parent", "--new-session", "--as-pid-1"]
+    if os.geteuid() != 0:
+        return ["--unshare-user", *common]
+    rights = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+    return [*common, "--cap-drop", "ALL", *(part for right in rights for part in ("--cap-add", right))]
+
+
+def _landlock(limits: Confinement) -> Sandbox:
+    readable = (*_SYSTEM_TREES, *_SYSTEM_FILES, *_interpreter_trees())
+    limits = replace(
+        limits,
+        processes=THREAD_LIMIT + _tasks_running(),
+        readable=readable,
+        devices=_DEVICES,
+        read_any=not all(_reachable_by_others(tree) for tree in _interpreter_trees()),
+    )
+    return Sandbox(Tier.LANDLOCK, _warden(limits, ""), _ENVIRONMENT)
+
+
+def _unsandboxed(limits: Confinement) -> Sandbox:
+    """Limits only; the filter too where the kernel has one for this machine."""
+    limits = replace(limits, uid=0, processes=THREAD_LIMIT + _tasks_running(), filter=False)
+    return Sandbox(Tier.UNSANDBOXED, _warden(limits, ""), _ENVIRONMENT)
+
+
+def _tasks_running() -> int:
+    """RLIMIT_NPROC counts all threads of a user where no namespace separates them."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
+def _reachable_by_others(path: str) -> bool:
+    """Whether a user who owns nothing may walk to this folder."""
+    return all(folder.stat().st_mode & 0o001 for folder in (Path(path), *Path(path).parents))
+
+
+def unsupported(tier: Tier) -> str:
+    """Why a tier cannot exist here, found without trying; empty when nothing speaks against it."""
+    if tier is not Tier.UNSANDBOXED and platform.machine() != MACHINE:
+        return f"the seccomp filter is written for {MACHINE}, this is {platform.machine()}"
+    if tier is Tier.BUBBLEWRAP and not shutil.which("bwrap"):
+        return "bwrap is not installed (apt-get install bubblewrap)"
+    return ""
+
+
+def refusal(reasons: dict[Tier, str]) -> GradingError:
+    """The error for a machine without any sandbox."""
+    found = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
+    return GradingError(
+        f"no sandbox for model-written code ({found}); install bubblewrap, or use Linux 5.13+ with Landlock,"
+        " or accept the risk with --allow-unsandboxed"
+    )

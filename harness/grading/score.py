@@ -1,0 +1,141 @@
+"""The score and how far to trust it: the official formula, spread over repeats, the published runs."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.config.benchmark import PublishedRuns
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetScore:
+    """One data set in one mode.
+
+    ``by_repeat`` are percentages, ``solved`` says for each question how many of its repeats are right; both
+    are empty where repeats cannot be told apart.
+    """
+
+    correct: int
+    total: int
+    repeats: int
+    by_repeat: tuple[float, ...] = ()
+    solved: tuple[int, ...] = ()
+
+    @property
+    def component(self) -> float:
+        """What it adds to the score: correct / repeats."""
+        return self.correct / self.repeats
+
+    @property
+    def largest_component(self) -> float:
+        """What it would add if all were right."""
+        return self.total / self.repeats
+
+    @property
+    def accuracy(self) -> float:
+        """Percent right."""
+        return 100 * self.correct / self.total
+
+    @property
+    def pass_at_k(self) -> tuple[float, ...]:
+        """Percent of questions that a draw of k = 1, 2, ... of their repeats solves; empty as ``solved``.
+
+        The unbiased estimate 1 - C(n - right, k) / C(n, k) of Chen et al. 2021 (arXiv 2107.03374).
+        """
+        if not self.solved:
+            return ()
+        n = self.repeats
+        return tuple(
+            100 * statistics.fmean(1 - math.comb(n - right, k) / math.comb(n, k) for right in self.solved)
+            for k in range(1, n + 1)
+        )
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation over the repeats, in percentage points; None with fewer than two."""
+        return statistics.stdev(self.by_repeat) if len(self.by_repeat) > 1 else None
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the mean over the repeats."""
+        return None if self.deviation is None else self.deviation / math.sqrt(len(self.by_repeat))
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """All data sets in one mode; the percentage is the official formula."""
+
+    datasets: Mapping[str, DatasetScore]
+
+    @property
+    def correct(self) -> int:
+        """Right answers over all data sets."""
+        return sum(score.correct for score in self.datasets.values())
+
+    @property
+    def total(self) -> int:
+        """Samples over all data sets."""
+        return sum(score.total for score in self.datasets.values())
+
+    @property
+    def points(self) -> float:
+        """Sum of the components."""
+        return sum(score.component for score in self.datasets.values())
+
+    @property
+    def largest_points(self) -> float:
+        """Sum of the largest components."""
+        return sum(score.largest_component for score in self.datasets.values())
+
+    @property
+    def percentage(self) -> float:
+        """100 * sum(correct/repeats) / sum(total/repeats)."""
+        # In this order of operations: the third decimal is scraped and compared.
+        return self.points / self.largest_points * 100
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the percentage; None unless every data set has one."""
+        errors = [
+            None if score.standard_error is None else score.standard_error * score.largest_component
+            for score in self.datasets.values()
+        ]
+        known = [error for error in errors if error is not None]
+        return math.hypot(*known) / self.largest_points if len(known) == len(errors) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Output lengths in tokens over the entries that are there, and the share that the limit ended."""
+
+    mean: float
+    shortest: int
+    longest: int
+    truncated_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a score lies among the published runs; ``percentile`` takes them for normally distributed."""
+
+    score: float
+    runs: PublishedRuns
+    deviations: float
+    percentile: float
+
+    @property
+    def is_within_range(self) -> bool:
+        """Whether a published run scored as low and one as high."""
+        return self.runs.lowest <= self.score <= self.runs.highest
+
+
+def lengths(tokens: Sequence[int], truncated: int) -> Lengths:
+    """Statistics of the lengths of at least one output."""
+    return Lengths(statistics.fmean(tokens), min(tokens), max(tokens), truncated / len(tokens))
+
+
+def standing(percentage: float, runs: PublishedRuns) -> Standing:
+    """Compare with the published runs of the same benchmark."""
+    published = statistics.NormalDist(runs.mean, runs.deviation)
+    return Standing(percentage, runs, published.zscore(percentage), 100 * published.cdf(percentage))

@@ -1,0 +1,154 @@
+"""Whether the target is met, and when not to believe the score."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from harness.config.benchmark import DatasetRule, PublishedRuns
+from harness.grading.evaluate import Evaluation
+from harness.grading.references import Subject
+from harness.grading.sandbox.tiers import Sandbox, Tier
+from harness.grading.score import Score, Standing, standing
+from harness.grading.verdict import SANDBOX_LIMITS, Mode, Reason
+
+_SUSPICIOUS_SHARE = 0.1  # of outputs: below it single ones went wrong, above it something is set wrong
+_LISTED = 20  # indexes named before "and N more"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """``score`` is the one held against the target in percent: the official one where it was computed."""
+
+    mode: Mode
+    score: Score
+    target: float
+    standing: Standing | None
+    warnings: tuple[str, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the score reaches the target."""
+        return self.score.percentage >= self.target
+
+    @property
+    def line(self) -> str:
+        """The verdict in one line, with its margin and, where it is known, the standard error."""
+        said, percentage = ("PASS" if self.is_met else "FAIL"), self.score.percentage
+        error = self.score.standard_error
+        spread = "" if error is None else f", standard error {error:.2f}"
+        return (
+            f"Target {said}: {self.mode} score {percentage:.3f} against {self.target:.2f}, "
+            f"margin {percentage - self.target:+.3f}{spread}"
+        )
+
+
+def judge(
+    evaluation: Evaluation,
+    target: float,
+    rule: DatasetRule,
+    published: PublishedRuns | None,
+    sandbox: Sandbox | None,
+) -> Judgement:
+    """Compare an evaluation with its target and, where it is a full one, with the published runs."""
+    mode = Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
+    score = evaluation.scores[mode]
+    is_full = score.total == rule.samples
+    comparable = published if is_full and mode is Mode.OFFICIAL else None
+    place = standing(score.percentage, comparable) if comparable else None
+    warnings = [
+        *_log_warnings(evaluation),
+        *_output_warnings(evaluation, mode),
+        *_program_warnings(evaluation, mode),
+        *_sandbox_warnings(evaluation, sandbox),
+    ]
+    if not is_full:
+        warnings.append(
+            f"{score.total} samples, the official set has {rule.samples}: not comparable to published runs"
+        )
+    if strange := sorted(set(score.datasets) - set(rule.repeats)):
+        warnings.append(
+            f"{', '.join(strange)}: not among the benchmark's data sets ({', '.join(rule.repeats)}), "
+            "counted as one repeat"
+        )
+    return Judgement(mode, score, target, place, tuple(warnings))
+
+
+def _log_warnings(evaluation: Evaluation) -> list[str]:
+    warnings = []
+    if evaluation.cut is not None:
+        warnings.append(f"the log breaks off at byte {evaluation.cut.offset}: {evaluation.cut.reason}")
+    if evaluation.missing:
+        count, shown = len(evaluation.missing), listed(evaluation.missing)
+        warnings.append(f"{count} samples have no entry and count as wrong: {shown}")
+    return warnings
+
+
+def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
+    """What says that the log, the references or the server's settings are not what they should be."""
+    warnings = []
+    logged = [sample.logged for sample in evaluation.graded if sample.logged is not None]
+    empty = sum(entry.defect is Reason.EMPTY for entry in logged)
+    if empty:
+        warnings.append(f"{empty} of {len(logged)} outputs are empty: the server gave no token for them")
+    ended = [entry for entry in logged if entry.defect is None]
+    without = sum(not entry.has_final for entry in ended)
+    if without > _SUSPICIOUS_SHARE * len(ended):
+        warnings.append(
+            f"{without} of {len(ended)} outputs that ended by themselves have no final channel: the server "
+            "removed special tokens (skip_special_tokens), or the log is another model's"
+        )
+    if _is_in_another_order(evaluation, mode):
+        warnings.append(
+            "the answers fit the references better in another order: pass the --reference-data of this run"
+        )
+    return warnings
+
+
+def _is_in_another_order(evaluation: Evaluation, mode: Mode) -> bool:
+    """Whether the AIME answers are the true ones, at other places: one integer of 1,000 is no chance hit."""
+    rows = [
+        (verdict.answer, sample.reference.truth)
+        for sample in evaluation.graded
+        if sample.reference.subject is Subject.AIME and (verdict := sample.verdicts[mode]).answer is not None
+    ]
+    right = sum(answer == truth for answer, truth in rows)
+    anywhere = (Counter(answer for answer, _ in rows) & Counter(truth for _, truth in rows)).total()
+    return anywhere > 0.6 * len(rows) and right < 0.3 * len(rows)
+
+
+def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
+    """Verdicts on programs that another machine or another attempt could turn."""
+    verdicts = [(sample.qsl_idx, sample.verdicts[mode]) for sample in evaluation.graded]
+    limits = Counter(verdict.reason for _, verdict in verdicts if verdict.reason in SANDBOX_LIMITS)
+    warnings = []
+    if limits:
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(limits.items()))
+        warnings.append(f"{limits.total()} programs failed by a limit that only our sandbox has: {counts}")
+    raced = tuple(index for index, verdict in verdicts if verdict.raced)
+    if raced:
+        warnings.append(
+            f"{len(raced)} programs both passed and failed when repeated (a thread that is not joined) "
+            f"and count as failed: {listed(raced)}"
+        )
+    return warnings
+
+
+def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[str]:
+    warnings = []
+    if sandbox is not None and sandbox.tier is Tier.UNSANDBOXED:
+        warnings.append("model-written code ran WITHOUT a sandbox (--allow-unsandboxed)")
+    lost = tuple(
+        sample.qsl_idx
+        for sample in evaluation.graded
+        if any(verdict.reason is Reason.SANDBOX_LOST for verdict in sample.verdicts.values())
+    )
+    if lost:
+        warnings.append(
+            f"{len(lost)} programs count as wrong because their sandbox was lost twice: {listed(lost)}"
+        )
+    return warnings
+
+
+def listed(indexes: tuple[int, ...]) -> str:
+    """Indexes for a message, the first of many."""
+    shown = ", ".join(map(str, indexes[:_LISTED]))
+    return shown if len(indexes) <= _LISTED else f"{shown} and {len(indexes) - _LISTED} more"

@@ -1,0 +1,1 @@
+"""Readers of LoadGen's summary, detail and accuracy logs."""

@@ -1,0 +1,74 @@
+"""Whether LoadGen's logs are complete. It does not notice a full disk and drops what it cannot write."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+
+DETAIL = "mlperf_log_detail.txt"
+ACCURACY = "mlperf_log_accuracy.json"
+_END = b"]\n"
+_BLOCK = 1 << 22
+_MODES = {True: "AccuracyOnly", False: "PerformanceOnly"}
+# LoadGen's name in the detail log where it is not that of its TestSettings.
+_LOGGED = {"ttft_latency": "server_ttft_latency", "tpot_latency": "server_tpot_latency"}
+_DIGITS = 1e-5  # LoadGen logs six digits of a fraction
+
+
+def loadgen_file_problems(
+    log_dir: Path, detail: LoadgenDetail, *, accuracy: bool, samples: int, cause_known: bool = False
+) -> tuple[str, ...]:
+    """A reason for each log that is missing or cut short; ``samples`` is what an accuracy log must hold.
+
+    ``cause_known``: the run ended for a reason that explains an incomplete log.
+    """
+    reasons = [f"{DETAIL} is {detail.problem}"] if detail.problem else []
+    if accuracy:
+        reasons += _accuracy_log_problem(log_dir / ACCURACY, samples, cause_known)
+    return tuple(reasons)
+
+
+def settings_in_force(detail: LoadgenDetail) -> dict[str, Any]:
+    """The settings that LoadGen says it ran with, and the queries that it made of them."""
+    generated = {key: value for key, value in detail.values.items() if key.startswith("generated_")}
+    return detail.effective | generated
+
+
+def setting_problems(detail: LoadgenDetail, planned: Mapping[str, Any], *, accuracy: bool) -> tuple[str, ...]:
+    """Where LoadGen ran with another mode or setting than ``planned``, which has TestSettings' names.
+
+    What the log does not hold is no difference.
+    """
+    ran = detail.requested
+    found = []
+    if (mode := ran.get("test_mode", _MODES[accuracy])) != _MODES[accuracy]:
+        found.append(f"LoadGen ran in mode {mode}, not in {_MODES[accuracy]} as planned")
+    for name, value in planned.items():
+        logged = ran.get(_LOGGED.get(name, name), value)
+        same = logged == value or (
+            isinstance(value, float)
+            and isinstance(logged, int | float)
+            and math.isclose(logged, value, rel_tol=_DIGITS)
+        )
+        if not same:
+            found.append(f"LoadGen ran with {name} = {logged}, not {value} as planned")
+    return tuple(found)
+
+
+def _accuracy_log_problem(path: Path, samples: int, cause_known: bool) -> Iterator[str]:
+    """Entries are flat objects, so each brace opens one; nothing of a file of gigabytes is decoded."""
+    if not path.is_file():
+        yield f"{ACCURACY} is missing"
+        return
+    entries, tail = 0, b""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            entries += block.count(b"{")
+            tail = (tail + block)[-len(_END) :]
+    if tail != _END:
+        question = "" if cause_known else ": is the disk full?"
+        yield f"{ACCURACY} is cut short after {entries} entries, expected {samples}{question}"
+    elif entries != samples:
+        yield f"{ACCURACY} has {entries} entries, expected {samples}"

@@ -1,0 +1,132 @@
+"""The crash-safe record of every query: what workers write while the clock runs.
+
+A worker appends one fixed-size row per finished query to ``queries-<worker>.bin`` (QUERY_ROW, crc32 over
+the other bytes) and one JSON line per Failure to ``failures-<worker>.jsonl``. All times are
+CLOCK_MONOTONIC nanoseconds, 0 where the moment never came.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.record.outcome import FailureKind
+
+QUERY_ROW = np.dtype(
+    [
+        ("query_id", "<u8"),  # LoadGen's response id
+        ("sample_index", "<u4"),
+        ("worker", "<u2"),
+        ("replica", "<u2"),
+        ("issued_ns", "<i8"),  # LoadGen called the issue callback
+        ("sent_ns", "<i8"),  # the last byte of the request was handed to the kernel
+        ("first_byte_ns", "<i8"),  # first byte of the response
+        ("first_token_ns", "<i8"),  # arrival of the event that carried the first token
+        ("last_byte_ns", "<i8"),  # arrival of the bytes that completed the answer
+        ("isl", "<u4"),
+        ("osl", "<u4"),
+        ("first_event_tokens", "<u4"),  # tokens in that first event: stream interval as it really was
+        ("finish", "u1"),  # FINISH_REASONS index; 0 where it failed
+        ("failure", "u1"),  # FailureKind; 0 where it completed
+        ("retries", "u1"),  # how often it was sent again
+        ("resumed", "u1"),  # 1: the answer of an earlier attempt at this run; it has no times
+        ("crc", "<u4"),
+    ]
+)
+
+FINISH_REASONS = ("", "stop", "length", "other")
+
+# Written after the test by the LoadGen process: one row for each token report that LoadGen got.
+REPORT_ROW = np.dtype(
+    [
+        ("query_id", "<u8"),
+        ("kind", "<i8"),  # FIRST_TOKEN or COMPLETE
+        ("arrived_ns", "<i8"),  # the bytes reached the worker
+        ("reported_ns", "<i8"),  # LoadGen was called, and took its own time stamp
+    ]
+)
+FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a report
+REPORTS_FILE = "reports.bin"
+JOURNAL_DIR = "journal"  # beside LoadGen's logs
+
+NOWHERE = 0xFFFF  # worker and replica of a query that was lost: nobody is left to tell
+_ROW_BODY = QUERY_ROW.itemsize - 4
+
+
+class _FailureLine(msgspec.Struct):
+    query_id: int
+    detail: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What a run's journal holds: ``rows`` of QUERY_ROW, failure details by query id, broken rows."""
+
+    rows: npt.NDArray[np.void]
+    details: Mapping[int, str]
+    broken: int
+
+
+def read_journal(directory: Path) -> Journal:
+    """Read all files of a journal; a row cut short or with a wrong checksum counts as broken."""
+    parts, broken = [np.empty(0, QUERY_ROW)], 0
+    for path in sorted(directory.glob("queries-*.bin")):
+        data = path.read_bytes()
+        whole = len(data) - len(data) % QUERY_ROW.itemsize
+        rows = np.frombuffer(data[:whole], QUERY_ROW)
+        good = _intact(data[:whole], rows)
+        parts.append(rows[good])
+        broken += int((~good).sum()) + (whole != len(data))
+    return Journal(np.concatenate(parts), _details(directory), broken)
+
+
+def read_reports(directory: Path) -> npt.NDArray[np.void]:
+    """The REPORT_ROWs of a run; empty when the test did not end."""
+    path = directory / REPORTS_FILE
+    return np.fromfile(path, REPORT_ROW) if path.is_file() else np.empty(0, REPORT_ROW)
+
+
+def lost_rows(lost: Sequence[tuple[int, int]]) -> npt.NDArray[np.void]:
+    """Rows for queries whose worker died, from (query id, sample index): no time of theirs is known."""
+    rows = np.zeros(len(lost), QUERY_ROW)
+    if lost:
+        rows["query_id"], rows["sample_index"] = np.array(lost, dtype=np.uint64).T
+    rows["worker"] = rows["replica"] = NOWHERE
+    rows["failure"] = FailureKind.WORKER_LOST
+    return rows
+
+
+def _intact(data: bytes, rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    view, size = memoryview(data), QUERY_ROW.itemsize
+    sums = [zlib.crc32(view[start : start + _ROW_BODY]) for start in range(0, len(data), size)]
+    intact: npt.NDArray[np.bool_] = np.array(sums, dtype=np.uint32) == rows["crc"]
+    return intact
+
+
+def _details(directory: Path) -> dict[int, str]:
+    return {line.query_id: line.detail for line in _failure_lines(directory)}
+
+
+def failure_reasons(directory: Path) -> str:
+    """Why queries have failed so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for line in _failure_lines(directory):
+        counts[line.kind] += 1
+        first.setdefault(line.kind, line.detail)
+    return ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
+
+
+def _failure_lines(directory: Path) -> Iterator[_FailureLine]:
+    for path in sorted(directory.glob("failures-*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            try:
+                yield msgspec.json.decode(line, type=_FailureLine)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue  # cut short or soiled by a crash; the row of the query still says that it failed

@@ -1,0 +1,143 @@
+"""requests.parquet: a row per query, from the journal's rows.
+
+A moment that never came is null, as is the failure of a query that completed. Every field's metadata holds
+its unit and description (COLUMNS).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.files import replacing
+from harness.record.journal import FINISH_REASONS, NOWHERE
+from harness.record.outcome import FailureKind
+from harness.report.statistics import Rows
+
+TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns")
+COUNTS = ("isl", "osl", "first_event_tokens", "retries")
+_NS = "ns, CLOCK_MONOTONIC"
+
+# Unit and description of every column; docs/run_record.md has the same table.
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "query_id": ("", "LoadGen's id of the query"),
+    "sample_index": ("", "row of the dataset"),
+    "worker": ("", "client process that had the query; 65535 where it was lost"),
+    "replica": ("", "URL of the server that it was sent to; null where it was never sent"),
+    "issued_ns": (_NS, "LoadGen called the issue callback"),
+    "sent_ns": (_NS, "the last byte of the request was handed to the kernel"),
+    "first_byte_ns": (_NS, "the first byte of the response arrived"),
+    "first_token_ns": (_NS, "the event with the first token arrived; null where the answer was not streamed"),
+    "last_byte_ns": (_NS, "the byte that completed the answer arrived"),
+    "reported_first_ns": (_NS, "LoadGen was told of the first token"),
+    "reported_done_ns": (_NS, "LoadGen was told of the end"),
+    "isl": ("tokens", "prompt (input sequence length)"),
+    "osl": ("tokens", "answer (output sequence length), the first token included"),
+    "first_event_tokens": ("tokens", "in the event that carried the first token"),
+    "retries": ("requests", "sent again after a failure"),
+    "resumed": ("", "true: the answer is of an earlier attempt and has no times"),
+    "finish_reason": ("", "stop or length; null where the query failed"),
+    "failure": ("", "kind of failure; null where the query completed"),
+    "failure_detail": ("", "evidence of the failure"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """When LoadGen was told, in CLOCK_MONOTONIC ns (0: never): three arrays of one length, in any order."""
+
+    query_id: npt.NDArray[np.uint64]
+    first_ns: npt.NDArray[np.int64]
+    done_ns: npt.NDArray[np.int64]
+
+
+def requests_table(
+    rows: Rows,
+    replicas: Sequence[str],
+    details: Mapping[int, str] | None = None,
+    reported: Reported | None = None,
+) -> pa.Table:
+    """The table in order of issue. ``replicas``: URL by the rows' number; ``details``: by query id."""
+    rows = rows[np.lexsort((rows["query_id"], rows["issued_ns"]))]
+    columns: dict[str, pa.Array] = {
+        name: pa.array(rows[name]) for name in ("query_id", "sample_index", "worker")
+    }
+    columns["replica"] = _labels(rows["replica"], replicas, nowhere=NOWHERE)
+    columns |= {name: _moments(rows[name]) for name in TIMES}
+    if reported is not None:
+        first_ns, done_ns = _reported_columns(rows["query_id"], reported)
+        columns |= {"reported_first_ns": first_ns, "reported_done_ns": done_ns}
+    columns |= {name: pa.array(rows[name]) for name in COUNTS}
+    columns["resumed"] = pa.array(rows["resumed"] == 1)
+    columns["finish_reason"] = _labels(rows["finish"], [None, *FINISH_REASONS[1:]])
+    columns["failure"] = _labels(rows["failure"], _failure_labels())
+    columns["failure_detail"] = _details(rows["query_id"], details or {})
+    return _described(pa.table(columns))
+
+
+def _described(table: pa.Table) -> pa.Table:
+    fields = []
+    for field in table.schema:
+        unit, description = COLUMNS[field.name]
+        fields.append(field.with_metadata({"unit": unit, "description": description}))
+    clock = {"clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC"}
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, metadata=clock))
+
+
+def write_requests(path: Path, table: pa.Table) -> None:
+    """Write the table; the file appears whole or not at all. Raises OSError."""
+    with replacing(path) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def _moments(values: npt.NDArray[np.int64]) -> pa.Array:
+    return pa.array(values, mask=values == 0)
+
+
+def _failure_labels() -> list[str | None]:
+    labels: list[str | None] = [None] * (max(FailureKind) + 1)
+    for kind in FailureKind:
+        labels[kind] = kind.label
+    return labels
+
+
+def _labels(
+    numbers: npt.NDArray[np.integer], names: Sequence[str | None], nowhere: int | None = None
+) -> pa.DictionaryArray:
+    """Numbers as a dictionary column; a number without a name is ``unknown_<number>``, a None name and
+    ``nowhere`` null.
+    """
+    present = np.unique(numbers)
+    labels = [
+        None if i == nowhere else names[i] if i < len(names) else f"unknown_{i}" for i in present.tolist()
+    ]
+    codes = np.searchsorted(present, numbers).astype(np.int32)
+    missing = np.array([label is None for label in labels], dtype=bool)[codes]
+    dictionary = pa.array([label or "" for label in labels], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), dictionary)
+
+
+def _details(query_ids: npt.NDArray[np.uint64], details: Mapping[int, str]) -> pa.Array:
+    """Failures are few: find their rows instead of looking up every row."""
+    texts = np.full(len(query_ids), None, dtype=object)
+    if details:
+        wanted = np.fromiter(details, dtype=np.uint64, count=len(details))
+        for position in np.flatnonzero(np.isin(query_ids, wanted)).tolist():
+            texts[position] = details[int(query_ids[position])]
+    return pa.array(texts, pa.string())
+
+
+def _reported_columns(query_ids: npt.NDArray[np.uint64], reported: Reported) -> tuple[pa.Array, pa.Array]:
+    """Join by query id; null where LoadGen was told nothing."""
+    order = np.argsort(reported.query_id)
+    known = reported.query_id[order]
+    at = np.minimum(np.searchsorted(known, query_ids), max(len(known) - 1, 0))
+    found = known[at] == query_ids if len(known) else np.zeros(len(query_ids), dtype=bool)
+    columns = [np.zeros(len(query_ids), dtype=np.int64) for _ in range(2)]
+    for column, source in zip(columns, (reported.first_ns, reported.done_ns), strict=True):
+        column[found] = source[order][at[found]]
+    return _moments(columns[0]), _moments(columns[1])

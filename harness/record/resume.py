@@ -1,0 +1,136 @@
+"""Resuming an accuracy run: was the earlier attempt the same run, and which answers did it leave?"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import ConfigError
+from harness.record.answer_log import KeptAnswer, kept_answers
+from harness.record.journal import JOURNAL_DIR
+
+RUN_RECORD = "run.json"
+_ATTEMPT = "attempt."
+_ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+# Whatever decides which prompts are answered, by which model, and how.
+_DECISIVE = ("scenario", "mode", "model_key", "samples", "dataset_sha256", "parameters")
+_SHOWN = 80  # characters of a value
+
+
+class _Served(msgspec.Struct):
+    model: str | None = None
+    version: str | None = None
+
+
+class _Verdict(msgspec.Struct):
+    result: str
+
+
+class _EarlierRun(msgspec.Struct):
+    """What a resumed run needs of the earlier run.json."""
+
+    plan: dict[str, Any]
+    servers: list[_Served] = []
+    verdict: _Verdict | None = None
+
+
+def check_resumable(log_dir: Path, plan: Mapping[str, Any], model: str | None) -> None:
+    """Refuse to resume a run that was another one, or is complete. Raises ConfigError.
+
+    ``plan`` is the new run's plan as run.json has it, ``model`` what its servers say they serve.
+    """
+    earlier = _earlier_run(log_dir)
+    for name in _DECISIVE:
+        if differences := list(_differences(name, earlier.plan.get(name), plan.get(name))):
+            raise ConfigError(
+                f"--resume: {log_dir} holds a run with {'; '.join(differences)}; "
+                "give the same arguments as before or start anew without --resume"
+            )
+    served = [server.model for server in earlier.servers]
+    if served and model not in served:
+        raise ConfigError(
+            f"--resume: the answers in {log_dir} are of {served[0]}, the servers now serve {model}; "
+            "one result needs one model"
+        )
+    if earlier.verdict is not None and earlier.verdict.result == "VALID":
+        raise ConfigError(f"--resume: the run in {log_dir} is VALID and complete; nothing is left to do")
+
+
+def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
+    """Warnings about answers of another version of the server than ``version``."""
+    earlier = {server.version for run in _readable_runs(log_dir) for server in run.servers}
+    if others := sorted(str(other) for other in earlier - {version, None}):
+        yield (
+            f"--resume: earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
+            f"now have {version or 'none that they report'}"
+        )
+
+
+def set_aside(log_dir: Path) -> Path:
+    """Move what the earlier attempt left into a folder of its own beside the others; returns that folder."""
+    number = 1 + max((_number(path) for path in _attempts(log_dir)), default=0)
+    attempt = log_dir / f"{_ATTEMPT}{number}"
+    attempt.mkdir()
+    for entry in sorted(log_dir.iterdir()):
+        if not entry.name.startswith(_ATTEMPT):
+            entry.rename(attempt / entry.name)
+    return attempt
+
+
+def earlier_answers(log_dir: Path, samples: int) -> dict[int, KeptAnswer]:
+    """Every answer that the attempts in ``log_dir`` have kept, by sample index."""
+    return kept_answers([attempt / JOURNAL_DIR for attempt in _attempts(log_dir)], samples)
+
+
+def _earlier_run(log_dir: Path) -> _EarlierRun:
+    """The newest run.json: of the last attempt, or of one before when a crash came between."""
+    for folder in (log_dir, *reversed(_attempts(log_dir))):
+        path = folder / RUN_RECORD
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_EarlierRun)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise ConfigError(
+                f"--resume: {path} is not the record of a run: {error}; "
+                "restore it, or start without --resume (the answers there are then moved aside, not used)"
+            ) from None
+    raise ConfigError(
+        f"--resume: {log_dir} holds no run to resume; check --output-dir and --scenario, "
+        "or start without --resume"
+    )
+
+
+def _readable_runs(log_dir: Path) -> Iterator[_EarlierRun]:
+    for folder in (log_dir, *_attempts(log_dir)):
+        with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
+            yield msgspec.json.decode((folder / RUN_RECORD).read_bytes(), type=_EarlierRun)
+
+
+def _differences(name: str, earlier: object, now: object) -> Iterator[str]:
+    """``parameters.temperature 1.0, this one has 0.5``, for each value that differs."""
+    if earlier == now:
+        return
+    if not isinstance(earlier, Mapping) or not isinstance(now, Mapping):
+        yield f"{name} {_short(earlier)}, this one has {_short(now)}"
+        return
+    for key in dict.fromkeys([*earlier, *now]):
+        yield from _differences(f"{name}.{key}", earlier.get(key), now.get(key))
+
+
+def _attempts(log_dir: Path) -> list[Path]:
+    found = [path for path in log_dir.glob(f"{_ATTEMPT}*") if path.is_dir() and _number(path)]
+    return sorted(found, key=_number)
+
+
+def _number(path: Path) -> int:
+    digits = path.name.removeprefix(_ATTEMPT)
+    return int(digits) if _ATTEMPT_NUMBER.fullmatch(digits) else 0
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,159 @@
+"""Statistics of the journal's rows (harness/record/journal.py QUERY_ROW), by LoadGen's definitions.
+
+Latencies count from the call of the issue callback; LoadGen counts from the scheduled time, so its TTFT and
+latency also hold the lag of its own schedule. Failed queries enter counts and nothing else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.record.outcome import FailureKind
+
+PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
+
+Rows = npt.NDArray[np.void]  # dtype QUERY_ROW
+Nanoseconds = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Of one quantity over ``count`` >= 1 queries; ``percentiles`` by percent, as PERCENTILES."""
+
+    count: int
+    mean: float
+    min: int
+    max: int
+    percentiles: Mapping[float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a run's rows say. None where no query tells; times in ns, rates per second of ``duration_ns``.
+
+    ``duration_ns`` runs from the first issue to the last byte of the last completed answer.
+    """
+
+    queries: int
+    completed: int
+    retries: int  # requests that failed and were sent again
+    resumed: int  # answers of an earlier attempt: they have no times and enter no rate
+    failures: Mapping[str, int]  # by FailureKind.label, only those that occurred
+    duration_ns: int | None
+    samples_per_s: float | None
+    tokens_per_s: float | None
+    output_tokens: int
+    isl_mean: float | None
+    osl_mean: float | None
+    ttft: Distribution | None
+    tpot: Distribution | None
+    latency: Distribution | None
+    issue_delay: Distribution | None
+
+    @property
+    def failed(self) -> int:
+        """Queries that ended in a Failure."""
+        return self.queries - self.completed
+
+
+def completed(rows: Rows) -> Rows:
+    """The rows of queries that ended in a Completion."""
+    good: Rows = rows[rows["failure"] == 0]
+    return good
+
+
+def ttft_ns(rows: Rows) -> Nanoseconds:
+    """Issue to first token, of rows that have one."""
+    seen = rows[rows["first_token_ns"] > 0]
+    times: Nanoseconds = seen["first_token_ns"] - seen["issued_ns"]
+    return times
+
+
+def tpot_ns(rows: Rows) -> Nanoseconds:
+    """(last - first) / (OSL - 1) in whole ns as LoadGen has it, of rows with two tokens or more."""
+    seen = rows[(rows["osl"] >= 2) & (rows["first_token_ns"] > 0)]
+    gaps = seen["osl"].astype(np.int64) - 1
+    times: Nanoseconds = (seen["last_byte_ns"] - seen["first_token_ns"]) // gaps
+    return times
+
+
+def latency_ns(rows: Rows) -> Nanoseconds:
+    """Issue to last byte, of rows that came to it."""
+    ended = rows[rows["last_byte_ns"] > 0]
+    times: Nanoseconds = ended["last_byte_ns"] - ended["issued_ns"]
+    return times
+
+
+def issue_delay_ns(rows: Rows) -> Nanoseconds:
+    """Issue to the last byte of the request in the kernel, of rows that were sent: our own queueing."""
+    sent = rows[rows["sent_ns"] > 0]
+    times: Nanoseconds = sent["sent_ns"] - sent["issued_ns"]
+    return times
+
+
+def distribution(values: Nanoseconds) -> Distribution | None:
+    """Percentiles without interpolation: LoadGen takes the sorted values' element floor(p * n)."""
+    n = len(values)
+    if n == 0:
+        return None
+    ranks = [min(int(p / 100 * n), n - 1) for p in PERCENTILES]
+    ordered = np.partition(values, sorted({0, *ranks, n - 1}))
+    return Distribution(
+        count=n,
+        mean=float(values.mean()),
+        min=int(ordered[0]),
+        max=int(ordered[-1]),
+        percentiles={p: int(ordered[rank]) for p, rank in zip(PERCENTILES, ranks, strict=True)},
+    )
+
+
+def failures_by_kind(rows: Rows) -> dict[str, int]:
+    """Counts by label, in the order of FailureKind; an unknown number keeps its number."""
+    counts = np.bincount(rows["failure"], minlength=1)
+    return {_label(kind): int(counts[kind]) for kind in range(1, len(counts)) if counts[kind]}
+
+
+def _label(kind: int) -> str:
+    known = {member.value: member.label for member in FailureKind}
+    return known.get(kind, f"unknown_{kind}")
+
+
+def statistics(rows: Rows) -> Statistics:
+    """All statistics of rows, in any order."""
+    good = completed(rows)
+    timed = good[good["resumed"] == 0]
+    duration = _duration_ns(rows, timed)
+    return Statistics(
+        queries=len(rows),
+        completed=len(good),
+        retries=int(rows["retries"].sum(dtype=np.int64)),
+        resumed=len(good) - len(timed),
+        failures=failures_by_kind(rows),
+        duration_ns=duration,
+        samples_per_s=_rate(len(timed), duration),
+        tokens_per_s=_rate(_tokens(timed), duration),
+        output_tokens=_tokens(good),
+        isl_mean=float(good["isl"].mean()) if len(good) else None,
+        osl_mean=float(good["osl"].mean()) if len(good) else None,
+        ttft=distribution(ttft_ns(good)),
+        tpot=distribution(tpot_ns(good)),
+        latency=distribution(latency_ns(good)),
+        issue_delay=distribution(issue_delay_ns(good)),
+    )
+
+
+def _tokens(rows: Rows) -> int:
+    return int(rows["osl"].sum(dtype=np.int64))
+
+
+def _duration_ns(rows: Rows, good: Rows) -> int | None:
+    issued = rows["issued_ns"][rows["issued_ns"] > 0]  # a query lost with its worker has no times
+    if not len(issued) or not len(good):
+        return None
+    return int(good["last_byte_ns"].max() - issued.min())
+
+
+def _rate(count: int, duration_ns: int | None) -> float | None:
+    return count * 1e9 / duration_ns if duration_ns else None

@@ -1,0 +1,1 @@
+"""Checks of a submission tree, a module per subject."""

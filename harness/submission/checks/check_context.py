@@ -1,0 +1,106 @@
+"""One run's LoadGen logs in a tree, and which rules they are held against."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from harness.config.benchmark import Benchmark, Scenario
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+from harness.submission.checks.issue import Complaint
+from harness.submission.layout import DETAIL, SUMMARY, Place
+from harness.submission.rules import Rules
+
+_POWER_TIME = "%m-%d-%Y %H:%M:%S.%f"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One scenario's folder and the rules that hold for it."""
+
+    place: Place
+    benchmark: Benchmark
+    scenario: Scenario
+    rules: Rules
+    seeds: Mapping[str, int]
+
+    @property
+    def closed(self) -> bool:
+        """Whether accuracy target, tests and settings are binding."""
+        return self.place.binding
+
+    @property
+    def is_server(self) -> bool:
+        """Interactive is LoadGen's Server too."""
+        return self.scenario in ("server", "interactive")
+
+    @property
+    def loadgen_scenario(self) -> str:
+        """LoadGen's name of the scenario."""
+        return {"offline": "Offline", "single-stream": "SingleStream"}.get(self.scenario, "Server")
+
+    def complaint(self, code: str, path: Path, what: str, *, note: bool = False) -> Complaint:
+        """``path`` is absolute or relative to the scenario's folder."""
+        return Complaint(code, self.place.name(self.place.path / path), what, note)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Summary and detail log of one run; ``folder`` is relative to the scenario's."""
+
+    folder: Path
+    summary: LoadgenSummary
+    detail: LoadgenDetail
+
+    @property
+    def missing(self) -> bool:
+        """Neither of the two files is there."""
+        return self.summary.problem == "missing" and self.detail.problem == "missing"
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Rows of the detail log by key."""
+        return self.detail.values
+
+    def number(self, key: str) -> int | float | None:
+        """A row's value; None where there is no row or no number in it."""
+        value = self.values.get(key)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    @property
+    def samples_issued(self) -> int | float | None:
+        """Samples of all queries that LoadGen made."""
+        queries, each = self.number("generated_query_count"), self.number("generated_samples_per_query")
+        return None if queries is None or each is None else queries * each
+
+    @property
+    def lasted_s(self) -> float | None:
+        """Seconds between LoadGen's marks of begin and end."""
+        begin, end = self.values.get("power_begin"), self.values.get("power_end")
+        if not isinstance(begin, str) or not isinstance(end, str):
+            return None
+        try:
+            return (
+                datetime.strptime(end, _POWER_TIME) - datetime.strptime(begin, _POWER_TIME)
+            ).total_seconds()
+        except ValueError:
+            return None
+
+    @property
+    def mean_tokens(self) -> float | None:
+        """Output tokens per sample, from LoadGen's two throughputs."""
+        for tokens, samples in (
+            ("result_tokens_per_second", "result_samples_per_second"),
+            ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
+        ):
+            rate, per = self.number(tokens), self.number(samples)
+            if rate is not None and per:
+                return rate / per
+        return None
+
+
+def read_logs(subject: Subject, folder: Path) -> Logs:
+    """Read what there is; problems are fields of the two."""
+    path = subject.place.path / folder
+    return Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))

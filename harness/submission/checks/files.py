@@ -1,0 +1,89 @@
+"""What is asked of all files of a tree: plain, small, readable, with harmless names, and no run twice."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
+from harness.submission.accuracy_text import parse_accuracy
+from harness.submission.checks.check_context import Subject
+from harness.submission.checks.issue import Complaint
+from harness.submission.layout import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    DETAIL,
+    DIVISIONS,
+    PERFORMANCE,
+    VERIFY_FILE,
+    Place,
+)
+from harness.submission.staging import digest
+
+
+def check_files(root: Path, most_bytes: int) -> Iterator[Complaint]:
+    """Names, kinds and sizes of everything below the divisions."""
+    for path in sorted(path for name in DIVISIONS for path in (root / name).rglob("*")):
+        what = _trouble(path, most_bytes)
+        if what:
+            yield Complaint("files", path.relative_to(root).as_posix(), what)
+
+
+def _trouble(path: Path, most_bytes: int) -> str:
+    if path.is_symlink():
+        return "is a symbolic link"
+    if path.name.startswith("."):
+        return "has a name with a leading dot"
+    if " " in path.name:
+        return "has a name with a space"
+    if path.is_file() and path.stat().st_size > most_bytes:
+        return f"has {path.stat().st_size} bytes, expected {most_bytes} or less"
+    return ""
+
+
+def check_encoding(subject: Subject) -> Iterator[Complaint]:
+    """The text files that the official checker reads, and fails on when a byte is not UTF-8."""
+    names = [PERFORMANCE / DETAIL, ACCURACY / DETAIL, ACCURACY / ACCURACY_TEXT]
+    names += [Path(test, name) for test, name in VERIFY_FILE.items()]
+    for name in names:
+        path = subject.place.path / name
+        if path.is_file() and not _is_text(path):
+            yield subject.complaint("encoding", name, "is not UTF-8")
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for _ in file:
+                continue
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def check_repeats(root: Path, places: Sequence[Place]) -> Iterator[Complaint]:
+    """Detail logs and accuracy logs hold times and tokens: those of two runs are never alike.
+
+    Scores may be: of 990 answers some are right, and a greedy model gives the same ones again.
+    """
+    seen: dict[str, tuple[Path, Path]] = {}
+    for place in places:
+        for path in _evidence(place):
+            run = place.path / path.relative_to(place.path).parts[0]
+            for key in _fingerprints(path):
+                first, first_run = seen.setdefault(key, (path, run))
+                if first_run != run:
+                    text = f"is of the same run as {first.relative_to(root).as_posix()}"
+                    yield Complaint("repeat", place.name(path), text)
+
+
+def _evidence(place: Place) -> list[Path]:
+    names = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)
+    return sorted(path for name in names for path in place.path.rglob(name))
+
+
+def _fingerprints(path: Path) -> tuple[str, ...]:
+    """The file's own digest; of accuracy.txt those of the full log."""
+    if path.name == ACCURACY_TEXT:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return tuple(f"full log {found}" for found in parse_accuracy(text, ()).hashes)
+    return () if path.stat().st_size <= EMPTY_LOG_BYTES else (digest(path),)

@@ -1,0 +1,90 @@
+"""What run.json says of a run; it is kept beside the tree, never inside."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.submission.checks.check_context import Subject
+from harness.submission.checks.issue import Complaint
+from harness.submission.layout import ACCURACY, PERFORMANCE, VERIFY_FILE
+
+RUN_RECORD = "run.json"
+ADDRESS = "server"
+_LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The record, None where there is none or it is damaged."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def check_records(subject: Subject, kept: Path | None) -> Iterator[Complaint]:
+    """Origin, deviations and verdicts; ``kept`` is the scenario's folder of kept files."""
+    if kept is None:
+        return
+    found = {folder: read_record(kept / folder / RUN_RECORD) for folder in (PERFORMANCE, ACCURACY)}
+    found |= {Path(test): read_record(kept / test / RUN_RECORD) for test in VERIFY_FILE}
+    records = {folder: record for folder, record in found.items() if record is not None}
+    for folder, record in records.items():
+        if folder in (PERFORMANCE, ACCURACY):
+            yield from _verdict(subject, folder, record)
+        if subject.closed:
+            for deviation in record.get("deviations") or ():
+                yield subject.complaint("deviations", folder, str(deviation))
+    for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
+        yield subject.complaint("origin", Path(), text, note=what == ADDRESS)
+
+
+def origin_differences(records: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What differs between the runs of one scenario in server and commit, and how.
+
+    ``records`` are by the name of the run. A server's address alone may change while the server does not.
+    """
+    origins = [(name, _origin(record)) for name, record in records.items()]
+    for name, origin in origins[1:]:
+        first_name, first = origins[0]
+        for what, value in origin.items():
+            if value and first[what] and value != first[what]:
+                yield what, f"{what} of {first_name} is {first[what]}, of {name} {value}"
+
+
+def _origin(record: Mapping[str, Any]) -> dict[str, str]:
+    """Empty where the record does not say. An embedded server has another port in each run."""
+    servers = _servers(record)
+    embedded = (record.get("plan") or {}).get("backend") == "embedded"
+    settings = [server.get("settings") for server in servers if server.get("settings")]
+    commit = ((record.get("provenance") or {}).get("git") or {}).get("commit")
+    named = {f"{server.get('engine')} {server.get('version')}" for server in servers}
+    return {
+        ADDRESS: "" if embedded else ", ".join(sorted(str(server.get("url") or "") for server in servers)),
+        "engine": ", ".join(sorted(named)),
+        "model": ", ".join(sorted({str(server.get("model")) for server in servers})),
+        "server settings": json.dumps(settings, sort_keys=True) if settings else "",
+        "commit of the harness": str(commit or ""),
+    }
+
+
+def servers_elsewhere(record: Mapping[str, Any], hostname: str) -> bool:
+    """Whether the run was made on, or its servers are on, another machine than this one."""
+    host = ((record.get("provenance") or {}).get("host") or {}).get("hostname")
+    places = {urlsplit(str(server["url"])).hostname for server in _servers(record) if server.get("url")}
+    return (host or hostname) != hostname or not places <= {*_LOCAL, hostname.lower()}
+
+
+def _servers(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    servers = record.get("servers")
+    return [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
+
+
+def _verdict(subject: Subject, folder: Path, record: dict[str, Any]) -> Iterator[Complaint]:
+    verdict = record.get("verdict") or {}
+    result = verdict.get("result")
+    if result != "VALID":
+        reasons = "; ".join(map(str, verdict.get("reasons") or ())) or "the run did not end"
+        yield subject.complaint("run-verdict", folder, f"run.json says {result}: {reasons}")

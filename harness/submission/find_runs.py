@@ -1,0 +1,153 @@
+"""The runs that a submission is made of: found below --results, and whole before anything is written."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.compliance.rules import RUN_FOLDER
+from harness.config.benchmark import Benchmark, Scenario
+from harness.errors import ConfigError
+from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
+from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.submission.checks.run_record import RUN_RECORD, read_record
+from harness.submission.layout import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    DETAIL,
+    FOLDER_OF,
+    PERFORMANCE,
+    SUMMARY,
+    VERIFY_FILE,
+)
+from harness.submission.rules import Suite
+from harness.submission.staging import is_whole
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRuns:
+    """The folder ``results/<scenario>`` of one scenario, and the compliance tests in it."""
+
+    scenario: Scenario
+    path: Path
+    tests: tuple[str, ...]
+
+    @property
+    def performance(self) -> Path:
+        """LoadGen's logs of the performance run."""
+        return self.path / "performance"
+
+    @property
+    def accuracy(self) -> Path:
+        """LoadGen's logs of the accuracy run, and accuracy.txt."""
+        return self.path / "accuracy"
+
+    def record_files(self) -> dict[str, Path]:
+        """Where the run.json of each run lies, by the run's folder in a submission; it may be missing."""
+        tests = {test: self.path / test / RUN_FOLDER / RUN_RECORD for test in self.tests}
+        own = {PERFORMANCE: self.performance, ACCURACY: self.accuracy}
+        return {name.as_posix(): path / RUN_RECORD for name, path in own.items()} | tests
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Every run.json that is there and can be read, by the run's folder in a submission."""
+        found = {name: read_record(path) for name, path in self.record_files().items()}
+        return {name: record for name, record in found.items() if record is not None}
+
+
+def find_runs(
+    results: Path, benchmark: Benchmark, rule: Suite, division: str, only: Sequence[Scenario]
+) -> tuple[ScenarioRuns, ...]:
+    """The scenarios that are there and may be submitted, or ``only`` these.
+
+    Raises ConfigError that names everything that is missing.
+    """
+    if not results.is_dir():
+        raise ConfigError(f"--results {results}: no such folder; pass the --output-dir of the runs")
+    refused = [scenario for scenario in only if division == "closed" and scenario not in rule.allowed]
+    if refused:
+        raise ConfigError(
+            f"--scenario {refused[0]}: {benchmark.name} is submitted with {', '.join(rule.allowed)} in the "
+            "closed division; leave it out, or choose --division open"
+        )
+    wanted = list(only) or _scenarios(results, rule, division)
+    tests = (
+        tuple(name for name in benchmark.compliance if name in VERIFY_FILE) if division == "closed" else ()
+    )
+    runs = tuple(ScenarioRuns(scenario, results / scenario, tests) for scenario in wanted)
+    missing = [what for run in runs for what in _missing(run)]
+    if missing:
+        raise ConfigError(f"--results {results}: missing {', '.join(missing)}; {_remedy(missing)}")
+    damaged = [what for run in runs for what in _damaged(run)]
+    if damaged:
+        raise ConfigError(f"--results {results}: {'; '.join(damaged)}; repeat these runs")
+    return runs
+
+
+def scenarios_there(results: Path) -> tuple[Scenario, ...]:
+    """Every scenario that has a folder in ``results``, whatever is in it."""
+    return tuple(scenario for scenario in FOLDER_OF if (results / scenario).is_dir())
+
+
+def _scenarios(results: Path, rule: Suite, division: str) -> list[Scenario]:
+    """What is there and, in the closed division, what must be; nothing there that no result may have."""
+    found = list(scenarios_there(results))
+    if division == "closed":
+        found = [scenario for scenario in found if scenario in rule.allowed]
+        found += [scenario for scenario in rule.required if scenario not in found]
+        if rule.one_of and not set(found).intersection(rule.one_of):
+            raise ConfigError(
+                f"--results {results}: closed needs {' or '.join(rule.one_of)}, found {', '.join(found)}; "
+                "run one, or name what is there with --scenario"
+            )
+    if not found:
+        raise ConfigError(f"--results {results}: no scenario's folder in it, expected {', '.join(FOLDER_OF)}")
+    return found
+
+
+def _missing(run: ScenarioRuns) -> Iterator[str]:
+    wanted = [run.performance / SUMMARY, run.performance / DETAIL]
+    wanted += [run.accuracy / name for name in (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT)]
+    for test in run.tests:
+        folder = run.path / test
+        wanted += [folder / VERIFY_FILE[test], folder / "accuracy" / ACCURACY_LOG]
+        if test != "TEST06":
+            wanted += [folder / PERFORMANCE / name for name in (SUMMARY, DETAIL)]
+    for path in wanted:
+        if path.is_file():
+            continue
+        unofficial = path.with_name(f"{path.stem}.NOT_OFFICIAL{path.suffix}")
+        note = f" (only {unofficial.name})" if unofficial.is_file() else ""
+        yield path.relative_to(run.path.parent).as_posix() + note
+
+
+def _remedy(missing: Sequence[str]) -> str:
+    """Who writes what."""
+    programs = []
+    if any("/performance/" in name and "TEST" not in name for name in missing):
+        programs.append("run_mlperf.py")
+    if any("/accuracy/mlperf" in name and "TEST" not in name for name in missing):
+        programs.append("run_mlperf.py --accuracy")
+    if any(name.endswith(f"accuracy/{ACCURACY_TEXT}") for name in missing):
+        programs.append("eval_mlperf_accuracy.py, whose output is accuracy.txt")
+    if any("TEST" in name for name in missing):
+        programs.append("run_compliance.py")
+    return f"run {', '.join(programs)}"
+
+
+def _damaged(run: ScenarioRuns) -> Iterator[str]:
+    tests = [run.path / test for test in run.tests]
+    for folder in [run.performance, run.accuracy, *(test / PERFORMANCE for test in tests)]:
+        for path, problem in (
+            (folder / SUMMARY, read_summary(folder / SUMMARY).problem),
+            (folder / DETAIL, read_detail(folder / DETAIL).problem),
+        ):
+            if problem not in ("", "missing"):
+                yield f"{path.relative_to(run.path.parent).as_posix()} is {problem}"
+    for folder in [run.accuracy, *(test / ACCURACY for test in tests)]:
+        log = folder / ACCURACY_LOG
+        name = log.relative_to(run.path.parent).as_posix()
+        if log.stat().st_size <= EMPTY_LOG_BYTES:
+            yield f"{name} has no answers"
+        elif not is_whole(log):
+            yield f"{name} is cut short"

@@ -1,0 +1,122 @@
+"""What a round asks of a submission: configs/submission/rounds.toml beside the benchmark's definition."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from harness.config.benchmark import (
+    CONFIG_DIR,
+    Benchmark,
+    Scenario,
+    available_benchmarks,
+    load_benchmark,
+    read_definition,
+)
+from harness.errors import ConfigError
+
+# Beside the rounds: definitions of benchmarks that are checked here and not run.
+CHECKED_ONLY = CONFIG_DIR / "submission"
+ROUNDS_FILE = CHECKED_ONLY / "rounds.toml"
+SEED_NAMES = ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed")
+
+
+class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Scenarios of a closed submission: all of ``required`` and, where it is not empty, one of ``one_of``."""
+
+    benchmarks: tuple[str, ...]
+    required: tuple[Scenario, ...]
+    one_of: tuple[Scenario, ...]
+
+    @property
+    def allowed(self) -> tuple[Scenario, ...]:
+        """Every scenario that may be there."""
+        return (*self.required, *self.one_of)
+
+
+class FileRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sizes in bytes."""
+
+    accuracy_log_bytes: int
+    shown_bytes: int
+    any_bytes: int
+
+
+class SystemRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields of systems/<system>.json, and what some of them may hold."""
+
+    meaningful: tuple[str, ...]
+    optional: tuple[str, ...]
+    network: tuple[str, ...]
+    whole_numbers: tuple[str, ...]
+    status: tuple[str, ...]
+    system_type: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Every field that must be there."""
+        return (*self.meaningful, *self.optional)
+
+
+class MeasurementsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields of measurements.json."""
+
+    required: tuple[str, ...]
+
+
+class PowerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names of the files of a result with power measurements."""
+
+    run: tuple[str, ...]
+    power: tuple[str, ...]
+    optional: tuple[str, ...]
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    current: str
+    seeds: dict[str, dict[str, int]]
+    benchmarks: dict[str, tuple[str, ...]]
+    aliases: dict[str, str]
+    suites: dict[str, Suite]
+    target_latency_ms: dict[str, int]
+    files: FileRule
+    system: SystemRule
+    measurements: MeasurementsRule
+    power: PowerRule
+
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        """Rounds whose seeds are known, the current one first."""
+        return (self.current, *self.seeds)
+
+    def suite_of(self, benchmark: str) -> tuple[str, Suite]:
+        """The suite that a benchmark belongs to, with its name."""
+        found = [pair for pair in self.suites.items() if benchmark in pair[1].benchmarks]
+        return found[0] if found else list(self.suites.items())[-1]
+
+    def seeds_of(self, round_name: str, benchmark: Benchmark) -> Mapping[str, int]:
+        """LoadGen's seeds in a round. Raises ConfigError for a round that is not known."""
+        if round_name == self.current:
+            return {name: int(benchmark.loadgen.settings[name]) for name in SEED_NAMES}
+        if round_name not in self.seeds:
+            raise ConfigError(
+                f"--round {round_name}: its seeds are not known, expected one of {', '.join(self.rounds)}"
+            )
+        return self.seeds[round_name]
+
+
+def load_rules() -> Rules:
+    """Read the file. Raises ConfigError when it is malformed."""
+    try:
+        return msgspec.toml.decode(ROUNDS_FILE.read_bytes(), type=Rules)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{ROUNDS_FILE}: {error}") from error
+
+
+def definition_of(name: str) -> Benchmark | None:
+    """The definition of a benchmark, None for one that this harness does not know."""
+    if name in available_benchmarks():
+        return load_benchmark(name)
+    path = CHECKED_ONLY / f"{name}.toml"
+    return read_definition(path) if path.is_file() and path != ROUNDS_FILE else None

@@ -1,0 +1,118 @@
+"""Files written beside their place and renamed into it: a reader finds the old tree or the new one."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One file or folder that is ready, and its place. ``keep``: what is there already may stay."""
+
+    staged: Path
+    final: Path
+    keep: bool = False
+
+
+@contextmanager
+def staging(output: Path) -> Iterator[Path]:
+    """A folder on the file system of ``output`` that is gone afterwards."""
+    folder: Path | None = None
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+        folder.chmod(0o755)
+        yield folder
+    except OSError as error:
+        where = error.filename or output
+        raise ConfigError(
+            f"--output {output}: {where}: {error.strerror or error}; make room or choose another folder"
+        ) from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def refuse_existing(finals: Sequence[Path], force: bool) -> None:
+    """Raises ConfigError that names what would be overwritten."""
+    there = [str(path) for path in finals if path.exists()]
+    if there and not force:
+        raise ConfigError(
+            f"{', '.join(there)}: exists; pass --force to replace it, or choose another --output"
+        )
+
+
+def put_in_place(moves: Sequence[Move], folder: Path, force: bool) -> None:
+    """Rename all; what is replaced goes into ``folder``, the staging folder."""
+    for number, move in enumerate(moves):
+        if move.final.exists():
+            if move.keep and not force:
+                continue
+            move.final.rename(folder / f"replaced-{number}")
+        move.final.parent.mkdir(parents=True, exist_ok=True)
+        move.staged.rename(move.final)
+
+
+def keep_file(source: Path, target: Path) -> None:
+    """A second name for a large file where the file system can, else a copy."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """A plain copy, its folder made."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def write_file(target: Path, content: str | bytes) -> None:
+    """Text or bytes, its folder made."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+GAP = b"\n\n...\n\n"
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def truncated(path: Path, shown_bytes: int) -> bytes:
+    """What is submitted of a log; a log that is shorter than ``shown_bytes`` stays whole."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size < shown_bytes:
+            return file.read()
+        head = file.read(shown_bytes)
+        file.seek(size - shown_bytes)
+        return head + GAP + file.read(shown_bytes)
+
+
+def ends_match(submitted: Path, full: Path, shown_bytes: int) -> bool:
+    """Whether ``submitted`` is what ``truncated`` makes of ``full``."""
+    return submitted.read_bytes() == truncated(full, shown_bytes)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether LoadGen's JSON array has its end, and nothing was cut out of it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - 64))
+        if not file.read().rstrip().endswith(b"]"):
+            return False
+        # A log that was truncated for a submission has the gap right behind its first 4 KiB.
+        file.seek(0)
+        return GAP not in file.read(64 << 10)

@@ -1,0 +1,200 @@
+"""The results of a tree, a row for each system, benchmark and scenario, beside those of an earlier tree."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from harness.errors import ConfigError
+from harness.submission.accuracy_text import parse_accuracy, parse_verify
+from harness.submission.checks.check_context import Logs, Subject, read_logs
+from harness.submission.checks.compliance_tests import tests_of
+from harness.submission.layout import ACCURACY, ACCURACY_TEXT, PERFORMANCE, VERIFY_FILE, read_fields
+from harness.text import printable
+
+_NS_PER_MS = 1e6
+# LoadGen's row for each scenario's result, as the official checker takes it for language models.
+_RESULT = {
+    "offline": "result_tokens_per_second",
+    "server": "result_completed_tokens_per_second",
+    "interactive": "result_completed_tokens_per_second",
+    "single-stream": "result_90.00_percentile_latency_ns",
+}
+_TTFT = "result_first_token_99.00_percentile_latency_ns"
+_TPOT = "result_time_per_output_token_99.00_percentile_ns"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One result. ``result`` is tokens/s, of SingleStream the 90th percentile of the latency in ms.
+
+    None stands for what the logs do not have.
+    """
+
+    division: str
+    submitter: str
+    system: str
+    benchmark: str
+    scenario: str
+    valid: bool
+    result: float | None
+    unit: str
+    ttft_p99_ms: float | None
+    tpot_p99_ms: float | None
+    accuracy: str
+    tests: str
+    accelerator: str
+    accelerators: int | None
+
+    @property
+    def each(self) -> float | None:
+        """The result per accelerator."""
+        if self.result is None or not self.accelerators or self.unit != "tokens/s":
+            return None
+        return self.result / self.accelerators
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A row beside an earlier one. ``share`` is new over old; ``by`` says of what."""
+
+    row: Row
+    earlier: Row | None
+    share: float | None
+    by: str
+
+
+def summarize(subjects: Sequence[Subject]) -> tuple[Row, ...]:
+    """In the order of the tree."""
+    return tuple(_row(subject) for subject in subjects)
+
+
+def _row(subject: Subject) -> Row:
+    place, logs = subject.place, read_logs(subject, PERFORMANCE)
+    description = read_fields(place.system_file)
+    system = {} if isinstance(description, str) else description
+    single = subject.scenario == "single-stream"
+    result = logs.number(_RESULT[subject.scenario])
+    latency = subject.is_server  # LoadGen logs them elsewhere too, where no limit holds
+    return Row(
+        division=place.division,
+        submitter=place.org,
+        system=place.system,
+        benchmark=subject.benchmark.name,
+        scenario=place.folder,
+        valid=logs.summary.result_valid is True,
+        result=result / _NS_PER_MS if single and result is not None else result,
+        unit="ms" if single else "tokens/s",
+        ttft_p99_ms=_milliseconds(logs, _TTFT) if latency else None,
+        tpot_p99_ms=_milliseconds(logs, _TPOT) if latency else None,
+        accuracy=_accuracy(subject),
+        tests=", ".join(_tests(subject)),
+        accelerator=str(system.get("accelerator_model_name") or ""),
+        accelerators=_product(system.get("number_of_nodes"), system.get("accelerators_per_node")),
+    )
+
+
+def _milliseconds(logs: Logs, key: str) -> float | None:
+    found = logs.number(key)
+    return None if found is None else found / _NS_PER_MS
+
+
+def _product(nodes: object, each: object) -> int | None:
+    one, other = str(nodes).strip(), str(each).strip()
+    return int(one) * int(other) if one.isdecimal() and other.isdecimal() else None
+
+
+def _accuracy(subject: Subject) -> str:
+    path, rule = subject.place.path / ACCURACY / ACCURACY_TEXT, subject.benchmark.accuracy
+    if rule is None or not path.is_file():
+        return ""
+    found = parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), tuple(rule.reference))
+    scores = {metric: found.score(metric) for metric in rule.reference}
+    return ", ".join(f"{metric} {score:.3f}" for metric, score in scores.items() if score is not None)
+
+
+def _tests(subject: Subject) -> Iterator[str]:
+    """Each with its verdict and its figure."""
+    for test in tests_of(subject):
+        path = subject.place.path / test / VERIFY_FILE[test]
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if test == "TEST06":
+            yield f"{test} {'PASS' if 'TEST06 verification complete' in text else 'FAIL'}"
+            continue
+        found = parse_verify(text)
+        figure = found.score if found.score is not None else found.mean_tokens
+        yield f"{test} {'PASS' if found.passed else 'FAIL'} {'-' if figure is None else f'{figure:g}'}"
+
+
+def compare(rows: Sequence[Row], earlier: Sequence[Row]) -> tuple[Compared, ...]:
+    """Each row beside that of the same system, else the best of the same accelerator, per accelerator."""
+    return tuple(_compare(row, earlier) for row in rows)
+
+
+def _compare(row: Row, earlier: Sequence[Row]) -> Compared:
+    alike = [old for old in earlier if (old.benchmark, old.scenario.lower()) == _task(row) and old.valid]
+    same = [old for old in alike if (old.submitter, old.system) == (row.submitter, row.system)]
+    for old in same:
+        if row.result and old.result:
+            return Compared(row, old, row.result / old.result, "result")
+    cards = [old for old in alike if old.each and old.accelerator.lower() == row.accelerator.lower() != ""]
+    best = max(cards, key=lambda old: old.each or 0.0, default=None)
+    if best is None or not row.each or not best.each:
+        return Compared(row, None, None, "")
+    return Compared(row, best, row.each / best.each, "result per accelerator")
+
+
+def _task(row: Row) -> tuple[str, str]:
+    return row.benchmark, row.scenario.lower()
+
+
+def table(rows: Sequence[Compared]) -> Iterator[str]:
+    """Lines for the terminal, the comparison only where there is one."""
+    against = any(one.earlier for one in rows)
+    cells = [["system", "benchmark", "scenario", "result", "TTFT p99", "TPOT p99", "accuracy", "tests"]]
+    cells[0] += ["earlier", "change"] if against else []
+    for one in rows:
+        row = one.row
+        line = [printable(row.system), row.benchmark, row.scenario, _result(row)]
+        line += [_shown(row.ttft_p99_ms), _shown(row.tpot_p99_ms), row.accuracy or "-", row.tests or "-"]
+        cells.append(line + (_change(one) if against else []))
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    for line in cells:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _result(row: Row) -> str:
+    shown = "-" if row.result is None else f"{row.result:,.1f} {row.unit}"
+    return shown if row.valid else f"{shown} INVALID"
+
+
+def _shown(milliseconds: float | None) -> str:
+    return "-" if milliseconds is None else f"{milliseconds:.1f} ms"
+
+
+def _change(one: Compared) -> list[str]:
+    if one.earlier is None or one.share is None:
+        return ["-", "-"]
+    old = one.earlier
+    whose = "" if one.by == "result" else f" ({printable(f'{old.submitter} {old.system}')})"
+    per = "" if one.by == "result" else " per accelerator"
+    return [f"{_result(old)}{whose}", f"{one.share - 1:+.1%}{per}"]
+
+
+def write_csv(path: Path, rows: Sequence[Compared]) -> None:
+    """All fields of every row; raises ConfigError when the file cannot be written."""
+    more = ("earlier_submitter", "earlier_system", "earlier_result", "new_over_earlier", "compared_by")
+    names = [field.name for field in fields(Row)]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names, *more])
+            for one in rows:
+                old = one.earlier
+                tail = [old.submitter, old.system, old.result] if old else ["", "", ""]
+                share = "" if one.share is None else f"{one.share:.6f}"
+                writer.writerow([*asdict(one.row).values(), *tail, share, one.by])
+    except OSError as error:
+        raise ConfigError(f"--csv {path}: {error.strerror or error}; choose another file") from error

@@ -1,0 +1,363 @@
+"""The request path: one epoll over persistent connections, one request on each at a time.
+
+The client knows nothing of LoadGen. It starts requests, calls ``on_first_token`` once the first token of a
+request has arrived, and ``on_done`` exactly once for every request with its Outcome.
+"""
+
+import errno
+import select
+import time
+from collections.abc import Callable, Sequence
+
+from harness.config.deadlines import Deadlines
+from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from sut.client.connections import Connection, Replica, Request, least_loaded
+from sut.client.deadlines import DeadlineWatch
+from sut.client.endpoint import Endpoint
+from sut.client.poller import PollSets
+from sut.client.transport import KernelClock
+
+# From so many requests in flight on, streams whose events come so far apart are looked at together.
+_FLOWING_FROM = 64
+_FLOWING_GAP_NS = 5_000_000
+MAX_CONNECTING = 256  # a listen backlog is finite
+_CONNECT_TIMEOUT_NS = 10_000_000_000
+# uvicorn closes connections that idled for 5 s; one that old is not trusted with a query.
+_MAX_IDLE_NS = 2_000_000_000
+# Ticks so far apart mean that the process stood still: connections may have come about since.
+_STOOD_STILL_NS = 1_500_000_000
+# Not the server's fault: this machine has no more descriptors, local ports or buffers.
+_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
+_READ = select.EPOLLIN | select.EPOLLRDHUP
+_READ_WRITE = _READ | select.EPOLLOUT
+
+
+class HttpClient:
+    """Sends requests to the least loaded replica and reads their answers; times are monotonic ns.
+
+    A replica that fails again and again gets nothing more, and ``on_suspect`` is called with its index, until
+    somebody finds it well and calls ``trust``. ``receptions`` counts reads that brought bytes,
+    ``partial_tokens`` the tokens so far of the answers in flight.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        deadlines: Deadlines,
+        on_first_token: Callable[[Request], None],
+        on_done: Callable[[Request, Outcome], None],
+        on_suspect: Callable[[int], None] = lambda index: None,
+        turn: int = 0,
+    ) -> None:
+        self.opened = 0
+        self.receptions = 0
+        self.partial_tokens = 0
+        self.in_flight: dict[int, Request] = {}  # in the order of their start
+        self._polls = PollSets()
+        self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
+        self._trusted = list(self._replicas)
+        self._turn = turn
+        self._deadlines = DeadlineWatch(deadlines, self.in_flight)
+        self._ticked_ns = time.monotonic_ns()
+        self._on_first_token = on_first_token
+        self._on_done = on_done
+        self._on_suspect = on_suspect
+        self._clock = KernelClock()
+        self._connections: dict[int, Connection] = {}
+        self._connecting: dict[int, Connection] = {}
+        self._watched: dict[int, Callable[[int], None]] = {}
+
+    @property
+    def can_start(self) -> bool:
+        """Whether another request may begin now: there is a replica, and connecting does not pile up."""
+        return len(self._connecting) < MAX_CONNECTING and bool(self._trusted)
+
+    @property
+    def clock_steps_ns(self) -> int:
+        """By how much the wall clock has jumped."""
+        return self._clock.steps_ns
+
+    def suspect(self, index: int) -> None:
+        """Send nothing more to a replica; what it has been sent may still be answered."""
+        self._trusted = [replica for replica in self._trusted if replica.index != index]
+
+    def trust(self, index: int) -> None:
+        """The replica is well."""
+        self._replicas[index].failed_in_a_row = 0
+        self._trusted = [r for r in self._replicas if r in self._trusted or r.index == index]
+
+    def watch(self, descriptor: int, mask: int, callback: Callable[[int], None]) -> None:
+        """Poll a foreign descriptor along with the connections."""
+        if descriptor in self._watched:
+            self._polls.modify(descriptor, mask)
+        else:
+            self._polls.register(descriptor, mask)
+        self._watched[descriptor] = callback
+
+    def warm(self, connections: int) -> None:
+        """Open idle connections to each replica ahead of the first request; failures show later."""
+        for replica in self._replicas:
+            for _ in range(connections):
+                try:
+                    self._open(replica)
+                except OSError:
+                    return
+
+    def start(self, request: Request) -> None:
+        """Send a request on an idle connection or a new one."""
+        replica = least_loaded(self._trusted or self._replicas, self._turn)
+        self._turn += 1
+        replica.in_flight += 1
+        request.replica = replica.index
+        request.started_ns = time.monotonic_ns()
+        self.in_flight[request.query_id] = request
+        self._deadlines.add(request)
+        try:
+            connection = self._take_idle(replica, request.started_ns) or self._open(replica)
+        except OSError as error:
+            self._finish(request, _no_connection(replica, error))
+            return
+        connection.request = request
+        request.connection = connection
+        connection.unsent = [replica.endpoint.head, request.body]
+        if connection.ready:
+            self._send(connection, request)
+
+    def poll(self, timeout_s: float) -> None:
+        """Handle what has happened, or wait for it up to ``timeout_s``; end what is late."""
+        wait_s = self._deadlines.wait_s(time.monotonic_ns(), timeout_s)
+        for descriptor, mask in self._polls.poll(wait_s):
+            connection = self._connections.get(descriptor)
+            if connection is None:
+                if descriptor in self._watched:
+                    self._watched[descriptor](mask)
+            elif mask == select.EPOLLIN and connection.ready:
+                self._receive(connection)
+            else:
+                self._handle(connection, mask)
+        self._end_late()
+
+    def tick(self) -> None:
+        """Look after connections that do not come about or idle; call it a few times a second."""
+        self._clock.refresh()
+        now = time.monotonic_ns()
+        if now - self._ticked_ns < _STOOD_STILL_NS:
+            self._expire_connecting(now)
+        self._ticked_ns = now
+        for replica in self._replicas:
+            while replica.idle and now - replica.idle[0].used_ns > _MAX_IDLE_NS:
+                self._close(replica.idle.pop(0))
+
+    def keeps_alive(self) -> list[bool]:
+        """For each replica, whether it has left a used connection open."""
+        return [bool(replica.idle) for replica in self._replicas]
+
+    def close(self) -> None:
+        """Drop all connections without a word to anyone."""
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._polls.close()
+
+    # -- connections
+
+    def _open(self, replica: Replica) -> Connection:
+        connection = replica.connect(self._clock)
+        connection.opened_ns = time.monotonic_ns()
+        self._connections[connection.fd] = connection
+        self._connecting[connection.fd] = connection
+        connection.mask = _READ_WRITE
+        self._polls.register(connection.fd, _READ_WRITE)
+        self.opened += 1
+        return connection
+
+    def _take_idle(self, replica: Replica, now: int) -> Connection | None:
+        while replica.idle:
+            connection = replica.idle.pop()
+            if now - connection.used_ns <= _MAX_IDLE_NS and connection.transport.alive():
+                return connection
+            self._close(connection)
+        return None
+
+    def _close(self, connection: Connection) -> None:
+        self._connections.pop(connection.fd, None)
+        self._connecting.pop(connection.fd, None)
+        connection.request = None  # no circle may stay: workers run without a garbage collector
+        self._polls.flowing -= connection.flowing
+        connection.flowing = False
+        connection.transport.close()  # leaves its poll set by itself
+
+    def _release(self, connection: Connection) -> None:
+        connection.request = None
+        if connection.flowing:
+            connection.flowing = False
+            self._polls.to_prompt(connection.fd, connection.mask)
+        connection.used_ns = time.monotonic_ns()
+        connection.replica.idle.append(connection)
+
+    # -- events
+
+    def _handle(self, connection: Connection, mask: int) -> None:
+        if not connection.ready and not self._advance(connection):
+            return
+        if mask & select.EPOLLOUT and connection.unsent and connection.request is not None:
+            self._send(connection, connection.request)
+        if mask & ~select.EPOLLOUT and connection.fd in self._connections:
+            self._receive(connection)
+
+    def _advance(self, connection: Connection) -> bool:
+        """Go on with connecting; True once it stands."""
+        try:
+            connection.ready = connection.transport.ready()
+        except OSError as error:
+            self._lost(connection, FailureKind.CONNECT, error)
+            return False
+        if not connection.ready:
+            self._listen(connection, _READ_WRITE if connection.transport.wants_write else _READ)
+        else:
+            del self._connecting[connection.fd]
+            if connection.request is None:
+                self._listen(connection, _READ)
+                self._release(connection)
+            else:
+                self._send(connection, connection.request)
+        return connection.ready
+
+    def _send(self, connection: Connection, request: Request) -> None:
+        try:
+            sent = connection.transport.send(connection.unsent)
+        except OSError as error:
+            self._lost(connection, FailureKind.SEND, error)
+            return
+        request.accepted = request.accepted or sent > 0
+        connection.unsent = _unsent(connection.unsent, sent)
+        if not connection.unsent:
+            request.sent_ns = time.monotonic_ns()
+        self._listen(connection, _READ_WRITE if connection.unsent else _READ)
+
+    def _listen(self, connection: Connection, mask: int) -> None:
+        if connection.mask != mask:
+            connection.mask = mask
+            self._polls.modify(connection.fd, mask, flowing=connection.flowing)
+
+    def _receive(self, connection: Connection) -> None:
+        request = connection.request
+        try:
+            received = connection.transport.receive()
+        except OSError as error:
+            self._lost(connection, FailureKind.NO_RESPONSE, error)
+            return
+        if received is None:
+            return
+        data, arrived_ns = received
+        self.receptions += 1
+        if request is None:  # idle: closed by the server, or bytes that nobody asked for
+            self._forget_idle(connection)
+            return
+        before_ns = request.reader.last_byte_ns
+        outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
+        if outcome is not None:
+            if isinstance(outcome, Completion):
+                outcome = self._in_time(request, connection, before_ns) or outcome
+            self._finish(request, outcome)
+            return
+        tokens = request.reader.tokens
+        self.partial_tokens += tokens - request.tokens
+        request.tokens = tokens
+        if request.reader.first_token_ns and not request.first_told:
+            request.first_told = True
+            self._on_first_token(request)
+        elif arrived_ns - before_ns > _FLOWING_GAP_NS:
+            if failure := self._deadlines.missed_between(request, before_ns):
+                self._finish(request, failure)
+            elif not connection.flowing:
+                self._let_flow(connection)
+
+    def _in_time(self, request: Request, connection: Connection, before_ns: int) -> Failure | None:
+        """The Failure of a complete answer that came too soon or too late."""
+        if connection.unsent:
+            return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
+        return self._deadlines.missed_at_end(request, before_ns)
+
+    def _end_late(self) -> None:
+        """Fail the requests that are beyond a deadline, by the arrival of what the kernel holds for them."""
+        now = time.monotonic_ns()
+        for request in self._deadlines.due(now):
+            self._read_arrived(request, now)
+            if self.in_flight.get(request.query_id) is not request:
+                continue
+            if failure := self._deadlines.missed(request, now):
+                self._finish(request, failure)
+            else:
+                self._deadlines.add_again(request, now)
+
+    def _read_arrived(self, request: Request, until_ns: int) -> None:
+        """Read what arrived by ``until_ns`` and was not read yet: this process may have stood still."""
+        connection = request.connection
+        while connection is not None and connection.ready and connection.request is request:
+            before = self.receptions
+            self._receive(connection)
+            if self.receptions == before or request.reader.last_byte_ns > until_ns:
+                return
+
+    def _let_flow(self, connection: Connection) -> None:
+        if len(self.in_flight) >= _FLOWING_FROM and connection.request and connection.request.first_told:
+            connection.flowing = True
+            self._polls.to_flowing(connection.fd, connection.mask)
+
+    def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
+        request = connection.request
+        if request is None:
+            self._forget_idle(connection)
+            return
+        if kind is FailureKind.CONNECT:
+            self._finish(request, _no_connection(connection.replica, error))
+            return
+        cause = f"{connection.replica.endpoint.url}: {error.strerror or error}"
+        if kind is FailureKind.NO_RESPONSE and request.reader.first_byte_ns:
+            kind = FailureKind.TRUNCATED
+            cause += f" after {request.reader.tokens} tokens"
+        self._finish(request, Failure(kind, cause))
+
+    def _forget_idle(self, connection: Connection) -> None:
+        if connection in connection.replica.idle:
+            connection.replica.idle.remove(connection)
+        self._close(connection)
+
+    def _finish(self, request: Request, outcome: Outcome) -> None:
+        del self.in_flight[request.query_id]
+        self.partial_tokens -= request.tokens
+        replica = self._replicas[request.replica]
+        replica.in_flight -= 1
+        request.reader.release()
+        connection, request.connection = request.connection, None
+        if connection is not None:
+            endpoint = connection.replica.endpoint
+            if isinstance(outcome, Completion) and endpoint.keep_alive and request.reader.reusable:
+                self._release(connection)
+            else:
+                self._close(connection)
+        if replica.fails_again(outcome) and replica in self._trusted:
+            self.suspect(replica.index)
+            self._on_suspect(replica.index)
+        self._on_done(request, outcome)
+
+    def _expire_connecting(self, now: int) -> None:
+        late = [c for c in self._connecting.values() if now - c.opened_ns > _CONNECT_TIMEOUT_NS]
+        for connection in late:
+            self._lost(connection, FailureKind.CONNECT, TimeoutError("no connection within 10 s"))
+
+
+def _no_connection(replica: Replica, error: OSError) -> Failure:
+    kind = FailureKind.LOCAL_LIMIT if error.errno in _OWN_LIMITS else FailureKind.CONNECT
+    return Failure(kind, f"{replica.endpoint.url}: {error.strerror or error}")
+
+
+def _unsent(buffers: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
+    rest: list[bytes | memoryview] = []
+    for buffer in buffers:
+        if sent >= len(buffer):
+            sent -= len(buffer)
+        else:
+            rest.append(memoryview(buffer)[sent:])
+            sent = 0
+    return rest

@@ -1,0 +1,132 @@
+"""State of the request path inside one worker: replicas, their connections, the requests on them."""
+
+from harness.record.outcome import Completion, FailureKind, Outcome
+from sut.client.endpoint import Endpoint, tls_context
+from sut.client.response import ResponseReader
+from sut.client.transport import KernelClock, PlainTransport, TlsTransport, Transport
+
+_SUSPICIOUS = 3  # failures in a row
+_SIGNS_OF_DEATH = (
+    FailureKind.SEND,
+    FailureKind.NO_RESPONSE,
+    FailureKind.TRUNCATED,
+    FailureKind.HTTP_STATUS,
+    FailureKind.TIMEOUT,
+)
+
+
+class Request:
+    """One query on its way.
+
+    LoadGen's ids, the times so far in monotonic ns (0 until they came), and the reader of its answer.
+    ``accepted``: whether a byte of it was handed to the kernel for the server; ``attempt`` counts from 0.
+    """
+
+    __slots__ = (
+        "accepted",
+        "attempt",
+        "body",
+        "connection",
+        "first_told",
+        "issued_ns",
+        "look_ns",
+        "query_id",
+        "reader",
+        "replica",
+        "sample_index",
+        "sent_ns",
+        "started_ns",
+        "tokens",
+    )
+
+    def __init__(
+        self, query_id: int, sample_index: int, issued_ns: int, body: memoryview, reader: ResponseReader
+    ) -> None:
+        self.query_id = query_id
+        self.sample_index = sample_index
+        self.issued_ns = issued_ns
+        self.body = body
+        self.reader = reader
+        self.started_ns = 0
+        self.look_ns = 0  # when its deadlines are looked at next
+        self.sent_ns = 0
+        self.tokens = 0  # of its answer so far, as its client counts them
+        self.replica = 0
+        self.first_told = False
+        self.accepted = False
+        self.attempt = 0
+        self.connection: Connection | None = None
+
+
+class Replica:
+    """One endpoint inside one worker: its idle connections and its load."""
+
+    __slots__ = ("_context", "_turn", "endpoint", "failed_in_a_row", "idle", "in_flight", "index")
+
+    def __init__(self, index: int, endpoint: Endpoint) -> None:
+        self.index = index
+        self.endpoint = endpoint
+        self.in_flight = 0
+        self.failed_in_a_row = 0
+        self.idle: list[Connection] = []  # the most recently used one last, and used first
+        self._context = tls_context(endpoint.ca_file) if endpoint.tls else None
+        self._turn = -1  # of the endpoint's routes
+
+    def fails_again(self, outcome: Outcome) -> bool:
+        """Take note of an outcome; True when the replica looks dead and should be asked for its health."""
+        if isinstance(outcome, Completion):
+            self.failed_in_a_row = 0
+            return False
+        if outcome.kind is FailureKind.CONNECT:
+            return True
+        self.failed_in_a_row += outcome.kind in _SIGNS_OF_DEATH
+        return self.failed_in_a_row >= _SUSPICIOUS
+
+    def connect(self, clock: KernelClock) -> "Connection":
+        """Begin a new connection. Raises OSError when that fails at once."""
+        routes = self.endpoint.routes
+        self._turn = (self._turn + 1) % len(routes)
+        transport: Transport
+        if self._context is None:
+            transport = PlainTransport(routes[self._turn], clock)
+        else:
+            transport = TlsTransport(routes[self._turn], self._context, self.endpoint.host)
+        return Connection(self, transport)
+
+
+class Connection:
+    """One transport of a replica and the request that it carries, if any."""
+
+    __slots__ = (
+        "fd",
+        "flowing",
+        "mask",
+        "opened_ns",
+        "ready",
+        "replica",
+        "request",
+        "transport",
+        "unsent",
+        "used_ns",
+    )
+
+    def __init__(self, replica: Replica, transport: Transport) -> None:
+        self.replica = replica
+        self.transport = transport
+        self.fd = transport.fileno()
+        self.ready = False
+        self.flowing = False  # see sut/client/poller.py
+        self.mask = 0
+        self.request: Request | None = None
+        self.unsent: list[bytes | memoryview] = []
+        self.opened_ns = 0
+        self.used_ns = 0
+
+
+def least_loaded(replicas: list[Replica], start: int) -> Replica:
+    """The replica with the fewest requests in flight; ties go round from ``start``."""
+    if len(replicas) == 1:
+        return replicas[0]
+    start %= len(replicas)
+    turned = replicas[start:] + replicas[:start]
+    return min(turned, key=lambda replica: replica.in_flight)

@@ -1,0 +1,105 @@
+"""The deadlines of the requests in flight: when the next one passes, and who has missed one."""
+
+import heapq
+from collections.abc import Iterator, Mapping
+
+from harness.config.deadlines import Deadlines
+from harness.record.outcome import Failure, FailureKind
+from sut.client.connections import Request
+
+_NEVER = 1 << 62
+_SPARE = 1024  # entries of ended requests that are not worth clearing away
+
+
+class DeadlineWatch:
+    """Watches ``in_flight``; times are monotonic ns.
+
+    A heap holds, for each request, the earliest moment at which it can be late: it is looked at then and not
+    before, so that a deadline costs nothing while answers come. Entries are numbers: those of ended requests
+    stay for a while.
+    """
+
+    def __init__(self, deadlines: Deadlines, in_flight: Mapping[int, Request]) -> None:
+        self._in_flight = in_flight
+        self._request_ns = int(deadlines.request_s * 1e9)
+        self._first_ns = _ns(deadlines.first_token_s)
+        self._stall_ns = _ns(deadlines.stall_s)
+        self._heap: list[tuple[int, int]] = []  # when, query id
+
+    def add(self, request: Request) -> None:
+        """Watch a request that has started."""
+        if len(self._heap) > 2 * len(self._in_flight) + _SPARE:
+            self._heap = [entry for entry in self._heap if self._request_of(entry) is not None]
+            heapq.heapify(self._heap)
+        self.add_again(request, request.started_ns)
+
+    def add_again(self, request: Request, now: int) -> None:
+        """Watch a request on that is not late at ``now``."""
+        request.look_ns = self._due(request, now)
+        heapq.heappush(self._heap, (request.look_ns, request.query_id))
+
+    def wait_s(self, now: int, longest_s: float) -> float:
+        """Seconds until the next look, ``longest_s`` at most."""
+        if not self._heap:
+            return longest_s
+        return min(longest_s, max(0.0, (self._heap[0][0] - now) / 1e9))
+
+    def due(self, now: int) -> Iterator[Request]:
+        """Take out the requests that are to be looked at; ``add_again`` those that are not late."""
+        while self._heap and self._heap[0][0] <= now:
+            request = self._request_of(heapq.heappop(self._heap))
+            if request is not None:
+                yield request
+
+    def missed(self, request: Request, now: int) -> Failure | None:
+        """The Failure of a request that is late at ``now``, going by what has arrived."""
+        if now - request.started_ns > self._request_ns:
+            return _failure(self._request_ns, "no end", request)
+        reader = request.reader
+        if not reader.first_token_ns:
+            if now - request.started_ns > self._first_ns:
+                return _failure(self._first_ns, "no token", request)
+        elif now - reader.last_byte_ns > self._stall_ns:
+            return _failure(self._stall_ns, "nothing more", request)
+        return None
+
+    def missed_at_end(self, request: Request, before_ns: int) -> Failure | None:
+        """The Failure of an answer whose end came too late; its last bytes but one came at ``before_ns``."""
+        reader = request.reader
+        if reader.last_byte_ns - request.started_ns > self._request_ns:
+            return _failure(self._request_ns, "no end", request)
+        if reader.first_token_ns - request.started_ns > self._first_ns:
+            return _failure(self._first_ns, "no token", request)
+        return self.missed_between(request, before_ns)
+
+    def missed_between(self, request: Request, before_ns: int) -> Failure | None:
+        """The Failure of an answer that was silent for too long between its tokens, since ``before_ns``."""
+        reader = request.reader
+        if 0 < reader.first_token_ns <= before_ns and reader.last_byte_ns - before_ns > self._stall_ns:
+            return _failure(self._stall_ns, "nothing more", request)
+        return None
+
+    def _request_of(self, entry: tuple[int, int]) -> Request | None:
+        """None where it has ended, or an entry for another attempt at it has followed."""
+        when, query_id = entry
+        request = self._in_flight.get(query_id)
+        return request if request is not None and request.look_ns == when else None
+
+    def _due(self, request: Request, now: int) -> int:
+        """The earliest moment after ``now`` at which the request can be late.
+
+        Before the first token its arrival can make the silence that follows the next deadline.
+        """
+        reader, end = request.reader, request.started_ns + self._request_ns
+        if reader.first_token_ns:
+            return min(end, reader.last_byte_ns + self._stall_ns) + 1
+        return min(end, request.started_ns + self._first_ns, now + self._stall_ns) + 1
+
+
+def _ns(seconds: float | None) -> int:
+    return _NEVER if seconds is None else int(seconds * 1e9)
+
+
+def _failure(bound_ns: int, missing: str, request: Request) -> Failure:
+    detail = f"{missing} within {bound_ns / 1e9:g} s; {request.reader.tokens} tokens had arrived"
+    return Failure(FailureKind.TIMEOUT, detail)

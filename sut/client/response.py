@@ -1,0 +1,209 @@
+"""Reads one HTTP response into one Outcome: HTTP/1.1, then events, then the protocol's answer.
+
+A feed object without a socket: bytes and their arrival time go in, an Outcome comes out once.
+"""
+
+from typing import Any
+
+import httptools
+
+from harness.record.outcome import Failure, FailureKind, Outcome
+from sut.wire.base import Answer, evidence
+from sut.wire.sse import BOM, DONE, ErrorEventError, EventReader, EventTooLargeError
+
+_ERROR_BODY_BYTES = 4096
+# Headers, informational responses, chunk extensions and trailers: more of them than an answer ever needs.
+_MOST_AROUND_BYTES = 1 << 18
+# How a line of an event stream begins; anything else at the end of a body was no event that was cut off.
+_EVENT_LINES = (b"data", b"event", b"id", b"retry", b":")
+
+
+class ResponseReader:
+    """One response.
+
+    Times are the ``arrived_ns`` values that ``feed`` was given: of the first byte, of the bytes that held
+    the first token, and of the last byte; 0 until then. ``first_event_tokens`` counts the tokens that
+    arrived with the first one.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_around",
+        "_body",
+        "_complete",
+        "_encoding",
+        "_events",
+        "_failure",
+        "_framed",
+        "_keep_alive",
+        "_max_body",
+        "_parser",
+        "_status",
+        "first_byte_ns",
+        "first_event_tokens",
+        "first_token_ns",
+        "last_byte_ns",
+    )
+
+    def __init__(self, answer: Answer, *, streams: bool, max_event_bytes: int) -> None:
+        self._answer = answer
+        self._events = EventReader(max_event_bytes) if streams else None
+        self._max_body = max_event_bytes
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._body = bytearray()
+        self._around = 0  # bytes since the last that was part of the body
+        self._failure: Failure | None = None
+        self._framed = False
+        self._encoding = b""
+        self._complete = False
+        self._keep_alive = False
+        self._status = 0
+        self.first_byte_ns = 0
+        self.first_token_ns = 0
+        self.first_event_tokens = 0
+        self.last_byte_ns = 0
+
+    @property
+    def first_id(self) -> int:
+        """The first output token, -1 before it came."""
+        return self._answer.first_id
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens so far."""
+        return self._answer.tokens
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the connection may carry another request."""
+        return self._keep_alive
+
+    def feed(self, data: bytes, arrived_ns: int) -> Outcome | None:
+        """Take received bytes; the Outcome once there is one."""
+        if not self.first_byte_ns:
+            self.first_byte_ns = arrived_ns
+        self.last_byte_ns = arrived_ns
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if isinstance(error.__context__, MemoryError):
+                raise error.__context__ from None  # ours, not the server's
+            self._keep_alive = False
+            if self._failure is None and not self._complete:
+                self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {evidence(data)}")
+        if self._failure is not None:
+            return self._failure
+        if self._complete:
+            return self._judge(arrived_ns)
+        self._around += len(data)
+        if self._around > _MOST_AROUND_BYTES:
+            self._failure = Failure(
+                FailureKind.TOO_LARGE, f"more than {_MOST_AROUND_BYTES} bytes of headers or framing at once"
+            )
+            return self._failure
+        if not self.first_token_ns and self._answer.tokens:
+            self._mark_first(arrived_ns)
+        return None
+
+    def closed(self) -> Outcome:
+        """The peer closed the connection before an Outcome: right only for a body without framing."""
+        if self._failure is not None:
+            return self._failure
+        if not self.first_byte_ns:
+            return Failure(FailureKind.NO_RESPONSE, "the server closed the connection without an answer")
+        if not self._framed and self._status and (self._events is not None or self._status != 200):
+            return self._judge(self.last_byte_ns)
+        return Failure(
+            FailureKind.TRUNCATED, f"the connection closed inside the answer, after {self.tokens} tokens"
+        )
+
+    def release(self) -> None:
+        """Let go of the parser, which holds this reader: workers run without a garbage collector."""
+        self._parser = None
+
+    def _mark_first(self, arrived_ns: int) -> None:
+        self.first_token_ns = arrived_ns
+        self.first_event_tokens = self._answer.tokens
+
+    def _judge(self, arrived_ns: int) -> Outcome:
+        if self._status != 200:
+            return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {evidence(bytes(self._body))}")
+        if self._events is None:
+            self._failure = self._answer.feed(bytes(self._body).removeprefix(BOM))
+        elif rest := self._events.flush():
+            return self._left_over(rest)
+        if self._failure is not None:
+            return self._failure
+        if not self.first_token_ns and self._answer.tokens:
+            self._mark_first(arrived_ns)
+        return self._answer.finish()
+
+    def _left_over(self, rest: bytes) -> Failure:
+        """The Failure of a body that does not end with a complete event."""
+        if rest.startswith(_EVENT_LINES):
+            told = f"after {self.tokens} tokens an event was cut off: {evidence(rest)}"
+            return Failure(FailureKind.TRUNCATED, told)
+        if rest.startswith(b"{"):
+            if failure := self._answer.feed(rest):
+                return failure
+            return Failure(
+                FailureKind.MALFORMED, f"one JSON document where a stream was asked for: {evidence(rest)}"
+            )
+        return Failure(FailureKind.MALFORMED, f"neither events nor JSON: {evidence(rest)}")
+
+    # httptools calls these while feed_data runs. Whatever follows the answer is not part of it.
+
+    def on_message_begin(self) -> None:
+        """A response begins; a second one was not asked for."""
+        if self._complete:
+            self._keep_alive = False
+
+    def on_headers_complete(self) -> None:
+        """The status is known."""
+        if not self._complete:
+            self._status = int(self._parser.get_status_code())
+            if self._encoding and self._status == 200:
+                told = f"compressed, without being asked (Content-Encoding: {evidence(self._encoding)})"
+                self._failure = Failure(FailureKind.MALFORMED, told)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note whether the body says where it ends, and whether it is compressed."""
+        name = name.lower()
+        if name in (b"content-length", b"transfer-encoding"):
+            self._framed = True
+        elif name == b"content-encoding" and not self._complete and value.strip().lower() != b"identity":
+            self._encoding = value
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        self._around = 0
+        if self._failure is not None or self._complete:
+            return
+        if self._events is None or self._status != 200:
+            self._keep(data)
+            return
+        try:
+            payloads = self._events.feed(data)
+        except EventTooLargeError as error:
+            self._failure = Failure(FailureKind.TOO_LARGE, str(error))
+            return
+        except ErrorEventError as error:
+            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"event: error: {evidence(error.args[0])}")
+            return
+        for payload in payloads:
+            if payload != DONE and self._failure is None:
+                self._failure = self._answer.feed(payload)
+
+    def on_message_complete(self) -> None:
+        """The body ended where its framing said."""
+        if self._status >= 200 and not self._complete:
+            self._complete = True
+            # llhttp forgets this as soon as the callback returns.
+            self._keep_alive = bool(self._parser.should_keep_alive())
+
+    def _keep(self, data: bytes) -> None:
+        room = (_ERROR_BODY_BYTES if self._status != 200 else self._max_body) - len(self._body)
+        if self._status == 200 and len(data) > room:
+            self._failure = Failure(FailureKind.TOO_LARGE, f"an answer of more than {self._max_body} bytes")
+        elif room > 0:
+            self._body += data[:room]

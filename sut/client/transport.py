@@ -1,0 +1,266 @@
+"""Non-blocking sockets that say when their bytes arrived: plain TCP with kernel stamps, and TLS."""
+
+import errno
+import os
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from sut.client.endpoint import Route
+
+
+def realtime_offset_ns() -> int:
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC, in ns: the narrowest of a few readings."""
+    best_gap, best_offset = 1 << 62, 0
+    for _ in range(5):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        if after - before < best_gap:
+            best_gap, best_offset = after - before, wall - (before + after) // 2
+    return best_offset
+
+
+class KernelClock:
+    """Converts kernel receive stamps; ``refresh`` follows a stepped or slewed wall clock."""
+
+    __slots__ = ("offset_ns", "steps_ns")
+
+    def __init__(self) -> None:
+        self.offset_ns = realtime_offset_ns()
+        self.steps_ns = 0  # sum of |jumps| beyond 1 ms: the wall clock was stepped
+
+    def refresh(self) -> None:
+        """Measure the offset anew."""
+        offset = realtime_offset_ns()
+        jump = abs(offset - self.offset_ns)
+        if jump > 1_000_000:
+            self.steps_ns += jump
+        self.offset_ns = offset
+
+
+RECEIVE_BYTES = 65536
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
+_IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
+_TIMESPEC = struct.Struct("@qq")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
+_SLACK_NS = 1_000_000  # between two clocks, one of them slewed
+_IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
+
+# A complete answer can be silent for an hour: probes keep the connection known to what lies between, and a
+# machine that has died is noticed after two minutes.
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+)
+
+Buffers = Sequence[bytes | memoryview]
+
+
+class Transport(Protocol):
+    """One connection to a server; nothing blocks."""
+
+    def fileno(self) -> int:
+        """Descriptor for the poll loop."""
+
+    def ready(self) -> bool:
+        """Advance connecting or handshaking; True once bytes can be sent. Raises OSError."""
+
+    @property
+    def wants_write(self) -> bool:
+        """While not ready: whether the next step waits for room to write rather than for the peer."""
+
+    def send(self, buffers: Buffers) -> int:
+        """Bytes accepted, 0 when the socket is full. Raises OSError."""
+
+    def receive(self) -> tuple[bytes, int] | None:
+        """Bytes and their arrival in monotonic ns, b"" at the end, None when there are none yet."""
+
+    def alive(self) -> bool:
+        """Whether an idle connection may carry another request, as far as can be seen without waiting."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+
+class PlainTransport:
+    """TCP; arrival is the kernel's receive stamp where there is one, else the moment of the read."""
+
+    __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg", "_socket")
+
+    def __init__(self, route: Route, clock: KernelClock) -> None:
+        self._socket = _connecting_socket(route)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self._recvmsg = self._socket.recvmsg
+        self._clock = clock
+        self._connected = False
+        self._latest_ns = time.monotonic_ns()
+
+    def fileno(self) -> int:
+        """Descriptor for the poll loop."""
+        return self._socket.fileno()
+
+    def ready(self) -> bool:
+        """True once the connection stands; raises what the connect ended with."""
+        if not self._connected:
+            self._connected = _connected(self._socket)
+        return self._connected
+
+    @property
+    def wants_write(self) -> bool:
+        """A connect ends with room to write."""
+        return True
+
+    def send(self, buffers: Buffers) -> int:
+        """Bytes accepted, 0 when the socket is full."""
+        try:
+            return self._socket.sendmsg(buffers)
+        except BlockingIOError:
+            return 0
+
+    def receive(self) -> tuple[bytes, int] | None:
+        """Bytes and their arrival."""
+        try:
+            data, ancillary, _, _ = self._recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)
+        except BlockingIOError:
+            return None
+        now = time.monotonic_ns()
+        if ancillary:
+            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+            arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns
+            if self._latest_ns - _SLACK_NS <= arrived_ns <= now + _SLACK_NS:
+                self._latest_ns = arrived_ns
+                return data, arrived_ns
+            self._clock.refresh()  # the wall clock was stepped: its stamps count again from the next one on
+        self._latest_ns = now
+        return data, now
+
+    def alive(self) -> bool:
+        """False when the peer has closed, or has sent what nobody asked for."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._socket.close()
+
+
+class TlsTransport:
+    """TLS over TCP; arrival is the moment of the read, since the kernel cannot see inside records."""
+
+    __slots__ = ("_context", "_host", "_plain", "_ready", "_tls", "_wants_write")
+
+    def __init__(self, route: Route, context: ssl.SSLContext, host: str) -> None:
+        self._plain = _connecting_socket(route)
+        self._context = context
+        self._host = host
+        self._tls: ssl.SSLSocket | None = None
+        self._ready = False
+        self._wants_write = True
+
+    def fileno(self) -> int:
+        """Descriptor for the poll loop; wrapping keeps it."""
+        return (self._tls or self._plain).fileno()
+
+    def ready(self) -> bool:
+        """Advance the connection, then the handshake."""
+        if self._ready:
+            return True
+        if self._tls is None:
+            if not _connected(self._plain):
+                return False
+            # Not before: on a socket that still connects, wrapping tries to read and fails.
+            self._tls = self._context.wrap_socket(
+                self._plain, server_hostname=self._host, do_handshake_on_connect=False
+            )
+        try:
+            self._tls.do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wanted:
+            self._wants_write = isinstance(wanted, ssl.SSLWantWriteError)
+            return False
+        self._ready = True
+        return True
+
+    @property
+    def wants_write(self) -> bool:
+        """True while TCP connects; then as the handshake says."""
+        return self._wants_write
+
+    def send(self, buffers: Buffers) -> int:
+        """Bytes accepted, 0 when the socket is full."""
+        try:
+            return self._open().send(b"".join(buffers))
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+
+    def receive(self) -> tuple[bytes, int] | None:
+        """All decrypted bytes that are there, since epoll does not see what TLS has buffered."""
+        parts: list[bytes] = []
+        tls = self._open()
+        while True:
+            try:
+                data = tls.recv(RECEIVE_BYTES)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            except ssl.SSLEOFError:
+                data = b""
+            if not data:
+                return (b"".join(parts), time.monotonic_ns())
+            parts.append(data)
+            if not tls.pending():
+                break
+        return (b"".join(parts), time.monotonic_ns()) if parts else None
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        (self._tls or self._plain).close()
+
+    def alive(self) -> bool:
+        """TLS offers no look ahead; a dead connection shows at its use."""
+        return True
+
+    def _open(self) -> ssl.SSLSocket:
+        assert self._tls is not None, "the connection is not ready"
+        return self._tls
+
+
+def _connecting_socket(route: Route) -> socket.socket:
+    """A non-blocking socket on its way. Raises OSError when that fails at once."""
+    plain = socket.socket(route.family, socket.SOCK_STREAM)
+    try:
+        plain.setblocking(False)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for level, option, value in _KEEP_ALIVE:
+            plain.setsockopt(level, option, value)
+        if route.source:
+            plain.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+            plain.bind((route.source, 0))
+        code = plain.connect_ex(route.address)
+        if code not in _IN_PROGRESS:
+            raise OSError(code, os.strerror(code))
+    except OSError:
+        plain.close()
+        raise
+    return plain
+
+
+def _connected(plain: socket.socket) -> bool:
+    """Whether the connection stands. Raises OSError with what it ended with."""
+    code = plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+    try:
+        plain.getpeername()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What processes share: messages, counters, rendered requests."""

@@ -1,0 +1,84 @@
+"""Live counters in shared memory, for the progress line: one row of int64 for each process."""
+
+import mmap
+import os
+from enum import IntEnum
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.record.outcome import FailureKind
+
+
+class Counter(IntEnum):
+    """Columns of a row."""
+
+    ISSUED = 0  # LoadGen process: queries that LoadGen has issued
+    RECEIVED = 1  # workers from here on: queries taken
+    SENT = 2
+    FIRST_TOKENS = 3
+    COMPLETED = 4
+    FAILED = 5  # in LoadGen's row: queries lost with a worker
+    OUTPUT_TOKENS = 6
+    TTFT_SUM_NS = 7
+    TPOT_SUM_NS = 8
+    TPOT_COUNT = 9
+    CONNECTIONS_OPENED = 10
+    CPU_NS = 11  # every process: CPU time since the run began
+    HEARTBEAT_NS = 12  # every process: when it was last seen to run, CLOCK_MONOTONIC
+    RECEPTIONS = 13  # reads that brought bytes
+    RETRIED = 14  # requests that failed and are sent again
+    RESUMED = 15  # queries answered from an earlier attempt at the run
+    CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps
+    LOOP_LAG_NS = 17  # the latest that a worker's loop came to its tick
+    GC_RUNS = 18  # collections since the run began
+    PARTIAL_TOKENS = 19  # tokens of answers that are not at their end
+
+
+FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind
+_COLUMNS = FIRST_FAILURE + max(FailureKind) + 1
+
+
+class CounterBoard:
+    """``rows`` rows of counters over one memfd. A row has one writer; readers may see it mid-update."""
+
+    def __init__(self, rows: int, descriptor: int | None = None) -> None:
+        size = rows * _COLUMNS * 8
+        if descriptor is None:
+            descriptor = os.memfd_create("mlperf-counters", os.MFD_CLOEXEC)
+            os.ftruncate(descriptor, size)
+        self.descriptor = descriptor
+        self.rows = rows
+        self._map = mmap.mmap(descriptor, size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to a spawned process as a descriptor."""
+        return _attach, (DupFd(self.descriptor), self.rows)
+
+    def row(self, index: int) -> memoryview:
+        """One process's counters, writable, by Counter; then failures, by FIRST_FAILURE + FailureKind."""
+        size = _COLUMNS * 8
+        return memoryview(self._map)[index * size : (index + 1) * size].cast("q")
+
+    def table(self) -> npt.NDArray[np.int64]:
+        """A copy of all rows, shape (rows, len(Counter))."""
+        return self._columns()[:, :FIRST_FAILURE].copy()
+
+    def totals(self) -> npt.NDArray[np.int64]:
+        """Sum over all rows, shape (len(Counter),)."""
+        sums: npt.NDArray[np.int64] = self.table().sum(axis=0, dtype=np.int64)
+        return sums
+
+    def failures(self) -> dict[FailureKind, int]:
+        """How many queries have failed, by kind; kinds without one are left out."""
+        sums = self._columns()[:, FIRST_FAILURE:].sum(axis=0)
+        return {kind: int(sums[kind]) for kind in FailureKind if sums[kind]}
+
+    def _columns(self) -> npt.NDArray[np.int64]:
+        return np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, _COLUMNS)
+
+
+def _attach(descriptor: Any, rows: int) -> CounterBoard:
+    return CounterBoard(rows, descriptor.detach())

@@ -1,0 +1,83 @@
+"""Messages between the LoadGen process and its workers: fixed binary layouts, batched, never pickled.
+
+To a worker: ASSIGNMENT rows. From a worker: REPORT headers, each followed by ``size`` bytes of little-endian
+int32 token ids. One FIRST and one COMPLETE or FAILED come for each query, in that order.
+"""
+
+import socket
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+ASSIGNMENT = np.dtype([("query_id", "<u8"), ("sample_index", "<u8"), ("issued_ns", "<i8")])
+ASSIGNMENT_STRUCT = struct.Struct("<QQq")
+
+FIRST, COMPLETE, FAILED = 1, 2, 3
+REPORT_STRUCT = struct.Struct("<QIIq")  # query id, size in bytes, kind, arrival in monotonic ns
+
+
+class Report(NamedTuple):
+    """One message from a worker; ``offset`` and ``size`` place its token bytes in the buffer it came in."""
+
+    query_id: int
+    kind: int
+    arrived_ns: int
+    offset: int
+    size: int
+
+
+class ReportReader:
+    """Splits the byte stream of one worker into reports.
+
+    ``feed`` returns the buffer that holds the tokens of the reports it returns.
+    """
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> tuple[bytes, list[Report]]:
+        """Reports completed by ``data``, in order."""
+        buffer = self._rest + data if self._rest else data
+        reports: list[Report] = []
+        position, end, header = 0, len(buffer), REPORT_STRUCT.size
+        while end - position >= header:
+            query_id, size, kind, arrived_ns = REPORT_STRUCT.unpack_from(buffer, position)
+            if end - position - header < size:
+                break
+            reports.append(Report(query_id, kind, arrived_ns, position + header, size))
+            position += header + size
+        self._rest = buffer[position:]
+        return buffer, reports
+
+
+class Outbox:
+    """Appends reports and sends as many bytes as the socket takes."""
+
+    __slots__ = ("_buffer", "_socket")
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._socket = channel
+        self._buffer = bytearray()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to send."""
+        return bool(self._buffer)
+
+    def add(self, query_id: int, kind: int, arrived_ns: int, tokens: bytes = b"") -> None:
+        """Queue one report; ``tokens`` are little-endian int32 ids."""
+        self._buffer += REPORT_STRUCT.pack(query_id, len(tokens), kind, arrived_ns)
+        self._buffer += tokens
+
+    def flush(self) -> bool:
+        """Send; True when everything is out. Raises OSError when the LoadGen process is gone."""
+        while self._buffer:
+            try:
+                sent = self._socket.send(self._buffer)
+            except BlockingIOError:
+                return False
+            del self._buffer[:sent]
+        return True

@@ -1,0 +1,64 @@
+"""Rendered requests in shared memory: written once before the clock starts, read by every worker.
+
+Each sample's bytes are the end of its HTTP request, ``Content-Length: N\\r\\n\\r\\n{body}``; a replica puts
+its own request line and headers in front. A memfd is not bound by the size of /dev/shm.
+"""
+
+import mmap
+import os
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+import numpy as np
+
+from harness.dataset.samples import SampleSet
+from sut.wire.base import Wire
+
+
+class RequestArena:
+    """All samples' request bytes. ``request(i)`` is a view; the index is checked by numpy."""
+
+    def __init__(self, descriptor: int, samples: int) -> None:
+        self.descriptor = descriptor
+        self.samples = samples
+        self._map = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        self._bytes = memoryview(self._map)
+        table = np.frombuffer(self._map, dtype=np.int64, count=2 * samples + 1)
+        self._offsets: list[int] = table[: samples + 1].tolist()
+        self._lengths: list[int] = table[samples + 1 :].tolist()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to a spawned process as a descriptor."""
+        return _attach, (DupFd(self.descriptor), self.samples)
+
+    def request(self, sample_index: int) -> memoryview:
+        """The end of the HTTP request of one sample."""
+        return self._bytes[self._offsets[sample_index] : self._offsets[sample_index + 1]]
+
+    def prompt_tokens(self, sample_index: int) -> int:
+        """ISL of one sample."""
+        return self._lengths[sample_index]
+
+
+def _attach(descriptor: Any, samples: int) -> RequestArena:
+    return RequestArena(descriptor.detach(), samples)
+
+
+def render_arena(samples: SampleSet, wire: Wire) -> RequestArena:
+    """Render every sample once."""
+    count = len(samples)
+    header = 8 * (2 * count + 1)
+    descriptor = os.memfd_create("mlperf-requests", os.MFD_CLOEXEC)
+    table = np.empty(2 * count + 1, dtype=np.int64)
+    table[count + 1 :] = samples.lengths
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.seek(header)
+        position = header
+        for index in range(count):
+            body = wire.render(samples.tokens(index).tolist())
+            table[index] = position
+            position += file.write(b"Content-Length: %d\r\n\r\n" % len(body)) + file.write(body)
+        table[count] = position
+        file.seek(0)
+        file.write(table.tobytes())
+    return RequestArena(descriptor, count)

@@ -1,0 +1,1 @@
+"""LoadGen's process: the only importer of LoadGen."""

@@ -1,0 +1,1 @@
+"""Inference servers: facts, preflight, health, the embedded engine."""

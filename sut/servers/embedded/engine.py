@@ -1,0 +1,166 @@
+"""Starts llama.cpp's server in a process of its own, waits until it answers, and leaves nothing behind."""
+
+import contextlib
+import http.client
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from harness.errors import ConfigError, ServerError
+
+_ROOT = Path(__file__).resolve().parents[3]
+_LOG_NAME = "embedded_engine.log"
+_LOG_LINES = 5
+_STOP_SECONDS = 2.0
+_POLL_SECONDS = 0.05
+
+
+class EmbeddedEngine:
+    """A context manager around one engine process.
+
+    Start it from the main thread: Linux ends the engine with the *thread* that started it. The engine
+    ignores Ctrl-C and has a session of its own, so whoever started it decides when it ends; it also ends
+    when that process dies in any way.
+    """
+
+    def __init__(
+        self,
+        model_path: Path,
+        *,
+        log_dir: Path,
+        slots: int = 16,
+        context_per_slot: int = 4096,
+        threads: int | None = None,
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        """``slots`` requests run at once, each with ``context_per_slot`` tokens of prompt and answer."""
+        self.url = ""
+        self.log_path = log_dir.absolute() / _LOG_NAME
+        self._start_timeout_s = start_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._command = [
+            *(sys.executable, "-m", "sut.servers.embedded.serve", str(model_path.absolute())),
+            *("--slots", str(slots)),
+            *("--context-per-slot", str(context_per_slot)),
+            *("--threads", str(threads or default_threads())),
+        ]
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's process id, None while it is not running."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until /health answers. Raises ServerError with the engine's last words."""
+        process = self._process = self._spawn()
+        deadline = time.monotonic() + self._start_timeout_s
+        try:
+            self.url = self._read_url(process, deadline)
+            while not _is_healthy(self.url):
+                self._check_alive(process, deadline)
+                time.sleep(_POLL_SECONDS)
+        except BaseException:  # Ctrl-C while waiting included: nothing may stay behind
+            self.stop()
+            raise
+
+    def death(self) -> str:
+        """How the engine ended without being stopped; "" while it runs."""
+        if self._process is None or self._process.poll() is None:
+            return ""
+        return str(self._failure(_how_it_ended(self._process.returncode)))
+
+    def stop(self) -> None:
+        """End the engine within 2 seconds, by force where it does not listen. Idempotent."""
+        process, self._process, self.url = self._process, None, ""
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        try:
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            with self.log_path.open("wb") as log:
+                return subprocess.Popen(
+                    self._command,
+                    cwd=_ROOT,
+                    stdin=subprocess.PIPE,  # its end tells the engine that we are gone
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise ConfigError(
+                f"{self.log_path}: cannot start the embedded engine: {error.strerror}"
+            ) from error
+
+    def _read_url(self, process: subprocess.Popen[bytes], deadline: float) -> str:
+        assert process.stdout is not None
+        while not select.select([process.stdout], [], [], _POLL_SECONDS)[0]:
+            self._check_alive(process, deadline)
+        url = process.stdout.readline().decode().strip()
+        if not url:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+            raise self._failure(_how_it_ended(process.returncode))
+        return url
+
+    def _check_alive(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        if process.poll() is not None:
+            raise self._failure(_how_it_ended(process.returncode))
+        if time.monotonic() > deadline:
+            raise self._failure(f"is not ready after {self._start_timeout_s:g} s")
+
+    def _failure(self, what: str) -> ServerError:
+        lines = self.log_path.read_text(errors="replace").split("\n")
+        last = " | ".join([line.strip() for line in lines if line.strip()][-_LOG_LINES:])
+        return ServerError(
+            f"the embedded engine, which this program started, {what}; "
+            f"{self.log_path} ends with: {last or 'nothing'}"
+        )
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def default_threads() -> int:
+    """All cores that this process may use but one, which the client needs; at least one."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _is_healthy(url: str) -> bool:
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=1)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()

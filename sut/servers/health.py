@@ -1,0 +1,151 @@
+"""Asks replicas that workers have given up whether they are well, and tells all workers the answer.
+
+A replica that nobody complains of is not asked, unless nothing arrives from any: the run is not disturbed.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from harness.errors import ServerError
+from sut.servers.info_client import ControlPlane
+
+_ANSWER_S = 2.0
+_PAUSE_S = 1.0
+
+# Names of a Prometheus page that change by themselves, or because it was asked for: of a process
+# (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of HTTP.
+_NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"http")
+
+log = logging.getLogger("mlperf")
+
+Ask = Callable[[str], str]  # a replica's URL; "" when it is well, else what is wrong
+
+
+def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> str:
+    """One question to /health."""
+    with ControlPlane(url, api_key, _ANSWER_S, ca_file) as control:
+        try:
+            status, _ = control.ask("/health")
+        except ServerError as error:
+            return str(error)
+    return "" if status == 200 else f"{url}: /health answered {status}"
+
+
+def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> bytes | None:
+    """What /metrics says of the engine: two different answers mean that it works. None without the page."""
+    with ControlPlane(url, api_key, _ANSWER_S, ca_file) as control:
+        try:
+            status, body = control.ask("/metrics")
+        except ServerError:
+            return None
+    if status != 200:
+        return None
+    return b"\n".join(line for line in body.splitlines() if _tells_of_work(line)) or None
+
+
+def _tells_of_work(line: bytes) -> bool:
+    name = line.partition(b"{")[0]
+    return not (name.startswith(b"#") or any(word in name for word in _NOT_WORK))
+
+
+class Pulse:
+    """Whether servers from which nothing arrives are at work. Whole answers can be silent for many minutes.
+
+    A replica is at work when its metrics change, or when it has none and is well.
+    """
+
+    def __init__(self, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]) -> None:
+        self.seen_s = time.monotonic()  # when work was seen last
+        self._urls = urls
+        self._ask = ask
+        self._work = work
+        self._known: dict[str, bytes] = {}
+        self._thread: threading.Thread | None = None
+
+    def feel(self) -> None:
+        """Ask all replicas, in a thread; nothing happens while the last one asks still."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._ask_all, name="pulse", daemon=True)
+            self._thread.start()
+
+    def _ask_all(self) -> None:
+        for url in self._urls:
+            if self._works(url):
+                self.seen_s = time.monotonic()
+
+    def _works(self, url: str) -> bool:
+        found = self._work(url)
+        if found is None:
+            return not self._ask(url)
+        before = self._known.get(url)
+        self._known[url] = found
+        return found != before
+
+
+class ReplicaWatch:
+    """Which replicas are out, since when and why; threads ask them until they are well or ``close``."""
+
+    def __init__(self, urls: Sequence[str], workers: Sequence[Connection], ask: Ask) -> None:
+        self.outages: list[str] = []
+        self._urls = urls
+        self._workers = workers
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._asking: set[int] = set()
+        self._out: dict[int, tuple[float, str]] = {}
+        self._closed = threading.Event()
+
+    def suspected(self, replica: int) -> None:
+        """A worker gives a replica nothing more."""
+        with self._lock:
+            if replica in self._asking:
+                return
+            self._asking.add(replica)
+        threading.Thread(target=self._until_well, args=(replica,), name="health", daemon=True).start()
+
+    def all_out_for(self) -> tuple[float, str]:
+        """Seconds since the last replica went out, and what it says; 0 while one is well."""
+        with self._lock:
+            if len(self._out) < len(self._urls):
+                return 0.0, ""
+            since, why = max(self._out.values())
+        return time.monotonic() - since, why
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
+    def _until_well(self, replica: int) -> None:
+        began = time.monotonic()
+        while (wrong := self._ask(self._urls[replica])) and not self._closed.is_set():
+            self._note_out(replica, began, wrong)
+            self._closed.wait(_PAUSE_S)
+        with self._lock:
+            self._asking.discard(replica)
+            was_out = self._out.pop(replica, None) is not None
+        if self._closed.is_set():
+            return
+        if was_out:
+            text = f"{self._urls[replica]} was out for {time.monotonic() - began:.0f} s"
+            log.warning("%s and is well again", text)
+            self.outages.append(text)
+        self._tell("trust", replica)
+
+    def _note_out(self, replica: int, began: float, wrong: str) -> None:
+        with self._lock:
+            first = replica not in self._out
+            self._out[replica] = (began, wrong)
+        if first:
+            log.warning("replica out of use: %s", wrong)
+            self._tell("suspect", replica)
+
+    def _tell(self, word: str, replica: int) -> None:
+        with self._lock:
+            for worker in self._workers:
+                with suppress(OSError):  # a worker that has died hears nothing
+                    worker.send((word, replica))

@@ -1,0 +1,165 @@
+"""Questions to a server outside the request path, each within a deadline and of bounded size."""
+
+import logging
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from harness.config.api_key import masked_text
+from harness.errors import ServerError
+from harness.text import printable
+from sut.client.endpoint import tls_context
+from sut.wire.base import UNREADABLE
+
+_MOST_BYTES = 1 << 20
+_FIRST_NOTICE_S = 1.0
+_NOTICE_EVERY_S = 10.0
+
+log = logging.getLogger("mlperf")
+
+
+class ControlPlane:
+    """One server's information pages, all of them asked within ``within_s`` seconds.
+
+    ``asking`` is the page asked for last; ``remedy`` ends the message when there is no answer in time.
+    Proxies of the environment are not used and redirects not followed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None,
+        within_s: float,
+        ca_file: Path | None = None,
+        remedy: str = "is the server up?",
+    ) -> None:
+        headers = {"Accept-Encoding": "identity"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self.url = url
+        self.asking = ""
+        self._within_s = within_s
+        self._remedy = remedy
+        self._until = time.monotonic() + within_s
+        # The certificates of the request path, httpx alone would take others; they take 30 ms to load.
+        verify = False if urlsplit(url).scheme == "http" else tls_context(ca_file)
+        self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
+
+    def __enter__(self) -> "ControlPlane":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up, whoever is asking."""
+        self._http.close()
+
+    def ask(self, path: str, method: str = "GET") -> tuple[int, bytes]:
+        """Status and body. Raises ServerError when there is none in time, or the key is wrong."""
+        self.asking = path
+        try:
+            status, body = self._exchange(method, path)
+        except (httpx.TimeoutException, TimeoutError):
+            raise self._late(path) from None
+        except httpx.HTTPError as error:
+            if time.monotonic() >= self._until:
+                raise self._late(path) from None
+            raise self._unreachable(error) from None
+        if status in (401, 403):
+            raise ServerError(
+                f"{self.url}: {status}, not authorized; "
+                "put the server's key into SGLANG_API_KEY or OPENAI_API_KEY"
+            )
+        return status, body
+
+    def first_json(self, paths: Sequence[str]) -> dict[str, Any] | None:
+        """The JSON object of the first page that is there; None when none is, or it is no object."""
+        for path in paths:
+            status, body = self.ask(path)
+            if status == 200:
+                try:
+                    return msgspec.json.decode(body, type=dict[str, Any])
+                except UNREADABLE:
+                    return None
+        return None
+
+    def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
+        body = bytearray()
+        with (
+            self._hung_up_in_time(),
+            self._http.stream(method, self.url + path, timeout=self._left()) as answer,
+        ):
+            for data in answer.iter_raw():
+                body += data
+                if len(body) > _MOST_BYTES:
+                    raise ServerError(f"{self.url}: {path} answered more than {_MOST_BYTES} bytes")
+                self._left()
+        return answer.status_code, bytes(body)
+
+    @contextmanager
+    def _hung_up_in_time(self) -> Iterator[None]:
+        """httpx counts time for each read: a server that trickles its headers would go on for hours."""
+        timer = threading.Timer(self._left(), self.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _late(self, path: str) -> ServerError:
+        return ServerError(f"{self.url}: {path} gave no answer within {self._within_s:g} s; {self._remedy}")
+
+    def _unreachable(self, error: httpx.HTTPError) -> ServerError:
+        remedy = tls_remedy(error) or "start the server or correct --server-url"
+        return ServerError(f"{self.url}: not reachable ({_cause(error)}); {remedy}")
+
+    def _left(self) -> float:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def _cause(error: httpx.HTTPError) -> str:
+    """httpx quotes what it could not read."""
+    return printable(masked_text(str(error)))
+
+
+def tls_remedy(error: BaseException) -> str:
+    """What to do about a failed TLS handshake; "" when the error has another cause."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    match cause:
+        case None:
+            return ""
+        case ssl.SSLCertVerificationError() if "match" in cause.verify_message:
+            return "use a name that the server's certificate holds in --server-url"
+        case ssl.SSLCertVerificationError():
+            return "give the server's certificate, or that of its CA, as --ca-file FILE"
+    return "check whether the server speaks TLS; without it --server-url begins with http://"
+
+
+class WaitNotices:
+    """Log lines about a wait: the first after a second, then every ten."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._next_s = _FIRST_NOTICE_S
+
+    def tick(self, what: str) -> None:
+        """Log ``what`` is waited for, when a line is due."""
+        waited_s = time.monotonic() - self._began
+        if waited_s >= self._next_s:
+            self._next_s = waited_s + _NOTICE_EVERY_S
+            log.info("waiting for %s (%.0f s so far)", what, waited_s)

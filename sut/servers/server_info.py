@@ -1,0 +1,162 @@
+"""What a server reports about itself, and whether the run fits it."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from harness.config.benchmark import Benchmark
+from harness.config.model_name import Match, match_names
+from harness.errors import ServerError
+from sut.wire import WireName
+
+# SGLang hands the tokens of unstreamed answers on in steps of 50, too: streams cost it nothing visible then.
+_CHEAP_STREAM_INTERVAL = 50
+_MAY_DIFFER = (
+    "model_path",
+    "revision",
+    "context_length",
+    "dp_size",
+    "max_running_requests",
+    "stream_interval",
+)
+
+
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one replica reports about itself; None where it does not report it.
+
+    ``model`` is the name that it serves under, ``model_path`` where its weights came from. ``dp_size`` counts
+    the data-parallel ranks behind the URL, ``max_running_requests`` what all of them run at once.
+    """
+
+    url: str
+    wire: WireName
+    engine: str
+    model: str | None = None
+    served_name: str = ""
+    model_path: str | None = None
+    revision: str | None = None
+    version: str | None = None
+    context_length: int | None = None
+    vocabulary_size: int | None = None
+    max_running_requests: int | None = None
+    dp_size: int | None = None
+    stream_interval: int | None = None
+    settings: dict[str, str | int | float | bool] = {}  # start options of SGLang that bear on a result
+
+
+def check_alike(facts: Sequence[ServerFacts]) -> None:
+    """Raise ServerError unless all replicas serve the same model with the same version."""
+    first = facts[0]
+    for other in facts[1:]:
+        if (other.wire, other.model, other.version) != (first.wire, first.model, first.version):
+            raise ServerError(
+                f"replicas differ: {first.url} serves {_name(first)} ({first.engine} {first.version}), "
+                f"{other.url} {_name(other)} ({other.engine} {other.version}); one run needs equal replicas"
+            )
+
+
+def _name(fact: ServerFacts) -> str:
+    return fact.model or "a model without a name"
+
+
+def replica_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
+    """Facts in which replicas of the same model and version differ: the answers or their speed may, too."""
+    for name in (
+        "model_path",
+        "revision",
+        "context_length",
+        "dp_size",
+        "max_running_requests",
+        "stream_interval",
+    ):
+        found = {fact.url: getattr(fact, name) for fact in facts}
+        if len(set(found.values())) > 1:
+            shown = ", ".join(f"{value} at {url}" for url, value in found.items())
+            yield f"replicas differ in {name.replace('_', ' ')}: {shown}"
+
+
+def stream_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
+    """Servers whose streams have many events: Offline measures no token's time and pays for each of them."""
+    for fact in facts:
+        if fact.stream_interval is not None and fact.stream_interval < _CHEAP_STREAM_INTERVAL:
+            yield (
+                f"Offline streams, and {fact.url} has stream interval {fact.stream_interval}: each event "
+                f"costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, or do "
+                "not stream"
+            )
+
+
+def model_deviations(facts: Sequence[ServerFacts], benchmark: Benchmark) -> Iterator[str]:
+    """Servers of another model, or of another revision, than the rules'."""
+    wanted = benchmark.model
+    for fact in facts:
+        if fact.model is None:
+            yield f"{fact.url} does not name its model, the rules say {wanted}"
+        elif _match(fact, wanted) is Match.OTHER:
+            yield f"{fact.url} serves {_names(fact)}, the rules say {wanted}"
+        elif fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
+            yield f"{fact.url} serves revision {fact.revision}, the rules say {benchmark.model_revision}"
+
+
+def model_warnings(facts: Sequence[ServerFacts], benchmark: Benchmark) -> Iterator[str]:
+    """Servers of a quantised or converted form of the rules' model, or of one that only its name claims."""
+    for fact in facts:
+        match = _match(fact, benchmark.model)
+        path = fact.model_path
+        if match is not Match.OTHER and path and match_names([path], benchmark.model) is Match.OTHER:
+            yield (
+                f"{fact.url} serves {_names(fact)}: the path does not name {benchmark.model}, "
+                "so nothing but the served name vouches for the model"
+            )
+        if match is Match.VARIANT:
+            yield (
+                f"{fact.url} serves {_names(fact)}, a quantised or converted form of {benchmark.model}: "
+                "measurements.json must say so (weight_transformations, weight_data_types)"
+            )
+
+
+def _match(fact: ServerFacts, wanted: str) -> Match:
+    return match_names([name for name in (fact.model_path, fact.model, fact.served_name) if name], wanted)
+
+
+def _names(fact: ServerFacts) -> str:
+    """``PATH as NAME``, or the one name that there is."""
+    served = fact.served_name or _name(fact)
+    return served if fact.model_path in (None, served) else f"{fact.model_path} as {served}"
+
+
+def _same_revision(revision: str, wanted: str | None) -> bool:
+    """Branches and tags (``main``) name no revision; an abbreviated hash counts."""
+    return wanted is None or not re.fullmatch("[0-9a-f]{7,40}", revision) or wanted.startswith(revision)
+
+
+def server_line(fact: ServerFacts, benchmark: Benchmark) -> str:
+    """One server as the plan shows it."""
+    told = {
+        "context": fact.context_length,
+        "dp": fact.dp_size,
+        "runs at once": fact.max_running_requests,
+        "stream interval": fact.stream_interval,
+        "revision": fact.revision or ("not reported" if benchmark.model_revision else None),
+    }
+    shown = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+    return f"{fact.url}: {fact.engine} {fact.version or ''} serves {_names(fact)} ({shown})"
+
+
+def check_capacity(
+    facts: Sequence[ServerFacts], longest_prompt: int, max_new_tokens: int, vocabulary: int
+) -> None:
+    """Prompt and answer must fit the context, the dataset's ids the model. Raises ServerError."""
+    for fact in facts:
+        needed = longest_prompt + max_new_tokens
+        if fact.context_length is not None and fact.context_length < needed:
+            raise ServerError(
+                f"{fact.url}: context of {fact.context_length} tokens, expected {needed} (longest prompt "
+                f"{longest_prompt} + max_new_tokens {max_new_tokens}); raise the server's context length"
+            )
+        if fact.vocabulary_size is not None and fact.vocabulary_size < vocabulary:
+            raise ServerError(
+                f"{fact.url}: model with {fact.vocabulary_size} token ids, the dataset needs {vocabulary}; "
+                "serve the model that the dataset was tokenized for"
+            )

@@ -1,0 +1,1 @@
+"""Supervisor: starts the processes, watches them, ends a run."""

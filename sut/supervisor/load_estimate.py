@@ -1,0 +1,57 @@
+"""What a plan is going to ask of the client, as far as flags and conf files show before LoadGen starts."""
+
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from harness.config.loadgen_conf import Number
+from harness.config.plan import RunPlan
+from sut.client.addresses import is_own_address
+from sut.supervisor.placement import Load
+
+_LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
+_LENGTHS_RULE = "TEST09"  # the one rule that states a mean output length
+
+
+def expected_load(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
+    """Server loads follow from the target rate, as if each token were an event of its own."""
+    if plan.scenario == "single-stream":
+        return Load(open_at_most=1)
+    if not plan.is_server:
+        return Load(open_at_most=plan.max_concurrency)
+    qps = float(settings.get("target_qps", _LOADGEN_QPS))
+    tokens = output_tokens(plan)
+    streams = round(qps * _longest_s(plan, tokens)) or 1
+    events = qps * (tokens if plan.parameters.stream else 1)
+    return Load(plan.max_concurrency, streams, qps, events)
+
+
+def output_tokens(plan: RunPlan) -> float:
+    """The mean length of an answer where the benchmark states one, else the longest that is allowed."""
+    longest = plan.parameters.max_new_tokens
+    stated = plan.benchmark.compliance.get(_LENGTHS_RULE, {}).get("reference_mean_output_tokens", longest)
+    return longest if plan.accuracy else min(longest, float(stated))
+
+
+def server_is_here(plan: RunPlan) -> bool:
+    """Whether a server shares this machine."""
+    return plan.backend == "embedded" or any(
+        is_own_host(urlsplit(url).hostname or "") for url in plan.server_urls
+    )
+
+
+def is_own_host(host: str) -> bool:
+    """Whether a name leads to an address of this machine; False where it does not resolve."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    return any(is_own_address(int(family), str(address[0])) for family, _, _, _, address in found)
+
+
+def _longest_s(plan: RunPlan, tokens: float) -> float:
+    """Seconds of an answer at the benchmark's limits: valid runs are not slower."""
+    limits = plan.benchmark.latency_limits.get(plan.scenario)
+    if limits is None:
+        return 0.0
+    return (limits.ttft_ms + tokens * limits.tpot_ms) / 1000

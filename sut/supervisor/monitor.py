@@ -1,0 +1,269 @@
+"""What the supervisor does while LoadGen runs: it hears the processes, counts, and ends what is hopeless."""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.config.deadlines import FailurePolicy
+from harness.errors import RunError
+from harness.record.journal import JOURNAL_DIR, failure_reasons
+from sut.ipc.counters import Counter, CounterBoard
+from sut.servers.health import Pulse, ReplicaWatch
+
+_LOOK_S = 1.0
+_STUCK_S = 15.0
+_STOOD_STILL_S = 3.0
+# Every replica out for so long: LoadGen would only issue queries that cannot be answered.
+_DEAD_S = 10.0
+# So many failures without a single token in between: the servers live, and serve nothing.
+_HOPELESS = 100
+# So often servers are asked for signs of work in a silence of --progress-timeout.
+_QUESTIONS = 10
+
+Counts = npt.NDArray[np.int64]
+Observer = Callable[[Counts], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process of ours and the pipe to it."""
+
+    process: SpawnProcess
+    control: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was noticed: ``problems`` make the run INVALID, ``doubts`` are said.
+
+    ``cpu`` has a row for each look: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and each worker.
+    ``loop_lag_ns`` and ``gc_runs`` as in harness.report.client_overhead.
+    """
+
+    problems: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    cpu: Counts = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    loop_lag_ns: int = 0
+    gc_runs: int = 0
+
+
+class Watch:
+    """Watches one test."""
+
+    def __init__(
+        self,
+        loadgen: Child,
+        workers: Sequence[Child],
+        board: CounterBoard,
+        policy: FailurePolicy,
+        replicas: ReplicaWatch,
+        log_dir: Path,
+        pulse: Pulse | None = None,
+    ) -> None:
+        self._problems: list[str] = []
+        self._doubts: list[str] = []
+        self._cpu: list[list[int]] = []
+        self._loadgen = loadgen
+        self._workers = workers
+        self._board = board
+        self._replicas = replicas
+        self._log_dir = log_dir
+        self._patience = Patience(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), pulse)
+        self._began_ns = time.monotonic_ns()
+
+    def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
+        """LoadGen's end: the lost queries. Raises RunError when a process dies or the run is hopeless."""
+        listening = {child.control: index for index, child in enumerate(self._workers)}
+        next_look = time.monotonic() + _LOOK_S
+        while True:
+            sources = [self._loadgen.control, *listening]
+            for source in wait(sources, max(0.0, next_look - time.monotonic())):
+                if source is self._loadgen.control:
+                    return self._ended()
+                if isinstance(source, Connection) and not self._hear_worker(listening[source], source):
+                    del listening[source]
+            now = time.monotonic()
+            if now >= next_look:
+                self._look(now - next_look, observe)
+                next_look = time.monotonic() + _LOOK_S
+
+    def seen(self) -> Seen:
+        """Everything until now."""
+        table = self._board.table()
+        steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
+        stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
+        width = 1 + self._board.rows
+        cpu = np.array(self._cpu, dtype=np.int64).reshape(-1, width)
+        return Seen(
+            tuple(self._problems),
+            (*self._doubts, *stepped, *self._replicas.outages),
+            cpu,
+            loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
+            gc_runs=int(table[:, Counter.GC_RUNS].sum()),
+        )
+
+    def _ended(self) -> Sequence[tuple[int, int]]:
+        kind, value = hear_loadgen(self._loadgen, 0)
+        if kind != "done":
+            raise RunError(f"LoadGen: {value}")
+        lost: Sequence[tuple[int, int]]
+        lost, unwritten = value
+        if unwritten:
+            self._problems.append(unwritten)
+        return lost
+
+    def _hear_worker(self, index: int, control: Connection) -> bool:
+        """Take one message; False when it was the last."""
+        process = self._workers[index].process
+        try:
+            kind, value = control.recv()
+        except (EOFError, OSError):
+            process.join(1)
+            if process.exitcode != 0:  # 0: the LoadGen process hung up, and tells the end itself
+                self._problems.append(f"worker {index} (pid {process.pid}) {how_it_died(process)}")
+            return False
+        if kind == "suspect":
+            self._replicas.suspected(value)
+        elif kind == "journal":
+            raise RunError(
+                f"ended early: the journal in {self._log_dir} cannot be written ({value}), and "
+                "LoadGen's logs would be lost too; make room there"
+            )
+        else:
+            self._problems.append(str(value))
+        return bool(kind != "error")
+
+    def _look(self, late_s: float, observe: Observer) -> None:
+        table = self._board.table()
+        totals: Counts = table.sum(axis=0, dtype=np.int64)
+        self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist()])
+        observe(totals)
+        if late_s > _STOOD_STILL_S:
+            self._doubts.append(
+                f"this program or the machine stood still for {late_s:.1f} s; times measured then hold that"
+            )
+        else:
+            self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
+        self._patience.check(totals, *self._replicas.all_out_for())
+        if not self._log_dir.is_dir():
+            raise RunError(f"the output folder {self._log_dir} has been removed while the run wrote into it")
+
+    def _check_heartbeats(self, beats: Counts) -> None:
+        """Kill what does not move: a dead worker's queries fail, a stuck one's would never end."""
+        since = (time.monotonic_ns() - np.maximum(beats, self._began_ns)) / 1e9
+        if since[0] > _STUCK_S:
+            raise RunError(f"the LoadGen process has not moved for {since[0]:.0f} s (stopped, or starved)")
+        for index, child in enumerate(self._workers):
+            if since[index + 1] > _STUCK_S and child.process.is_alive():
+                self._problems.append(
+                    f"worker {index} (pid {child.process.pid}) had not moved for {since[index + 1]:.0f} s "
+                    "and was killed"
+                )
+                child.process.kill()
+
+
+class Patience:
+    """Decides from the counters whether the run should go on.
+
+    ``reasons`` names the failures so far. ``pulse``: asked in silence, where silence alone proves nothing.
+    """
+
+    def __init__(
+        self,
+        policy: FailurePolicy,
+        reasons: Callable[[], str] = lambda: "",
+        pulse: Pulse | None = None,
+    ) -> None:
+        self._policy = policy
+        self._pulse = pulse
+        self._asked = time.monotonic()
+        self._reasons = reasons
+        self._last_change = time.monotonic()
+        self._before = np.zeros(len(Counter), dtype=np.int64)
+        self._failed_at_token = 0
+
+    def check(self, totals: Counts, all_out_s: float, why: str) -> None:
+        """Raises RunError with the reason to end the run. ``all_out_s``: since when no replica answers."""
+        failed = int(totals[Counter.FAILED])
+        limit = self._policy.max_failures
+        if limit is not None and failed >= limit:
+            raise RunError(
+                f"ended early: {failed} queries have failed, the limit is {limit} "
+                "(--max-failures N for another, --no-fail-fast for none)"
+            )
+        if self._policy.give_up:
+            self._check_hopeless(totals, failed)
+            if all_out_s > _DEAD_S:
+                raise RunError(f"ended early: no server has answered for {all_out_s:.0f} s: {why}")
+        self._check_progress(totals)
+
+    def _check_hopeless(self, totals: Counts, failed: int) -> None:
+        if self._changed(totals, Counter.FIRST_TOKENS, Counter.COMPLETED):
+            self._failed_at_token = failed
+        if failed >= self._policy.first_failures and not totals[Counter.COMPLETED]:
+            raise RunError(f"ended early: the first {failed} queries to end all failed{self._told()}")
+        if failed - self._failed_at_token >= _HOPELESS:
+            in_a_row = failed - self._failed_at_token
+            raise RunError(
+                f"ended early: the last {in_a_row} queries failed without a token in between{self._told()}"
+            )
+
+    def _told(self) -> str:
+        reasons = self._reasons()
+        return f": {reasons}" if reasons else ""
+
+    def _check_progress(self, totals: Counts) -> None:
+        now = time.monotonic()
+        waiting = int(totals[Counter.ISSUED] - totals[Counter.COMPLETED] - totals[Counter.FAILED])
+        if waiting <= 0 or self._changed(totals, Counter.RECEPTIONS, Counter.COMPLETED, Counter.FAILED):
+            self._last_change = now
+        self._before = totals
+        silent_s = now - self._last_change
+        if silent_s > self._policy.progress_s and not self._at_work(now):
+            seen = "" if self._pulse is None else " and no server was seen to work"
+            raise RunError(
+                f"ended early: nothing has arrived for {silent_s:.0f} s{seen}, with {waiting} queries "
+                "waiting (--progress-timeout)"
+            )
+        if (
+            self._pulse is not None
+            and min(silent_s, now - self._asked) > self._policy.progress_s / _QUESTIONS
+        ):
+            self._asked = now
+            self._pulse.feel()
+
+    def _at_work(self, now: float) -> bool:
+        return self._pulse is not None and now - self._pulse.seen_s <= self._policy.progress_s
+
+    def _changed(self, totals: Counts, *counters: Counter) -> bool:
+        return any(totals[counter] != self._before[counter] for counter in counters)
+
+
+def hear_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
+    """The LoadGen process's next message. Raises RunError when there is none in time, or never will be."""
+    if not loadgen.control.poll(timeout_s):
+        raise RunError(f"the LoadGen process gave no answer within {timeout_s:g} s")
+    try:
+        message: tuple[str, Any] = loadgen.control.recv()
+    except (EOFError, OSError):  # OSError: it died with something of ours unread
+        loadgen.process.join(1)
+        raise RunError(f"the LoadGen process {how_it_died(loadgen.process)}") from None
+    return message
+
+
+def how_it_died(process: SpawnProcess) -> str:
+    """In words, from the exit code."""
+    code = process.exitcode
+    if code is None:
+        return "hung up"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

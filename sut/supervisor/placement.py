@@ -1,0 +1,166 @@
+"""How many workers a run gets, and which cores they and LoadGen's process have to themselves."""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
+
+# Measured for one worker (docs/performance.md), and halved: half busy, its p99 stays near its mean.
+_EVENTS_PER_S = 25_000
+_QUERIES_PER_S = 10_000
+_STREAMS = 256
+_MOST_WORKERS = 32
+# With fewer cores the scheduler does better than we would: server, supervisor and kernel need some too.
+_PIN_FROM_CORES = 4
+_CPUS = Path("/sys/devices/system/cpu")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+Cpus = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """``cores``: the CPUs that this process may use, a tuple for each physical core; ``quota``: CPU time that
+    the container may use, in cores, None without a bound; ``descriptors``: open files of one process.
+    """
+
+    cores: tuple[Cpus, ...]
+    quota: float | None
+    descriptors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the client has to carry; None where that is not known before the run.
+
+    ``open_at_most`` is a limit that was asked for, ``open_expected`` an estimate.
+    """
+
+    open_at_most: int | None = None
+    open_expected: int | None = None
+    queries_per_s: float | None = None
+    events_per_s: float | None = None
+
+    @property
+    def streams(self) -> int | None:
+        """Requests in flight, as far as that is known."""
+        return self.open_expected if self.open_at_most is None else self.open_at_most
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """``reason`` says why so many workers; cores () mean that the scheduler decides."""
+
+    workers: int
+    reason: str
+    loadgen_cores: Cpus = ()
+    worker_cores: tuple[Cpus, ...] = ()
+
+    def cores_of(self, worker: int) -> Cpus:
+        """The CPUs of one worker."""
+        return self.worker_cores[worker] if self.worker_cores else ()
+
+    def __str__(self) -> str:
+        noun = "worker process" if self.workers == 1 else "worker processes"
+        pinned = ", each on a core of its own" if self.worker_cores else ""
+        return f"{self.workers} {noun} ({self.reason}){pinned}"
+
+
+def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool) -> Placement:
+    """The placement of a run; a server on this machine keeps half of the cores."""
+    ours = len(machine.cores) // 2 if server_here else len(machine.cores)
+    if machine.quota is not None:
+        ours = min(ours, math.floor(machine.quota))
+    spare = max(1, min(ours - 1, _MOST_WORKERS))
+    workers, reason = (asked, "as asked") if asked is not None else _wanted(load, spare, machine.descriptors)
+    if load.open_at_most is not None and workers > load.open_at_most:
+        workers, reason = load.open_at_most, _counted(load.open_at_most, "request in flight")
+    if machine.quota is not None or len(machine.cores) < _PIN_FROM_CORES or workers >= ours:
+        return Placement(workers, reason)
+    # From the last core on: interrupts and other programs favour the first.
+    loadgen, *others = reversed(machine.cores)
+    return Placement(workers, reason, loadgen, tuple(others[:workers]))
+
+
+def _wanted(load: Load, spare: int, descriptors: int) -> tuple[int, str]:
+    workers, reason = max(_needs(load), default=(spare + 1, ""))
+    if workers > spare:
+        workers, reason = spare, "as many as the cores allow"
+    files = math.ceil((load.open_at_most or 0) / max(1, descriptors - SPARE_DESCRIPTORS))
+    return (files, f"with {descriptors} open files each") if files > workers else (workers, reason)
+
+
+def _needs(load: Load) -> list[tuple[int, str]]:
+    """Workers for each known part of the load. Streams tell only where the rate of events is not known."""
+    parts: list[tuple[float | None, int, str]] = [
+        (load.events_per_s, _EVENTS_PER_S, "event/s"),
+        (load.queries_per_s, _QUERIES_PER_S, "query/s"),
+        (load.open_at_most if load.events_per_s is None else None, _STREAMS, "request in flight"),
+    ]
+    return [
+        (max(1, math.ceil(value / capacity)), f"for {_counted(round(value), unit)}")
+        for value, capacity, unit in parts
+        if value is not None
+    ]
+
+
+def _counted(number: int, noun: str) -> str:
+    """``1 request in flight``, ``20 queries/s``."""
+    if number == 1:
+        return f"{number} {noun}"
+    first, mark, rest = noun.partition("/") if "/" in noun else noun.partition(" ")
+    plural = "queries" if first == "query" else f"{first}s"
+    return f"{number} {plural}{mark}{rest}"
+
+
+def this_machine() -> Machine:
+    """What this process may use."""
+    return Machine(
+        physical_cores(sorted(os.sched_getaffinity(0)), _siblings),
+        cpu_quota(_QUOTA.read_text() if _QUOTA.is_file() else ""),
+        hard_descriptor_limit(),
+    )
+
+
+def physical_cores(cpus: Sequence[int], siblings: Callable[[int], str]) -> tuple[Cpus, ...]:
+    """CPUs grouped by physical core; ``siblings`` gives the kernel's list for one, "" where it has none."""
+    cores: list[Cpus] = []
+    seen: set[int] = set()
+    for cpu in cpus:
+        if cpu not in seen:
+            core = tuple(sorted(cpu_list(siblings(cpu)) & set(cpus) | {cpu}))
+            seen.update(core)
+            cores.append(core)
+    return tuple(cores)
+
+
+def cpu_list(text: str) -> set[int]:
+    """``"0-1,64"`` as {0, 1, 64}."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def cpu_quota(text: str) -> float | None:
+    """cgroup v2's ``cpu.max``, "200000 100000", in cores; "max" is no bound."""
+    words = text.split()
+    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdecimal() else None
+
+
+def _siblings(cpu: int) -> str:
+    path = _CPUS / f"cpu{cpu}/topology/thread_siblings_list"
+    return path.read_text() if path.is_file() else ""
+
+
+def pin(cpus: Cpus) -> None:
+    """Keep this process, and all threads it is going to start, on ``cpus``."""
+    if cpus:
+        with suppress(OSError):  # a core that has gone meanwhile is no reason to end a run
+            os.sched_setaffinity(0, cpus)

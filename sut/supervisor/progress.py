@@ -1,0 +1,101 @@
+"""Turns the live counters into the progress line, once a second while LoadGen runs."""
+
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.config.expected_queries import Issue
+from harness.record.outcome import FailureKind
+from harness.report.progress import ProgressSnapshot, plain_progress, terminal_progress
+from sut.ipc.counters import Counter
+
+_PLAIN_EVERY_S = 10.0
+_RATE_OVER_S = 10.0  # tokens per second are a mean over this time
+
+Failures = Mapping[FailureKind, int]
+
+
+class ProgressPrinter:
+    """Writes to stdout: one line that renews itself on a terminal, a plain line now and then elsewhere.
+
+    ``issue`` is what LoadGen is going to issue; ``failures`` gives the failed queries by kind.
+    """
+
+    def __init__(
+        self,
+        issue: Issue,
+        failures: Callable[[], Failures] = dict,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._issue = issue
+        self._failures = failures
+        self._clock = clock
+        self._start = clock()
+        self._terminal = sys.stdout.isatty()
+        self._last_plain = self._start
+        self._tokens = deque([(self._start, 0)])
+
+    def __call__(self, totals: npt.NDArray[np.int64]) -> None:
+        """Show the counters, by Counter."""
+        now = self._clock()
+        snapshot = self._snapshot(totals, now)
+        if self._terminal:
+            sys.stdout.write(terminal_progress(snapshot, shutil.get_terminal_size().columns))
+            sys.stdout.flush()
+        elif now - self._last_plain >= _PLAIN_EVERY_S:
+            self._last_plain = now
+            print(plain_progress(snapshot), flush=True)
+
+    def end(self) -> None:
+        """Leave the renewing line standing."""
+        if self._terminal:
+            print(flush=True)
+
+    def _snapshot(self, totals: npt.NDArray[np.int64], now: float) -> ProgressSnapshot:
+        values = {counter: int(totals[counter]) for counter in Counter}
+        failures = self._failures()
+        return ProgressSnapshot(
+            elapsed_s=now - self._start,
+            issued=values[Counter.ISSUED],
+            completed=values[Counter.COMPLETED],
+            failed=values[Counter.FAILED],
+            total=self._issue.samples,
+            tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
+            ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
+            tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
+            remaining_s=self._remaining(values, now - self._start),
+            failures={kind.label: count for kind, count in failures.items()},
+        )
+
+    def _rate(self, tokens: int, now: float) -> float | None:
+        """Tokens per second of late; those of an answer that failed are taken away again."""
+        self._tokens.append((now, tokens))
+        while len(self._tokens) > 2 and self._tokens[1][0] <= now - _RATE_OVER_S:
+            self._tokens.popleft()
+        since, before = self._tokens[0]
+        return max(tokens - before, 0) / (now - since) if now > since else None
+
+    def _remaining(self, values: Mapping[Counter, int], elapsed: float) -> float | None:
+        """Seconds until the last query is issued and answered, at the rate of answers so far."""
+        issue, ended = self._issue, values[Counter.COMPLETED] + values[Counter.FAILED]
+        answered = ended - values[Counter.RESUMED]
+        per_answer = elapsed / answered if answered > 0 else None
+        if issue.scheduled and issue.seconds is not None:
+            last_query = max(0.0, issue.seconds - elapsed)
+            in_flight = values[Counter.ISSUED] - ended
+            if per_answer is None or (last_query and 2 * ended < in_flight):
+                return last_query  # the first answers do not show the rate yet
+            return last_query + in_flight * per_answer
+        least = max(0.0, issue.least_s - elapsed)
+        if per_answer is None:
+            return least or None
+        return max(least, (max(issue.samples, values[Counter.ISSUED]) - ended) * per_answer)
+
+
+def _mean(total: int, count: int) -> float | None:
+    return total / count if count else None

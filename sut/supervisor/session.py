@@ -1,0 +1,257 @@
+"""Runs one LoadGen test in its processes: LoadGen's own, the workers, and this one, which only watches."""
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.config.benchmark import LOADGEN_SCENARIO
+from harness.config.plan import RunPlan
+from harness.dataset.samples import SampleSet
+from harness.errors import ConfigError, RunError
+from harness.record.answer_log import KeptAnswer
+from harness.record.journal import JOURNAL_DIR
+from harness.record.outcome import FailureKind
+from sut.client.endpoint import Endpoint
+from sut.ipc.counters import CounterBoard
+from sut.ipc.request_store import RequestArena
+from sut.loadgen.binding import Readback, TestSpec, wants_first_tokens
+from sut.loadgen.process import LaneSpec, loadgen_main
+from sut.servers.health import Ask, Pulse, ReplicaWatch
+from sut.supervisor.journal_sync import JournalSync
+from sut.supervisor.monitor import Child, Seen, Watch, hear_loadgen, how_it_died
+from sut.supervisor.placement import Placement
+from sut.supervisor.spawn import spawn, stop
+from sut.wire import WireName
+from sut.worker.process import WorkerSpec, worker_main
+
+_SETTINGS_S = 60.0
+_READY_S = 60.0
+_ABORT_S = 1.2
+_WORKER_END_S = 2.0
+# A worker holds this many queries more than it may have in flight, so that a freed slot is filled at once.
+_PREFETCH = 16
+WARM_CONNECTIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the queries go: resolved replicas and the protocol they speak.
+
+    ``kept``: answers of an earlier attempt at this run, by sample; those queries are not sent.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    wire: WireName
+    model: str
+    kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
+
+
+Lost = Sequence[tuple[int, int]]  # query id and sample index
+Observer = Callable[[npt.NDArray[np.int64]], None]
+
+
+class Session:
+    """One test. Use as a context manager: leaving it ends every process that is still there."""
+
+    def __init__(
+        self, plan: RunPlan, samples: SampleSet, placement: Placement, *, trace: bool = False
+    ) -> None:
+        self._plan = plan
+        self._samples = samples
+        self._placement = placement
+        self._journal_dir = plan.log_dir / JOURNAL_DIR
+        self._board = CounterBoard(placement.workers + 1)
+        self._pairs = [socket.socketpair() for _ in range(placement.workers)]
+        self._loadgen = self._start_loadgen(trace)
+        self._workers: list[Child] = []
+        self._watch: Watch | None = None
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+    def readback(self) -> Readback:
+        """The settings that LoadGen will use. Raises ConfigError when it refuses the conf files."""
+        kind, value = hear_loadgen(self._loadgen, _SETTINGS_S)
+        if kind != "settings":
+            raise ConfigError(str(value))
+        settings: Readback = value
+        return settings
+
+    def start_workers(self, target: Target, arena: RequestArena, max_concurrency: int | None) -> None:
+        """Start the workers and wait until each is connected and listening.
+
+        Raises RunError when one cannot start, or when LoadGen's process is gone by then.
+        """
+        self._journal_dir.mkdir(parents=True, exist_ok=True)
+        shares = _shares(max_concurrency, len(self._pairs))
+        self._capacities = [share + _PREFETCH if share else 0 for share in shares]
+        for index, share in enumerate(shares):
+            spec = self._worker_spec(index, share, target)
+            ours, theirs = Pipe()
+            channel = self._pairs[index][1]
+            process = spawn(worker_main, spec, channel, arena, self._board, theirs)
+            channel.close()
+            theirs.close()
+            self._workers.append(Child(process, ours))
+        try:
+            for child in self._workers:
+                _await_ready(child)
+        except RunError:
+            self._require_loadgen()  # without it the workers end too, and theirs is not the cause
+            raise
+
+    def run(
+        self, observe: Observer, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]
+    ) -> Lost:
+        """Let LoadGen begin, and watch until it is done; returns the queries lost with a worker.
+
+        ``observe`` gets the counters once a second; ``ask`` tells whether the replica of a URL is well,
+        ``work`` what it says of its work (sut.servers.health.Pulse).
+        Raises RunError when the test cannot come to its end.
+        """
+        replicas = ReplicaWatch(urls, [child.control for child in self._workers], ask)
+        self._watch = Watch(
+            self._loadgen,
+            self._workers,
+            self._board,
+            self._plan.policy,
+            replicas,
+            self._plan.log_dir,
+            Pulse(urls, ask, work) if self._plan.policy.ask_in_silence else None,
+        )
+        try:
+            self._require_loadgen()
+            with suppress(OSError):  # it died just now: the watch reports how
+                self._loadgen.control.send(("run", self._capacities))
+            with JournalSync(self._journal_dir, enabled=self._plan.accuracy):
+                lost = self._watch.until_done(observe)
+                for child in self._workers:
+                    stop(child.process, _WORKER_END_S)
+        finally:
+            replicas.close()
+        stop(self._loadgen.process, _WORKER_END_S)
+        observe(self._board.totals())
+        return lost
+
+    def seen(self) -> Seen:
+        """What the supervisor has noticed so far."""
+        return Seen() if self._watch is None else self._watch.seen()
+
+    def failures(self) -> dict[FailureKind, int]:
+        """Failed queries by kind."""
+        return self._board.failures()
+
+    def totals(self) -> npt.NDArray[np.int64]:
+        """The live counters, by sut.ipc.counters.Counter."""
+        return self._board.totals()
+
+    def abort(self) -> Lost:
+        """End every process: workers hang up and flush their journals, LoadGen writes its logs out.
+
+        Returns the queries that were lost with a worker until then.
+        """
+        loadgen = self._loadgen
+        lost: Lost = ()
+        if loadgen.process.is_alive():
+            try:
+                loadgen.control.send(("abort", None))
+                lost = _last_words(loadgen)
+            except OSError:
+                loadgen.process.kill()
+        for child in self._workers:
+            stop(child.process, _ABORT_S)
+        stop(loadgen.process, _ABORT_S)
+        for ours, theirs in self._pairs:
+            ours.close()
+            theirs.close()
+        return lost
+
+    def _require_loadgen(self) -> None:
+        process = self._loadgen.process
+        if not process.is_alive():
+            raise RunError(f"the LoadGen process {how_it_died(process)} before the test began")
+
+    def _start_loadgen(self, trace: bool) -> Child:
+        plan = self._plan
+        spec = TestSpec(
+            model_key=plan.model_key,
+            scenario=LOADGEN_SCENARIO[plan.scenario],
+            accuracy=plan.accuracy,
+            user_conf=str(plan.user_conf),
+            mlperf_conf=None if plan.mlperf_conf is None else str(plan.mlperf_conf),
+            audit_text=plan.audit_text,
+            audit_config=str(plan.kept_audit_config or ""),
+            samples=len(self._samples),
+            log_dir=str(plan.log_dir),
+            journal_dir=str(self._journal_dir),
+            trace=trace,
+        )
+        ours, theirs = Pipe()
+        lanes = [LaneSpec(pair[0]) for pair in self._pairs]
+        process = spawn(loadgen_main, spec, lanes, self._board, theirs, self._placement.loadgen_cores)
+        theirs.close()
+        for pair in self._pairs:
+            pair[0].close()
+        return Child(process, ours)
+
+    def _worker_spec(self, index: int, share: int, target: Target) -> WorkerSpec:
+        plan = self._plan
+        return WorkerSpec(
+            index=index,
+            endpoints=target.endpoints,
+            wire=target.wire,
+            model=target.model,
+            parameters=plan.parameters,
+            vocabulary_size=plan.benchmark.vocabulary_size,
+            max_in_flight=share,
+            warm_connections=_warm(share, len(target.endpoints)),
+            deadlines=plan.deadlines,
+            retries=plan.policy.retries,
+            first_tokens=wants_first_tokens(LOADGEN_SCENARIO[plan.scenario]),
+            accuracy=plan.accuracy,
+            journal_dir=self._journal_dir,
+            kept=target.kept,
+            cores=self._placement.cores_of(index),
+        )
+
+
+def _last_words(loadgen: Child) -> Lost:
+    while loadgen.control.poll(_ABORT_S):
+        try:
+            kind, value = loadgen.control.recv()
+        except (EOFError, OSError):
+            break
+        if kind == "aborted":
+            lost: Lost = value
+            return lost
+    return ()
+
+
+def _await_ready(child: Child) -> None:
+    if not child.control.poll(_READY_S):
+        raise RunError(f"worker {child.process.pid} did not start within {_READY_S:g} s")
+    try:
+        kind, value = child.control.recv()
+    except (EOFError, OSError):
+        kind, value = "error", f"worker {child.process.pid} died at its start"
+    if kind == "error":
+        raise RunError(str(value))
+
+
+def _shares(limit: int | None, workers: int) -> list[int]:
+    """How many requests each worker may have in flight; 0 means no limit."""
+    if limit is None:
+        return [0] * workers
+    return [limit // workers + (index < limit % workers) for index in range(workers)]
+
+
+def _warm(share: int, endpoints: int) -> int:
+    return max(1, min(share or WARM_CONNECTIONS, WARM_CONNECTIONS) // endpoints)

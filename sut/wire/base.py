@@ -1,0 +1,194 @@
+"""What a wire protocol offers to the request path, and the checks that all protocols share."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+
+from harness.config.api_key import masked
+from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+
+TokenIds: TypeAlias = "array[int]"
+
+MAX_DETAIL = 240
+_EVIDENCE_BYTES = 4096  # looked through for the API key
+# A cumulative event repeats every id and, without --skip-tokenizer-init, all text: bytes for each token.
+BYTES_PER_TOKEN = 128
+BYTES_PER_EVENT = 1 << 20
+# The default of an event's ``error`` member; msgspec cannot decode a Raw that may also be None.
+NO_ERROR = msgspec.Raw(b"null")
+# The finish reasons of a complete answer, in each protocol (llama.cpp's eos, word and limit by these names).
+_COMPLETE = ("stop", "length")
+# SGLang's and vLLM's words for a request that the server gave up.
+_BROKEN_OFF = ("abort", "error")
+# What msgspec raises for bytes that are not the JSON that was expected, endless nesting included.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of an honest answer."""
+
+    max_new_tokens: int
+    vocabulary_size: int
+
+    @property
+    def max_event_bytes(self) -> int:
+        """More than the largest event that ``max_new_tokens`` can give."""
+        return self.max_new_tokens * BYTES_PER_TOKEN + BYTES_PER_EVENT
+
+
+class Answer(Protocol):
+    """Reads one answer event by event.
+
+    ``tokens`` counts the output tokens seen so far; ``first_id`` is the first of them, -1 before.
+    """
+
+    tokens: int
+    first_id: int
+
+    def feed(self, event: bytes) -> Failure | None:
+        """Take one event's payload; a Failure ends the answer."""
+
+    def finish(self) -> Outcome:
+        """Judge the answer after its last event."""
+
+
+class DeltaAnswer:
+    """The ids of an answer whose events carry only what is new."""
+
+    __slots__ = ("_ids", "_limits", "first_id", "tokens")
+
+    def __init__(self, limits: Limits) -> None:
+        self.tokens = 0
+        self.first_id = -1
+        self._limits = limits
+        self._ids = no_ids()
+
+    def _extend(self, ids: list[int] | None) -> Failure | None:
+        if not ids:
+            return None
+        if not self._ids:
+            if not 0 <= ids[0] < self._limits.vocabulary_size:
+                return wrong_id(ids[0], self._limits)
+            self.first_id = ids[0]
+        failure = append_ids(self._ids, ids, self._limits)
+        self.tokens = len(self._ids)
+        return failure
+
+
+class Wire(Protocol):
+    """One server protocol: renders request bodies and reads answers."""
+
+    path: str
+    streams: bool
+
+    def render(self, token_ids: Sequence[int]) -> bytes:
+        """The request's JSON body."""
+
+    def answer(self) -> Answer:
+        """A reader for one new answer."""
+
+
+def evidence(data: bytes) -> str:
+    """Server bytes as one printable, bounded line without the API key, which servers repeat in errors."""
+    told = masked(data[:_EVIDENCE_BYTES])
+    text = told[:MAX_DETAIL].decode("utf-8", "backslashreplace")
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return shown if len(data) <= _EVIDENCE_BYTES and len(told) <= MAX_DETAIL else shown + "…"
+
+
+def number(value: int) -> str:
+    """A server's number, of up to 4300 digits, as a short text."""
+    return str(value) if value.bit_length() <= 64 else f"a number of {value.bit_length()} bits"
+
+
+def no_ids() -> TokenIds:
+    """An answer's ids before the first: 4 bytes for each to come, a tenth of what a list of ints takes."""
+    return array("I")
+
+
+def append_ids(known: TokenIds, new: list[int], limits: Limits) -> Failure | None:
+    """Append ids, as many as were asked for; array refuses by itself what is negative or beyond 32 bits."""
+    if len(known) + len(new) > limits.max_new_tokens:
+        return _too_many(len(known) + len(new), limits)
+    try:
+        known.extend(new)
+    except OverflowError:
+        return wrong_id(min(new) if min(new) < 0 else max(new), limits)
+    return None
+
+
+def wrong_id(token_id: int, limits: Limits) -> Failure:
+    """The Failure of an id that the model cannot have made."""
+    return Failure(
+        FailureKind.TOKEN_VALUE,
+        f"token id {number(token_id)} is outside the vocabulary of {limits.vocabulary_size}",
+    )
+
+
+def _too_many(count: int, limits: Limits) -> Failure:
+    return Failure(
+        FailureKind.TOO_MANY_TOKENS, f"got {number(count)} tokens, asked for {limits.max_new_tokens}"
+    )
+
+
+def wrong_count(tokens: int, claimed: int) -> Failure:
+    """The Failure of an answer whose ids and the server's own count differ."""
+    return Failure(FailureKind.TOKEN_COUNT, f"got {tokens} token ids, the server counted {number(claimed)}")
+
+
+def in_band_error(error: msgspec.Raw) -> Failure | None:
+    """The Failure of an event that carries an ``error`` member which is not null."""
+    if error is NO_ERROR or bytes(error) == b"null":
+        return None
+    return Failure(FailureKind.IN_BAND_ERROR, evidence(bytes(error)))
+
+
+def incomplete(reason: str, tokens: int, message: str = "") -> Failure | None:
+    """The Failure of a finish reason that the protocols do not document as that of a complete answer."""
+    if reason in _COMPLETE:
+        return None
+    told = evidence((message or reason).encode())
+    if reason in _BROKEN_OFF:
+        return Failure(FailureKind.ABORTED, f"the server ended the request after {tokens} tokens: {told}")
+    return Failure(FailureKind.FINISH_REASON, f"ended after {tokens} tokens for an unknown reason: {told!r}")
+
+
+def after_end(tokens: int) -> Failure:
+    """The Failure of an event behind the one with the finish reason."""
+    return Failure(FailureKind.AFTER_END, f"another event came after the end, which was at {tokens} tokens")
+
+
+def whole_answer(
+    ids: TokenIds, claimed: int | None, reason: str | None, prompt_tokens: int | None, limits: Limits
+) -> Outcome:
+    """The one place where an answer becomes a Completion: counted, bounded, finished.
+
+    ``claimed`` is the server's own count of output tokens, ``reason`` its finish reason.
+    """
+    if reason is None:
+        return Failure(
+            FailureKind.UNFINISHED, f"the stream ended after {len(ids)} tokens without a finish reason"
+        )
+    if failure := incomplete(reason, len(ids)):
+        return failure
+    if claimed is not None and claimed != len(ids):
+        return wrong_count(len(ids), claimed)
+    if not ids:
+        return Failure(FailureKind.NO_TOKENS, f"finished ({evidence(reason.encode())}) without a token")
+    if reason == "length" and len(ids) < limits.max_new_tokens:
+        return Failure(
+            FailureKind.UNFINISHED,
+            f"cut off after {len(ids)} of {limits.max_new_tokens} tokens: context full?",
+        )
+    return _checked(ids, reason, prompt_tokens, limits)
+
+
+def _checked(ids: TokenIds, reason: str, prompt_tokens: int | None, limits: Limits) -> Outcome:
+    if (high := max(ids)) >= limits.vocabulary_size:
+        return wrong_id(high, limits)
+    return Completion(np.frombuffer(ids, dtype=np.int32), reason, prompt_tokens)

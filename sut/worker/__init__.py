@@ -1,0 +1,1 @@
+"""Worker process: client, journal, retries."""

@@ -1,0 +1,110 @@
+"""A worker's journal: fixed rows, answers and failure lines, appended in batches."""
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from harness.record.answer_log import encode_answer
+from harness.record.journal import FINISH_REASONS, QUERY_ROW
+from harness.record.outcome import Completion, Failure, Outcome
+
+_ROW = struct.Struct("<QIHHqqqqqIIIBBBB")
+_CRC = struct.Struct("<I")
+assert _ROW.size + _CRC.size == QUERY_ROW.itemsize
+_FINISH = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+_OTHER = _FINISH["other"]
+
+
+class _Appender:
+    """A file that grows; what the disk does not take is kept for the next flush."""
+
+    __slots__ = ("_descriptor", "waiting")
+
+    def __init__(self, path: Path) -> None:
+        # At once, not when it is needed: by then there may be no descriptor left.
+        self._descriptor = _append(path)
+        self.waiting = bytearray()
+
+    def flush(self) -> None:
+        """Hand everything to the kernel. Raises OSError (disk full)."""
+        while self.waiting:
+            del self.waiting[: os.write(self._descriptor, self.waiting)]
+
+
+class JournalWriter:
+    """Appends to ``queries-<name>.bin``, ``failures-``, ``retries-<name>.jsonl`` and ``answers-<name>.bin``.
+
+    ``keep_answers``: whether the output ids are kept, as an accuracy run does. ``flush`` hands all to the
+    kernel: after that, the end of the process costs nothing.
+    """
+
+    def __init__(self, directory: Path, name: str, worker: int, *, keep_answers: bool = False) -> None:
+        self._worker = worker
+        self._queries = _Appender(directory / f"queries-{name}.bin")
+        self._answers = _Appender(directory / f"answers-{name}.bin") if keep_answers else None
+        self._failures = _Appender(directory / f"failures-{name}.jsonl")
+        self._retries = _Appender(directory / f"retries-{name}.jsonl")
+
+    def add(
+        self,
+        query_id: int,
+        sample_index: int,
+        replica: int,
+        times_ns: tuple[int, int, int, int, int],
+        isl: int,
+        first_event_tokens: int,
+        outcome: Outcome,
+        retries: int = 0,
+    ) -> None:
+        """Record one finished query; ``times_ns`` in the order of QUERY_ROW."""
+        osl = finish = failure = 0
+        if isinstance(outcome, Completion):
+            osl = len(outcome.output_ids)
+            finish = _FINISH.get(outcome.finish_reason, _OTHER)
+            if self._answers is not None:
+                # Before the row: a row without its answer could not be gone on from.
+                self._answers.waiting += encode_answer(sample_index, finish, outcome.output_ids.tobytes())
+        else:
+            failure = int(outcome.kind)
+            self._failures.waiting += _line(query_id, sample_index, outcome)
+        counts = (isl, osl, first_event_tokens, finish, failure, retries, 0)
+        self._add_row(query_id, sample_index, self._worker, replica, *times_ns, *counts)
+
+    def add_resumed(
+        self, query_id: int, sample_index: int, replica: int, isl: int, osl: int, finish: int
+    ) -> None:
+        """Record a query that an earlier attempt at this run had answered."""
+        times_ns = (0, 0, 0, 0, 0)
+        self._add_row(query_id, sample_index, self._worker, replica, *times_ns, isl, osl, 0, finish, 0, 0, 1)
+
+    def add_retry(self, query_id: int, sample_index: int, failure: Failure) -> None:
+        """Record that a query failed and is sent again."""
+        self._retries.waiting += _line(query_id, sample_index, failure)
+
+    def flush(self) -> None:
+        """Write what has gathered. Raises OSError (disk full) with the rest kept."""
+        for appender in (self._answers, self._queries, self._failures, self._retries):
+            if appender is not None:
+                appender.flush()
+
+    def _add_row(self, *values: int) -> None:
+        row = _ROW.pack(*values)
+        self._queries.waiting += row
+        self._queries.waiting += _CRC.pack(zlib.crc32(row))
+
+
+def _line(query_id: int, sample_index: int, failure: Failure) -> bytes:
+    values = {
+        "query_id": query_id,
+        "sample_index": sample_index,
+        "kind": failure.kind.label,
+        "detail": failure.detail,
+    }
+    return msgspec.json.encode(values) + b"\n"
+
+
+def _append(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

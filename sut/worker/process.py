@@ -1,0 +1,323 @@
+"""A worker process: takes queries from the LoadGen process, runs them, reports and journals their outcomes.
+
+Callbacks only: no task, future or queue for an event. The loop sleeps in epoll; a tick four times a second
+looks after deadlines, idle connections, retries and the journal.
+
+Dialogue on ``control``: ("ready", None) or ("error", text) after the start; then ("suspect", replica) and
+("journal", text) for a replica that looks dead and a journal that cannot be written; ("suspect", replica)
+and ("trust", replica) in answer, when the supervisor has asked that replica.
+"""
+
+import gc
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+from harness.config.deadlines import Deadlines
+from harness.config.generation import SamplingParameters
+from harness.errors import machine_failure
+from harness.record.answer_log import KeptAnswer
+from harness.record.journal import NOWHERE
+from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from sut.client.client import HttpClient
+from sut.client.connections import Request
+from sut.client.endpoint import Endpoint
+from sut.client.response import ResponseReader
+from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
+from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, Outbox
+from sut.ipc.request_store import RequestArena
+from sut.supervisor.machine_limits import raise_descriptor_limit
+from sut.supervisor.placement import Cpus, pin
+from sut.supervisor.spawn import collections, die_with_parent
+from sut.wire import WireName, make_wire, max_event_bytes
+from sut.worker.journal_writer import JournalWriter
+from sut.worker.retries import Retries
+
+_TICK_S = 0.25
+_INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """What one worker needs to know; ``max_in_flight`` 0 means no limit.
+
+    ``first_tokens``: whether LoadGen waits for them. ``accuracy``: the answers
+    count, not their times. ``kept``: answers of an earlier attempt, by sample.
+    """
+
+    index: int
+    endpoints: tuple[Endpoint, ...]
+    wire: WireName
+    model: str
+    parameters: SamplingParameters
+    vocabulary_size: int
+    max_in_flight: int
+    warm_connections: int
+    deadlines: Deadlines
+    retries: int
+    first_tokens: bool
+    accuracy: bool
+    journal_dir: Path
+    kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
+    cores: Cpus = ()
+
+
+class Worker:
+    """Joins the LoadGen channel, the HTTP client, the journal and the counters of one process."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        channel: socket.socket,
+        arena: RequestArena,
+        counters: memoryview,
+        control: Pipe,
+    ) -> None:
+        self._spec = spec
+        self._channel = channel
+        self._control = control
+        self._arena = arena
+        self._counters = counters
+        self._wire = make_wire(spec.wire, spec.parameters, spec.vocabulary_size, spec.model)
+        self._event_bytes = max_event_bytes(spec.parameters, spec.vocabulary_size)
+        self._journal = JournalWriter(
+            spec.journal_dir, f"worker{spec.index}", spec.index, keep_answers=spec.accuracy
+        )
+        self._journal_fault = ""
+        self._retries = Retries(spec.retries, answers_only=spec.accuracy)
+        self._outbox = Outbox(channel)
+        self._client = HttpClient(
+            spec.endpoints,
+            spec.deadlines,
+            self._on_first_token,
+            self._on_done,
+            self._on_suspect,
+            turn=spec.index,
+        )
+        self._backlog: deque[tuple[int, int, int]] = deque()
+        self._intake = b""
+        self._open = True
+        self._cpu_start_ns = self._gc_start = 0
+        self._channel_mask = select.EPOLLIN
+
+    def run(self) -> None:
+        """Serve until the LoadGen process closes the channel."""
+        self._channel.setblocking(False)
+        self._client.watch(self._channel.fileno(), self._channel_mask, self._on_channel)
+        self._client.watch(self._control.fileno(), select.EPOLLIN, self._on_control)
+        self._client.warm(self._spec.warm_connections)
+        self._cpu_start_ns, self._gc_start = time.process_time_ns(), collections()
+        next_tick = time.monotonic() + _TICK_S
+        while self._open:
+            self._client.poll(_TICK_S)
+            if self._backlog:
+                self._start_backlog()
+            if self._outbox.waiting:
+                self._flush_reports()
+            late = time.monotonic() - next_tick
+            if late >= 0:
+                self._counters[Counter.LOOP_LAG_NS] = max(
+                    self._counters[Counter.LOOP_LAG_NS], int(late * 1e9)
+                )
+                next_tick = time.monotonic() + _TICK_S
+                self._tick()
+        self._client.close()
+        self._keep_records()
+
+    def _tick(self) -> None:
+        self._client.tick()
+        for request in self._retries.due(time.monotonic_ns()):
+            self._send(request.query_id, request.sample_index, request.issued_ns, request.attempt + 1)
+        self._flush_reports()
+        self._keep_records()
+
+    def _keep_records(self) -> None:
+        try:
+            self._journal.flush()
+        except OSError as error:
+            if not self._journal_fault:
+                self._journal_fault = error.strerror or str(error)
+                self._control.send(("journal", self._journal_fault))
+        counters = self._counters
+        counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
+        counters[Counter.RECEPTIONS] = self._client.receptions
+        counters[Counter.CONNECTIONS_OPENED] = self._client.opened
+        counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
+        counters[Counter.GC_RUNS] = collections() - self._gc_start
+        counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
+        counters[Counter.PARTIAL_TOKENS] = self._client.partial_tokens
+
+    def _flush_reports(self) -> None:
+        mask = select.EPOLLIN if self._outbox.flush() else select.EPOLLIN | select.EPOLLOUT
+        if mask != self._channel_mask:
+            self._channel_mask = mask
+            self._client.watch(self._channel.fileno(), mask, self._on_channel)
+
+    def _on_channel(self, mask: int) -> None:
+        if not mask & ~select.EPOLLOUT:
+            return
+        try:
+            data = self._channel.recv(_INTAKE_BYTES)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._open = False
+            return
+        self._accept(self._intake + data)
+
+    def _on_control(self, mask: int) -> None:
+        try:
+            word, replica = self._control.recv()
+        except (EOFError, OSError):
+            self._open = False  # the supervisor is gone
+            return
+        if word == "trust":
+            self._client.trust(replica)
+        else:
+            self._client.suspect(replica)
+
+    def _on_suspect(self, replica: int) -> None:
+        self._control.send(("suspect", replica))
+
+    def _accept(self, data: bytes) -> None:
+        whole = len(data) - len(data) % ASSIGNMENT_STRUCT.size
+        self._backlog.extend(ASSIGNMENT_STRUCT.iter_unpack(data[:whole]))
+        self._intake = data[whole:]
+        self._counters[Counter.RECEIVED] += whole // ASSIGNMENT_STRUCT.size
+        self._start_backlog()
+
+    def _start_backlog(self) -> None:
+        limit = self._spec.max_in_flight
+        while (
+            self._backlog and self._client.can_start and not (limit and len(self._client.in_flight) >= limit)
+        ):
+            self._start(*self._backlog.popleft())
+
+    def _start(self, query_id: int, sample_index: int, issued_ns: int) -> None:
+        if sample_index in self._spec.kept:
+            self._answer_again(query_id, self._spec.kept[sample_index])
+        else:
+            self._send(query_id, sample_index, issued_ns, 0)
+
+    def _send(self, query_id: int, sample_index: int, issued_ns: int, attempt: int) -> None:
+        reader = ResponseReader(
+            self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._event_bytes
+        )
+        self._counters[Counter.SENT] += 1
+        request = Request(query_id, sample_index, issued_ns, self._arena.request(sample_index), reader)
+        request.attempt = attempt
+        self._client.start(request)
+
+    def _answer_again(self, query_id: int, kept: KeptAnswer) -> None:
+        """LoadGen gets an answer that an earlier attempt at this run has paid for."""
+        ids = kept.output_ids().tobytes()
+        now = time.monotonic_ns()
+        if self._spec.first_tokens:
+            self._outbox.add(query_id, FIRST, now, ids[:4])
+        self._outbox.add(query_id, COMPLETE, now, ids)
+        isl = self._arena.prompt_tokens(kept.sample_index)
+        self._journal.add_resumed(query_id, kept.sample_index, NOWHERE, isl, kept.count, kept.finish)
+        self._counters[Counter.COMPLETED] += 1
+        self._counters[Counter.RESUMED] += 1
+
+    def _on_first_token(self, request: Request) -> None:
+        self._count_first_token(request)
+        if not self._retries.hold_first_tokens:
+            self._tell_first_token(request, request.reader.first_token_ns)
+
+    def _count_first_token(self, request: Request) -> None:
+        self._counters[Counter.FIRST_TOKENS] += 1
+        self._counters[Counter.TTFT_SUM_NS] += request.reader.first_token_ns - request.issued_ns
+
+    def _tell_first_token(self, request: Request, arrived_ns: int) -> None:
+        """``arrived_ns``: of the bytes that let it be told, from which on the client's share is counted."""
+        if self._spec.first_tokens:
+            self._outbox.add(
+                request.query_id, FIRST, arrived_ns, request.reader.first_id.to_bytes(4, "little")
+            )
+
+    def _on_done(self, request: Request, outcome: Outcome) -> None:
+        isl = self._arena.prompt_tokens(request.sample_index)
+        outcome = _of_its_prompt(outcome, isl)
+        if isinstance(outcome, Completion):
+            self._complete(request, outcome)
+        elif self._retries.takes(request, outcome, time.monotonic_ns()):
+            self._journal.add_retry(request.query_id, request.sample_index, outcome)
+            self._counters[Counter.RETRIED] += 1
+            return
+        else:
+            self._outbox.add(request.query_id, FAILED, time.monotonic_ns())
+            self._counters[Counter.FAILED] += 1
+            self._counters[FIRST_FAILURE + outcome.kind] += 1
+        reader = request.reader
+        times = (
+            request.issued_ns,
+            request.sent_ns,
+            reader.first_byte_ns,
+            reader.first_token_ns if self._wire.streams else 0,  # a complete answer shows no token's time
+            reader.last_byte_ns,
+        )
+        self._journal.add(
+            request.query_id,
+            request.sample_index,
+            request.replica,
+            times,
+            isl,
+            reader.first_event_tokens,
+            outcome,
+            request.attempt,
+        )
+
+    def _complete(self, request: Request, completion: Completion) -> None:
+        reader, osl = request.reader, len(completion.output_ids)
+        if self._wire.streams and not request.first_told:
+            self._count_first_token(request)
+        if not request.first_told or self._retries.hold_first_tokens:
+            request.first_told = True
+            self._tell_first_token(request, reader.last_byte_ns)
+        self._outbox.add(request.query_id, COMPLETE, reader.last_byte_ns, completion.output_ids.tobytes())
+        counters = self._counters
+        counters[Counter.COMPLETED] += 1
+        counters[Counter.OUTPUT_TOKENS] += osl
+        if osl > 1 and self._wire.streams:
+            counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
+            counters[Counter.TPOT_COUNT] += 1
+
+
+def _of_its_prompt(outcome: Outcome, isl: int) -> Outcome:
+    """An answer to a prompt of another length is another query's: a server or proxy has mixed them up."""
+    if isinstance(outcome, Completion) and outcome.prompt_tokens not in (None, isl):
+        detail = f"the answer is to a prompt of {outcome.prompt_tokens} tokens, the query's has {isl}"
+        return Failure(FailureKind.TOKEN_COUNT, detail)
+    return outcome
+
+
+def worker_main(
+    spec: WorkerSpec, channel: socket.socket, arena: RequestArena, board: CounterBoard, control: Pipe
+) -> None:
+    """Entry point of the process. Tells ``control`` "ready", or at the end why it failed."""
+    die_with_parent()
+    pin(spec.cores)
+    raise_descriptor_limit()
+    try:
+        worker = Worker(spec, channel, arena, board.row(spec.index + 1), control)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        control.send(("ready", None))
+        worker.run()
+    except (OSError, MemoryError) as error:
+        control.send(("error", f"worker {spec.index}: {machine_failure(error)}"))
+        os._exit(1)
+    except Exception as error:  # noqa: BLE001 - the process's edge: the supervisor must hear why
+        control.send(("error", f"worker {spec.index}: {type(error).__name__}: {error}"))
+        os._exit(1)
+    os._exit(0)

@@ -1,0 +1,64 @@
+"""What a signal means before, during and after a run, in a small program of its own."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.runs import ROOT
+
+PROGRAM = """
+import os, signal, sys
+from harness.cli.signals import *
+stage, number, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+leave_on_signals()
+if stage == "before":
+    os.kill(os.getpid(), number)
+try:
+    with interruptible():
+        try:
+            if stage == "during":
+                os.kill(os.getpid(), number)
+        finally:
+            for _ in range(times - 1):
+                os.kill(os.getpid(), number)
+        ignore_signals()
+        if stage == "after":
+            os.kill(os.getpid(), number)
+except InterruptedRun as interruption:
+    print("interrupted by", interruption)
+    sys.exit(interruption.exit_code)
+print("whole")
+"""
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+def run(stage, signum, times=1, prefix=()):
+    words = [*prefix, sys.executable, "-c", PROGRAM, stage, str(int(signum)), str(times)]
+    return subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+@pytest.mark.parametrize(
+    ("stage", "times", "ends", "said"),
+    [
+        ("before", 1, True, "-c: ended by {}\n"),
+        ("during", 1, True, "interrupted by {}\n"),
+        ("during", 3, True, "interrupted by {}\n"),
+        ("after", 1, False, "whole\n"),
+    ],
+)
+def test_stage(signum, stage, times, ends, said):
+    done = run(stage, signum, times)
+    assert done.returncode == (128 + signum if ends else 0)
+    assert done.stdout + done.stderr == said.format(signum.name)
+
+
+@pytest.mark.parametrize("stage", ["before", "during", "after"])
+@pytest.mark.parametrize(
+    ("trap", "signum"), [("HUP", signal.SIGHUP), ("INT", signal.SIGINT), ("TERM", signal.SIGTERM)]
+)
+def test_ignored_from_the_start_stays_ignored(stage, trap, signum):
+    done = run(stage, signum, prefix=("sh", "-c", f'trap "" {trap}; exec "$@"', "sh"))
+    assert (done.returncode, done.stdout) == (0, "whole\n")

@@ -1,0 +1,79 @@
+"""Standard streams that are closed, full or left by their reader: the program goes on, whatever it prints."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.runs import ROOT
+
+PROGRAM = """
+import os, sys
+from harness.cli.streams import secure_standard_streams
+secure_standard_streams()
+opened = os.open("/dev/null", os.O_RDONLY)
+for _ in range(3):
+    print("x" * 100_000, flush=True)
+    print("y", file=sys.stderr)
+os.write(3, repr((opened > 2, [os.path.exists(f"/proc/self/fd/{i}") for i in range(3)])).encode())
+"""
+
+
+@pytest.mark.parametrize(
+    "redirection",
+    [
+        "",
+        ">&-",
+        "2>&-",
+        "<&-",
+        "<&- >&- 2>&-",
+        ">/dev/full",
+        "2>/dev/full",
+        "| true",
+        "| head -c 10 >/dev/null",
+    ],
+)
+def test_whatever_becomes_of_them(redirection, tmp_path):
+    """It runs to its end, and what it opens later does not become a standard stream."""
+    command = (
+        f'{{ "$@" {redirection.split("|")[0]}; echo $? >code; }} {"".join(redirection.partition("|")[1:])}'
+    )
+    script = [sys.executable, "-c", PROGRAM]
+    subprocess.run(
+        ["bash", "-c", f"exec 3>told; {command}", "bash", *script],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        timeout=120,
+    )
+    assert (tmp_path / "code").read_text() == "0\n"
+    assert (tmp_path / "told").read_text() == "(True, [True, True, True])"
+
+
+def test_what_a_terminal_cannot_show_is_escaped():
+    program = "from harness.cli.streams import *\nsecure_standard_streams()\nprint('\\u2028 \\u00e9 \\ud800')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.stdout == b"\\u2028 \\xe9 \\ud800\n"
+
+
+def test_a_full_pipe_that_nobody_reads_is_waited_for_and_dropped():
+    """A non-blocking stdout, as some terminals and supervisors leave it."""
+    program = (
+        "import os\nfrom harness.cli.streams import *\nos.set_blocking(1, False)\n"
+        "secure_standard_streams()\nprint('x' * 200_000, flush=True)\nos.write(2, b'through')"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.wait(20) == 0
+    assert process.stderr.read() == b"through"
+    process.stdout.close()
+    process.stderr.close()

@@ -1,0 +1,79 @@
+"""Runs the official verification scripts of a checkout of mlcommons/inference, and what they said once.
+
+``python -m tests.harness.compliance.official CHECKOUT`` writes the record anew. The tests compare
+with the record,
+and with the scripts themselves where HARNESS_MLCOMMONS_INFERENCE names a checkout.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.harness.compliance import cases
+from tests.runs import ROOT
+
+RECORD = ROOT / "tests" / "data" / "compliance" / "official.json"
+SUMMARY = "TEST07 Verification Summary"
+
+
+def _run(checkout: Path, test: str, folder: Path, *flags: object) -> int:
+    script = checkout / "compliance" / test / "run_verification.py"
+    words = [sys.executable, script, "-c", folder, "-o", folder / "out", *flags]
+    done = subprocess.run([str(word) for word in words], cwd=folder, capture_output=True, text=True)
+    return done.returncode
+
+
+def test09(checkout: Path, folder: Path, name: str) -> str:
+    """What verify_output_len.txt says."""
+    cases.write_logs(folder, cases.lengths_log(name))
+    audit = checkout / "compliance" / "TEST09" / "gpt-oss-120b" / "audit.config"
+    _run(checkout, "TEST09", folder, "--audit-config", audit)
+    return (folder / "out" / "TEST09" / "verify_output_len.txt").read_text()
+
+
+def test07(checkout: Path, folder: Path, name: str) -> str:
+    """The summary in verify_accuracy.txt; the score comes from our evaluator, which is pinned elsewhere."""
+    right, threshold = cases.SCORES[name]
+    cases.write_logs(folder, cases.answers_log(right))
+    evaluator = f"{sys.executable} {ROOT}/eval_mlperf_accuracy.py --mode official"
+    script = f"{evaluator} --mlperf-log {{accuracy_log}} --reference-data {cases.REFERENCE}"
+    _run(checkout, "TEST07", folder, "--accuracy-script", script, "--accuracy-threshold", threshold)
+    text = (folder / "out" / "TEST07" / "verify_accuracy.txt").read_text()
+    return text[text.index(SUMMARY) :]
+
+
+def test06(checkout: Path, folder: Path, name: str) -> str:
+    """What verify_accuracy.txt says; the end-of-sequence token is the script's own, 2."""
+    scenario, log = cases.CONSISTENCY[name]
+    cases.write_logs(folder, log)
+    _run(checkout, "TEST06", folder, "-s", scenario)
+    return (folder / "out" / "TEST06" / "verify_accuracy.txt").read_text()
+
+
+for _function in (test06, test07, test09):
+    _function.__test__ = False  # type: ignore[attr-defined]  # not test cases
+
+SCRIPTS = {
+    "TEST06": (test06, cases.CONSISTENCY),
+    "TEST07": (test07, cases.SCORES),
+    "TEST09": (test09, cases.LENGTHS),
+}
+
+
+def said(test: str, name: str) -> str:
+    return json.loads(RECORD.read_text())[test][name]
+
+
+def main(checkout: Path) -> None:
+    found: dict[str, dict[str, str]] = {}
+    for test, (run, names) in SCRIPTS.items():
+        for name in names:
+            with tempfile.TemporaryDirectory() as folder:
+                found.setdefault(test, {})[name] = run(checkout, Path(folder), name)
+    RECORD.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

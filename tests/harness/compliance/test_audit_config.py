@@ -1,0 +1,220 @@
+"""Audit settings: equal to the official files, read as users may write them, written as LoadGen reads."""
+
+import pytest
+
+from harness.compliance.audit_config import AuditConfig, read_audit_config, shipped
+from harness.compliance.effective_settings import differences
+from harness.compliance.rules import needed_tests, rule_of
+from harness.config.benchmark import load_benchmark
+from harness.errors import ConfigError
+from tests.harness.compliance.test_verdicts import CHECKOUT, SUBMISSIONS
+from tests.harness.config.readback import loadgen_reads
+
+SEED = 720381539243781796
+_WHOLE = {"min_duration": 0, "performance_issue_unique": 1, "sample_concatenate_permutation": 0}
+# What the official files of v6.1 hold, and those of TEST06.
+OFFICIAL = {
+    ("gpt-oss-120b", "TEST07"): (
+        {
+            "mode": 2,
+            "accuracy_log_rng_seed": SEED,
+            "accuracy_log_sampling_target": 990,
+            "min_query_count": 990,
+        }
+        | _WHOLE,
+        {"test07_accuracy_threshold": 60.698},
+    ),
+    ("gpt-oss-120b", "TEST09"): (
+        {
+            "mode": 2,
+            "accuracy_log_rng_seed": SEED,
+            "accuracy_log_sampling_target": 10000,
+            "min_query_count": 6396,
+        }
+        | _WHOLE,
+        {"test09_min_output_tokens": 1150.38, "test09_max_output_tokens": 1406.02},
+    ),
+    **dict.fromkeys(
+        [("llama3.1-8b", "TEST06"), ("deepseek-r1", "TEST06")],
+        (
+            {
+                "mode": 2,
+                "accuracy_log_rng_seed": SEED,
+                "accuracy_log_sampling_target": 100,
+                "min_query_count": 100,
+                "min_duration": 0,
+                "sample_concatenate_permutation": 0,
+            },
+            {},
+        ),
+    ),
+}
+INLINE = """# a comment
+*.*.mode = 2   # performance
+*.*.min_query_count=990
+*.*.accuracy_log_sampling_target = 0x3DE # hexadecimal
+*.Offline.min_duration = 5
+*.Server.min_duration = 7
+*.*.min_duration = 6
+*.*.test07_accuracy_threshold = 60.5 # percent
+#*.*.min_query_count = 1
+"""
+
+
+def written(folder, text):
+    path = folder / "mine.config"
+    path.write_text(text)
+    return path
+
+
+def test_tests_of_each_benchmark():
+    found = [(name, test) for name in ("gpt-oss-120b", "llama3.1-8b", "deepseek-r1")
+             for test in needed_tests(load_benchmark(name))]  # fmt: skip
+    assert sorted(found) == sorted(OFFICIAL)
+
+
+@pytest.mark.parametrize(("name", "test"), OFFICIAL)
+def test_shipped_settings_are_the_official_ones(name, test):
+    audit = shipped(rule_of(load_benchmark(name), test))
+    assert (audit.settings, audit.thresholds) == OFFICIAL[name, test]
+
+
+@pytest.mark.skipif(
+    CHECKOUT is None, reason="HARNESS_MLCOMMONS_INFERENCE names no mlcommons/inference checkout"
+)
+@pytest.mark.parametrize(("name", "test"), OFFICIAL)
+def test_they_are_those_of_the_checkout(name, test):
+    from pathlib import Path
+
+    folder = Path(CHECKOUT) / "compliance" / test
+    path = folder / name / "audit.config" if (folder / name).is_dir() else folder / "audit.config"
+    audit = read_audit_config(path, test, "Server")
+    assert (audit.settings, audit.thresholds) == OFFICIAL[name, test]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "least"), [("Offline", 5), ("Server", 7), ("SingleStream", 6), (None, 6)]
+)
+def test_a_users_file(scenario, least, tmp_path):
+    audit = read_audit_config(written(tmp_path, INLINE), "TEST07", scenario)
+    assert audit.settings == {
+        "mode": 2,
+        "min_query_count": 990,
+        "accuracy_log_sampling_target": 990,
+        "min_duration": least,
+    }
+    assert audit.thresholds == {"test07_accuracy_threshold": 60.5}
+
+
+def test_loadgen_gets_a_file_that_it_reads(tmp_path):
+    """The user's own is refused by LoadGen as a whole, for the comments behind its values."""
+    own = written(tmp_path, INLINE)
+    ours = tmp_path / "ours.config"
+    ours.write_text(read_audit_config(own, "TEST07", "Offline").render("TEST07"))
+    (refused, _), (code, settings) = loadgen_reads([(path, "*", "Offline") for path in (own, ours)])
+    assert (refused, code) == (-22, 0)
+    assert settings["min_query_count"] == settings["accuracy_log_sampling_target"] == 990
+    assert settings["min_duration_ms"] == 5
+
+
+@pytest.mark.parametrize(("name", "test"), OFFICIAL)
+def test_rendering_loses_nothing(name, test, tmp_path):
+    audit = shipped(rule_of(load_benchmark(name), test))
+    again = read_audit_config(written(tmp_path, audit.render(test)), test, "Server")
+    assert (again.settings, again.thresholds) == (audit.settings, audit.thresholds)
+
+
+THRESHOLD = "*.*.test07_accuracy_threshold = 60\n"
+WRONG = {
+    "no threshold": ("*.*.mode = 2\n", "no test07_accuracy_threshold"),
+    "other test's": ("*.*.test09_min_output_tokens = 1\n", "no test07_accuracy_threshold"),
+    "accuracy mode": (THRESHOLD + "*.*.mode = 1\n", "mode = 1, TEST07 runs in mode 2"),
+    "misspelt": (
+        THRESHOLD + "*.*.min_query_cout = 1\n",
+        "mine.config:2: LoadGen reads no key 'min_query_cout'",
+    ),
+    "model": (THRESHOLD + "gpt-oss-120b.*.min_duration = 1\n", "for model * only"),
+    "scenario": (THRESHOLD + "*.Interactive.min_duration = 1\n", "got *.Interactive"),
+    "word": (THRESHOLD + "*.*.min_duration = none\n", "value 'none' is not a number"),
+    "nan": ("*.*.test07_accuracy_threshold = nan\n", "value 'nan' is not a number"),
+    "no value": (THRESHOLD + "*.*.min_duration = # none\n", "expected '*.*.key = number'"),
+    "prose": ("hello\n", "got 'hello', expected"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_files(name, tmp_path):
+    text, said = WRONG[name]
+    with pytest.raises(ConfigError) as error:
+        read_audit_config(written(tmp_path, text), "TEST07", "Offline")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_audit_config(tmp_path / "absent", "TEST07", "Offline")
+
+
+@pytest.mark.parametrize(
+    ("unique", "asked", "expected"), [(1, 990, 30), (1, 10, 30), (0, 990, 990), (1, 30, 30)]
+)
+def test_other_sizes(unique, asked, expected):
+    settings = {"performance_issue_unique": unique, "min_query_count": asked}
+    assert AuditConfig("", settings, {}).scaled_to(30).settings["min_query_count"] == expected
+
+
+# -- in force?
+
+TEST07 = OFFICIAL["gpt-oss-120b", "TEST07"][0]
+AS_LOGGED = {
+    "scenario": "Server",
+    "test_mode": "PerformanceOnly",
+    "accuracy_log_rng_seed": SEED,
+    "accuracy_log_sampling_target": 990,
+    "min_query_count": 990,
+    "min_duration_ms": 0,
+    "performance_issue_unique": True,
+    "sample_concatenate_permutation": False,
+    "samples_per_query": 1,
+}
+CHANGED = {
+    "test_mode": ("AccuracyOnly", "mode"),
+    "accuracy_log_rng_seed": (0, "accuracy_log_rng_seed"),
+    "accuracy_log_sampling_target": (0, "accuracy_log_sampling_target"),
+    "min_query_count": (100, "min_query_count"),
+    "min_duration_ms": (600000, "min_duration"),
+    "performance_issue_unique": (False, "performance_issue_unique"),
+    "sample_concatenate_permutation": (True, "sample_concatenate_permutation"),
+}
+
+
+def test_settings_in_force():
+    assert differences(TEST07, AS_LOGGED) == {}
+    offline = AS_LOGGED | {"scenario": "Offline", "min_query_count": 1, "samples_per_query": 990}
+    assert differences(TEST07, offline) == {}
+    assert list(differences(TEST07, offline | {"samples_per_query": 989})) == ["min_query_count"]
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_setting_that_was_not(name):
+    value, key = CHANGED[name]
+    found = differences(TEST07, AS_LOGGED | {name: value})
+    assert list(found) == [key]
+    assert found[key].startswith(f"effective_{name} was {value}, the audit settings say ")
+
+
+def test_published_runs_had_the_settings_of_their_round():
+    """v6.0 did not ask for unique samples; all else is as today."""
+    from harness.loadgen_logs.summary_and_detail import read_detail
+
+    logs = sorted(
+        SUBMISSIONS.glob("*/results/*/gpt-oss-120b/*/TEST0[79]/performance/run_1/mlperf_log_detail.txt")
+    )
+    if not logs:
+        pytest.skip("the published submissions are not here")
+    assert len(logs) == 14
+    for path in logs:
+        test = path.parts[-4]
+        settings = OFFICIAL["gpt-oss-120b", test][0]
+        assert list(differences(settings, read_detail(path).effective)) == ["performance_issue_unique"], path

@@ -1,0 +1,322 @@
+"""Whole compliance runs on a stub server: real LoadGen, official counts of samples, every way to end."""
+
+import json
+import re
+import signal
+
+import pytest
+
+import run_compliance as program
+from harness.compliance.run_logs import DETAIL
+from tests.harness.compliance.program import (
+    LOW07,
+    LOW09,
+    TEST07_ROWS,
+    TEST09_ROWS,
+    audit,
+    dataset,
+    run_compliance,
+    start,
+    user_conf,
+    wait_until,
+)
+from tests.runs import PERFORMANCE, ROOT, SAMPLES, run_mlperf, small_dataset
+from tests.stub import Facts, Fault, StubServer, every, refused_url
+
+TOKENS = 3
+COMPLIANCE = SAMPLES / "compliance_sample.parquet"
+QUICK = (ROOT / "configs" / "compliance" / "quick.conf").read_text()
+VERIFIED = [
+    "accuracy/accuracy.txt",
+    "accuracy/mlperf_log_accuracy.json",
+    "performance/run_1/mlperf_log_detail.txt",
+    "performance/run_1/mlperf_log_summary.txt",
+]
+
+
+@pytest.fixture(scope="module")
+def test07_file(tmp_path_factory):
+    return dataset(tmp_path_factory.mktemp("data") / "gpqa.parquet", TEST07_ROWS)
+
+
+test07_file.__test__ = False
+
+
+@pytest.fixture
+def stub():
+    with StubServer(tokens=TOKENS) as server:
+        yield server
+
+
+def flags(folder, stub, scenario="offline"):
+    conf = user_conf(folder)
+    where = ("--server-url", stub if isinstance(stub, str) else stub.url, "--user-conf", conf)
+    return (*where, "--scenario", scenario, "--output-dir", folder / "out")
+
+
+def quick_conf(folder):
+    """The shipped one, in a hurry."""
+    path = folder / "quick.conf"
+    path.write_text(QUICK.replace("target_qps = 10.0", "target_qps = 200.0"))
+    return path
+
+
+def written(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+SLOW = [pytest.param(scenario, marks=pytest.mark.engine) for scenario in ("server", "interactive")]
+
+
+@pytest.mark.parametrize("scenario", ["offline", *SLOW])
+def test_test07_passes(scenario, test07_file, stub, tmp_path):
+    """Also: an audit.config in the working directory, which would make it an accuracy run, is not used."""
+    (tmp_path / "audit.config").write_text("*.*.mode = 1\n")
+    low = audit(tmp_path, "TEST07", LOW07)
+    words = ("--test", "TEST07", "--input-file", test07_file, "--audit-config", low)
+    done = run_compliance(tmp_path, *words, *flags(tmp_path, stub, scenario))
+    assert done.code == 0, done.stdout + done.stderr
+    folder = tmp_path / "out" / scenario / "TEST07"
+    assert re.search(r"TEST07: TEST PASS: exact_match \S+ of 990 samples, threshold 0.0", done.stdout)
+    assert "NOTE test07_accuracy_threshold is 0.0" in done.stdout
+    assert f"{tmp_path}/audit.config is not used" in done.stderr
+    files = [name for name in written(folder) if not name.startswith("run/")]
+    assert files == [*VERIFIED, "verify_accuracy.txt"]
+    assert (folder / "verify_accuracy.txt").read_text().endswith("Accuracy check pass: True\nTEST PASS\n")
+    log = json.loads((folder / "accuracy" / "mlperf_log_accuracy.json").read_text())
+    assert sorted(entry["qsl_idx"] for entry in log) == list(range(TEST07_ROWS))
+    record = json.loads((folder / "run" / "run.json").read_text())
+    assert record["deviations"] == []
+    assert record["plan"]["parameters"]["max_new_tokens"] == 10240
+    assert len(stub.requests) == TEST07_ROWS + 1
+
+
+def test_test07_fails_and_moves_the_earlier_result_aside(test07_file, stub, tmp_path):
+    earlier = tmp_path / "out" / "offline" / "TEST07"
+    earlier.mkdir(parents=True)
+    (earlier / "verify_accuracy.txt").write_text("TEST PASS\n")
+    words = ("--test", "TEST07", "--input-file", test07_file)
+    done = run_compliance(tmp_path, *words, *flags(tmp_path, stub))
+    assert done.code == 5, done.stdout + done.stderr
+    assert re.search(r"TEST07: TEST FAIL: exact_match \S+ of 990 samples, threshold 60.698", done.stdout)
+    assert (earlier / "verify_accuracy.txt").read_text().endswith("TEST FAIL\n")
+    (aside,) = earlier.parent.glob("TEST07.*")
+    assert (aside / "verify_accuracy.txt").read_text() == "TEST PASS\n"
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("scenario", ["offline", "server", "interactive"])
+def test_test09_at_full_size(scenario, stub, tmp_path):
+    """Fails by the official bounds; the same logs pass other bounds."""
+    file = dataset(tmp_path / "perf.parquet", TEST09_ROWS, "low")
+    words = ("--test", "TEST09", "--input-file", file)
+    done = run_compliance(tmp_path, *words, *flags(tmp_path, stub, scenario))
+    assert done.code == 5, done.stdout + done.stderr
+    folder = tmp_path / "out" / scenario / "TEST09"
+    text = (folder / "verify_output_len.txt").read_text()
+    assert "Total samples: 6396\nMean output tokens: 3.00\n" in text
+    assert text.endswith("TEST FAIL\n")
+    low = audit(tmp_path, "TEST09", LOW09)
+    low.write_text(low.read_text().replace("= 990\n", "= 10000\n"))
+    again = run_compliance(tmp_path, "verify", "TEST09", "--log-dir", folder / "run", "--audit-config", low)
+    assert (again.code, "TEST09: TEST PASS: mean output 3.00" in again.stdout) == (0, True), again
+
+
+@pytest.mark.engine
+def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
+    """No file that the official checker would take, and no word of a pass in what there is."""
+    words = ("--test", "all", "--non-official", "--max-new-tokens", TOKENS + 1)
+    inputs = ("--input-file", f"TEST07={COMPLIANCE}", "--input-file", f"TEST09={PERFORMANCE}")
+    low = audit(tmp_path, "TEST09", LOW09)
+    done = run_compliance(
+        tmp_path,
+        *(*words, *inputs, "--audit-config", f"TEST09={low}", "--server-url", stub.url),
+        *("--scenario", "server", "--user-conf", quick_conf(tmp_path), "--output-dir", "out"),
+    )
+    assert done.code == 5, done.stdout + done.stderr
+    assert "TEST07: NOT OFFICIAL FAIL: exact_match 0.0 of 30 samples" in done.stdout
+    assert "TEST09: NOT OFFICIAL PASS: mean output 3.00 tokens of 64 samples, bounds 2.5..3.5" in done.stdout
+    table = done.stdout.splitlines()[-3:]
+    assert [line.split()[:4] for line in table] == [
+        ["test", "verdict"],
+        ["TEST07", "NOT", "OFFICIAL", "FAIL"],
+        ["TEST09", "NOT", "OFFICIAL", "PASS"],
+    ]
+    deviation = "generation max_new_tokens is 4"
+    assert done.stdout.count(deviation) == 2  # once in the plan of each test
+    statements = sorted((tmp_path / "out").rglob("verify_*"))
+    assert [path.name for path in statements] == [
+        "verify_accuracy.NOT_OFFICIAL.txt",
+        "verify_output_len.NOT_OFFICIAL.txt",
+    ]
+    for path in (*statements, tmp_path / "out/server/TEST07/accuracy/accuracy.txt"):
+        text = path.read_text()
+        assert "NOT OFFICIAL: dataset has" in text
+        assert "TEST PASS" not in text
+    again = run_compliance(tmp_path, "verify", "TEST09", "--log-dir", tmp_path / "out/server/TEST09/run")
+    assert again.code == 2
+    assert "the run deviates from the rules (generation max_new_tokens is 4" in again.error
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("scenario", ["offline", "server"])
+def test_test06(scenario, tmp_path):
+    """At most one end at the end: the stub's ids hold none."""
+    facts = Facts(
+        model="meta-llama/Llama-3.1-8B-Instruct", served_name="Llama-3.1-8B-Instruct", vocab_size=128256
+    )
+    with StubServer(tokens=TOKENS, facts=facts) as server:
+        done = run_compliance(
+            tmp_path,
+            *("--test", "TEST06", "--benchmark", "llama3.1-8b", "--non-official"),
+            *("--input-file", small_dataset(tmp_path)[0], "--server-url", server.url),
+            *("--scenario", scenario, "--user-conf", quick_conf(tmp_path), "--output-dir", tmp_path / "out"),
+        )
+    assert done.code == 0, done.stdout + done.stderr
+    text = (tmp_path / "out" / scenario / "TEST06" / "verify_accuracy.NOT_OFFICIAL.txt").read_text()
+    first = "Skipped" if scenario == "offline" else "True"
+    assert f"First token check pass: {first}\nEOS check pass: True\nSample length check pass: True\n" in text
+
+
+def test_an_ordinary_run_uses_no_audit_config_of_the_working_directory(stub, tmp_path):
+    (tmp_path / "audit.config").write_text("*.*.mode = 1\n")
+    file, _ = small_dataset(tmp_path)
+    run = run_mlperf(tmp_path, "--server-url", stub.url, "--input-file", file, "--max-new-tokens", TOKENS + 1)
+    assert run.code == 0, run.stdout
+    assert "audit.config is not used" in run.stderr
+    assert '"effective_test_mode", "value": "PerformanceOnly"' in (run.log_dir / DETAIL).read_text()
+
+
+# -- runs without a verdict
+
+
+def test_failures_give_no_verdict(test07_file, tmp_path):
+    with StubServer(tokens=TOKENS, faults=every(100, Fault.CUT_CHUNKED, first=5)) as server:
+        words = ("--test", "TEST07", "--input-file", test07_file, "--audit-config")
+        low = audit(tmp_path, "TEST07", LOW07)
+        done = run_compliance(tmp_path, *words, low, *flags(tmp_path, server))
+    assert done.code == 4, done.stdout + done.stderr
+    assert "TEST07 has no verdict: its run is not complete" in done.stdout
+    assert {name.partition("/")[0] for name in written(tmp_path / "out/offline/TEST07")} == {"run"}
+
+
+@pytest.mark.engine
+def test_a_run_that_is_only_too_slow_has_a_verdict(stub, tmp_path):
+    """30 queries are too few for the 99th percentile; the test asks what was answered."""
+    words = ("--test", "TEST07", "--input-file", COMPLIANCE, "--non-official", "--max-new-tokens", 4)
+    done = run_compliance(tmp_path, *words, *flags(tmp_path, stub, "server"))
+    assert done.code == 5, done.stdout + done.stderr
+    said = "NOTE LoadGen says INVALID: Early stopping not satisfied"
+    assert said in done.stdout
+    assert "NOT OFFICIAL FAIL" in done.stdout
+    logs = tmp_path / "out/server/TEST07/run"
+    again = ("verify", "TEST07", "--log-dir", logs, "--reference-data", COMPLIANCE, "--non-official")
+    verified = run_compliance(tmp_path, *again, "--output-dir", "verified")
+    assert verified.code == 5, verified
+    assert said in verified.stdout
+
+
+@pytest.mark.engine
+def test_the_second_test_can_be_interrupted(tmp_path):
+    """Of the first there is a verdict, of the second a folder that says INTERRUPTED."""
+    second = tmp_path / "out" / "offline" / "TEST09" / "run"
+    inputs = ("--input-file", f"TEST07={COMPLIANCE}", "--input-file", f"TEST09={PERFORMANCE}")
+    with StubServer(tokens=TOKENS, event_delay_s=0.2) as server:
+        words = ("--test", "all", "--non-official", *inputs, "--max-concurrency", 2)
+        process = start(tmp_path, *words, *flags(tmp_path, server))
+        wait_until(lambda: (second / "mlperf_log_detail.txt").exists())
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stdout + stderr
+    assert "TEST07: NOT OFFICIAL FAIL" in stdout
+    assert json.loads((second / "run.json").read_text())["verdict"]["result"] == "INTERRUPTED"
+    assert not list(second.parent.glob("verify_*"))
+
+
+def test_an_unreachable_server(test07_file, tmp_path):
+    with refused_url() as url:
+        words = ("--test", "TEST07", "--input-file", test07_file)
+        done = run_compliance(tmp_path, *words, *flags(tmp_path, url))
+    assert done.code == 3
+    assert url in done.error
+    assert not (tmp_path / "out").exists()
+
+
+DEVIATIONS = {
+    "parameter": (("--max-new-tokens", 100), Facts(), "max_new_tokens is 100"),
+    "model": ((), Facts(model="other/model", served_name="other"), "serves other"),
+}
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_deviations_are_not_official(name, test07_file, tmp_path):
+    extra, facts, said = DEVIATIONS[name]
+    with StubServer(tokens=TOKENS, facts=facts) as server:
+        words = ("--test", "TEST07", "--input-file", test07_file, *extra)
+        done = run_compliance(tmp_path, *words, *flags(tmp_path, server))
+        assert server.requests == []
+    assert done.code == 2, done.stdout + done.stderr
+    assert "TEST07 would not be official: " in done.error and said in done.error
+    assert not (tmp_path / "out").exists()
+
+
+# -- wrong usage: one line, exit code 2, nothing written
+
+
+@pytest.fixture(scope="module")
+def low_effort(tmp_path_factory):
+    return dataset(tmp_path_factory.mktemp("data") / "low.parquet", TEST07_ROWS, "low")
+
+
+WRONG = {
+    "wrong size": (
+        ["--test", "TEST07", "--input-file", COMPLIANCE],
+        "dataset has 30 samples, the rules say 990",
+    ),
+    "wrong effort": (
+        ["--test", "TEST07", "--input-file", "LOW"],
+        "reasoning effort of the prompts is not high",
+    ),
+    "other test's": (
+        ["--test", "TEST09", "--input-file", "HIGH"],
+        "dataset has 990 samples, the rules say 6396",
+    ),
+    "no file": (["--test", "TEST07", "--input-file", "absent.parquet"], "no such file"),
+    "two tests, one file": (["--test", "all", "--input-file", "HIGH"], "--input-file TEST07=FILE"),
+    "one of two files": (["--test", "all", "--input-file", "TEST07=HIGH"], "no dataset for TEST09"),
+    "second is wrong": (
+        ["--test", "all", "--input-file", "TEST07=HIGH", "--input-file", "TEST09=HIGH"],
+        "not the dataset of TEST09",
+    ),
+    "no such test": (
+        ["--test", "TEST06", "--input-file", "HIGH"],
+        "gpt-oss-120b has no TEST06; it needs TEST07, TEST09",
+    ),
+    "references": (
+        ["--test", "TEST07", "--input-file", "HIGH", "--reference-data", COMPLIANCE],
+        "30 references, TEST07 has 990",
+    ),
+    "audit config": (
+        ["--test", "TEST07", "--input-file", "HIGH", "--audit-config", "absent"],
+        "cannot be read",
+    ),
+    "crash": (["--test", "TEST07", "--input-file", "HIGH", "--audit-config", "CRASH"], "LoadGen would crash"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_usage(name, test07_file, low_effort, stub, tmp_path, capfd):
+    words, said = WRONG[name]
+    crash = audit(tmp_path, "TEST07", LOW07 + "*.*.performance_sample_count_override = 6396\n")
+    known = {"HIGH": str(test07_file), "LOW": str(low_effort), "CRASH": str(crash)}
+    filled = []
+    for word in map(str, words):
+        test, _, value = word.rpartition("=")
+        filled.append(f"{test}={known[value]}" if test and value in known else known.get(word, word))
+    code = program.main([*filled, *map(str, flags(tmp_path, stub))])
+    printed = capfd.readouterr()
+    assert (code, printed.out) == (2, "")
+    (line,) = printed.err.splitlines()
+    assert line.startswith("run_compliance.py: error: ") and said in line
+    assert not (tmp_path / "out").exists()
+    assert stub.requests == []

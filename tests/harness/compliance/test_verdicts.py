@@ -1,0 +1,117 @@
+"""The verdicts on logs are those of the official scripts, to the letter."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.compliance.rules import MAX_TOKENS, MIN_ACCURACY, MIN_TOKENS, rule_of
+from harness.compliance.test06 import judge_consistency
+from harness.compliance.test07 import grade_answers, require_gradable
+from harness.compliance.test09 import judge_lengths, measure
+from harness.config.benchmark import load_benchmark
+from harness.errors import GradingError
+from harness.grading.references import load_references
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+from tests.harness.compliance import cases, official
+from tests.harness.grading.samples import REFERENCE as ACCURACY_REFERENCE
+from tests.harness.grading.shared import SHARED_DATA
+
+CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
+SUBMISSIONS = SHARED_DATA / "mlperf_v6.0" / "closed"
+GPT_OSS = load_benchmark("gpt-oss-120b")
+
+
+def log_of(folder: Path, text: str) -> AccuracyLog:
+    return AccuracyLog(cases.write_logs(folder, text) / "mlperf_log_accuracy.json")
+
+
+def scored(folder: Path, right: int, threshold: float):
+    log, rule = log_of(folder, cases.answers_log(right)), rule_of(GPT_OSS, "TEST07")
+    return grade_answers(log, cases.references(), GPT_OSS, rule, {MIN_ACCURACY: threshold})
+
+
+def measured(folder: Path, name: str):
+    bounds = dict(zip((MIN_TOKENS, MAX_TOKENS), cases.BOUNDS, strict=True))
+    return judge_lengths(measure(log_of(folder, cases.lengths_log(name))), bounds)
+
+
+@pytest.mark.parametrize("name", cases.LENGTHS)
+def test_test09(name, tmp_path):
+    verdict = measured(tmp_path, name)
+    assert verdict.statement == official.said("TEST09", name)
+    assert verdict.passed == ("TEST PASS" in verdict.statement)
+
+
+@pytest.mark.parametrize("name", cases.SCORES)
+def test_test07(name, tmp_path):
+    verdict = scored(tmp_path, *cases.SCORES[name])
+    start = verdict.statement.index(official.SUMMARY)
+    assert verdict.statement[start:] == official.said("TEST07", name)
+    assert verdict.passed == ("TEST PASS" in verdict.statement)
+    score = re.search(r"'exact_match': ([\d.]+)", verdict.statement)
+    assert score and f"Accuracy score: {float(score[1])}\n" in verdict.statement
+
+
+@pytest.mark.parametrize("name", cases.CONSISTENCY)
+def test_test06(name, tmp_path):
+    scenario, text = cases.CONSISTENCY[name]
+    verdict = judge_consistency(log_of(tmp_path, text), scenario, (cases.EOS,))
+    assert verdict.statement == official.said("TEST06", name)
+    assert verdict.passed == ("TEST06 verification complete" in verdict.statement)
+
+
+def test_test06_knows_every_end(tmp_path):
+    """The official script compares with one id, and with none when it comes from its command line."""
+    log = log_of(tmp_path, cases.array([cases.entry(0, [5, 6, 128008, 128009])]))
+    ends = rule_of(load_benchmark("llama3.1-8b"), "TEST06").eos_token_ids
+    assert judge_consistency(log, "Server", ends).passed is False
+    assert judge_consistency(log, "Server", (128009,)).passed is True
+
+
+@pytest.mark.skipif(
+    CHECKOUT is None, reason="HARNESS_MLCOMMONS_INFERENCE names no mlcommons/inference checkout"
+)
+@pytest.mark.parametrize("test", official.SCRIPTS)
+def test_the_record_is_what_the_scripts_say(test, tmp_path):
+    run, names = official.SCRIPTS[test]
+    for number, name in enumerate(names):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert run(Path(CHECKOUT), folder, name) == official.said(test, name), name
+
+
+def test_test07_grades_no_programs():
+    with pytest.raises(GradingError, match="LiveCodeBench problems, expected GPQA"):
+        require_gradable(load_references(ACCURACY_REFERENCE))
+
+
+# -- the files of real submissions
+
+
+def shape(text: str) -> list[str]:
+    """The text without its numbers and the widths that they take."""
+    return [re.sub(r"\s+", " ", re.sub(r"\d+(\.\d+)?", "#", line)).strip() for line in text.splitlines()]
+
+
+def real(name: str) -> list[Path]:
+    found = sorted(SUBMISSIONS.glob(f"*/results/*/gpt-oss-120b/*/*/{name}"))
+    if not found:
+        pytest.skip("the published submissions are not here")
+    return found
+
+
+def test_our_test09_file_reads_like_the_published_ones(tmp_path):
+    ours = shape(measured(tmp_path, "within").statement)
+    files = real("verify_output_len.txt")
+    assert [shape(path.read_text()) for path in files] == [ours] * len(files)
+
+
+def test_our_test07_file_reads_like_the_published_ones(tmp_path):
+    ours = shape(scored(tmp_path, 20, 60.698).statement)
+    for path in real("verify_accuracy.txt"):
+        lines = shape(path.read_text())
+        start = lines.index("MLPerf Accuracy Evaluation Results") - 1
+        assert [line for line in lines[start:] if line not in ours] == [], path
+        assert lines[-6:] == ours[-6:], path

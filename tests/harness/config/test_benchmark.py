@@ -1,0 +1,301 @@
+"""Benchmark definitions against the rules' numbers and the settings that LoadGen 6.0.17 itself holds."""
+
+from itertools import product
+
+import pytest
+
+from harness.config.benchmark import CONFIG_DIR, SCENARIOS, available_benchmarks, load_benchmark
+from harness.config.loadgen_conf import Target, read_conf
+from harness.config.rule_checks import locked_settings, offline_deviations, setting_deviations
+from harness.dataset.tokenizer import decode
+from harness.errors import ConfigError
+from tests.harness.config.readback import loadgen_reads
+
+LOADGEN_SCENARIO = {
+    "offline": "Offline",
+    "server": "Server",
+    "interactive": "Server",
+    "single-stream": "SingleStream",
+}
+SEEDS = {
+    "qsl_rng_seed": 2085463073848966840,
+    "sample_index_rng_seed": 2747215439041700203,
+    "schedule_rng_seed": 16159082839903944936,
+}
+BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b")
+
+
+@pytest.fixture(scope="module")
+def readback():
+    """LoadGen's settings by conf file, benchmark and scenario."""
+    cases = list(product(("user.conf", "quick.conf"), BENCHMARKS, SCENARIOS))
+    asked = [
+        (CONFIG_DIR / conf, load_benchmark(name).model_key(scenario), LOADGEN_SCENARIO[scenario])
+        for conf, name, scenario in cases
+    ]
+    answers = loadgen_reads(asked)
+    assert {code for code, _ in answers} == {0}
+    return {case: settings for case, (_, settings) in zip(cases, answers, strict=True)}
+
+
+def target(benchmark, scenario):
+    return Target(benchmark.model_key(scenario), LOADGEN_SCENARIO[scenario])
+
+
+# -- the rules' numbers
+
+# benchmark, LoadGen key, performance rows, tokens, accuracy rows, tokens, server and interactive limits in ms
+RULES = [
+    ("gpt-oss-120b", "gpt-oss-120b", 6396, 10240, 4395, 32768, (3000, 80), (2000, 15)),
+    ("deepseek-r1", "deepseek-r1", 4388, 20000, 4388, 20000, (2000, 80), (1500, 15)),
+    ("llama3.1-8b", "llama3_1-8b", 13368, 128, 13368, 128, (2000, 100), (500, 30)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "perf", "perf_tokens", "acc", "acc_tokens", "server", "interactive"), RULES
+)
+def test_rules(name, key, perf, perf_tokens, acc, acc_tokens, server, interactive):
+    benchmark = load_benchmark(name)
+    assert benchmark.official
+    performance, accuracy = benchmark.dataset(accuracy=False), benchmark.dataset(accuracy=True)
+    assert (performance.samples, performance.max_new_tokens) == (perf, perf_tokens)
+    assert (accuracy.samples, accuracy.max_new_tokens) == (acc, acc_tokens)
+    limits = {scenario: (at.ttft_ms, at.tpot_ms) for scenario, at in benchmark.latency_limits.items()}
+    assert limits == {"server": server, "interactive": interactive}
+    keys = [benchmark.model_key(scenario) for scenario in SCENARIOS]
+    assert keys == [key, key, f"{key}-interactive", key]
+
+
+def test_gpt_oss_generation_and_datasets():
+    benchmark = load_benchmark("gpt-oss-120b")
+    generation = benchmark.generation
+    assert (generation.temperature, generation.top_p, generation.top_k) == (1.0, 1.0, 0)
+    assert (generation.skip_special_tokens, generation.stream) == (False, True)
+    found = {
+        mode: (rule.file, rule.samples, rule.max_new_tokens, rule.reasoning_effort)
+        for mode, rule in benchmark.datasets.items()
+    }
+    assert found == {
+        "performance": ("perf/perf_eval_ref.parquet", 6396, 10240, "low"),
+        "accuracy": ("acc/acc_eval_ref.parquet", 4395, 32768, "high"),
+        "compliance": ("acc/acc_eval_compliance_gpqa.parquet", 990, 10240, "high"),
+    }
+    assert benchmark.model_revision is not None
+    assert benchmark.model_revision.startswith("b5c939d")
+
+
+def test_gpt_oss_accuracy_rows_are_questions_times_repeats():
+    repeats = load_benchmark("gpt-oss-120b").datasets["accuracy"].repeats
+    questions = {"aime25": 30, "gpqa_diamond": 198, "livecodebench_v6": 1055}
+    assert repeats == {"aime25": 8, "gpqa_diamond": 5, "livecodebench_v6": 3}
+    assert sum(questions[name] * count for name, count in repeats.items()) == 4395
+    assert questions["gpqa_diamond"] * repeats["gpqa_diamond"] == 990
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("gpt-oss-120b", {"exact_match": 82.2987}),
+        ("deepseek-r1", {"exact_match": 80.544618}),
+        (
+            "llama3.1-8b",
+            {"rouge1": 38.391408, "rouge2": 15.748425, "rougeL": 24.250743, "rougeLsum": 35.43507},
+        ),
+    ],
+)
+def test_accuracy_targets_are_99_percent(name, targets):
+    accuracy = load_benchmark(name).accuracy
+    assert accuracy is not None
+    assert accuracy.targets == pytest.approx(targets, rel=1e-9)
+
+
+def test_gpt_oss_compliance():
+    compliance = load_benchmark("gpt-oss-120b").compliance
+    assert sorted(compliance) == ["TEST07", "TEST09"]
+    assert (compliance["TEST07"]["dataset"], compliance["TEST07"]["threshold"]) == ("compliance", 60.698)
+    test09 = compliance["TEST09"]
+    mean, tolerance = test09["reference_mean_output_tokens"], test09["tolerance"]
+    assert test09["dataset"] == "performance"
+    assert [round(mean * (1 - tolerance), 2), round(mean * (1 + tolerance), 2)] == [1150.38, 1406.02]
+
+
+@pytest.mark.parametrize("effort", ["low", "medium", "high"])
+def test_effort_ids_spell_the_effort(effort):
+    ids = load_benchmark("gpt-oss-120b").reasoning_effort_ids[effort]
+    assert decode(ids) == f"Reasoning: {effort}"
+
+
+# -- LoadGen's own settings
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_loadgen_holds_what_is_locked(readback, name, scenario):
+    settings = readback["user.conf", name, scenario]
+    locked = locked_settings(load_benchmark(name), scenario)
+    assert {key: settings[key] for key in locked} == locked
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_locks_what_would_change_it(name):
+    locked = locked_settings(load_benchmark(name), "server")
+    assert locked["min_duration_ms"] == 600_000
+    assert locked["sample_concatenate_permutation"] is True
+    assert locked["use_token_latencies"] is True
+    assert {key: locked[key] for key in SEEDS} == SEEDS
+    assert {"performance_sample_count_override", "ttft_latency", "tpot_latency"} <= set(locked)
+
+
+def test_gpt_oss_needs_at_least_100_queries(readback):
+    for scenario in ("server", "interactive", "single-stream"):
+        assert readback["user.conf", "gpt-oss-120b", scenario]["min_query_count"] == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "samples"), [("gpt-oss-120b", 6396), ("deepseek-r1", 4388), ("llama3.1-8b", 13368)]
+)
+def test_user_conf_is_official(readback, name, samples):
+    """600 s, and an Offline query that holds the whole dataset however low target_qps is."""
+    for scenario in SCENARIOS:
+        assert readback["user.conf", name, scenario]["min_duration_ms"] == 600_000
+    assert readback["user.conf", name, "offline"]["min_query_count"] == samples
+
+
+@pytest.mark.parametrize("conf", ["user.conf", "quick.conf"])
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_row_of_our_confs_is_read(conf, name):
+    for scenario in SCENARIOS:
+        found = read_conf(CONFIG_DIR / conf, target(load_benchmark(name), scenario))
+        assert found.rows
+        assert found.warnings == ()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_our_user_conf_deviates_in_nothing_and_quick_conf_does(readback, name, scenario):
+    benchmark = load_benchmark(name)
+    found = {}
+    for conf in ("user.conf", "quick.conf"):
+        asked = read_conf(CONFIG_DIR / conf, target(benchmark, scenario)).settings
+        locked = locked_settings(benchmark, scenario)
+        found[conf] = setting_deviations(
+            locked, readback[conf, name, scenario], asked, benchmark.datasets["performance"].samples
+        )
+    assert found["user.conf"] == ()
+    assert any("min_duration" in line for line in found["quick.conf"])
+
+
+def test_quick_conf_says_in_its_first_line_that_it_is_not_official():
+    first = (CONFIG_DIR / "quick.conf").read_text().splitlines()[0]
+    assert first.startswith("#")
+    assert "not official" in first.lower()
+
+
+def test_quick_conf_is_quick(readback):
+    for name, scenario in product(BENCHMARKS, SCENARIOS):
+        assert readback["quick.conf", name, scenario]["min_duration_ms"] <= 30_000
+
+
+# -- reading definitions
+
+
+def test_available_benchmarks():
+    assert set(BENCHMARKS) <= set(available_benchmarks())
+    for name in available_benchmarks():
+        assert load_benchmark(name).name == name
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "", "../configs/gpt-oss-120b", "user"])
+def test_unknown_benchmark(name):
+    with pytest.raises(ConfigError, match="gpt-oss-120b"):
+        load_benchmark(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("top_k = 0", "topk = 0"),
+        ("ttft_ms = 3000", 'ttft_ms = "3000"'),
+        ("ratio = 0.99", ""),
+        ("[loadgen]", "[loadgen"),
+    ],
+)
+def test_malformed_definition(tmp_path, monkeypatch, old, new):
+    text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
+    assert old in text
+    (tmp_path / "mine.toml").write_text(text.replace(old, new))
+    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", tmp_path)
+    with pytest.raises(ConfigError, match=r"mine\.toml"):
+        load_benchmark("mine")
+
+
+def test_a_benchmark_without_interactive_says_so(tmp_path, monkeypatch):
+    text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
+    (tmp_path / "mine.toml").write_text(
+        text.replace('interactive_model_key = "gpt-oss-120b-interactive"', "")
+    )
+    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", tmp_path)
+    benchmark = load_benchmark("mine")
+    assert benchmark.model_key("server") == "gpt-oss-120b"
+    with pytest.raises(ConfigError, match="no interactive scenario"):
+        benchmark.model_key("interactive")
+
+
+# What a user.conf can ask for that makes a run easier than the rules' own. Each must be told as a deviation.
+SOFTER = [
+    ("server", "*.Server.min_duration = 1000"),
+    ("server", "*.Server.ttft_latency = 60000"),
+    ("server", "*.Server.tpot_latency = 500"),
+    ("server", "*.Server.use_token_latencies = 0"),
+    ("offline", "*.Offline.sample_concatenate_permutation = 0"),
+    ("offline", "*.Offline.performance_sample_count_override = 64"),
+    ("offline", "*.Offline.performance_issue_same = 1"),
+    ("offline", "*.Offline.performance_issue_unique = 1"),
+    ("server", "*.Server.target_latency_percentile = 50"),
+    ("interactive", "*.Server.target_latency_percentile = 90"),
+    ("server", "*.Server.coalesce_queries = 1"),
+    ("server", "*.Server.max_async_queries = 64"),
+    ("server", "*.Server.infer_token_latencies = 1"),
+    ("offline", "*.Offline.min_query_count = 1"),  # 660 samples at 1 sample/s: a part of the dataset
+]
+# What the rules leave to the submitter: loads, and tests longer than they ask for.
+ALLOWED = [
+    ("offline", "*.Offline.target_qps = 4212"),
+    ("server", "*.Server.target_qps = 3956"),
+    ("single-stream", "*.SingleStream.target_latency = 10"),
+    ("offline", "*.Offline.min_query_count = 12792"),
+    ("server", "*.Server.min_duration = 1200000"),
+]
+
+
+@pytest.fixture(scope="module")
+def deviations_of(tmp_path_factory):
+    """Deviations that are told for each user.conf of the tables above, with LoadGen's own settings."""
+    benchmark = load_benchmark("gpt-oss-120b")
+    directory = tmp_path_factory.mktemp("conf")
+    cases = []
+    for number, (scenario, text) in enumerate((*SOFTER, *ALLOWED)):
+        path = directory / f"{number}.conf"
+        path.write_text(text + "\n")
+        cases.append((path, benchmark.model_key(scenario), LOADGEN_SCENARIO[scenario]))
+    found = {}
+    for (scenario, text), case, (_, settings) in zip(
+        (*SOFTER, *ALLOWED), cases, loadgen_reads(cases), strict=True
+    ):
+        (key,) = asked = read_conf(case[0], Target(*case[1:])).settings
+        locked = locked_settings(benchmark, scenario)
+        found[scenario, text] = setting_deviations(locked, settings, asked, 6396)
+        if key in ("min_query_count", "target_qps") and scenario == "offline":
+            found[scenario, text] += offline_deviations(settings, benchmark.dataset(accuracy=False))
+    return found
+
+
+@pytest.mark.parametrize(("scenario", "row"), SOFTER)
+def test_a_softer_user_conf_deviates(deviations_of, scenario, row):
+    assert len(deviations_of[scenario, row]) == 1
+
+
+@pytest.mark.parametrize(("scenario", "row"), ALLOWED)
+def test_what_is_left_to_the_submitter_does_not_deviate(deviations_of, scenario, row):
+    assert deviations_of[scenario, row] == ()

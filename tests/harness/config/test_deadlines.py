@@ -1,0 +1,107 @@
+"""Flags to policy: what ends a run early, and what contradicts itself."""
+
+import pytest
+
+from harness.cli.run_flags import parse_arguments
+from harness.config.deadlines import (
+    Deadlines,
+    FailurePolicy,
+    resolve_deadlines,
+    resolve_policy,
+    unused_deadlines,
+)
+from harness.errors import ConfigError
+
+
+def flags(*words):
+    return parse_arguments(["--input-file", "perf.parquet", *words])
+
+
+def deadlines(*words):
+    return resolve_deadlines(flags(*words), streams=True, max_new_tokens=8)
+
+
+@pytest.mark.parametrize(
+    ("words", "max_failures", "give_up"),
+    [
+        ((), None, True),
+        (("--accuracy",), 10, True),
+        (("--fail-fast",), 10, True),
+        (("--accuracy", "--no-fail-fast"), None, False),
+        (("--no-fail-fast",), None, False),
+        (("--max-failures", "3"), 3, True),
+        (("--accuracy", "--max-failures", "1"), 1, True),
+        (("--fail-fast", "--max-failures", "99"), 99, True),
+    ],
+)
+def test_when_failures_end_a_run(words, max_failures, give_up):
+    assert resolve_policy(flags(*words), streams=True) == FailurePolicy(
+        max_failures=max_failures, give_up=give_up, progress_s=600.0, retries=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("scenario", "first"), [("offline", 10), ("server", 10), ("interactive", 10), ("single-stream", 3)]
+)
+def test_how_many_queries_may_fail_before_one_completes(scenario, first):
+    assert resolve_policy(flags("--scenario", scenario), streams=True).first_failures == first
+
+
+def test_a_first_token_later_than_the_end():
+    with pytest.raises(ConfigError, match="--first-token-timeout is 10 s, more than the 5 s"):
+        deadlines("--first-token-timeout", "10", "--timeout", "5")
+    assert deadlines("--first-token-timeout", "5", "--timeout", "5").first_token_s == 5
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_silence_of_complete_answers_is_not_enough(streams):
+    assert resolve_policy(flags("--timeout", "7200"), streams=streams).progress_s == 600
+    assert resolve_policy(flags("--progress-timeout", "5"), streams=streams).progress_s == 5
+    assert resolve_policy(flags(), streams=streams).ask_in_silence is not streams
+
+
+@pytest.mark.parametrize(
+    ("words", "tokens", "expected"),
+    [
+        ((), 128, 3600.0),
+        ((), 10240, 4096.0),
+        ((), 32768, 13107.2),  # 5 tokens/s, twice
+        (("--timeout", "100"), 32768, 100.0),
+    ],
+)
+def test_the_default_deadline_holds_for_the_longest_answer(words, tokens, expected):
+    for streams in (True, False):
+        found = resolve_deadlines(flags(*words), streams=streams, max_new_tokens=tokens)
+        assert found.request_s == pytest.approx(expected)
+        assert found.stall_s == (600.0 if streams else None)
+
+
+def test_deadlines_of_tokens_have_no_effect_on_complete_answers():
+    words = flags("--first-token-timeout", "3", "--stall-timeout", "4")
+    assert resolve_deadlines(words, streams=False, max_new_tokens=8) == Deadlines(request_s=3600)
+    flagged = [line.split()[0] for line in unused_deadlines(words, streams=False)]
+    assert flagged == ["--first-token-timeout", "--stall-timeout"]
+    assert unused_deadlines(words, streams=True) == unused_deadlines(flags(), streams=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "wording"),
+    [
+        (("--max-failures", "0"), "--max-failures is 0, expected 1 to"),
+        (("--max-failures", "5", "--no-fail-fast"), "contradict"),
+        (("--retries", "-1"), "--retries is -1"),
+        (("--retries", "101"), "--retries is 101"),
+        (("--progress-timeout", "0"), "--progress-timeout is 0"),
+        (("--progress-timeout", "nan"), "--progress-timeout is nan"),
+    ],
+)
+def test_refused(words, wording):
+    with pytest.raises(ConfigError, match=wording):
+        resolve_policy(flags(*words), streams=True)
+
+
+@pytest.mark.parametrize("flag", ["--timeout", "--first-token-timeout", "--stall-timeout"])
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
+def test_deadlines_that_are_none(flag, value):
+    with pytest.raises(ConfigError, match=f"{flag} is .*expected a positive number"):
+        deadlines(f"{flag}={value}")

@@ -1,0 +1,250 @@
+"""Generation parameters: the rules' table, a user's JSON file over it, and what deviates."""
+
+import json
+
+import msgspec
+import pytest
+
+from harness.config.benchmark import load_benchmark
+from harness.config.generation import deviations, not_applied, official_parameters, resolve_parameters
+from harness.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def official():
+    return official_parameters(load_benchmark("gpt-oss-120b"), accuracy=False)
+
+
+def resolve(official, tmp_path, config, max_new_tokens=None):
+    path = tmp_path / "generation.json"
+    path.write_text(config if isinstance(config, str) else json.dumps(config))
+    return resolve_parameters(official, path, max_new_tokens)
+
+
+@pytest.mark.parametrize(
+    ("name", "accuracy", "expected"),
+    [
+        ("gpt-oss-120b", False, (10240, 1.0, 1.0, 0, False, True)),
+        ("gpt-oss-120b", True, (32768, 1.0, 1.0, 0, False, True)),
+        ("deepseek-r1", False, (20000, 0.0, 1.0, 0, False, True)),
+        ("deepseek-r1", True, (20000, 0.0, 1.0, 0, False, True)),
+    ],
+)
+def test_official_parameters(name, accuracy, expected):
+    values = msgspec.structs.asdict(official_parameters(load_benchmark(name), accuracy=accuracy))
+    assert values.pop("extra") == {}
+    names = ("max_new_tokens", "temperature", "top_p", "top_k", "skip_special_tokens", "stream")
+    assert values == dict(zip(names, expected, strict=True))
+
+
+def test_nothing_given_is_official(official):
+    assert resolve_parameters(official, None, None) == official
+    assert deviations(official, official) == ()
+
+
+# the rules' own table, by either spelling: none of it deviates
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"temperature": 1, "top_p": 1.0, "top_k": 0},
+        {"top_k": -1},
+        {"streaming": True, "skip_special_tokens": False},
+        {"max_output_len": 10240, "reasoning_effort": "low"},
+        {"stream": True, "max_new_tokens": 10240},
+        {"_comment": "a note"},
+    ],
+)
+def test_the_rules_table_does_not_deviate(official, tmp_path, config):
+    assert deviations(official, resolve(official, tmp_path, config)) == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value"),
+    [
+        ({"temperature": 0.5}, "temperature", 0.5),
+        ({"temperature": 0}, "temperature", 0.0),
+        ({"top_p": 0.95}, "top_p", 0.95),
+        ({"top_k": 1}, "top_k", 1),
+        ({"top_k": 40}, "top_k", 40),
+        ({"skip_special_tokens": True}, "skip_special_tokens", True),
+        ({"stream": False}, "stream", False),
+        ({"streaming": False}, "stream", False),
+        ({"max_new_tokens": 1}, "max_new_tokens", 1),
+        ({"max_output_len": 32768}, "max_new_tokens", 32768),
+    ],
+)
+def test_an_override_arrives_and_is_one_deviation(official, tmp_path, config, field, value):
+    resolved = resolve(official, tmp_path, config)
+    expected = msgspec.structs.replace(official, **{field: value})
+    assert resolved == expected
+    (line,) = deviations(official, resolved)
+    assert field in line
+    assert repr(value) in line
+    assert repr(getattr(official, field)) in line
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("min_p", 0.1),
+        ("repetition_penalty", 1.1),
+        ("stop", None),
+        ("ignore_eos", True),
+        ("stop_token_ids", [7]),
+    ],
+)
+def test_unknown_keys_travel_and_deviate(official, tmp_path, key, value):
+    resolved = resolve(official, tmp_path, {key: value})
+    assert resolved.extra == {key: value}
+    (line,) = deviations(official, resolved)
+    assert key in line
+    assert repr(value) in line
+
+
+# published files: values, benchmark, mode, parameters that deviate, keys that are not applied
+TENSORRT = {"runtime_beam_width": 1, "streaming": True}
+TOKENS = {"use_stop_tokens": False, "eos_token_id": 1, "bos_token_id": 0}
+PUBLISHED = [
+    (
+        {"min_output_len": 1, "max_output_len": 10240, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
+        | TENSORRT
+        | {"name": "gpt-oss-120b", "skip_special_tokens": False},
+        "gpt-oss-120b",
+        False,
+        [],
+        ["name"],
+    ),
+    (
+        {"min_output_len": 1, "max_output_len": 32768, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
+        | TENSORRT
+        | {"name": "gpt-oss-120b", "skip_special_tokens": False},
+        "gpt-oss-120b",
+        True,
+        [],
+        ["name"],
+    ),
+    (
+        {"min_output_len": 1, "max_output_len": 20000, "temperature": 0.0, "top_k": 1, "top_p": 0.001}
+        | TENSORRT
+        | TOKENS
+        | {"name": "deepseek-r1"},
+        "deepseek-r1",
+        False,
+        ["top_p", "top_k"],
+        ["use_stop_tokens", "eos_token_id", "bos_token_id", "name"],
+    ),
+    (
+        {"min_output_len": 2, "max_output_len": 128, "temperature": 0.0, "top_k": 1, "top_p": 1}
+        | TENSORRT
+        | TOKENS
+        | {"name": "llama3.1-8b"},
+        "llama3.1-8b",
+        True,
+        [],
+        ["min_output_len", "use_stop_tokens", "eos_token_id", "bos_token_id", "name"],
+    ),
+]
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize(("values", "name", "accuracy", "deviate", "dropped"), PUBLISHED)
+def test_published_files(tmp_path, values, name, accuracy, deviate, dropped, nested):
+    official = official_parameters(load_benchmark(name), accuracy=accuracy)
+    path = tmp_path / "generation.json"
+    path.write_text(json.dumps({"generation_config": values} if nested else values))
+    resolved = resolve_parameters(official, path, None)
+    assert resolved.extra == {}
+    assert [line.split()[1] for line in deviations(official, resolved)] == deviate
+    (line,) = not_applied(path)
+    assert [name for name in {**values, "none": 0} if f" {name} " in line] == dropped
+
+
+def test_what_stands_beside_nested_values_is_named(official, tmp_path):
+    config = {"generation_config": {"temperature": 0.5, "min_p": 0.1}, "top_p": 0.5, "_note": "x"}
+    resolved = resolve(official, tmp_path, config)
+    assert (resolved.temperature, resolved.top_p, resolved.extra) == (0.5, 1.0, {"min_p": 0.1})
+    (line,) = not_applied(tmp_path / "generation.json")
+    assert "top_p" in line
+
+
+@pytest.mark.parametrize(("rules", "asked"), [(0, 0), (0, -1), (-1, 0), (-1, -1)])
+def test_top_k_off_has_two_spellings(official, rules, asked):
+    wanted = msgspec.structs.replace(official, top_k=rules)
+    assert deviations(wanted, msgspec.structs.replace(official, top_k=asked)) == ()
+
+
+@pytest.mark.parametrize(("rules", "asked"), [(0, 1), (-1, 1), (1, 0), (1, -1)])
+def test_top_k_off_is_not_greedy(official, rules, asked):
+    wanted = msgspec.structs.replace(official, top_k=rules)
+    assert len(deviations(wanted, msgspec.structs.replace(official, top_k=asked))) == 1
+
+
+def test_the_flag_wins_over_the_file(official, tmp_path):
+    assert resolve(official, tmp_path, {"max_new_tokens": 5}, 9).max_new_tokens == 9
+    assert resolve_parameters(official, None, 9).max_new_tokens == 9
+
+
+def test_several_deviations_are_named_each(official, tmp_path):
+    resolved = resolve(official, tmp_path, {"temperature": 0.0, "top_p": 0.5, "min_p": 0.1})
+    assert len(deviations(official, resolved)) == 3
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
+        ({"max_new_tokens": -5}, "max_new_tokens is -5"),
+        ({"max_new_tokens": "5"}, "max_new_tokens"),
+        ({"max_new_tokens": 1.5}, "max_new_tokens"),
+        ({"max_new_tokens": True}, "max_new_tokens"),
+        ({"max_new_tokens": None}, "max_new_tokens"),
+        ({"temperature": -0.1}, "temperature is -0.1"),
+        ({"temperature": "1"}, "temperature"),
+        ('{"temperature": NaN}', "JSON"),
+        ('{"temperature": Infinity}', "JSON"),
+        ('{"temperature": 1e999}', "range"),
+        ({"top_p": 0}, "top_p is 0"),
+        ({"top_p": 1.0001}, "top_p is 1.0001"),
+        ({"top_p": -1}, "top_p is -1"),
+        ({"top_p": None}, "top_p"),
+        ({"top_k": -2}, "top_k is -2"),
+        ({"top_k": 1.5}, "top_k"),
+        ({"top_k": True}, "top_k"),
+        ({"stream": 1}, "stream"),
+        ({"stream": "true"}, "stream"),
+        ({"skip_special_tokens": None}, "skip_special_tokens"),
+        ([], "JSON object"),
+        ("3", "JSON object"),
+        ("null", "JSON object"),
+        ("", "JSON object"),
+        ('{"top_k": ', "JSON object"),
+        ("{'top_k': 1}", "JSON object"),
+        ({"generation_config": 5}, "generation_config is 5"),
+        ({"generation_config": {"top_p": 7}}, "top_p is 7"),
+        # one parameter under both of its names: either order would drop one without a word
+        ({"max_output_len": 5, "max_new_tokens": 7}, "max_output_len"),
+        ({"stream": True, "streaming": False}, "streaming"),
+    ],
+)
+def test_bad_values(official, tmp_path, config, message):
+    with pytest.raises(ConfigError) as caught:
+        resolve(official, tmp_path, config)
+    text = str(caught.value)
+    assert "generation.json" in text
+    assert message in text
+    assert "\n" not in text
+
+
+def test_a_bad_flag_is_blamed_on_the_flag(official, tmp_path):
+    with pytest.raises(ConfigError, match="--max-new-tokens"):
+        resolve_parameters(official, None, 0)
+    with pytest.raises(ConfigError, match="--max-new-tokens"):
+        resolve(official, tmp_path, {"max_new_tokens": 5}, 0)
+
+
+def test_missing_file(official, tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere\.json.*No such file"):
+        resolve_parameters(official, tmp_path / "nowhere.json", None)
+    with pytest.raises(ConfigError, match="directory"):
+        resolve_parameters(official, tmp_path, None)

@@ -1,0 +1,269 @@
+"""The resolved plan: every flag checked before anything is started, URLs above all."""
+
+import json
+import operator
+
+import msgspec
+import pytest
+
+from harness.cli.run_flags import parse_arguments
+from harness.config.benchmark import CONFIG_DIR, SCENARIOS
+from harness.config.generation import official_parameters
+from harness.config.plan import parse_server_urls, resolve_plan
+from harness.errors import EXIT_USAGE, ConfigError
+
+
+def plan_of(*flags):
+    return resolve_plan(parse_arguments(["--input-file", "perf.parquet", *flags]))
+
+
+# -- server URLs
+
+ACCEPTED = [
+    (["http://localhost:30000"], ("http://localhost:30000",)),
+    (["http://a:1,http://b:2"], ("http://a:1", "http://b:2")),
+    (["http://a:1", "http://b:2"], ("http://a:1", "http://b:2")),
+    (["http://a:1,http://b:2", "https://c"], ("http://a:1", "http://b:2", "https://c")),
+    (["http://a:1/"], ("http://a:1",)),
+    ([" http://a:1/ , http://b:2 ,"], ("http://a:1", "http://b:2")),
+    (["http://a:1/proxy/node7/"], ("http://a:1/proxy/node7",)),
+    (["http://[::1]:30000"], ("http://[::1]:30000",)),
+    (["http://127.0.0.1:1"], ("http://127.0.0.1:1",)),
+    (["http://node_1.rack-2.:1"], ("http://node_1.rack-2.:1",)),
+    (["http://xn--ls8h.la"], ("http://xn--ls8h.la",)),
+    (["http://a:1,https://a:1"], ("http://a:1", "https://a:1")),
+]
+
+REFUSED = [
+    ([], "empty"),
+    ([""], "empty"),
+    ([" , ,"], "empty"),
+    (["localhost:30000"], "http://HOST:PORT"),
+    (["a"], "http://HOST:PORT"),
+    (["grpc://a:1"], "http://HOST:PORT"),
+    (["file:///etc/passwd"], "http://HOST:PORT"),
+    (["http://"], "http://HOST:PORT"),
+    (["http://:30000"], "http://HOST:PORT"),
+    (["http:a:1"], "http://HOST:PORT"),
+    (["http://a:0"], "http://HOST:PORT"),
+    (["http://a:65536"], "ort"),
+    (["http://a:-1"], "ort"),
+    (["http://a:port"], "ort"),
+    (["http://[::1:30000"], "IPv6"),
+    (["http://a..b"], "host name"),
+    (["http://a%20b"], "host name"),
+    (["http://1.2.3.256"], "host name"),
+    (["http://xn--a"], "host name"),
+    (["http://user:secret@a:1"], "credentials"),
+    (["http://user@a:1"], "credentials"),
+    (["http://:secret@a:1"], "credentials"),
+    (["http://a:1/?key=x"], "query"),
+    (["http://a:1#part"], "fragment"),
+    (["http://a:1/generate?"], "query"),
+    (["http://a b:1"], "http://a b:1"),
+    (["http://a:1,http://a:1"], "twice"),
+    (["http://a:1", "http://a:1/"], "twice"),
+    (["http://a:1,http://b:2,http://a:1"], "twice"),
+    (["http://a:1,http://A:1"], "twice"),
+    (["http://a,http://a:80"], "twice"),
+    (["https://a,https://a:443"], "twice"),
+]
+
+
+@pytest.mark.parametrize(("values", "urls"), ACCEPTED)
+def test_server_urls(values, urls):
+    assert parse_server_urls(values) == urls
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED)
+def test_refused_server_urls(values, message):
+    with pytest.raises(ConfigError, match="--server-url") as caught:
+        parse_server_urls(values)
+    assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+# -- numbers
+
+
+@pytest.mark.parametrize("flag", ["--max-samples", "--num-workers", "--max-concurrency", "--max-new-tokens"])
+@pytest.mark.parametrize("value", ["0", "-1", "-4096"])
+def test_counts_below_one(flag, value):
+    with pytest.raises(ConfigError) as caught:
+        plan_of(flag, value)
+    assert flag in str(caught.value)
+    assert value in str(caught.value)
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "-inf", "1e999"])
+def test_timeouts_that_are_none(value):
+    with pytest.raises(ConfigError, match=r"--timeout is .*expected a positive number of seconds"):
+        plan_of(f"--timeout={value}")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "field", "expected"),
+    [
+        ("--max-samples", "1", "max_samples", 1),
+        ("--num-workers", "1", "num_workers", 1),
+        ("--max-concurrency", "1", "max_concurrency", 1),
+        ("--timeout", "0.5", "deadlines.request_s", 0.5),
+        ("--timeout", "86400", "deadlines.request_s", 86400.0),
+        ("--progress-timeout", "9", "policy.progress_s", 9.0),
+        ("--retries", "2", "policy.retries", 2),
+        ("--max-failures", "3", "policy.max_failures", 3),
+    ],
+)
+def test_counts(flag, value, field, expected):
+    assert operator.attrgetter(field)(plan_of(flag, value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("scenario", "stream", "config", "streams", "deviates"),
+    [
+        ("offline", "auto", None, False, False),
+        (
+            "offline",
+            "auto",
+            True,
+            False,
+            False,
+        ),  # as published files say, and the reference's Offline does not
+        ("offline", "on", None, True, False),
+        ("offline", "off", True, False, False),
+        *((scenario, "auto", None, True, False) for scenario in ("server", "interactive", "single-stream")),
+        *((scenario, "off", None, False, True) for scenario in ("server", "interactive", "single-stream")),
+        ("server", "auto", False, False, True),
+        ("server", "on", False, True, False),
+    ],
+)
+@pytest.mark.parametrize("mode", [(), ("--accuracy",)])
+def test_streams(tmp_path, scenario, stream, config, streams, deviates, mode):
+    words = ["--scenario", scenario, "--stream", stream, *mode]
+    if config is not None:
+        (tmp_path / "generation.json").write_text(json.dumps({"streaming": config}))
+        words += ["--generation-config", str(tmp_path / "generation.json")]
+    plan = plan_of(*words)
+    assert plan.parameters.stream is streams
+    assert [line for line in plan.deviations if "stream" in line] == list(plan.deviations)
+    assert bool(plan.deviations) is deviates
+    assert plan.policy.ask_in_silence is not streams
+
+
+@pytest.mark.parametrize(
+    ("flag", "field"),
+    [("--first-token-timeout", "deadlines.first_token_s"), ("--stall-timeout", "deadlines.stall_s")],
+)
+def test_deadlines_of_streams(flag, field):
+    assert operator.attrgetter(field)(plan_of(flag, "8", "--scenario", "server")) == 8
+    plan = plan_of(flag, "8")
+    assert operator.attrgetter(field)(plan) is None
+    assert [line.split()[0] for line in plan.warnings] == [flag]
+
+
+# -- files
+
+
+@pytest.mark.parametrize("flag", ["--user-conf", "--mlperf-conf", "--audit-config", "--generation-config"])
+def test_missing_files(tmp_path, flag):
+    missing = tmp_path / "missing"
+    with pytest.raises(ConfigError, match=r"missing.*[Nn]o such file"):
+        plan_of(flag, str(missing))
+    with pytest.raises(ConfigError):
+        plan_of(flag, str(tmp_path))  # a directory
+
+
+def test_paths_become_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "user.conf").touch()
+    (tmp_path / "mlperf.conf").touch()
+    (tmp_path / "audit.config").touch()
+    plan = plan_of(
+        *("--user-conf", "user.conf", "--mlperf-conf", "mlperf.conf"),
+        *("--audit-config", "audit.config", "--output-dir", "out"),
+    )
+    assert plan.input_file == tmp_path / "perf.parquet"
+    assert plan.user_conf == tmp_path / "user.conf"
+    assert plan.mlperf_conf == tmp_path / "mlperf.conf"
+    assert plan.audit_config == tmp_path / "audit.config"
+    assert plan.log_dir == tmp_path / "out" / "offline" / "performance"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(("flags", "mode"), [((), "performance"), (("--accuracy",), "accuracy")])
+def test_logs_go_to_scenario_and_mode(tmp_path, scenario, flags, mode):
+    plan = plan_of("--output-dir", str(tmp_path), "--scenario", scenario, *flags)
+    assert plan.log_dir == tmp_path / scenario / mode
+    assert plan.accuracy is bool(flags)
+
+
+# -- the rest
+
+
+def test_a_stray_audit_config_is_not_picked_up(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "audit.config").write_text("*.*.mode = 2\n")
+    assert plan_of().audit_config is None
+
+
+@pytest.mark.parametrize(
+    ("scenario", "key", "is_server"),
+    [
+        ("offline", "gpt-oss-120b", False),
+        ("server", "gpt-oss-120b", True),
+        ("interactive", "gpt-oss-120b-interactive", True),
+        ("single-stream", "gpt-oss-120b", False),
+    ],
+)
+def test_scenarios(scenario, key, is_server):
+    plan = plan_of("--scenario", scenario)
+    assert (plan.scenario, plan.model_key, plan.is_server) == (scenario, key, is_server)
+
+
+@pytest.mark.parametrize(("flags", "tokens"), [((), 10240), (("--accuracy",), 32768)])
+def test_parameters_follow_the_mode(flags, tokens):
+    plan = plan_of(*flags)
+    assert plan.parameters.max_new_tokens == tokens
+    official = official_parameters(plan.benchmark, accuracy=bool(flags))
+    assert plan.parameters == msgspec.structs.replace(official, stream=False)
+    assert plan.deviations == ()
+
+
+def test_a_generation_deviation_is_in_the_plan():
+    plan = plan_of("--max-new-tokens", "16")
+    assert plan.parameters.max_new_tokens == 16
+    (line,) = plan.deviations
+    assert "max_new_tokens is 16" in line
+    assert "10240" in line
+
+
+@pytest.mark.parametrize("backend", ["sglang", "openai"])
+def test_a_backend_needs_urls(backend):
+    assert plan_of("--backend", backend).server_urls == ("http://localhost:30000",)
+    assert plan_of("--backend", backend, "--server-url", "http://a:1,http://b:2").server_urls == (
+        "http://a:1",
+        "http://b:2",
+    )
+
+
+def test_the_embedded_backend_starts_its_own_server():
+    plan = plan_of("--backend", "embedded")
+    assert (plan.backend, plan.server_urls) == ("embedded", ())
+
+
+def test_defaults_are_official():
+    plan = plan_of()
+    assert (plan.benchmark.name, plan.scenario, plan.mode) == ("gpt-oss-120b", "offline", "performance")
+    assert plan.user_conf == CONFIG_DIR / "user.conf"
+    assert (plan.max_samples, plan.num_workers, plan.max_concurrency) == (None, None, None)
+    assert (plan.mlperf_conf, plan.dry_run) == (None, False)
+
+
+def test_a_plan_is_plain_data(monkeypatch):
+    """It is written to run.json whole, and no key of the environment is in it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
+    monkeypatch.setenv("SGLANG_API_KEY", "sk-hidden")
+    text = msgspec.json.encode(plan_of("--scenario", "server"), enc_hook=str).decode()
+    assert '"scenario":"server"' in text
+    assert "sk-hidden" not in text

@@ -1,0 +1,180 @@
+"""Deviations that were asked for are told; settings that nobody asked for end the run."""
+
+import pytest
+
+from harness.config.benchmark import load_benchmark
+from harness.config.rule_checks import dataset_deviations, dataset_rule, locked_settings, setting_deviations
+from harness.errors import ConfigError
+
+GPT_OSS = load_benchmark("gpt-oss-120b")
+
+
+# -- locked settings
+
+
+@pytest.mark.parametrize(
+    ("scenario", "limits"),
+    [
+        ("server", {"ttft_latency": 3_000_000_000, "tpot_latency": 80_000_000}),
+        ("interactive", {"ttft_latency": 2_000_000_000, "tpot_latency": 15_000_000}),
+        ("offline", {}),
+        ("single-stream", {}),
+    ],
+)
+def test_locked_settings(scenario, limits):
+    locked = locked_settings(GPT_OSS, scenario)
+    assert {key: value for key, value in locked.items() if key.endswith("_latency")} == limits
+    assert locked["performance_sample_count_override"] == 6396
+    assert locked["accuracy_sample_count_override"] == 4395
+    assert locked["min_duration_ms"] == 600_000
+
+
+def test_an_accuracy_run_locks_nothing_that_has_no_effect_there():
+    dropped = (
+        locked_settings(GPT_OSS, "server").keys() - locked_settings(GPT_OSS, "server", accuracy=True).keys()
+    )
+    assert dropped == {
+        "min_duration_ms",
+        "ttft_latency",
+        "tpot_latency",
+        "server_target_latency_percentile",
+        "server_max_async_queries",
+    }
+
+
+def test_a_compliance_test_locks_its_own_settings():
+    audit = {"min_duration": 0, "sample_concatenate_permutation": 0, "ttft_latency": 5, "min_query_count": 9}
+    locked = locked_settings(GPT_OSS, "server", audit=audit)
+    changed = {
+        name: value for name, value in locked.items() if value != locked_settings(GPT_OSS, "server")[name]
+    }
+    assert changed == {
+        "min_duration_ms": 0,
+        "sample_concatenate_permutation": False,
+        "ttft_latency": 5_000_000,
+    }
+
+
+# setting, LoadGen's value, keys of conf rows, samples of the dataset, fragments of the one deviation or None
+ASKED = [
+    ("min_duration_ms", 1000, ["min_duration"], 6396, ("min_duration_ms is 1000", "600000")),
+    ("ttft_latency", 5_000_000_000, ["ttft_latency"], 6396, ("ttft_latency", "5000 ms", "3000 ms")),
+    ("tpot_latency", 200_000_000, ["tpot_latency"], 6396, ("tpot_latency", "200 ms", "80 ms")),
+    (
+        "sample_concatenate_permutation",
+        False,
+        ["sample_concatenate_permutation"],
+        6396,
+        ("sample_concatenate",),
+    ),
+    ("use_token_latencies", False, ["use_token_latencies", "target_qps"], 6396, ("use_token_latencies",)),
+    ("performance_sample_count_override", 7, ["performance_sample_count_override"], 64, ("is 7", "6396")),
+    ("accuracy_sample_count_override", 7, ["accuracy_sample_count_override"], 64, ("is 7", "4395")),
+    ("server_coalesce_queries", True, ["coalesce_queries"], 6396, ("server_coalesce_queries is True",)),
+    ("server_max_async_queries", 5, ["max_async_queries"], 6396, ("server_max_async_queries is 5",)),
+    ("infer_token_latencies", True, ["infer_token_latencies"], 6396, ("infer_token_latencies is True",)),
+    # LoadGen's own mlperf.conf replaced by one of another year
+    ("qsl_rng_seed", 5, ["qsl_rng_seed"], 6396, ("qsl_rng_seed is 5", "2085463073848966840")),
+    ("sample_index_rng_seed", 5, ["sample_index_rng_seed"], 6396, ("sample_index_rng_seed is 5",)),
+    ("schedule_rng_seed", 5, ["schedule_rng_seed"], 6396, ("schedule_rng_seed is 5",)),
+    # cut to the dataset, whose own size is told elsewhere
+    ("performance_sample_count_override", 64, [], 64, None),
+    ("accuracy_sample_count_override", 64, ["target_qps"], 64, None),
+]
+
+UNASKED = [
+    ("min_duration_ms", 1000, []),
+    ("min_duration_ms", 1000, ["target_qps", "min_query_count"]),
+    ("min_duration_ms", 599_999, ["max_duration"]),
+    ("ttft_latency", 2_000_000_000, ["tpot_latency"]),
+    ("qsl_rng_seed", 5, ["min_duration"]),
+    ("sample_concatenate_permutation", False, []),
+    ("performance_sample_count_override", 1024, ["accuracy_sample_count_override"]),
+    ("performance_sample_count_override", 100_000, []),
+]
+
+
+@pytest.mark.parametrize(("name", "got", "keys", "samples", "fragments"), ASKED)
+def test_what_was_asked_for_is_a_deviation(name, got, keys, samples, fragments):
+    locked = locked_settings(GPT_OSS, "server")
+    readback = {**locked, name: got}
+    assert got != locked[name]
+    found = setting_deviations(locked, readback, keys, samples)
+    if fragments is None:
+        assert found == ()
+        return
+    (line,) = found
+    for fragment in fragments:
+        assert fragment in line
+
+
+@pytest.mark.parametrize(("name", "got", "keys"), UNASKED)
+def test_what_nobody_asked_for_is_an_error(name, got, keys):
+    locked = locked_settings(GPT_OSS, "server")
+    with pytest.raises(ConfigError) as caught:
+        setting_deviations(locked, {**locked, name: got}, keys, 6396)
+    message = str(caught.value)
+    assert f"{name} to {got}" in message
+    assert str(locked[name]) in message
+
+
+def test_equal_settings_deviate_in_nothing():
+    locked = locked_settings(GPT_OSS, "interactive")
+    assert setting_deviations(locked, {**locked, "server_target_qps": 7.0}, ["target_qps"], 6396) == ()
+
+
+def test_each_deviation_is_told():
+    locked = locked_settings(GPT_OSS, "server")
+    readback = {**locked, "min_duration_ms": 1, "ttft_latency": 1}
+    assert len(setting_deviations(locked, readback, ["min_duration", "ttft_latency"], 6396)) == 2
+
+
+# -- the dataset
+
+# rule, rows, efforts of the prompts, whether the benchmark has markers, fragments of each deviation
+DATASETS = [
+    ("performance", 6396, ["low"] * 6396, True, []),
+    ("accuracy", 4395, ["high"] * 4395, True, []),
+    ("compliance", 990, ["high"] * 990, True, []),
+    ("performance", 64, ["low"] * 64, True, [("64 samples", "6396", "perf/perf_eval_ref.parquet")]),
+    ("performance", 6397, ["low"] * 6397, True, [("6397 samples", "6396")]),
+    ("performance", 6396, ["high"] * 6396, True, [("not low", "high: 6396 of 6396")]),
+    ("accuracy", 4395, ["high"] * 4394 + [None], True, [("not high", "none: 1 of 4395")]),
+    (
+        "performance",
+        4,
+        ["low", "high", None, "medium"],
+        True,
+        [("4 samples",), ("high: 1, medium: 1, none: 1",)],
+    ),
+    ("performance", 6396, [None] * 6396, False, []),
+]
+
+
+@pytest.mark.parametrize(("rule", "samples", "efforts", "markers", "expected"), DATASETS)
+def test_dataset_deviations(rule, samples, efforts, markers, expected):
+    found = dataset_deviations(GPT_OSS.datasets[rule], samples, efforts, markers)
+    assert len(found) == len(expected)
+    for line, fragments in zip(found, expected, strict=True):
+        assert all(fragment in line for fragment in fragments)
+
+
+def test_a_benchmark_without_efforts_checks_none():
+    deepseek = load_benchmark("deepseek-r1")
+    assert dataset_deviations(deepseek.datasets["performance"], 4388, [None] * 4388, True) == ()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "audit", "samples", "expected"),
+    [
+        (False, False, 6396, "performance"),
+        (False, False, 990, "performance"),
+        (True, False, 4395, "accuracy"),
+        (False, True, 990, "compliance"),
+        (False, True, 6396, "performance"),
+        (False, True, 64, "performance"),
+    ],
+)
+def test_dataset_rule(accuracy, audit, samples, expected):
+    rule = dataset_rule(GPT_OSS, accuracy=accuracy, audit=audit, samples=samples)
+    assert rule == GPT_OSS.datasets[expected]

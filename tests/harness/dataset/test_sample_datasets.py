@@ -1,0 +1,223 @@
+import base64
+import json
+import math
+import pickle
+import re
+import subprocess
+import sys
+import tomllib
+import zlib
+from functools import cache
+from itertools import pairwise, product
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.dataset import tokenizer
+from harness.dataset.samples import load_samples, prompt_efforts
+
+ROOT = Path(__file__).parents[3]
+SAMPLES = ROOT / "datasets" / "samples"
+REASONING = {"low": [30377, 289, 25, 4465], "high": [30377, 289, 25, 1932]}
+
+
+@cache
+def source(name):
+    return tomllib.loads((SAMPLES / "source" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def rows(name):
+    return pq.read_table(SAMPLES / f"{name}_sample.parquet").to_pylist()
+
+
+def test_rebuild_gives_the_same_bytes(tmp_path):
+    script = ROOT / "scripts" / "make_sample_datasets.py"
+    subprocess.run([sys.executable, str(script), "--to", str(tmp_path / "new")], check=True, cwd=tmp_path)
+    built = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
+    kept = (
+        path for path in SAMPLES.iterdir() if path.is_file() and path.suffix != ".sqlite"
+    )  # the grader's index
+    assert built == {path.name: path.read_bytes() for path in kept}
+    assert len(built) == 4
+
+
+def test_rebuild_into_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "make_sample_datasets.py"),
+        "--to",
+        str(tmp_path / "file" / "x"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+EXPECTED = [
+    ("perf", {"harness_sample": 64}, "low"),
+    ("acc", {"aime25": 48, "gpqa_diamond": 30, "livecodebench_v6": 18}, "high"),
+    ("compliance", {"gpqa_diamond": 30}, "high"),
+]
+
+
+@pytest.mark.parametrize(("name", "datasets", "effort"), EXPECTED)
+def test_rows(name, datasets, effort):
+    samples = load_samples(SAMPLES / f"{name}_sample.parquet", vocabulary_size=tokenizer.VOCABULARY_SIZE)
+    counts = {dataset: sum(row["dataset"] == dataset for row in rows(name)) for dataset in datasets}
+    assert counts == datasets and len(samples) == sum(datasets.values()) == len(rows(name))
+    assert set(prompt_efforts(samples, REASONING)) == {effort}
+    assert [row["num_tokens"] for row in rows(name)] == samples.lengths.tolist()
+
+
+@pytest.mark.parametrize("name", ["perf", "acc", "compliance"])
+def test_tokens_are_the_text_and_the_text_is_the_conversation(name):
+    for row in rows(name):
+        assert tokenizer.decode(row["input_tokens"]) == row["text_input"]
+        (message,) = row["original_messages"]
+        assert message["role"] == "user"
+        user = f"<|end|><|start|>user<|message|>{message['content']}<|end|><|start|>assistant"
+        assert row["text_input"].startswith("<|start|>system<|message|>You are ChatGPT,")
+        assert row["text_input"].endswith(user) and row["text_input"].count("<|") == 7
+
+
+# fmt: off
+HARMONY_IDS = [
+    200006, 17360, 200008, 3575, 553, 17554, 162016, 11, 261, 4410, 6439, 2359, 22203, 656, 7788,
+    17527, 558, 87447, 100594, 25, 220, 1323, 19, 12, 3218, 198, 6576, 3521, 25, 220, 1323, 21, 12,
+    2290, 12, 2290, 279, 30377, 289, 25, 4465, 279, 2, 13888, 18403, 25, 8450, 11, 49159, 11, 1721,
+    13, 21030, 2804, 413, 7360, 395, 1753, 3176, 13, 200007, 200006, 1428, 200008, 13903, 2226,
+    14821, 4428, 402, 3411, 30, 30985, 306, 3407, 40536, 13, 200007, 200006, 173781,
+]
+# fmt: on
+
+
+def test_rendering_is_openai_harmony_s():
+    """The ids that openai-harmony 0.0.8 renders for the first question of the performance sample."""
+    (row,) = (
+        row for row in rows("perf") if row["original_messages"][0]["content"].startswith("Why does ice float")
+    )
+    assert row["input_tokens"] == HARMONY_IDS
+
+
+def test_performance_prompts_are_distinct_and_short():
+    lengths = [row["num_tokens"] for row in rows("perf")]
+    assert len({row["text_input"] for row in rows("perf")}) == 64
+    assert 150 <= sum(lengths) / 64 <= 250 and max(lengths) < 400
+
+
+def test_repeats_are_the_benchmark_s():
+    config = tomllib.loads((ROOT / "configs" / "gpt-oss-120b.toml").read_text(encoding="utf-8"))
+    repeats = config["datasets"]["accuracy"]["repeats"]
+    assert set(repeats) == {row["dataset"] for row in rows("acc")}
+    for dataset, times in repeats.items():
+        prompts = [row["text_input"] for row in rows("acc") if row["dataset"] == dataset]
+        assert {prompts.count(prompt) for prompt in prompts} == {times}
+
+
+def triangle_points():
+    a, b, c = (0, 0), (12, 3), (5, 11)
+
+    def side(p, q, r):
+        return (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
+
+    grid = product(range(13), range(12))
+    return sum(side(a, b, p) > 0 and side(b, c, p) > 0 and side(c, a, p) > 0 for p in grid)
+
+
+def walks():
+    steps = (path for path in product((0, 1), repeat=12) if sum(path) == 6)
+    return sum(all(sum(path[:n]) <= n - sum(path[:n]) for n in range(13)) for path in steps)
+
+
+AIME_ANSWERS = {
+    "grid-walks": walks,
+    "coin-sums": lambda: sum(
+        (100 - 25 * q - 10 * d) // 5 + 1 for q in range(5) for d in range((100 - 25 * q) // 10 + 1)
+    ),
+    "square-ending": lambda: sum(n for n in range(100, 1000) if n % 8 == 0 and (n * n - n) % 1000 == 0),
+    "lattice-triangle": triangle_points,
+    "double-a-words": lambda: sum(
+        all(pair not in (("b", "b"), ("c", "c")) for pair in pairwise(word))
+        for word in product("abc", repeat=6)
+    ),
+    "self-powers": lambda: sum(n**n for n in range(1, 21)) % 1000,
+}
+
+
+@pytest.mark.parametrize("problem", source("aime")["problem"], ids=lambda problem: problem["id"])
+def test_aime_answer(problem):
+    assert AIME_ANSWERS[problem["id"]]() == problem["answer"]
+    found = [row["ground_truth"] for row in rows("acc") if problem["text"].strip() in row["text_input"]]
+    assert found == [str(problem["answer"])] * 8
+
+
+# CODATA values.
+PLANCK, LIGHT, ELECTRON = 6.62607015e-34, 299792458.0, 9.1093837e-31
+WELL_ENERGY = PLANCK**2 / (8 * ELECTRON * 1e-9**2)
+GPQA_ANSWERS = {
+    "well-photon": PLANCK * LIGHT / (WELL_ENERGY * (3**2 - 2**2)) * 1e9,
+    "half-titrated-buffer": 4.76 + math.log10(75 / (100 - 75)),
+    "carrier-among-healthy": 2 * 0.02 * 0.98 / (1 - 0.02**2),
+    "muon-range": 0.99 * LIGHT * 2.2e-6 / math.sqrt(1 - 0.99**2),
+    "first-order-half-life": 50 * math.log(2) / math.log(10),
+    "hot-large-star": 3**2 * 2**4,
+}
+
+
+@pytest.mark.parametrize("question", source("gpqa")["question"], ids=lambda question: question["id"])
+def test_gpqa_answer(question):
+    true = GPQA_ANSWERS[question["id"]]
+    values = [float(re.match(r"[\d.]+", choice)[0]) for choice in question["choices"]]
+    right = "ABCD".index(question["answer"])
+    assert values[right] == pytest.approx(true, rel=0.01)
+    assert all(abs(value / true - 1) > 0.05 for number, value in enumerate(values) if number != right)
+    for name in ("acc", "compliance"):
+        found = [row["ground_truth"] for row in rows(name) if question["text"].strip() in row["text_input"]]
+        assert found == [question["answer"]] * 5
+
+
+def run_function(problem, test):
+    space = {}
+    exec("from typing import List\n" + problem["solution"], space)
+    arguments = [json.loads(line) for line in test["input"].split("\n")]
+    return json.dumps(getattr(space["Solution"](), problem["func_name"])(*arguments))
+
+
+def run_program(problem, test):
+    command = [sys.executable, "-I", "-c", problem["solution"]]
+    return subprocess.run(
+        command, input=test["input"], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+
+
+@pytest.mark.parametrize("problem", source("code")["problem"], ids=lambda problem: problem["id"])
+def test_reference_solution_passes_every_test(problem):
+    run = run_function if "func_name" in problem else run_program
+    for test in problem["public"] + problem["private"]:
+        assert run(problem, test) == test["output"], test
+
+
+def test_release_rows():
+    """The fields of LiveCodeBench's release files; its own loader takes the tests apart in this order."""
+    problems = {problem["id"]: problem for problem in source("code")["problem"]}
+    lines = (SAMPLES / "code_sample.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == len(problems)
+    for row in map(json.loads, lines):
+        problem = problems[row["question_id"]]
+        kind = "functional" if "func_name" in problem else "stdin"
+        private = json.loads(pickle.loads(zlib.decompress(base64.b64decode(row["private_test_cases"]))))
+        assert json.loads(row["public_test_cases"]) == [
+            {**test, "testtype": kind} for test in problem["public"]
+        ]
+        assert private == [{**test, "testtype": kind} for test in problem["private"]]
+        assert json.loads(row["metadata"]).get("func_name") == problem.get("func_name")
+        assert row["difficulty"] in ("easy", "medium", "hard") and all(
+            isinstance(v, str) for v in row.values()
+        )
+
+
+def test_code_rows_name_their_problem():
+    ids = [row["ground_truth"] for row in rows("acc") if row["dataset"] == "livecodebench_v6"]
+    assert ids == [problem["id"] for problem in source("code")["problem"] for _ in range(3)]

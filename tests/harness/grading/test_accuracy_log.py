@@ -1,0 +1,140 @@
+"""The log reader: every shape that LoadGen's accuracy logs have been seen in, cut at every byte."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import GradingError
+from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist, EntrySplitter
+from tests.harness.grading.logs import array, entry
+from tests.harness.grading.shared import SHARED_DATA
+
+IDS = [200005, 35644, 200008, 11, 12, 13, 14, 15, 16, 17, 200002]
+SHARED = SHARED_DATA / "mlperf_v6.0" / "closed"
+
+
+def read(path: Path) -> list[tuple[int, list[int]]]:
+    return [(found.qsl_idx, found.token_ids.tolist()) for found in AccuracyLog(path)]
+
+
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("first", ["data", "token_data", "both"])
+@pytest.mark.parametrize("count", [True, False])
+@pytest.mark.parametrize("shape", ["array", "lines", "one line", "pretty"])
+def test_every_shape_gives_the_same_tokens(shape: str, count: bool, first: str, width: int, tmp_path: Path):
+    outputs = [IDS, IDS[:3] + IDS[5:], [*IDS[:1], *IDS]]
+    if not count:
+        outputs = outputs[:2]  # without a count, a doubled first token cannot be told from a repeated one
+    entries = [entry(i, ids, first=first, width=width, count=count) for i, ids in enumerate(outputs)]
+    text = {
+        "array": array(entries),
+        "lines": "\n".join(entries) + "\n",
+        "one line": "[" + ",".join(entries) + "]",
+        "pretty": array(entries).replace(", ", ",\n    ").replace("{ ", "{\n    "),
+    }[shape]
+    log = tmp_path / "log.json"
+    log.write_text(text)
+    assert read(log) == list(enumerate(outputs))
+    reader = AccuracyLog(log)
+    found = list(reader)
+    assert reader.cut is None
+    assert reader.read_at(found[1].offset, found[1].size).tolist() == outputs[1]
+
+
+def test_several_tokens_in_the_first_event(tmp_path: Path):
+    """A real log of v6.0 has two: [200005, 2]."""
+    log = tmp_path / "log.json"
+    data, first = entry(0, IDS, first="data", count=False), "450D030002000000"
+    log.write_text("[" + data.replace(" }", f', "token_data" : "{first}" }}') + "]")
+    assert read(log) == [(0, [200005, 2, *IDS])]
+
+
+def test_an_output_of_exclamation_marks_does_not_pass_for_int64(tmp_path: Path):
+    log = tmp_path / "log.json"
+    log.write_text(array([entry(0, [5, 0]), entry(1, IDS)]))
+    assert read(log) == [(0, [5, 0]), (1, IDS)]
+
+
+@pytest.mark.parametrize("widths", [(8, 4), (4, 8)])
+def test_mixed_widths_are_an_error(widths: tuple[int, int], tmp_path: Path):
+    log = tmp_path / "log.json"
+    log.write_text(array(entry(index, IDS, width=width) for index, width in enumerate(widths)))
+    with pytest.raises(GradingError, match="mixes two runs"):
+        read(log)
+
+
+def test_a_log_cut_at_any_byte_gives_what_is_whole(tmp_path: Path):
+    whole = array(entry(index, IDS) for index in range(3))
+    ends = [position for position in range(len(whole)) if whole[position] == "}"]
+    log = tmp_path / "log.json"
+    for length in range(ends[0] + 1, len(whole)):
+        log.write_text(whole[:length])
+        reader = AccuracyLog(log)
+        assert len(list(reader)) == sum(end < length for end in ends)
+        assert (reader.cut is None) == (length >= len(whole) - 1)  # up to the newline after ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 1000), max_size=20), st.integers(1, 50))
+def test_chunk_borders_do_not_matter(cuts: list[int], count: int):
+    text = array(entry(index, IDS[: 1 + index % 11]) for index in range(count)).encode()
+    splitter = EntrySplitter()
+    borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    chunks = [text[start:end] for start, end in itertools.pairwise(borders)]
+    entries = [raw for chunk in chunks for raw in splitter.feed(chunk)]
+    assert splitter.flush() is None
+    assert b",\n".join(raw.text for raw in entries) == text.strip(b"[]\n")
+    assert all(text[raw.offset :].startswith(raw.text) for raw in entries)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_no_bytes_crash_the_splitter(junk: bytes):
+    splitter = EntrySplitter()
+    try:
+        list(splitter.feed(junk))
+        splitter.flush()
+    except GradingError as error:
+        assert "\n" not in str(error)
+
+
+def test_the_checklist_names_what_is_missing():
+    checklist = Checklist(4)
+    checklist.tick(2)
+    checklist.tick(0)
+    assert checklist.coverage().missing == (1, 3)
+    for strange in (0, 4, -1):
+        with pytest.raises(GradingError):
+            checklist.tick(strange)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the published logs are not on this machine")
+def test_published_logs_are_refused_with_the_reason():
+    paths = sorted(SHARED.glob("**/mlperf_log_accuracy.json"))
+    assert paths
+    for path in paths:
+        with pytest.raises(GradingError, match=r"truncated for submission|no entries"):
+            list(AccuracyLog(path))
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path):
+    log = tmp_path / "log.json"
+    log.write_text(array(entry(index, IDS * 3000) for index in range(200)))
+    assert log.stat().st_size > 50_000_000
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from harness.loadgen_logs.accuracy_log import AccuracyLog\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "assert sum(len(entry.token_ids) for entry in AccuracyLog(Path(sys.argv[1]))) == 6_600_000\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    root = Path(__file__).resolve().parents[3]
+    grown = subprocess.run(
+        [sys.executable, "-c", code, log], capture_output=True, text=True, cwd=root, check=True
+    )
+    assert int(grown.stdout) < 20_000  # KiB

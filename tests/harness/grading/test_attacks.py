@@ -1,0 +1,321 @@
+"""What hostile code tries, on every tier that this machine can have; it costs only its own verdict."""
+
+import os
+import secrets
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness.grading.livecodebench.compare import same_value
+from harness.grading.livecodebench.release import Example
+from harness.grading.livecodebench.trial import TrialLimits, try_solution
+from harness.grading.sandbox.jail import protocol
+from harness.grading.sandbox.session import SandboxLostError, Session
+from harness.grading.sandbox.tiers import Tier, sandbox
+from harness.grading.verdict import Reason
+from tests.harness.grading.tiers import TIERS, attempt, session_in
+
+FREE = "REACHED"
+
+
+@pytest.fixture(scope="module", params=TIERS)
+def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    with session_in(request.param) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def still_fit(session: Session) -> Iterator[None]:
+    """After every attack the next solution gets its verdict, and nothing runs on."""
+    yield
+    report = attempt(session, "print(int(input()) + 1)", "41\n")
+    assert (report.status, report.output) == ("ok", b"42\n")
+
+
+# Each prints REACHED where it succeeded. {secret}: a file that only the grader may read; {target}: a
+# world-writable folder outside; {port}: a listening server; {grader}: the pid of this process.
+REACHING = {
+    "network": "import socket; socket.create_connection(('127.0.0.1', {port}), 2)",
+    "network by raw syscall": """
+        import ctypes
+        if ctypes.CDLL(None).syscall(41, 2, 1, 0) < 0: raise OSError""",
+    "abstract unix socket": "import socket; socket.socket(socket.AF_UNIX)",
+    "shadow": "open('/etc/shadow').read()",
+    "home": "open({secret!r}).read()",
+    "home by handle of the root": "import os; os.open('etc/shadow', 0, dir_fd=os.open('/', os.O_PATH))",
+    "write outside": "open({target!r} + '/escaped', 'w').write('x')",
+    "write to the grader": "import harness; open('{root}/harness/__init__.py', 'a')",
+    "write by truncating": "import os; os.open({secret!r}, os.O_RDONLY | os.O_TRUNC)",
+    "write to /dev/shm": "open('/dev/shm/escaped', 'w').write('x' * 10)",
+    "write to /sys or /proc": "open('/proc/sys/kernel/hostname', 'w').write('x')",
+    "change modes": "import os; os.chmod({target!r}, 0)",
+    "change times": "import os; os.utime({target!r}, (1, 1))",
+    "fork": "import os; os.fork() or os._exit(0)",
+    "fork by libc": """
+        import ctypes, os
+        pid = ctypes.CDLL(None).fork()
+        if pid < 0: raise OSError
+        pid or os._exit(0)""",
+    "clone3": """
+        import ctypes
+        if ctypes.CDLL(None).syscall(435, None, 0) < 0 : raise OSError""",
+    "subprocess": "import subprocess; subprocess.run(['/bin/true'], check=True)",
+    "exec": "import os; os.execv('/bin/echo', ['echo', 'REACHED'])",
+    "multiprocessing": "import multiprocessing as m; m.get_context('fork').Process(target=print).start()",
+    "kill the grader": "import os; os.kill({grader}, 9)",
+    "kill the warden": "import os; os.kill(os.getppid(), 9)",
+    "kill everything": "import os; os.kill(-1, 9)",
+    "kill by thread id": "import ctypes; assert not ctypes.CDLL(None).syscall(200, {grader}, 9)",
+    "kill by pidfd": "import os, signal; signal.pidfd_send_signal(os.pidfd_open({grader}), 9)",
+    "ptrace the grader": "import ctypes; assert not ctypes.CDLL(None).ptrace(16, {grader}, 0, 0)",
+    "ptrace the warden": "import ctypes, os; assert not ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)",
+    "memory of the grader": "open('/proc/{grader}/mem', 'rb')",
+    "environment of the grader": "open('/proc/{grader}/environ', 'rb').read()",
+    "memory of the warden": "import os; open(f'/proc/{{os.getppid() or 1}}/mem', 'rb')",
+    "memory of pid 1": "open('/proc/1/mem', 'r+b')",
+    "files of the warden": "import os; os.listdir(f'/proc/{{os.getppid() or 1}}/fd')",
+    "root of pid 1": "import os; open('/proc/1/root/etc/shadow')",
+    "root through /proc/self": "open('/proc/self/root/etc/shadow')",
+    "cwd of the warden": "import os; os.listdir(f'/proc/{{os.getppid() or 1}}/cwd/')",
+    "symlink": "import os; os.symlink('/etc/shadow', '/tmp/link'); open('/tmp/link')",
+    "hard link": "import os; os.link({secret!r}, '/tmp/link')",
+    "user namespace": "import ctypes; assert not ctypes.CDLL(None).unshare(0x10000000)",
+    "mount": "import ctypes; assert not ctypes.CDLL(None).mount(b'none', b'/tmp', b'tmpfs', 0, None)",
+    "become root": "import os; os.setuid(0) if os.getuid() else 1 / 0",
+    "raise a limit": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))",
+    "outlive the warden": "import ctypes; assert not ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)",
+    "hidden memory": "import os; os.memfd_create('x')",
+    "shared memory": "import ctypes; assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0",
+    "find the grader's code": "import harness.grading.livecodebench.compare",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REACHING)
+def test_nothing_is_reached(name: str, session: Session, tmp_path: Path):
+    target = tmp_path / "target"
+    target.mkdir()
+    before = (target.stat().st_mode, target.stat().st_mtime_ns)
+    with _secret_at_home() as secret, socket.create_server(("127.0.0.1", 0)) as server:
+        facts = {
+            "port": server.getsockname()[1],
+            "grader": os.getpid(),
+            "secret": secret,
+            "target": str(target),
+        }
+        code = _attack(REACHING[name], {**facts, "root": str(Path(__file__).parents[3])})
+        report = attempt(session, code)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+        assert Path(secret).read_text() == "the user's secret"
+    assert FREE.encode() not in report.output
+    assert report.output.startswith(b"refused") or report.status != protocol.OK
+    assert (target.stat().st_mode, target.stat().st_mtime_ns) == before
+    assert not Path("/dev/shm/escaped").exists()
+
+
+def _attack(text: str, facts: dict[str, object]) -> str:
+    import textwrap
+
+    body = textwrap.indent(textwrap.dedent(text.format(**facts)).strip(), "    ")
+    return f"try:\n{body}\n    print({FREE!r})\nexcept BaseException as e:\n    print('refused', repr(e))\n"
+
+
+class _secret_at_home:  # noqa: N801 - reads as a function
+    def __enter__(self) -> str:
+        self.path = Path.home() / f".secret-{secrets.token_hex(4)}"
+        self.path.write_text("the user's secret")
+        self.path.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        return str(self.path)
+
+    def __exit__(self, *_: object) -> None:
+        self.path.unlink()
+
+
+# What each costs: its own verdict, by the limit that it ran into.
+EXHAUSTING = {
+    "64 GB at once": ("x = bytearray(64 << 30)", {"memory_limit"}),
+    "64 GB bit by bit": ("x = []\nwhile True: x.append(bytearray(16 << 20))", {"memory_limit", "timeout"}),
+    "64 GB mapped": ("import mmap\nx = [mmap.mmap(-1, 1 << 30) for _ in range(64)]", {"memory_limit"}),
+    "10 GB of output": ("import os\nwhile True: os.write(1, b'x' * (1 << 20))", {"output_limit"}),
+    "10 GB of errors": ("import os\nwhile True: os.write(2, b'x' * (1 << 20))", {"output_limit"}),
+    "10 GB in /tmp": ("for i in range(200): open(f'/tmp/{i}', 'wb').write(b'x' * (50 << 20))",
+        {"output_limit", "error"}),
+    "threads without end": (
+        "import threading, time\nthreading.stack_size(1 << 16)\n"
+        "while True: threading.Thread(target=time.sleep, args=(9,)).start()",
+        {"thread_limit", "memory_limit", "timeout"}),
+    "open files without end": ("x = [open('/dev/null') for _ in range(10_000)]", {"file_limit"}),
+    "endless loop": ("while True: pass", {"timeout"}),
+    "alarm switched off": (
+        "import signal\nsignal.alarm(0)\nfor s in (14, 15, 24): signal.signal(s, signal.SIG_IGN)\n"
+        "while True: pass",
+        {"timeout"}),
+    "exceptions swallowed": ("while 1:\n try:\n  while 1: pass\n except BaseException: pass", {"timeout"}),
+    "sleep": ("import time\ntime.sleep(1000)", {"timeout"}),
+    "deadlock": ("import threading\nl = threading.Lock(); l.acquire(); l.acquire()", {"timeout"}),
+    "thread that never ends": (
+        "import threading\nthreading.Thread(target=threading.Event().wait).start()", {"timeout"}),
+    "crash": ("import ctypes\nctypes.string_at(0)", {"killed"}),
+    "abort": ("import os\nos.abort()", {"killed"}),
+    "real-time signal": ("import os\nos.kill(os.getpid(), 50)", {"killed"}),
+    "deep recursion": ("def f(): f()\nf()", {"error"}),
+    "deep source": ("x = " + "(" * 5000 + ")" * 5000, {"error", "killed"}),
+    "null bytes": ("print(1)\0", {"error"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXHAUSTING)
+def test_exhausting_costs_only_the_own_verdict(name: str, session: Session):
+    code, statuses = EXHAUSTING[name]
+    report = attempt(session, code, cpu_s=0.2)
+    assert report.status in statuses | {"waited"}  # a busy machine's wall limit of 0.6 s
+    assert report.output == b""
+
+
+OFFICIAL_EXHAUSTING = ("64 GB at once", "endless loop", "alarm switched off", "sleep", "crash", "deep source")
+
+
+@pytest.mark.parametrize("name", OFFICIAL_EXHAUSTING)
+def test_exhausting_in_the_official_process(name: str, session: Session):
+    report = attempt(session, EXHAUSTING[name][0], mode="official", cpu_s=0.2)
+    assert report.status != protocol.OK
+
+
+def test_a_hang_at_import_does_not_block_a_long_input(session: Session):
+    code = "class Solution:\n    while True: pass"
+    report = attempt(session, code, "9" * (1 << 20), function="f", mode="official", cpu_s=0.2)
+    assert report.status in ("timeout", "waited")
+
+
+def test_the_expected_output_is_nowhere_in_the_process(session: Session):
+    expected = f"EXPECTED{secrets.token_hex(16)}"
+    code = """
+import re
+found = set()
+for line in open('/proc/self/maps'):
+    if ' r' in line and '[v' not in line:
+        start, end = (int(part, 16) for part in line.split()[0].split('-'))
+        memory = open('/proc/self/mem', 'rb', 0)
+        memory.seek(start)
+        try:
+            found |= set(re.findall(b'EXPE' + b'CTED([0-9a-f]{32})', memory.read(end - start)))
+        except (OSError, OverflowError, ValueError):
+            pass
+print('EXPE' + 'CTED' + found.pop().decode() if found else 'nothing')
+"""
+    outcome = try_solution(
+        session, protocol.Job("strict", "", code), [Example("x", expected)], TrialLimits(20.0)
+    )
+    assert outcome.reason is Reason.WRONG
+    seen = try_solution(
+        session, protocol.Job("strict", "", code), [Example("EXPECTED" + "0" * 32, "x")], TrialLimits(20.0)
+    )
+    assert seen.reason is Reason.WRONG  # the same search finds what is there: the input
+    assert attempt(session, code, "EXPECTED" + "0" * 32, cpu_s=20.0).output.strip() == b"EXPECTED" + b"0" * 32
+
+
+FORGERIES = {
+    "equal to everything": "class E(list):\n    def __eq__(s, o): return True\n    __hash__ = None",
+    "equal int": "class E(int):\n    def __eq__(s, o): return True\n    def __index__(s): return 42",
+    "iterates differently": "class E(list):\n    def __iter__(s): return iter([42])",
+    "prints as the answer": "class E(str):\n    def __repr__(s): return '42'\n    __str__ = __repr__",
+    "no known type": "class E:\n def __eq__(s, o): return True\n def as_integer_ratio(s): return (42, 1)",
+}
+
+
+@pytest.mark.parametrize("mode", ["official", "strict"])
+@pytest.mark.parametrize("name", FORGERIES)
+def test_values_cannot_claim_to_be_equal(name: str, mode: str, session: Session):
+    code = FORGERIES[name] + "\nclass Solution:\n    def f(self, x): return E()\n"
+    report = attempt(session, code, "1", function="f", mode=mode)
+    assert report.status == protocol.OK
+    for expected in ("42", "[42]", '"42"', "[1, 2]"):
+        assert not same_value(report.output, expected)
+
+
+@pytest.mark.parametrize("mode", ["official", "strict"])
+def test_patching_the_runner_forges_nothing(mode: str, session: Session):
+    code = """
+import sys, gc
+for module in list(sys.modules.values()):
+    for name in ("same_printout", "same_value", "encode", "write_all", "_store", "send_report"):
+        if hasattr(module, name): setattr(module, name, lambda *a: b"true")
+class Solution:
+    def f(self, x): return "anything"
+"""
+    outcome = try_solution(session, protocol.Job(mode, "f", code), [Example("1", "42")], TrialLimits(0.5))
+    assert not outcome.passed
+
+
+def test_writing_to_the_runners_descriptors_forges_nothing(session: Session):
+    code = "import os\nfor fd in range(3, 64):\n try: os.write(fd, b'42\\n')\n except OSError: pass\nprint(0)"
+    outcome = try_solution(session, protocol.Job("strict", "", code), [Example("", "42")], TrialLimits(5.0))
+    assert outcome.reason is Reason.WRONG
+
+
+def test_nothing_is_left_for_the_next_solution(session: Session):
+    attempt(session, "import os\nopen('/tmp/note', 'w').write('x')")
+    seen = attempt(session, "import os\nprint(os.path.exists('/tmp/note'))")
+    assert seen.output == b"False\n"
+
+
+def test_no_process_outlives_its_session(session: Session):
+    marker = f"m{secrets.token_hex(6)}"
+    code = f"""
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"{marker}", 0, 0, 0)
+time.sleep(99)
+"""
+    with ThreadPoolExecutor(1) as executor:
+        session.stop()  # a warden dies with the thread that started it: let that be the executor's
+        trial = executor.submit(attempt, session, code, cpu_s=60.0)
+        _wait_for(lambda: _named(marker) or trial.done())
+        assert not trial.done()
+        os.kill(session.warden_pid, signal.SIGKILL)  # as when the grader dies: nobody cleans up
+        assert isinstance(trial.exception(), SandboxLostError)
+    _wait_for(lambda: not _named(marker))
+
+
+def _named(marker: str) -> list[Path]:
+    return [path for path in Path("/proc").glob("[0-9]*/comm") if _text(path).strip() == marker]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _wait_for(there: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("name", ["network", "home", "write outside", "change times", "fork", "subprocess",
+                                  "hidden memory", "environment of the grader"])  # fmt: skip
+def test_the_same_attacks_succeed_without_a_sandbox(name: str, tmp_path: Path):
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, Session(sandbox(Tier.UNSANDBOXED)) as bare, _secret_at_home() as secret:
+        facts = {"port": server.getsockname()[1], "grader": os.getpid(), "secret": secret}
+        report = attempt(bare, _attack(REACHING[name], {**facts, "target": str(tmp_path), "root": ""}))
+    assert report.output == f"{FREE}\n".encode()
+
+
+def test_without_any_sandbox_the_evaluator_refuses(monkeypatch: pytest.MonkeyPatch):
+    from harness.errors import GradingError
+    from harness.grading.sandbox import probe
+
+    monkeypatch.setattr(probe, "why_not", lambda tier: f"{tier} is not to be had")
+    with pytest.raises(GradingError, match=r"install bubblewrap, .* --allow-unsandboxed"):
+        probe.choose_sandbox(allow_unsandboxed=False)
+    assert probe.choose_sandbox(allow_unsandboxed=True).tier is Tier.UNSANDBOXED

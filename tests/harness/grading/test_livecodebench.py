@@ -1,0 +1,366 @@
+"""LiveCodeBench: real solutions against published verdicts; the index, the journal, the scheduler."""
+
+import base64
+import json
+import os
+import pickle
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import DatasetError, GradingError
+from harness.grading.graders import livecodebench
+from harness.grading.harmony import TextOutput
+from harness.grading.livecodebench.compare import same_printout, same_value
+from harness.grading.livecodebench.index import ProblemIndex, prepared
+from harness.grading.livecodebench.journal import OutcomeJournal
+from harness.grading.livecodebench.release import Example, read_problems
+from harness.grading.livecodebench.runner import Bench, Task, grade, require_problems
+from harness.grading.livecodebench.trial import TrialLimits, try_solution
+from harness.grading.sandbox.jail import protocol, values
+from harness.grading.sandbox.jail.protocol import Job
+from harness.grading.sandbox.session import Session
+from harness.grading.sandbox.tiers import Tier, sandbox
+from harness.grading.verdict import Mode, Reason
+from tests.harness.grading.conftest import quiet
+from tests.harness.grading.samples import RELEASE
+from tests.harness.grading.shared import SHARED_DATA
+from tests.harness.grading.tiers import session_in
+
+SHARED = SHARED_DATA / "livecodebench"
+
+
+@pytest.fixture(scope="module")
+def session(tier: Tier) -> Iterator[Session]:
+    with session_in(tier) as made:
+        yield made
+
+
+# --- real solutions ---------------------------------------------------------------------------
+
+
+def published() -> list[dict[str, Any]]:
+    path = SHARED / "solutions.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def published_problems() -> dict[str, dict[str, Any]]:
+    return {problem["question_id"]: problem for problem in json.loads((SHARED / "problems.json").read_text())}
+
+
+needs_shared = pytest.mark.skipif(
+    not SHARED.exists(), reason="the published solutions are not on this machine"
+)
+VERDICTS = {
+    Mode.OFFICIAL: "official_HEAD_runner_on_these_tests",
+    Mode.STRICT: "real_process_semantics_on_these_tests",
+}
+# Its unjoined thread needs about as long as the interpreter gives it before the official runner looks:
+# the public runner's verdict is a matter of luck, and so is ours.
+RACY = {"abc345_d"}
+
+
+@needs_shared
+def test_code_extraction_equals_the_published_one():
+    """LiveCodeBench's own extraction, that is; MLPerf's strips it, and so does ours by the official rules."""
+    rows = published()
+    assert len(rows) > 250
+    assert [livecodebench.fenced_blocks(row["output"])[-1][1] for row in rows] == [
+        row["code"] for row in rows
+    ]
+    extracted = [livecodebench.official(TextOutput(row["output"])).code for row in rows]
+    assert extracted == [row["code"].strip() for row in rows]
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    "share", [pytest.param(1, marks=pytest.mark.engine, id="all"), pytest.param(8, id="every eighth")]
+)
+@pytest.mark.parametrize("mode", Mode)
+def test_verdicts_equal_the_published_ones(mode: Mode, share: int, tier: Tier, tmp_path: Path):
+    problems = published_problems()
+    rows = [row for number, row in enumerate(published()) if number % share == 0 or row["class"] != "agree"]
+    release = tmp_path / "release.jsonl"
+    release.write_text("".join(json.dumps(_as_released(problem)) + "\n" for problem in problems.values()))
+    index = prepared(release, tmp_path, quiet)
+    tasks = [Task(mode, row["question_id"], row["code"]) for row in rows]
+    journal = OutcomeJournal(tmp_path / "journal")
+    outcomes = grade(dict.fromkeys(tasks), Bench(index, sandbox(tier), 2), journal, quiet)
+    differing = {
+        (row["question_id"], row["class"])
+        for task, row in zip(tasks, rows, strict=True)
+        if outcomes[task].passed != row[VERDICTS[mode]]
+        and not (mode is Mode.OFFICIAL and row["thread_without_join"] and row["question_id"] in RACY)
+    }
+    assert differing == set()
+
+
+def _as_released(problem: dict[str, Any]) -> dict[str, str]:
+    """The official layout: the first test public, the others packed."""
+    tests = [{key: test[key] for key in ("input", "output", "testtype")} for test in problem["tests"]]
+    packed = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(tests[1:])))).decode()
+    return {
+        "question_id": problem["question_id"],
+        "metadata": json.dumps({"func_name": problem["func_name"]} if problem["func_name"] else {}),
+        "public_test_cases": json.dumps(tests[:1]),
+        "private_test_cases": packed,
+    }
+
+
+# --- semantics --------------------------------------------------------------------------------
+
+TESTS = [Example("3\n1\n2\n3\n", "6"), Example("1\n5\n", "5\n")]
+SUM = "print(sum(int(input()) for _ in range(int(input()))))"
+REST = "print(sum(map(int, {}.split()[1:])))"
+# What the public runner makes of each way to read and to print, and what a real process makes of it.
+READING = {
+    "input()": (SUM, True, True),
+    "sys.stdin.read": ("import sys\n" + REST.format("sys.stdin.read()"), True, True),
+    "sys.stdin.readline": ("import sys\n" + SUM.replace("input", "sys.stdin.readline"), True, True),
+    "readline as input": ("import sys\ninput = sys.stdin.readline\n" + SUM, True, True),
+    "buffer.read": ("import sys\n" + REST.format("sys.stdin.buffer.read()"), True, True),
+    "read by name": ("from sys import stdin\n" + REST.format("stdin.read()"), True, True),
+    "main guard": (f"def main():\n    {SUM}\nif __name__ == '__main__':\n    main()", True, True),
+    "promised names": ("print(reduce(add, [int(input()) for _ in range(int(input()))]))", True, True),
+    "exit in the middle": (SUM + "\nexit(3)", True, True),
+    "joined thread": (
+        f"import threading\ndef f(): {SUM}\nt = threading.Thread(target=f)\nt.start()\nt.join()", True, True),
+    "iteration over stdin": ("import sys\nprint(sum([int(x) for x in sys.stdin][1:]))", False, True),
+    "iteration by name": ("from sys import stdin\nprint(sum([int(x) for x in stdin][1:]))", False, True),
+    "open(0)": (REST.format("open(0).read()"), False, True),
+    "open('/dev/stdin')": (REST.format("open('/dev/stdin').read()"), False, True),
+    "os.read": ("import os\n" + REST.format("os.read(0, 99)"), False, True),
+    "buffer.readline": ("import sys\n" + SUM.replace("input", "sys.stdin.buffer.readline"), False, True),
+    "unjoined thread": (
+        f"import threading, time\ndef f():\n time.sleep(0.05)\n {SUM}\nthreading.Thread(target=f).start()",
+        False, True),
+    "stdout.buffer": (
+        "import sys\n" + SUM.replace("print(", "sys.stdout.buffer.write(b'%d' % "), False, True),
+    "class Solution in a program": ("class Solution: pass\n" + SUM, False, True),
+    "global of a nested function": (
+        "t = 0\ndef f():\n    global t\n    t += int(input())\nfor _ in range(int(input())): f()\nprint(t)",
+        False, True),
+    "stdout closed at the end": ("import sys\n" + SUM + "\nsys.stdout.close()", False, True),
+    "stdout replaced and written to": (
+        "import sys, io\nout = sys.stdout\nsys.stdout = io.StringIO()\n"
+        "out.write(str(sum(int(input()) for _ in range(int(input())))))", True, True),
+    "stdout taken away": (SUM + "\nimport sys\nsys.stdout = None", True, True),
+    "uncaught exception after output": (SUM + "\nraise ValueError", False, False),
+    "wrong": ("print(7)", False, False),
+    "syntax error": ("print(", False, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_and_printing(name: str, session: Session):
+    source, official, strict = READING[name]
+    for mode, expected in ((Mode.OFFICIAL, official), (Mode.STRICT, strict)):
+        assert try_solution(session, Job(mode, "", source), TESTS, TrialLimits(10.0)).passed is expected, mode
+
+
+CALLS = {
+    "a method": (
+        "class Solution:\n    def f(self, a: List[int], k) -> int: return sum(a) * k",
+        "[1, 2]\n3",
+        "9",
+        True,
+    ),
+    "a function": ("def f(a, k): return max(a, k)", "1\n2", "2", True),
+    "a tuple": ("def f(a): return (a, a)", "1", "[1, 1]", True),
+    "tuples inside": ("def f(a): return [(a, a)]", "1", "[[1, 1]]", False),
+    "true for one": ("def f(a): return True", "1", "1", True),
+    "a float": ("def f(a): return a / 4", "1", "0.25", True),
+    "a float that is nearly right": ("def f(a): return 0.1 + 0.2", "1", "0.3", False),
+    "a fraction": ("from fractions import Fraction\ndef f(a): return Fraction(a, 4)", "1", "0.25", True),
+    "none": ("def f(a): return None", "1", "null", True),
+    "a set": ("def f(a): return {a}", "1", "[1]", False),
+    "a default dict": (
+        "def f(a):\n    d = defaultdict(list); d['x'].append(a); return d",
+        "1",
+        '{"x": [1]}',
+        True,
+    ),
+    "number keys": ("def f(a): return {1: a}", "1", '{"1": 1}', False),
+    "a huge integer": ("def f(a): return 10 ** 6000", "1", "1" + "0" * 6000, True),
+    "no such function": ("def g(a): return a", "1", "1", False),
+    "an exception": ("def f(a): return a / 0", "1", "1", False),
+    "exit": ("def f(a): exit()", "1", "1", False),
+    # numpy's == broadcasts over lists and has a truth value for one element only.
+    "an array of one": ("import numpy as np\ndef f(a): return np.array([a])", "1", "1", True),
+    "an array of one for a list": ("import numpy as np\ndef f(a): return np.array([[a]])", "1", "[1]", True),
+    "an array of one for two": ("import numpy as np\ndef f(a): return np.array([a])", "1", "[1, 1]", False),
+    "an array of two": ("import numpy as np\ndef f(a): return np.array([a, a])", "1", "[1, 1]", False),
+    "a number of numpy for a list": ("import numpy as np\ndef f(a): return np.int64(a)", "1", "[1]", True),
+    "a short float": ("import numpy as np\ndef f(a): return np.float32(0.1)", "1", "0.1", True),
+    "numbers of numpy inside": ("import numpy as np\ndef f(a): return [np.int64(a)]", "1", "[1]", True),
+    "a text of numpy": ("import numpy as np\ndef f(a): return np.array(['x'])", "1", '"x"', True),
+    "a large text of numpy": (
+        "import numpy as np\nclass N:\n    __module__ = 'numpy'; size = 1; shape = ()\n"
+        "    class dtype: kind = 'U'; str = '<U999999999'\n    def item(self): return ''\n"
+        "def f(a): return N()",
+        "1",
+        '""',
+        False,
+    ),
+    "complex": ("def f(a): return complex(a, 0)", "1", "1", True),
+    "a UserList": ("def f(a): return [UserList([a])]", "1", "[[1]]", True),
+    "a UserDict": ("def f(a): return UserDict(x=a)", "1", '{"x": 1}', True),
+    "cyclic": ("def f(a):\n    x = []; x.append(x); return x", "1", "[]", False),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("mode", Mode)
+def test_calls(name: str, mode: Mode, session: Session):
+    source, text, expected, passes = CALLS[name]
+    outcome = try_solution(session, Job(mode, "f", source), [Example(text, expected)], TrialLimits(10.0))
+    assert outcome.passed is passes, outcome
+
+
+# What ends a program is named, a limit of the sandbox by its kind.
+OUT_OF_THREADS = (Reason.THREAD_LIMIT, Reason.MEMORY_LIMIT)  # each reserves address space
+ENDINGS = {
+    "memory": ("x = bytearray(64 << 30)", Reason.MEMORY_LIMIT),
+    "memory of numpy": ("import numpy as np\nx = np.ones(1 << 33)", Reason.MEMORY_LIMIT),
+    "threads": (
+        "import threading, time\nthreading.stack_size(1 << 16)\n"
+        "for _ in range(400): threading.Thread(target=time.sleep, args=(2,)).start()", *OUT_OF_THREADS),
+    "stacks": (
+        "import threading, time\nthreading.stack_size(1 << 30)\n"
+        "for _ in range(9): threading.Thread(target=time.sleep, args=(2,)).start()", *OUT_OF_THREADS),
+    "files": ("import os\nx = [os.open('/dev/null', 0) for _ in range(100)]", Reason.FILE_LIMIT),
+    "output": ("print('x' * (70 << 20))", Reason.OUTPUT_LIMIT),
+    "signal": ("import os\nos.kill(os.getpid(), 9)", Reason.KILLED),
+    "exception": ("1 / 0", Reason.RUNTIME_ERROR),
+    "depth": ("def f(): f()\nf()", Reason.RUNTIME_ERROR),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize("mode", Mode)
+def test_endings_are_named(name: str, mode: Mode, session: Session):
+    source, *reasons = ENDINGS[name]
+    if (name, mode) == ("signal", Mode.OFFICIAL):
+        reasons = [Reason.RUNTIME_ERROR]  # os.kill is None there
+    outcome = try_solution(session, Job(mode, "", source), TESTS, TrialLimits(10.0))
+    assert outcome.reason in reasons, outcome
+
+
+def test_a_thread_that_wins_only_sometimes_is_marked():
+    runs: list[int] = []
+
+    class Alternating:
+        def begin(self, job: Job) -> None:
+            runs.append(len(runs))
+
+        def attempt(self, trial: protocol.Trial) -> protocol.Report:
+            return protocol.Report(protocol.OK, 0.0, 0.0, "", b"6" if runs[-1] % 2 == first else b"7")
+
+    job = Job(Mode.OFFICIAL, "", "Thread(target=main).start()")
+    for first in (0, 1):  # noqa: B007 - read in Alternating
+        runs.clear()
+        outcome = try_solution(Alternating(), job, TESTS[:1], TrialLimits(1.0))  # type: ignore[arg-type]
+        assert (outcome.reason, outcome.raced, len(runs)) == (Reason.WRONG, True, 2)
+
+
+PRINTOUTS = [
+    ("6\n", "6", True), ("  6  \n\n", "6", True), ("6", "7", False), ("1\n2", "1 2", False),
+    ("1.0", "1", True), ("1e3 2", "1000 2.00", True), ("0.30000001", "0.3", False), ("Yes", "YES", False),
+    ("nan", "nan", True), ("NaN", "nan", False), ("sNaN", "1", False), ("", "", True),
+    ("1 2", "1 2", True), ("1 \n 2", "1\n2", True),
+    ("1\n\n2", "1\n2", False), ("1_000", "1000", True),
+    ("1 2 3", "1 2", False), ("1 2", "1.0 2 3", False),
+    ("1\x1f2", "1.0 2", True), ("50000000000000000", "50000000000000001", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("printed", "expected", "same"), PRINTOUTS)
+def test_printouts(printed: str, expected: str, same: bool):
+    assert same_printout(printed, expected) is same
+
+
+@pytest.mark.parametrize("piece", ["a\n", "1 ", "[],", "x"])
+def test_a_huge_output_does_not_fill_the_graders_memory(piece: str):
+    text = piece * (20_000_000 // len(piece))
+    encoded = b"[" + text.encode() + b"0]"
+    tracemalloc.start()
+    try:
+        assert not same_printout(text, "1 2")
+        assert not same_value(encoded, "[[]]")
+        assert tracemalloc.get_traced_memory()[1] < 70_000_000  # a copy or two, not an object for each word
+    finally:
+        tracemalloc.stop()
+
+
+def test_values_that_are_no_json_equal_nothing():
+    assert not same_value(b"\xff", "1")
+    assert not same_value(b"[" * 100_000, "1")
+    assert isinstance(values.decode(b'{"ratio": ["0x1", "0x0"]}'), values.Opaque)
+
+
+# --- release and index ------------------------------------------------------------------------
+
+
+def test_the_index_holds_the_release(index: Path):
+    problems = list(read_problems(RELEASE))
+    found = ProblemIndex(index)
+    for problem in problems:
+        facts = found.find(problem.question_id)
+        assert facts is not None and (facts.function, facts.tests) == (problem.function, len(problem.tests))
+        assert tuple(found.tests(problem.question_id)) == problem.tests
+    assert found.find("absent") is None
+
+
+def test_the_index_is_built_once_and_again_when_the_release_changes(tmp_path: Path):
+    release = tmp_path / "r.jsonl"
+    release.write_bytes(RELEASE.read_bytes())
+    told: list[str] = []
+    first = prepared(tmp_path, tmp_path / "cache", told.append)
+    assert (
+        prepared(tmp_path, tmp_path / "cache", told.append) == first == prepared(first, tmp_path, told.append)
+    )
+    assert len(told) == 1
+    os.utime(release, (1, 1))
+    prepared(tmp_path, tmp_path / "cache", told.append)
+    assert len(told) == 2
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch /tmp/bomb-went-off",)
+
+
+ROW = json.loads(RELEASE.read_text().splitlines()[0])
+BROKEN_ROWS = {
+    "code in the pickle": {
+        **ROW,
+        "private_test_cases": base64.b64encode(zlib.compress(pickle.dumps(Bomb()))).decode(),
+    },
+    "a pickled list": {
+        **ROW,
+        "private_test_cases": base64.b64encode(zlib.compress(pickle.dumps([1]))).decode(),
+    },
+    "not packed": {**ROW, "private_test_cases": "????"},
+    "no tests": {key: value for key, value in ROW.items() if key != "public_test_cases"},
+    "numbers for tests": {**ROW, "public_test_cases": "[1]"},
+    "a number": 7,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ROWS)
+def test_broken_releases_are_refused_and_leave_no_index(name: str, tmp_path: Path):
+    release = tmp_path / "r.jsonl"
+    release.write_text(json.dumps(ROW) + "\n" + json.dumps(BROKEN_ROWS[name]) + "\n")
+    with pytest.raises(DatasetError, match=r"r\.jsonl:2: "):
+        prepared(release, tmp_path / "cache", quiet)
+    assert not Path("/tmp/bomb-went-off").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
+
+
+def test_absent_problems_are_named_before_anything_runs(index: Path):
+    with pytest.raises(GradingError, match="1 of 2 problems are not in this LiveCodeBench release"):
+        require_problems(index, ["sample-lamp-row", "abc999_z"])

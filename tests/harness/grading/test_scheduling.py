@@ -1,0 +1,132 @@
+"""Many programs on several workers: interruptions, time and memory limits, lost sandboxes, progress."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from harness.grading.livecodebench.journal import OutcomeJournal
+from harness.grading.livecodebench.runner import Bench, Task, _share, grade, memory_there
+from harness.grading.livecodebench.trial import Outcome
+from harness.grading.reports.progress import ProgressBar
+from harness.grading.sandbox.tiers import MIB, Tier, sandbox
+from harness.grading.verdict import Mode, Reason
+from tests.harness.grading.conftest import quiet
+from tests.harness.grading.samples import solutions
+
+
+def bench(index: Path, tier: Tier, cpu_s: float = 10.0) -> Bench:
+    return Bench(index, sandbox(tier), 2, cpu_s)
+
+
+def test_reference_solutions_pass_and_equal_code_runs_once(index: Path, tier: Tier, tmp_path: Path):
+    tasks = [Task(mode, name, source) for mode in Mode for name, source in solutions().items()]
+    journal = OutcomeJournal(tmp_path / "journal")
+    steps: list[int] = []
+    outcomes = grade(tasks * 3, bench(index, tier), journal, lambda done, total, what: steps.append(total))
+    assert {outcome.reason for outcome in outcomes.values()} == {Reason.CORRECT}
+    assert steps == [len(tasks)] * len(tasks)
+
+
+def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path):
+    tasks = [Task(Mode.STRICT, name, source) for name, source in solutions().items()]
+    hang = Task(Mode.STRICT, tasks[0].question_id, "while True: pass")
+    path = tmp_path / "journal"
+
+    def interrupt(done: int, total: int, what: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # the hanging one, an hour, is not waited for
+        grade([hang, *tasks], bench(index, tier, 3600.0), OutcomeJournal(path), interrupt)
+    with path.open("a") as file:
+        file.write('{"key": "cut by a cra')
+    again = OutcomeJournal(path)
+    assert len(again.known) >= 2
+    steps: list[int] = []
+    outcomes = grade(tasks, bench(index, tier, 3600.0), again, lambda done, total, what: steps.append(done))
+    assert all(outcome.passed for outcome in outcomes.values())
+    assert len(steps) <= len(tasks) - 2
+
+
+def test_only_what_others_may_have_caused_is_tried_again(index: Path, tier: Tier, tmp_path: Path):
+    """A program that waits and one that outgrows its share of memory; a loop is not run twice."""
+    name, source = next(iter(solutions().items()))
+    loops = [Task(Mode.STRICT, name, f"while True: pass  # {number}") for number in range(2)]
+    sleeper = Task(Mode.OFFICIAL, name, "import time\ntime.sleep(9)")
+    large = Task(
+        Mode.STRICT, name, f"x = bytes(range(256)) * (1 << 20)\nimport time\ntime.sleep(0.25)\n{source}"
+    )
+    killers = [Task(mode, name, "import os\nos.kill(os.getppid(), 9)\nos.abort()") for mode in Mode]
+    good = Task(Mode.STRICT, name, source)
+    tasks = [*loops, sleeper, large, *killers, good]
+    seen: list[tuple[str, int]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "harness.grading.livecodebench.runner.memory_there", lambda: 400 * MIB
+        )  # 200 MiB for each of two
+        outcomes = grade(tasks, bench(index, tier, 0.5), OutcomeJournal(tmp_path / "j"),
+                         lambda done, total, what: seen.append((what, total)))  # fmt: skip
+    assert [outcomes[task].reason for task in (*loops, sleeper)] == [Reason.TIMEOUT] * 3
+    assert outcomes[large].passed or outcomes[large].reason is Reason.TIMEOUT  # on a busy machine
+    assert dict(seen)["solutions"] == len(tasks)
+    assert (
+        2 <= dict(seen)["failures by time or memory, with fewer at a time"] <= 4
+    )  # a busy machine: the loops
+    assert not any(outcomes[task].passed for task in killers)
+    assert outcomes[good].passed
+
+
+def test_a_cpu_limit_counts_at_once(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    name = next(iter(solutions()))
+    tasks = [Task(Mode.STRICT, name, code) for code in ("busy", "waits", "waits and passes")]
+    tried: list[str] = []
+
+    def outcome(task: Task, *_: object) -> Outcome:
+        tried.append(task.code)
+        if task.code == "waits and passes" and tried.count(task.code) == 2:
+            return Outcome(Reason.CORRECT, None, "", 1.0)
+        return Outcome(Reason.TIMEOUT, 0, "", 1.0, contended=task.code != "busy")
+
+    monkeypatch.setattr("harness.grading.livecodebench.runner._outcome", outcome)
+    there = Bench(index, sandbox(Tier.UNSANDBOXED), 4)
+    outcomes = grade(tasks, there, OutcomeJournal(tmp_path / "j"), quiet)
+    assert [outcomes[task].passed for task in tasks] == [False, False, True]
+    assert [tried.count(task.code) for task in tasks] == [1, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "workers", "share_gib"),
+    [(1000, 64, 0), (51, 64, 51 / 64), (8, 2, 0), (7, 2, 3.5), (1, 1, 0), (1, 64, 1 / 8)],
+)
+def test_programs_share_the_machines_memory(memory_gib: int, workers: int, share_gib: float):
+    assert _share(memory_gib << 30, workers) == int(share_gib * (1 << 30))
+    assert 0 < memory_there() < 1 << 50
+
+
+def test_the_progress_line_says_the_time_left():
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream in (Terminal(), io.StringIO()):
+        clock = iter(range(0, 10_000, 61)).__next__
+        with ProgressBar(stream, clock) as bar:
+            for done in range(1, 5):
+                bar.show(done, 4, "solutions")
+        assert "2/4 solutions, about 1 min 01 s left" in stream.getvalue()
+        assert "4/4 solutions\n" in stream.getvalue().replace("\033[K", "")
+
+
+def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
+    from harness.grading.sandbox.tiers import Sandbox
+
+    name, source = next(iter(solutions().items()))
+    mortal = Sandbox(
+        Tier.UNSANDBOXED, sandbox(Tier.UNSANDBOXED).command, sandbox(Tier.UNSANDBOXED).environment
+    )
+    killer = Task(Mode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
+    good = Task(Mode.STRICT, name, source)
+    outcomes = grade([killer, good], Bench(index, mortal, 1), OutcomeJournal(tmp_path / "j"), quiet)
+    assert outcomes[killer].reason is Reason.SANDBOX_LOST
+    assert outcomes[good].passed

@@ -1,0 +1,180 @@
+"""LoadGen's logs: real submissions of MLPerf v6.0, and small runs of LoadGen 6.0.17 (tests/data/loadgen)."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.loadgen_logs.summary_and_detail import (
+    detail_rows,
+    parse_summary,
+    read_detail,
+    read_summary,
+    result_lines,
+)
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "tests/data/loadgen"
+SUBMITTED = ROOT.parent / "shared/data/mlperf_v6.0/closed"
+AMD = "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b"
+NEBIUS = "Nebius/results/nebius_b200_n1/gpt-oss-120b"
+REDHAT = "RedHat/results/8xB200-LLM-D-Openshift/gpt-oss-120b"
+
+submitted = pytest.mark.skipif(
+    not SUBMITTED.is_dir(), reason="the submitted logs are not part of the project"
+)
+
+# folder, scenario, valid, errors, warnings, one figure: read off the files
+PERFORMANCE = [
+    (f"{AMD}/Offline/performance/run_1", "Offline", True, 0, 0, None),
+    (f"{AMD}/Offline/TEST07/performance/run_1", "Offline", True, 0, 1, None),
+    (f"{AMD}/Offline/TEST09/performance/run_1", "Offline", True, 0, 3, None),
+    (f"{AMD}/Server/performance/run_1", "Server", True, 0, 0, ("Mean First Token latency (ns)", 687235954)),
+    (
+        f"{AMD}/Server/TEST07/performance/run_1",
+        "Server",
+        True,
+        1,
+        1,
+        ("Completed tokens per second", 166299.82),
+    ),
+    (f"{NEBIUS}/Server/TEST07/performance/run_1", "Server", True, 0, 1, ("Max latency (ns)", 155822447713)),
+    (f"{NEBIUS}/Interactive/performance/run_1", "Server", True, 0, 0, None),
+    (f"{NEBIUS}/Interactive/TEST07/performance/run_1", "Server", False, 0, 1, None),
+    (f"{REDHAT}/Offline/performance/run_1", "Offline", True, 0, 0, ("Samples per second", 69.4118)),
+    (
+        f"{REDHAT}/Server/TEST09/performance/run_1",
+        "Server",
+        False,
+        0,
+        1,
+        ("Scheduled samples per second", 54.97),
+    ),
+]
+
+
+@submitted
+@pytest.mark.parametrize(("folder", "scenario", "valid", "errors", "warnings", "figure"), PERFORMANCE)
+def test_submitted_performance_logs(folder, scenario, valid, errors, warnings, figure):
+    log = read_summary(SUBMITTED / folder / "mlperf_log_summary.txt")
+    assert (log.scenario, log.mode, log.result_valid) == (scenario, "PerformanceOnly", valid)
+    assert (log.errors, log.warnings, log.problem) == (errors, warnings, "")
+    assert all(log.constraints.values()) == valid
+    assert log.parameters["performance_sample_count"] == "6396"
+    if figure:
+        assert log.figures[figure[0]] == figure[1]
+    detail = read_detail(SUBMITTED / folder / "mlperf_log_detail.txt")
+    assert (detail.error_count, sum(detail.warnings.values())) == (errors, warnings)
+    assert detail.values["num_errors"] == errors
+    assert detail.problem == ""
+
+
+@submitted
+def test_every_submitted_log_is_whole():
+    summaries = [read_summary(path) for path in SUBMITTED.rglob("mlperf_log_summary.txt")]
+    details = [read_detail(path) for path in SUBMITTED.rglob("mlperf_log_detail.txt")]
+    assert (len(summaries), len(details)) == (28, 28)
+    assert {log.problem for log in [*summaries, *details]} == {""}
+    assert sum(log.result_valid is None for log in summaries) == 7  # accuracy runs have no verdict
+
+
+@submitted
+def test_early_stopping_and_recommendations():
+    log = read_summary(SUBMITTED / REDHAT / "Server/TEST09/performance/run_1/mlperf_log_summary.txt")
+    assert log.recommendations == ("TTFT constrain not met: Reduce target QPS to improve latency.",)
+    assert log.early_stopping["TPOT"] == ("Run successful.",)
+    assert log.early_stopping["TTFT"][:2] == ("Run unsuccessful.", "Processed 6396 queries.")
+    assert log.early_stopping["TTFT"][2].startswith(
+        "Would need to run at least 65696 more queries, with the run"
+    )
+    assert log.constraints == {
+        "Performance constraints": False,
+        "Min duration": True,
+        "Min queries": True,
+        "Early stopping": False,
+    }
+
+
+@submitted
+def test_detail_settings():
+    log = read_detail(SUBMITTED / AMD / "Server/performance/run_1/mlperf_log_detail.txt")
+    assert log.values["loadgen_version"] == "6.0.9 @ 52235a451d"
+    assert log.effective["target_qps"] == 61.2
+    assert log.requested["server_ttft_latency"] == 3_000_000_000
+    assert log.requested["use_token_latencies"] is True
+
+
+# What LoadGen 6.0.17 wrote.
+@pytest.mark.parametrize(
+    ("run", "valid", "errors"),
+    [
+        ("offline_valid", True, 0),
+        ("offline_errors", True, 4),
+        ("server_errors", False, 16),
+        ("server_invalid", False, 0),
+    ],
+)
+def test_recorded_summaries(run, valid, errors):
+    log = read_summary(RECORDED / run / "mlperf_log_summary.txt")
+    assert (log.result_valid, log.errors, log.warnings, log.problem) == (valid, errors, 0, "")
+    assert log.clean == (errors == 0)
+    assert log.parameters["qsl_rng_seed"] == "2085463073848966840"
+
+
+def test_absurd_figures_are_handed_on():
+    """LoadGen's own minimum where a query had no first token; it must not break the reader."""
+    log = read_summary(RECORDED / "server_errors/mlperf_log_summary.txt")
+    assert log.figures["Min First Token latency (ns)"] == -(2**63)
+
+
+def test_valid_with_errors_is_not_clean():
+    log = read_detail(RECORDED / "offline_errors/mlperf_log_detail.txt")
+    assert log.errors == {"n_tokens argument missing or attempted to record 0 as number of tokens": 4}
+    assert log.values["result_validity"] == "VALID"
+    assert log.values["num_errors"] == 4
+    assert log.effective["sample_concatenate_permutation"] is False
+
+
+def test_every_cut_is_noticed():
+    """A log cut anywhere before its last line is never taken for a whole one."""
+    text = (RECORDED / "offline_errors/mlperf_log_summary.txt").read_text()
+    last_line = text.index("4 ERRORS")
+    for end in range(last_line + 1):
+        log = parse_summary(text[:end])
+        assert log.problem in ("empty", "cut short")
+        assert not log.clean
+
+
+@pytest.mark.parametrize(
+    ("keep", "problem"), [(1.0, ""), (0.999, "cut short"), (0.5, "cut short"), (0.0, "empty")]
+)
+def test_cut_detail_log(tmp_path, keep, problem):
+    whole = (RECORDED / "offline_errors/mlperf_log_detail.txt").read_text()
+    path = tmp_path / "mlperf_log_detail.txt"
+    path.write_text(whole[: int(len(whole) * keep)])
+    assert read_detail(path).problem == problem
+
+
+def test_broken_line_inside_a_detail_log(tmp_path):
+    lines = (RECORDED / "offline_errors/mlperf_log_detail.txt").read_text().splitlines()
+    lines[3] = lines[3][:40]
+    path = tmp_path / "mlperf_log_detail.txt"
+    path.write_text("\n".join(lines))
+    assert read_detail(path).problem == "damaged: 1 incomplete line"
+    assert sum(row is None for row in detail_rows(path)) == 1
+
+
+def test_missing_files(tmp_path):
+    assert read_summary(tmp_path / "none").problem == "missing"
+    assert read_detail(tmp_path / "none").problem == "missing"
+
+
+def test_result_lines_are_loadgens_own(tmp_path):
+    """What a user of LoadGen looks for, and none of the statistics."""
+    summary = RECORDED / "offline_valid/mlperf_log_summary.txt"
+    lines, written = result_lines(summary), summary.read_text().splitlines()
+    assert set(lines) <= set(written)
+    assert "MLPerf Results Summary" in lines
+    assert any(line.startswith("Result is : ") for line in lines)
+    assert lines[-1] == written[-1]
+    assert not any("percentile" in line for line in lines)
+    assert result_lines(tmp_path / "missing") == ()

@@ -1,0 +1,81 @@
+"""Kept answers: read back whole, whatever a crash has cut or damaged."""
+
+import random
+
+import numpy as np
+import pytest
+
+from harness.record.answer_log import ANSWER, MAGIC, encode_answer, kept_answers, read_answers
+
+ANSWERS = [(3, 1, [7]), (0, 2, [200005, 0, -1, 5]), (9, 1, list(range(100))), (1, 3, [1, 2])]
+
+
+def record(sample, finish, ids):
+    return encode_answer(sample, finish, np.array(ids, "<i4").tobytes())
+
+
+def write(path, data):
+    path.write_bytes(data)
+    return path
+
+
+def found(path):
+    return [(a.sample_index, a.finish, a.output_ids().tolist()) for a in read_answers(path)]
+
+
+def test_round_trip(tmp_path):
+    path = write(tmp_path / "answers-0.bin", b"".join(record(*answer) for answer in ANSWERS))
+    assert found(path) == ANSWERS
+
+
+def test_cut_at_every_byte(tmp_path):
+    """What was whole before the cut is there; what was not, is not."""
+    records = [record(*answer) for answer in ANSWERS]
+    data = b"".join(records)
+    ends = np.cumsum([len(r) for r in records])
+    for cut in range(len(data) + 1):
+        path = write(tmp_path / "answers-0.bin", data[:cut])
+        assert found(path) == ANSWERS[: int((ends <= cut).sum())], cut
+
+
+def test_one_damaged_byte_costs_one_answer(tmp_path):
+    """Any single byte: never a wrong answer, and the others stay readable."""
+    records = [record(*answer) for answer in ANSWERS]
+    data = b"".join(records)
+    starts = np.cumsum([0, *(len(r) for r in records)])
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x41
+        hit = int(np.searchsorted(starts, position, side="right")) - 1
+        got = found(write(tmp_path / "answers-0.bin", bytes(damaged)))
+        assert got == [answer for index, answer in enumerate(ANSWERS) if index != hit], position
+
+
+def test_zeros_of_a_power_cut(tmp_path):
+    """A file system may leave zeros where bytes were to come; a later attempt never writes behind them."""
+    data = record(*ANSWERS[0]) + bytes(5000) + record(*ANSWERS[1])
+    assert found(write(tmp_path / "answers-0.bin", data)) == ANSWERS[:2]
+
+
+def test_ids_that_look_like_a_header(tmp_path):
+    """The magic inside an answer's ids is no record."""
+    ids = np.frombuffer(MAGIC + bytes(ANSWER.size), "<i4").tolist() * 3
+    path = write(tmp_path / "answers-0.bin", record(5, 1, ids) + record(*ANSWERS[0]))
+    assert found(path) == [(5, 1, ids), ANSWERS[0]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_holds_no_answer(tmp_path, seed):
+    dice = random.Random(seed)
+    noise = dice.randbytes(2000) + MAGIC + dice.randbytes(200) + MAGIC
+    assert found(write(tmp_path / "answers-0.bin", noise)) == []
+
+
+def test_the_first_answer_counts_and_strangers_do_not(tmp_path):
+    for name in ("attempt.1", "attempt.2"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "attempt.1/answers-0.bin", record(3, 1, [7]) + record(40, 1, [8]))
+    write(tmp_path / "attempt.2/answers-0.bin", record(3, 1, [9]) + record(4, 1, [10]))
+    write(tmp_path / "attempt.2/answers-1.bin", b"")
+    kept = kept_answers([tmp_path / "attempt.1", tmp_path / "attempt.2"], samples=40)
+    assert {index: answer.output_ids().tolist() for index, answer in kept.items()} == {3: [7], 4: [10]}

@@ -1,0 +1,232 @@
+"""The journal: what the writer appends is read back whole, what a crash leaves is counted, never guessed."""
+
+import numpy as np
+import pytest
+
+from harness.record.journal import (
+    FINISH_REASONS,
+    QUERY_ROW,
+    REPORT_ROW,
+    REPORTS_FILE,
+    failure_reasons,
+    lost_rows,
+    read_journal,
+    read_reports,
+)
+from harness.record.outcome import Completion, Failure, FailureKind
+from sut.worker.journal_writer import JournalWriter
+
+TIMES = (1_000, 2_000, 3_000, 4_000, 5_000)
+SIZE = QUERY_ROW.itemsize
+
+
+def completion(tokens=4, reason="stop"):
+    return Completion(np.arange(tokens, dtype=np.int32), reason)
+
+
+def write(directory, outcomes, *, name="0", worker=0, first_id=100):
+    """One row for each outcome, ids counting from ``first_id``; the path of the rows."""
+    writer = JournalWriter(directory, name, worker)
+    for number, outcome in enumerate(outcomes):
+        writer.add(first_id + number, number, 1, TIMES, 2048, 1, outcome)
+    writer.flush()
+    return directory / f"queries-{name}.bin"
+
+
+def test_rows_have_no_holes():
+    """The checksum comes last and covers every byte before it."""
+    assert sum(QUERY_ROW[name].itemsize for name in QUERY_ROW.names) == SIZE
+    assert QUERY_ROW.names[-1] == "crc"
+
+
+def test_every_field_of_a_completion_comes_back(tmp_path):
+    writer = JournalWriter(tmp_path, "3", 3)
+    writer.add(2**64 - 1, 2**32 - 1, 65535, (1, 2, 3, 4, 2**63 - 1), 131072, 8, completion(32768, "length"))
+    writer.flush()
+    journal = read_journal(tmp_path)
+    assert journal.broken == 0
+    assert journal.details == {}
+    (row,) = journal.rows
+    assert {name: row[name].item() for name in QUERY_ROW.names if name != "crc"} == {
+        "query_id": 2**64 - 1,
+        "sample_index": 2**32 - 1,
+        "worker": 3,
+        "replica": 65535,
+        "issued_ns": 1,
+        "sent_ns": 2,
+        "first_byte_ns": 3,
+        "first_token_ns": 4,
+        "last_byte_ns": 2**63 - 1,
+        "isl": 131072,
+        "osl": 32768,
+        "first_event_tokens": 8,
+        "finish": 2,
+        "failure": 0,
+        "retries": 0,
+        "resumed": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "stored"),
+    [("stop", "stop"), ("length", "length"), ("eos", "other"), ("", ""), ("other", "other")],
+)
+def test_finish_reasons(tmp_path, reason, stored):
+    write(tmp_path, [completion(1, reason)])
+    assert FINISH_REASONS[read_journal(tmp_path).rows["finish"][0]] == stored
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_failures_keep_kind_and_detail(tmp_path, kind):
+    write(tmp_path, [completion(), Failure(kind, f"{kind.label}: it broke")])
+    journal = read_journal(tmp_path)
+    assert journal.rows["failure"].tolist() == [0, kind.value]
+    assert journal.rows["osl"].tolist() == [4, 0]
+    assert journal.details == {101: f"{kind.label}: it broke"}
+
+
+@pytest.mark.parametrize(
+    "detail", ["", "two\nlines\r\n", '"quotes" and \\', "\u2028 ü 漢 \x00 \x1b[31m", "x" * 10_000]
+)
+def test_details_are_kept_whatever_they_hold(tmp_path, detail):
+    write(tmp_path, [Failure(FailureKind.MALFORMED, detail), Failure(FailureKind.TIMEOUT, "next")])
+    assert read_journal(tmp_path).details == {100: detail, 101: "next"}
+
+
+def test_every_file_is_open_before_the_first_failure(tmp_path):
+    """By then there may be no descriptor left; answers are only kept where they count."""
+    write(tmp_path, [completion()])
+    names = {"queries-0.bin", "failures-0.jsonl", "retries-0.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    JournalWriter(tmp_path, "0", 0, keep_answers=True)
+    assert {path.name for path in tmp_path.iterdir()} == names | {"answers-0.bin"}
+
+
+def test_nothing_is_written_before_the_flush(tmp_path):
+    writer = JournalWriter(tmp_path, "0", 0)
+    writer.add(1, 1, 0, TIMES, 1, 1, completion())
+    assert len(read_journal(tmp_path).rows) == 0
+    writer.flush()
+    writer.flush()
+    assert len(read_journal(tmp_path).rows) == 1
+
+
+def test_workers_are_read_together(tmp_path):
+    write(tmp_path, [completion()] * 3, name="0", worker=0, first_id=0)
+    write(tmp_path, [Failure(FailureKind.SEND, "x")] * 2, name="1", worker=1, first_id=10)
+    journal = read_journal(tmp_path)
+    assert journal.rows["query_id"].tolist() == [0, 1, 2, 10, 11]
+    assert journal.rows["worker"].tolist() == [0, 0, 0, 1, 1]
+    assert sorted(journal.details) == [10, 11]
+
+
+def test_a_writer_appends_to_what_is_there(tmp_path):
+    write(tmp_path, [completion()], first_id=1)
+    write(tmp_path, [completion()], first_id=2)
+    assert read_journal(tmp_path).rows["query_id"].tolist() == [1, 2]
+
+
+# -- what a crash leaves
+
+
+def test_the_last_row_cut_at_every_byte(tmp_path):
+    path = write(tmp_path, [completion()] * 3)
+    data = path.read_bytes()
+    for kept in range(SIZE):
+        path.write_bytes(data[: 2 * SIZE + kept])
+        journal = read_journal(tmp_path)
+        assert (journal.rows["query_id"].tolist(), journal.broken) == ([100, 101], min(kept, 1)), kept
+
+
+def test_a_flipped_bit_breaks_its_row_alone(tmp_path):
+    path = write(tmp_path, [completion(), Failure(FailureKind.TIMEOUT, "late"), completion()])
+    data = path.read_bytes()
+    for bit in range(8 * SIZE):
+        flipped = bytearray(data)
+        flipped[SIZE + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        journal = read_journal(tmp_path)
+        assert (journal.rows["query_id"].tolist(), journal.broken) == ([100, 102], 1), bit
+
+
+def test_a_hole_of_zeros_is_broken(tmp_path):
+    """What a file system may leave of a write after a power cut."""
+    path = write(tmp_path, [completion()])
+    path.write_bytes(path.read_bytes() + bytes(2 * SIZE))
+    journal = read_journal(tmp_path)
+    assert (len(journal.rows), journal.broken) == (1, 2)
+
+
+def test_a_failure_line_cut_anywhere(tmp_path):
+    write(tmp_path, [Failure(FailureKind.TIMEOUT, "first"), Failure(FailureKind.HTTP_STATUS, "second")])
+    path = tmp_path / "failures-0.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    for kept in range(len(second) - 1):
+        path.write_bytes(first + second[:kept])
+        journal = read_journal(tmp_path)
+        assert journal.details == {100: "first"}, kept
+        assert journal.rows["failure"].tolist() == [FailureKind.TIMEOUT, FailureKind.HTTP_STATUS]
+        assert journal.broken == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"garbage", b"[]", b'{"query_id": "7", "detail": "x"}', b'{"query_id": 7}', b"\xff\xfe", b"\x00"],
+)
+def test_a_strange_failure_line_does_not_hide_the_others(tmp_path, line):
+    write(tmp_path, [Failure(FailureKind.TIMEOUT, "kept")])
+    path = tmp_path / "failures-0.jsonl"
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    assert read_journal(tmp_path).details == {100: "kept"}
+
+
+def test_nothing_there(tmp_path):
+    for directory in (tmp_path, tmp_path / "missing"):
+        journal = read_journal(directory)
+        assert (len(journal.rows), journal.details, journal.broken) == (0, {}, 0)
+        assert journal.rows.dtype == QUERY_ROW
+        assert len(read_reports(directory)) == 0
+
+
+def test_an_empty_file_is_an_idle_worker(tmp_path):
+    (tmp_path / "queries-0.bin").touch()
+    (tmp_path / "failures-0.jsonl").touch()
+    assert read_journal(tmp_path).broken == 0
+
+
+def test_other_files_are_left_alone(tmp_path):
+    write(tmp_path, [completion()])
+    (tmp_path / "queries-0.bin.bak").write_bytes(b"x")
+    (tmp_path / "notes.bin").write_bytes(b"x")
+    assert (len(read_journal(tmp_path).rows), read_journal(tmp_path).broken) == (1, 0)
+
+
+# -- reports, and queries whose worker died
+
+
+def test_reports(tmp_path):
+    rows = np.array([(2**64 - 1, 1, 10, 20), (5, 2, 30, 40)], dtype=REPORT_ROW)
+    rows.tofile(tmp_path / REPORTS_FILE)
+    read = read_reports(tmp_path)
+    assert read.tolist() == rows.tolist()
+    assert read.dtype == REPORT_ROW
+
+
+def test_lost_rows():
+    rows = lost_rows([(2**64 - 1, 7), (3, 2**32 - 1)])
+    assert rows["query_id"].tolist() == [2**64 - 1, 3]
+    assert rows["sample_index"].tolist() == [7, 2**32 - 1]
+    assert rows["failure"].tolist() == [FailureKind.WORKER_LOST] * 2
+    for name in ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns", "osl", "finish"):
+        assert rows[name].tolist() == [0, 0]
+    assert len(lost_rows([])) == 0
+
+
+def test_failure_reasons(tmp_path):
+    """The most frequent kind first, each with an example; lines that a crash cut short do not count."""
+    assert failure_reasons(tmp_path) == ""
+    late = Failure(FailureKind.TIMEOUT, "no end within 5 s")
+    write(tmp_path, [Failure(FailureKind.ABORTED, "gone"), late, late])
+    with (tmp_path / "failures-0.jsonl").open("ab") as file:
+        file.write(b'{"query_id":7,"deta')
+    assert failure_reasons(tmp_path) == "timeout 2 (no end within 5 s), aborted 1 (gone)"

@@ -1,0 +1,105 @@
+"""Facts of host and software, against what the system's own tools say."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.record.provenance import (
+    PACKAGES,
+    GitState,
+    cpu_model,
+    gather_provenance,
+    git_state,
+    host_facts,
+    memory_bytes,
+    port_range,
+    relevant_names,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+def test_software():
+    found = gather_provenance(ROOT)
+    assert found.packages["numpy"] == np.__version__
+    assert found.python == "CPython " + ".".join(map(str, sys.version_info[:3]))
+
+
+def test_every_pinned_run_package_is_asked_for():
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    pinned = {line.partition("==")[0] for name in ("run", "embedded") for line in groups[name]}
+    assert set(PACKAGES) == pinned
+
+
+def test_git_state(tmp_path):
+    assert git_state(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    assert git_state(tmp_path) is None
+    (tmp_path / "file").write_text("1")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-qm", "one")
+    clean = git_state(tmp_path)
+    assert (len(clean.commit), clean.dirty) == (40, False)
+    (tmp_path / "untracked").write_text("1")
+    assert git_state(tmp_path) == clean
+    (tmp_path / "file").write_text("2")
+    assert git_state(tmp_path) == GitState(clean.commit, True)
+
+
+def test_without_git(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_state(ROOT) is None
+
+
+def test_host():
+    found = host_facts()
+    assert found.hostname == os.uname().nodename
+    assert found.open_files_limit == int(subprocess.check_output("ulimit -n", shell=True))
+    assert found.affinity == tuple(sorted(os.sched_getaffinity(0)))
+    if found.memory_bytes is not None:
+        assert found.memory_bytes == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_system_without_proc(tmp_path):
+    found = host_facts(tmp_path, tmp_path)
+    assert (found.cpu_model, found.memory_bytes, found.local_port_range) == (None, None, None)
+    assert (found.somaxconn, found.clock_source) == (None, None)
+
+
+@pytest.mark.parametrize(("text", "found"), [("32768\t60999\n", (32768, 60999)), ("", None), ("1", None)])
+def test_port_range(text, found):
+    assert port_range(text) == found
+
+
+def test_proc_texts():
+    assert (
+        cpu_model("processor\t: 0\nmodel name\t: AMD EPYC 9575F\n\nmodel name\t: other\n") == "AMD EPYC 9575F"
+    )
+    assert cpu_model("processor : 0\nBogoMIPS : 50\n") is None
+    assert memory_bytes("MemTotal:       16384 kB\nMemFree: 1 kB\n") == 16_777_216
+
+
+def test_environment_gives_names_and_no_values():
+    names = {
+        "HTTPS_PROXY": "user:pw@x",
+        "no_proxy": "x",
+        "OMP_NUM_THREADS": "1",
+        "OPENAI_API_KEY": "k",
+        "HOME": "/",
+    }
+    assert relevant_names(names) == ("HTTPS_PROXY", "OMP_NUM_THREADS", "no_proxy")
+
+
+def test_key_values_never_appear(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    assert "hf_secret_value" not in repr(gather_provenance(ROOT))

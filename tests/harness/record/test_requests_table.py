@@ -1,0 +1,109 @@
+"""requests.parquet, read back by pandas."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from harness.record.journal import QUERY_ROW
+from harness.record.outcome import FailureKind
+from harness.record.requests_table import COLUMNS, Reported, requests_table, write_requests
+
+URLS = ["http://a:1", "http://b:2"]
+
+
+@pytest.fixture
+def rows():
+    made = np.zeros(4, QUERY_ROW)
+    made["query_id"] = [11, 2**63 + 5, 13, 12]
+    made["issued_ns"] = [100, 300, 200, 200]
+    made["replica"] = [0, 1, 1, 7]
+    made["first_token_ns"] = [150, 0, 260, 270]
+    made["osl"] = [4, 0, 5, 6]
+    made["finish"] = [1, 0, 2, 3]
+    made["failure"] = [0, FailureKind.HTTP_STATUS, 0, 99]
+    return made
+
+
+def read_back(tmp_path, *arguments, **named):
+    path = tmp_path / "requests.parquet"
+    write_requests(path, requests_table(*arguments, **named))
+    assert [file.name for file in tmp_path.iterdir()] == ["requests.parquet"]
+    return pd.read_parquet(path)
+
+
+def test_columns_and_order(tmp_path, rows):
+    frame = read_back(tmp_path, rows, URLS, {2**63 + 5: "HTTP 500: boom"})
+    assert list(frame.columns) == [
+        "query_id",
+        "sample_index",
+        "worker",
+        "replica",
+        "issued_ns",
+        "sent_ns",
+        "first_byte_ns",
+        "first_token_ns",
+        "last_byte_ns",
+        "isl",
+        "osl",
+        "first_event_tokens",
+        "retries",
+        "resumed",
+        "finish_reason",
+        "failure",
+        "failure_detail",
+    ]
+    assert frame.query_id.tolist() == [11, 12, 13, 2**63 + 5]
+    assert frame.replica.astype(object).tolist() == ["http://a:1", "unknown_7", "http://b:2", "http://b:2"]
+    assert frame.finish_reason.astype(object).fillna("-").tolist() == ["stop", "other", "length", "-"]
+    assert frame.failure.astype(object).fillna("-").tolist() == ["-", "unknown_99", "-", "http_status"]
+    assert frame.failure_detail.fillna("-").tolist() == ["-", "-", "-", "HTTP 500: boom"]
+
+
+def test_a_moment_that_never_came_is_null(tmp_path, rows):
+    frame = read_back(tmp_path, rows, URLS)
+    assert frame.first_token_ns.isna().tolist() == [False, False, False, True]
+    assert frame.first_token_ns[0] == 150
+
+
+def test_reported_times_are_joined_by_query(tmp_path, rows):
+    reported = Reported(
+        query_id=np.array([2**63 + 5, 99, 11], np.uint64),
+        first_ns=np.array([0, 1, 155], np.int64),
+        done_ns=np.array([909, 1, 199], np.int64),
+    )
+    frame = read_back(tmp_path, rows, URLS, reported=reported)
+    assert frame.reported_first_ns.fillna(-1).tolist() == [155, -1, -1, -1]
+    assert frame.reported_done_ns.fillna(-1).tolist() == [199, -1, -1, 909]
+
+
+def test_no_rows_and_no_reports(tmp_path):
+    nothing = Reported(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    assert len(read_back(tmp_path, np.zeros(0, QUERY_ROW), URLS, reported=nothing)) == 0
+    one = np.zeros(1, QUERY_ROW)
+    assert read_back(tmp_path, one, URLS, reported=nothing).reported_first_ns.isna().all()
+
+
+def test_every_column_says_its_unit_and_meaning(tmp_path, rows):
+    """In the file, and in the one table of the documents."""
+    reported = Reported(np.zeros(1, np.uint64), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    write_requests(tmp_path / "requests.parquet", requests_table(rows, URLS, reported=reported))
+    schema = pq.read_schema(tmp_path / "requests.parquet")
+    found = {
+        field.name: (field.metadata[b"unit"].decode(), field.metadata[b"description"].decode())
+        for field in schema
+    }
+    assert found == dict(COLUMNS)
+    assert all(COLUMNS[name][0].startswith("ns,") == name.endswith("_ns") for name in schema.names)
+    page = (Path(__file__).parents[3] / "docs/run_record.md").read_text()
+    documented = [f"| `{name}` | {unit} | {text} |" for name, (unit, text) in COLUMNS.items()]
+    assert [line for line in documented if line not in page] == []
+
+
+def test_many_rows():
+    rows = np.zeros(500_000, QUERY_ROW)
+    rows["query_id"] = np.random.default_rng(0).permutation(500_000)
+    table = requests_table(rows, URLS, {3: "x"})
+    assert table["query_id"][499_999].as_py() == 499_999

@@ -1,0 +1,215 @@
+"""What people see: the progress line and the closing summary."""
+
+import dataclasses
+from itertools import takewhile
+
+import numpy as np
+import pytest
+
+from harness.loadgen_logs.summary_and_detail import parse_summary
+from harness.record.journal import QUERY_ROW
+from harness.record.verdict import Verdict
+from harness.report.console import RunSummary, render_summary
+from harness.report.progress import (
+    ProgressSnapshot,
+    duration,
+    milliseconds,
+    plain_progress,
+    terminal_progress,
+)
+from harness.report.statistics import statistics
+from harness.text import printable
+
+SNAPSHOT = ProgressSnapshot(
+    elapsed_s=75.4,
+    issued=1200,
+    completed=1000,
+    failed=3,
+    total=6396,
+    tokens_per_s=51234.4,
+    ttft_ns=85_340_000,
+    tpot_ns=12_345_678,
+    remaining_s=3725,
+)
+LINE = (
+    "[1m15s] 1003/6396 done, 3 FAILED, 1h02m left, 197 in flight, 51234 tok/s, TTFT 85.34 ms, TPOT 12.35 ms"
+)
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
+
+
+def test_plain_line():
+    assert plain_progress(SNAPSHOT) == LINE
+
+
+def test_nothing_known_yet():
+    assert plain_progress(ProgressSnapshot(0, 0, 0, 0)) == "[0s] 0/0 done, 0 in flight"
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (200, LINE),
+        (len(LINE) + 1, LINE),
+        (len(LINE), LINE.removesuffix(", TPOT 12.35 ms")),
+        (40, "[1m15s] 1003/6396 done, 3 FAILED"),
+        (10, "[1m15s] 1"),
+        (1, "["),
+    ],
+)
+def test_terminal_line_fits_and_overwrites(width, text):
+    shown = terminal_progress(SNAPSHOT, width)
+    assert shown[0] == "\r"
+    assert shown[1:].rstrip() == text
+    assert len(shown[1:]) == max(width - 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text, with é", "plain text, with é"),
+        ("a\tb\n", "a\\tb\\n"),
+        (HOSTILE, "\\x1b]0;owned\\x07\\x1b[2J\\r\\nOK \\u202etxt\\x9b31m\\ud800"),
+        ("x" * 400, "x" * 297 + "..."),
+        ("\x1b" * 200, "\\x1b" * 74 + "\\..."),
+    ],
+)
+def test_printable(text, shown):
+    assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0s"), (59.9, "59s"), (60, "1m00s"), (3600, "1h00m"), (90061, "25h01m")]
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(853_000, "0.853"), (12_340_000, "12.34"), (155_822_447, "155.8"), (155_822_447_713, "155822")],
+)
+def test_milliseconds(ns, text):
+    assert milliseconds(ns) == text
+
+
+def summary(**changes):
+    rows = np.zeros(3, QUERY_ROW)
+    rows["issued_ns"], rows["sent_ns"] = 1_000_000, 1_500_000
+    rows["first_token_ns"], rows["last_byte_ns"] = 21_000_000, 1_001_000_000
+    rows["isl"], rows["osl"] = 100, 50
+    rows["failure"] = [0, 0, 5]
+    whole = RunSummary(
+        title="gpt-oss-120b, server, performance",
+        verdict=Verdict("INVALID", ("1 of 3 queries failed",)),
+        statistics=statistics(rows),
+        loadgen=parse_summary(
+            "Result is : INVALID\n  Min queries satisfied : NO\nNo warnings encountered\n2 ERRORS encountered"
+        ),
+        deviations=("min_duration 10000 ms, the rules say 600000",),
+        doubts=("client overhead p99 41 ms",),
+        files={"run record": "out/run.json"},
+    )
+    return dataclasses.replace(whole, **changes)
+
+
+EXPECTED = """\
+gpt-oss-120b, server, performance
+
+queries        3: 2 completed, 1 failed
+throughput     2.00 samples/s, 100.00 tokens/s in 1.0 s
+mean tokens    100.0 in (ISL), 50.0 out (OSL)
+
+ms                  mean       p50       p90       p95       p97       p99     p99.9       max
+TTFT               20.00     20.00     20.00     20.00     20.00     20.00     20.00     20.00
+TPOT               20.00     20.00     20.00     20.00     20.00     20.00     20.00     20.00
+latency             1000      1000      1000      1000      1000      1000      1000      1000
+issue delay        0.500     0.500     0.500     0.500     0.500     0.500     0.500     0.500
+issue delay: from LoadGen's call until the request is sent (this client's own time, inside LoadGen's figures)
+
+Failed queries
+  http_status          1
+
+Reasons to doubt these numbers
+  - client overhead p99 41 ms
+
+LoadGen        INVALID, 2 errors, 0 warnings; not satisfied: Min queries
+
+run record     out/run.json
+
+Result: INVALID, NOT OFFICIAL: 1 deviation from the rules (see the plan, run.json)
+  - 1 of 3 queries failed
+"""
+
+
+def test_summary():
+    assert render_summary(summary()) == EXPECTED
+
+
+def test_summary_of_nothing():
+    text = render_summary(
+        RunSummary("title", Verdict("INTERRUPTED", ("SIGINT",)), statistics(np.zeros(0, QUERY_ROW)))
+    )
+    assert text == "title\n\nqueries        0: 0 completed, 0 failed\n\nResult: INTERRUPTED\n  - SIGINT\n"
+
+
+def test_incomplete_loadgen_summary_is_named():
+    assert "LoadGen        its summary is empty" in render_summary(summary(loadgen=parse_summary("")))
+
+
+def test_server_text_cannot_reach_the_terminal():
+    text = render_summary(
+        summary(
+            title=HOSTILE,
+            verdict=Verdict("INVALID", (HOSTILE,)),
+            deviations=[HOSTILE],
+            doubts=[HOSTILE],
+            files={HOSTILE: HOSTILE},
+        )
+    ) + plain_progress(dataclasses.replace(SNAPSHOT, note=HOSTILE))
+    assert {c for c in text if not c.isprintable()} == {"\n"}
+    assert text.count("owned") == 6
+
+
+def table(text):
+    """The latency table's cells by label, with its titles."""
+    lines = text.split("\n\n")[2].splitlines()
+    titles = lines[0].replace("p99 limit", "p99_limit").split()[1:]
+    rows = {}
+    for line in takewhile(lambda line: ": " not in line, lines[1:]):
+        cells = [line[i : i + 10].strip() for i in range(14, 14 + 10 * len(titles), 10)]
+        rows[line[:14].strip()] = dict(zip(titles, cells, strict=True))
+    return titles, rows
+
+
+def test_limits_stand_beside_the_figures():
+    _, rows = table(render_summary(summary(limits={"TTFT": 3_000_000_000, "TPOT": 80_000_000})))
+    assert {name: row["p99_limit"] for name, row in rows.items()} == {
+        "TTFT": "3000",
+        "TPOT": "80.00",
+        "latency": "",
+        "issue delay": "",
+    }
+
+
+def test_what_was_not_measured_is_a_dash():
+    """Answers that were not streamed: no first token, so no TTFT and no TPOT."""
+    rows = np.zeros(3, QUERY_ROW)
+    rows["issued_ns"], rows["sent_ns"], rows["last_byte_ns"], rows["osl"] = 1, 2, 1_000_001, 50
+    _, cells = table(render_summary(summary(statistics=statistics(rows))))
+    assert set(cells["TTFT"].values()) == set(cells["TPOT"].values()) == {"-"}
+    assert cells["latency"]["p99"] == "1.000"
+
+
+@pytest.mark.parametrize("limits", [{}, {"TTFT": 3_000_000_000}])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 104, 150, None])
+def test_a_narrow_terminal_loses_columns_and_no_line_wraps(width, limits):
+    text = render_summary(summary(limits=limits, client_share=summary().statistics.ttft), width)
+    titles, rows = table(text)
+    block = text.split("\n\n")[2].splitlines()
+    assert max(map(len, block)) <= (width or 110)
+    assert "p99" in titles
+    assert ("p99_limit" in titles) is bool(limits)
+    assert len(rows) == 5
+    if width is None or width >= 104:
+        assert len(titles) == 8 + bool(limits)

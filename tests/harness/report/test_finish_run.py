@@ -1,0 +1,435 @@
+"""What a run leaves when it ends: run.json, requests.parquet, the text and the exit code."""
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import EXIT_INVALID, EXIT_VALID
+from harness.loadgen_logs.summary_and_detail import read_detail
+from harness.record.journal import JOURNAL_DIR, QUERY_ROW, REPORT_ROW, REPORTS_FILE
+from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.run_record import RunRecord
+from harness.report.finish_run import Ending, close_run
+from sut.worker.journal_writer import JournalWriter
+
+RECORDED = Path(__file__).parents[2] / "data/loadgen"
+REPLICAS = ["http://a:1", "http://b:2"]
+RAN = read_detail(RECORDED / "offline_errors/mlperf_log_detail.txt").requested
+SAMPLES = 6
+MS = 1_000_000
+START = 3_600_000 * MS  # the machine has been up for an hour
+
+
+def record():
+    return RunRecord(
+        plan={"scenario": "offline"},
+        provenance={},
+        servers=[],
+        started=datetime(2026, 1, 2, tzinfo=UTC),
+        deviations=["quick"],
+    )
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    """Six queries answered in 40 ms each, and a summary of LoadGen that says VALID."""
+    (tmp_path / JOURNAL_DIR).mkdir()
+    add(tmp_path, range(SAMPLES))
+    shutil.copy(RECORDED / "offline_valid/mlperf_log_summary.txt", tmp_path)
+    shutil.copy(RECORDED / "offline_errors/mlperf_log_detail.txt", tmp_path)
+    return tmp_path
+
+
+def add(directory, numbers, outcome=None, name="0"):
+    """Query 100 + i of sample i, issued at i ms; eight tokens unless ``outcome`` says otherwise."""
+    writer = JournalWriter(directory / JOURNAL_DIR, name, int(name))
+    for i in numbers:
+        issued = START + i * MS
+        times = (issued, issued + MS // 2, issued + 4 * MS, issued + 5 * MS, issued + 40 * MS)
+        good = Completion(np.arange(8, dtype=np.int32), "length")
+        writer.add(100 + i, i, i % 2, times, 16, 1, outcome or good)
+    writer.flush()
+
+
+def close(log_dir, ending=None, *, accuracy=False, ttft_limit_ns=None, settings=None, **more):
+    ending = ending or Ending(SAMPLES)
+    return close_run(
+        record(),
+        ending,
+        title="gpt-oss-120b, offline, performance",
+        log_dir=log_dir,
+        replicas=REPLICAS,
+        samples=SAMPLES,
+        accuracy=accuracy,
+        ttft_limit_ns=ttft_limit_ns,
+        dataset=Path("/data/set.parquet"),
+        settings=settings or {},
+        **more,
+    )
+
+
+def write_accuracy_log(log_dir, entries):
+    """As LoadGen lays it out."""
+    rows = [
+        f'{{ "seq_id" : {i}, "qsl_idx" : {i}, "data" : "E8030000", "token_count" : 1 }}'
+        for i in range(entries)
+    ]
+    (log_dir / "mlperf_log_accuracy.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
+
+
+def run_json(log_dir):
+    return json.loads((log_dir / "run.json").read_text())
+
+
+def requests(log_dir):
+    return pq.read_table(log_dir / "requests.parquet").to_pylist()
+
+
+def test_a_valid_run(log_dir):
+    closing = close(log_dir)
+    assert closing.exit_code == EXIT_VALID
+    assert "Result: VALID" in closing.text
+    written = run_json(log_dir)
+    assert written["verdict"] == {"result": "VALID", "reasons": [], "complete": True}
+    assert written["plan"] == {"scenario": "offline"}
+    assert written["deviations"] == ["quick"]
+    assert written["unanswered"] == 0
+    assert written["failure_examples"] == {}
+    assert written["statistics"]["completed"] == SAMPLES
+    assert written["statistics"]["output_tokens"] == 8 * SAMPLES
+    assert written["statistics"]["duration_ns"] == (SAMPLES - 1 + 40) * MS
+    assert written["statistics"]["ttft"]["percentiles"]["99"] == 5 * MS
+    assert written["statistics"]["tpot"]["mean"] == 35 * MS // 7
+    assert written["loadgen"]["result_valid"] is True
+    assert written["started"] < written["ended"]
+
+
+def test_a_row_for_each_query(log_dir):
+    close(log_dir)
+    rows = requests(log_dir)
+    assert [row["query_id"] for row in rows] == [100, 101, 102, 103, 104, 105]
+    assert [row["replica"] for row in rows] == REPLICAS * 3
+    assert rows[0]["issued_ns"] == START
+    assert rows[0]["last_byte_ns"] - rows[0]["issued_ns"] == 40 * MS
+    assert {row["finish_reason"] for row in rows} == {"length"}
+    assert {row["failure"] for row in rows} == {None}
+
+
+def test_the_text_names_the_files(log_dir):
+    text = close(log_dir).text
+    for name in ("run.json", "requests.parquet", "mlperf_log_summary.txt"):
+        assert str(log_dir / name) in text
+    assert "mlperf_log_accuracy.json" not in text
+    assert str(log_dir / "mlperf_log_accuracy.json") in close(log_dir, accuracy=True).text
+
+
+def test_one_failure_is_exit_code_4_whatever_loadgen_says(log_dir):
+    add(log_dir, [6], Failure(FailureKind.HTTP_STATUS, "HTTP 500: boom"), name="1")
+    closing = close(log_dir, Ending(SAMPLES + 1))
+    assert closing.exit_code == EXIT_INVALID
+    written = run_json(log_dir)
+    assert written["loadgen"]["result_valid"] is True
+    assert written["verdict"]["result"] == "INVALID"
+    assert written["statistics"]["failures"] == {"http_status": 1}
+    assert written["failure_examples"] == {"http_status": ["HTTP 500: boom"]}
+    assert requests(log_dir)[-1]["failure_detail"] == "HTTP 500: boom"
+    assert "http_status" in closing.text
+
+
+def test_examples_are_few_and_different(log_dir):
+    add(log_dir, range(6, 20), Failure(FailureKind.TIMEOUT, "no answer in 5 s"), name="1")
+    for number in range(20, 26):
+        add(log_dir, [number], Failure(FailureKind.CONNECT, f"refused by port {number}"), name="2")
+    close(log_dir, Ending(26))
+    examples = run_json(log_dir)["failure_examples"]
+    assert examples["timeout"] == ["no answer in 5 s"]
+    assert examples["connect"] == [f"refused by port {number}" for number in (20, 21, 22)]
+
+
+# -- queries whose worker died
+
+
+def test_a_lost_query_is_failed_whatever_its_journal_says(log_dir):
+    closing = close(log_dir, Ending(SAMPLES, lost=[(102, 2)]))
+    assert closing.exit_code == EXIT_INVALID
+    written = run_json(log_dir)
+    assert written["statistics"]["queries"] == SAMPLES
+    assert written["statistics"]["completed"] == SAMPLES - 1
+    assert written["statistics"]["failures"] == {"worker_lost": 1}
+    lost = [row for row in requests(log_dir) if row["query_id"] == 102]
+    assert [row["failure"] for row in lost] == ["worker_lost"]
+    assert lost[0]["last_byte_ns"] is None
+
+
+def test_a_lost_query_without_a_row_gets_one(log_dir):
+    close(log_dir, Ending(SAMPLES + 1, lost=[(2**63 + 9, 4)]))
+    (lost,) = [row for row in requests(log_dir) if row["failure"]]
+    assert (lost["query_id"], lost["sample_index"]) == (2**63 + 9, 4)
+    assert run_json(log_dir)["unanswered"] == 0
+
+
+def test_a_lost_query_does_not_stretch_the_run(log_dir):
+    """Its issue time is not known: the rates are those of the other queries."""
+    close(log_dir, Ending(SAMPLES + 1, lost=[(999, 4)]))
+    assert run_json(log_dir)["statistics"]["duration_ns"] == (SAMPLES - 1 + 40) * MS
+
+
+def test_a_lost_query_is_blamed_on_no_replica(log_dir):
+    """Nobody knows which replica had it."""
+    close(log_dir, Ending(SAMPLES + 1, lost=[(999, 4)]))
+    (lost,) = [row for row in requests(log_dir) if row["failure"]]
+    assert lost["replica"] not in REPLICAS
+
+
+# -- runs that did not end well
+
+
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_run(log_dir, signal):
+    (log_dir / "mlperf_log_summary.txt").write_text("")
+    closing = close(log_dir, Ending(SAMPLES + 4, interrupted=signal))
+    assert closing.exit_code != EXIT_VALID
+    assert "Result: INTERRUPTED" in closing.text
+    written = run_json(log_dir)
+    assert written["verdict"]["result"] == "INTERRUPTED"
+    assert signal in written["verdict"]["reasons"][0]
+    assert written["unanswered"] == 4
+    assert len(requests(log_dir)) == SAMPLES
+
+
+def test_an_interrupted_run_is_not_valid_even_when_loadgen_was_done(log_dir):
+    assert close(log_dir, Ending(SAMPLES, interrupted="SIGINT")).exit_code != EXIT_VALID
+
+
+ARGUMENTS = ("run_mlperf.py", "--accuracy", "--input-file", "set.parquet")
+
+
+@pytest.mark.parametrize(
+    ("ending", "accuracy", "resumable"),
+    [
+        (Ending(SAMPLES + 4, interrupted="SIGINT"), True, True),
+        (Ending(SAMPLES + 4, problems=["ended early: 10 queries have failed"]), True, True),
+        (Ending(SAMPLES + 4, interrupted="SIGINT"), False, False),
+    ],
+)
+def test_an_incomplete_accuracy_run_says_how_to_resume_it(log_dir, ending, accuracy, resumable):
+    last = close(log_dir, ending, accuracy=accuracy, arguments=ARGUMENTS).text.splitlines()[-1]
+    assert last.endswith("run_mlperf.py --accuracy --input-file set.parquet --resume") is resumable
+
+
+def test_answers_in_one_event_are_a_doubt_where_tokens_have_limits(log_dir):
+    """A proxy that buffers: LoadGen's TPOT is 0, and meets any limit."""
+    path = log_dir / JOURNAL_DIR / "queries-0.bin"
+    path.unlink()
+    writer = JournalWriter(log_dir / JOURNAL_DIR, "0", 0)
+    for i in range(SAMPLES):
+        times = (START, START + 1, START + 2, START + 3, START + 3)
+        writer.add(100 + i, i, 0, times, 16, 8, Completion(np.arange(8, dtype=np.int32), "length"))
+    writer.flush()
+    close(log_dir, ttft_limit_ns=3_000 * MS)
+    assert any("came in one event" in doubt for doubt in run_json(log_dir)["doubts"])
+    close(log_dir)
+    assert run_json(log_dir)["doubts"] == []
+
+
+def test_answers_that_were_not_streamed_are_a_doubt_where_tokens_have_limits(log_dir):
+    (log_dir / JOURNAL_DIR / "queries-0.bin").unlink()
+    writer = JournalWriter(log_dir / JOURNAL_DIR, "0", 0)
+    for i in range(SAMPLES):
+        times = (START, START + 1, START + 2, 0, START + 3)
+        writer.add(100 + i, i, 0, times, 16, 8, Completion(np.arange(8, dtype=np.int32), "length"))
+    writer.flush()
+    close(log_dir, ttft_limit_ns=3_000 * MS)
+    assert any("not streamed" in doubt for doubt in run_json(log_dir)["doubts"])
+    assert run_json(log_dir)["statistics"]["ttft"] is run_json(log_dir)["statistics"]["tpot"] is None
+
+
+def test_a_problem_of_the_run_is_a_reason(log_dir):
+    closing = close(log_dir, Ending(SAMPLES, problems=["worker 1 died: SIGKILL"]))
+    assert closing.exit_code == EXIT_INVALID
+    assert run_json(log_dir)["verdict"]["reasons"] == ["worker 1 died: SIGKILL"]
+
+
+def test_a_broken_row_is_a_reason(log_dir):
+    path = log_dir / JOURNAL_DIR / "queries-0.bin"
+    path.write_bytes(path.read_bytes()[: -QUERY_ROW.itemsize // 2])
+    assert close(log_dir, Ending(SAMPLES)).exit_code == EXIT_INVALID
+    reasons = run_json(log_dir)["verdict"]["reasons"]
+    assert any("1 row of the journal damaged" in reason for reason in reasons)
+    assert any("issued 6 queries, 5 have an outcome" in reason for reason in reasons)
+
+
+def test_unanswered_queries(log_dir):
+    assert close(log_dir, Ending(SAMPLES + 3)).exit_code == EXIT_INVALID
+    assert run_json(log_dir)["unanswered"] == 3
+
+
+def test_nothing_was_left(tmp_path):
+    closing = close(tmp_path, Ending(0))
+    assert closing.exit_code == EXIT_INVALID
+    assert run_json(tmp_path)["verdict"]["result"] == "INVALID"
+    assert requests(tmp_path) == []
+
+
+@pytest.mark.parametrize("missing", ["queries", "summary"])
+def test_a_part_was_left(log_dir, missing):
+    path = {"queries": f"{JOURNAL_DIR}/queries-0.bin", "summary": "mlperf_log_summary.txt"}[missing]
+    (log_dir / path).unlink()
+    assert close(log_dir).exit_code == EXIT_INVALID
+
+
+def test_accuracy_wants_every_sample_once(log_dir):
+    """The summary of an accuracy run has no result; its samples are what counts."""
+    ending = "\nNo warnings encountered during test.\n\nNo errors encountered during test.\n"
+    (log_dir / "mlperf_log_summary.txt").write_text(ending)
+    write_accuracy_log(log_dir, SAMPLES)
+    detail = log_dir / "mlperf_log_detail.txt"
+    detail.write_text(detail.read_text().replace("PerformanceOnly", "AccuracyOnly"))
+    assert close(log_dir, accuracy=True).exit_code == EXIT_VALID
+    assert close(log_dir).exit_code == EXIT_INVALID
+    add(log_dir, [0], name="1")
+    assert close(log_dir, Ending(SAMPLES + 1), accuracy=True).exit_code == EXIT_INVALID
+
+
+# -- the settings in force
+
+
+def test_the_settings_in_force_are_recorded(log_dir):
+    close(log_dir)
+    found = run_json(log_dir)["settings_in_force"]
+    assert found["test_mode"] == "PerformanceOnly"
+    assert found["scenario"] == "Offline"
+    assert found["min_duration_ms"] >= 0
+    assert found["generated_query_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, ()),
+        ({"min_duration_ms": RAN["min_duration_ms"], "no_such_setting": 5}, ()),
+        ({"offline_expected_qps": RAN["offline_expected_qps"] * (1 + 1e-7)}, ()),  # LoadGen logs six digits
+        ({"min_duration_ms": 600_000}, ("min_duration_ms", "600000", str(RAN["min_duration_ms"]))),
+        ({"offline_expected_qps": 123.0}, ("offline_expected_qps", "123.0")),
+        ({"sample_concatenate_permutation": not RAN["sample_concatenate_permutation"]}, ("permutation",)),
+    ],
+)
+def test_a_setting_that_was_not_in_force_is_a_reason(log_dir, settings, words):
+    closing = close(log_dir, settings=settings)
+    assert closing.exit_code == (EXIT_INVALID if words else EXIT_VALID)
+    reasons = " ".join(run_json(log_dir)["verdict"]["reasons"])
+    assert all(word in reasons for word in words)
+
+
+def test_another_mode_than_planned_is_a_reason(log_dir):
+    """LoadGen ran for performance: what it logged is no accuracy log."""
+    write_accuracy_log(log_dir, SAMPLES)
+    assert close(log_dir, accuracy=True).exit_code == EXIT_INVALID
+    (reason,) = run_json(log_dir)["verdict"]["reasons"]
+    assert "PerformanceOnly" in reason
+    assert "AccuracyOnly" in reason
+
+
+# -- what LoadGen was told
+
+
+def test_reports_are_joined(log_dir):
+    calls = [(100, 1, 0, START + 6 * MS), (100, 2, 0, START + 41 * MS), (103, 1, 0, START + 9 * MS)]
+    np.array(calls, dtype=REPORT_ROW).tofile(log_dir / JOURNAL_DIR / REPORTS_FILE)
+    close(log_dir)
+    rows = {row["query_id"]: row for row in requests(log_dir)}
+    told = {key: (row["reported_first_ns"], row["reported_done_ns"]) for key, row in rows.items()}
+    assert told[100] == (START + 6 * MS, START + 41 * MS)
+    assert told[103] == (START + 9 * MS, None)
+    assert told[101] == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("share_ms", "doubts"),
+    [(29, []), (31, ["the client added 31.00 ms at p99"])],
+)
+def test_a_slow_client_is_a_doubt_and_no_reason(log_dir, share_ms, doubts):
+    """One percent of the TTFT limit of 3 s may be our own."""
+    arrived = START + 5 * MS
+    calls = [(100 + i, 1, arrived, arrived + share_ms * MS) for i in range(SAMPLES)]
+    np.array(calls, dtype=REPORT_ROW).tofile(log_dir / JOURNAL_DIR / REPORTS_FILE)
+    closing = close(log_dir, ttft_limit_ns=3_000 * MS)
+    assert closing.exit_code == EXIT_VALID
+    written = run_json(log_dir)
+    assert written["client_share"]["percentiles"]["99"] == share_ms * MS
+    assert [start for start in doubts if any(line.startswith(start) for line in written["doubts"])] == doubts
+    assert len(written["doubts"]) == len(doubts)
+    assert all(line in closing.text for line in written["doubts"])
+
+
+def test_without_reports_there_are_no_such_columns(log_dir):
+    close(log_dir)
+    assert not any(name.startswith("reported") for name in requests(log_dir)[0])
+
+
+def test_closing_twice_gives_the_same(log_dir):
+    first = close(log_dir)
+    rows = requests(log_dir)
+    assert close(log_dir) == first
+    assert requests(log_dir) == rows
+    assert not list(log_dir.glob("*.partial"))
+
+
+def lose_end(path, size):
+    path.write_bytes(path.read_bytes()[:-size])
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda d: lose_end(d / "mlperf_log_detail.txt", 400), "mlperf_log_detail.txt is cut short"),
+        (lambda d: (d / "mlperf_log_detail.txt").write_text(""), "mlperf_log_detail.txt is empty"),
+        (lambda d: (d / "mlperf_log_detail.txt").unlink(), "mlperf_log_detail.txt is missing"),
+        (lambda d: lose_end(d / "mlperf_log_accuracy.json", 2), "is cut short after 6 entries, expected 6"),
+        (lambda d: lose_end(d / "mlperf_log_accuracy.json", 99), "is cut short after 5 entries, expected 6"),
+        (lambda d: write_accuracy_log(d, 5), "has 5 entries, expected 6"),
+        (lambda d: (d / "mlperf_log_accuracy.json").unlink(), "mlperf_log_accuracy.json is missing"),
+    ],
+)
+def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
+    """LoadGen does not notice a full disk: its summary may be whole and say that all is well."""
+    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
+    write_accuracy_log(log_dir, SAMPLES)
+    damage(log_dir)
+    closing = close(log_dir, accuracy=True)
+    assert closing.exit_code == EXIT_INVALID
+    assert any(reason in found for found in run_json(log_dir)["verdict"]["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("problems", "asks"), [((), True), (("ended early: 10 queries have failed",), False)]
+)
+def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, problems, asks):
+    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
+    write_accuracy_log(log_dir, SAMPLES)
+    lose_end(log_dir / "mlperf_log_accuracy.json", 2)
+    close(log_dir, Ending(SAMPLES, problems=problems), accuracy=True)
+    assert any("disk full" in reason for reason in run_json(log_dir)["verdict"]["reasons"]) is asks
+
+
+def test_a_file_cannot_be_written(log_dir):
+    """The text tells what could not be kept; the other files are written all the same."""
+    (log_dir / "requests.parquet.partial").mkdir()
+    closing = close(log_dir)
+    assert closing.exit_code == EXIT_INVALID
+    assert "requests.parquet could not be written: " in closing.text
+    assert run_json(log_dir)["verdict"]["result"] == "INVALID"
+
+
+def test_the_record_cannot_be_written(log_dir):
+    (log_dir / "run.json").mkdir()
+    closing = close(log_dir)
+    assert closing.exit_code == EXIT_INVALID
+    assert "Result: INVALID" in closing.text
+    assert "run.json could not be written: " in closing.text
+    assert len(requests(log_dir)) == SAMPLES

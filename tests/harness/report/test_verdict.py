@@ -1,0 +1,215 @@
+"""VALID only when everything holds: each thing that is wrong makes a run INVALID by itself and is named."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.loadgen_logs.summary_and_detail import parse_summary
+from harness.record.journal import QUERY_ROW
+from harness.record.outcome import FailureKind
+from harness.report.statistics import statistics
+from harness.report.verdict import Evidence, judge
+
+RECORDED = Path(__file__).parents[2] / "data/loadgen"
+SAMPLES = 64
+
+
+def summary(name):
+    return parse_summary((RECORDED / name / "mlperf_log_summary.txt").read_text())
+
+
+VALID = summary("offline_valid")
+ACCURACY = parse_summary("\nNo warnings encountered during test.\n\nNo errors encountered during test.\n")
+
+
+def all_rows():
+    """Every sample answered once, with times of one clock."""
+    rows = np.zeros(SAMPLES, QUERY_ROW)
+    rows["query_id"] = np.arange(SAMPLES) + 1000
+    rows["sample_index"] = np.arange(SAMPLES)
+    rows["issued_ns"] = 1_000_000
+    rows["sent_ns"] = 1_100_000
+    rows["first_token_ns"] = 2_000_000
+    rows["last_byte_ns"] = 5_000_000
+    rows["osl"] = 8
+    rows["finish"] = 1
+    return rows
+
+
+def evidence(rows=None, **changes):
+    rows = all_rows() if rows is None else rows
+    whole = Evidence(
+        accuracy=False,
+        samples=SAMPLES,
+        issued=len(rows),
+        rows=rows,
+        statistics=statistics(rows),
+        loadgen=VALID,
+    )
+    return replace(whole, **changes)
+
+
+def with_rows(accuracy=False, **columns):
+    """Row 3 changed; in an accuracy run LoadGen's summary is that of one."""
+    rows = all_rows()
+    for name, value in columns.items():
+        rows[name][3] = value
+    return evidence(rows, accuracy=accuracy, loadgen=ACCURACY if accuracy else VALID)
+
+
+@pytest.mark.parametrize("accuracy", [False, True])
+def test_all_is_well(accuracy):
+    verdict = judge(evidence(accuracy=accuracy, loadgen=ACCURACY if accuracy else VALID))
+    assert (verdict.result, verdict.reasons) == ("VALID", ())
+
+
+def test_performance_may_answer_a_sample_often():
+    """LoadGen draws samples of a performance run as often as it needs."""
+    assert judge(with_rows(sample_index=5)).result == "VALID"
+
+
+ONE_WRONG = [
+    ("a problem of the run", evidence(problems=["worker 1 died"]), "worker 1 died"),
+    ("a failed query", with_rows(failure=FailureKind.HTTP_STATUS), "1 of 64 queries failed: http_status 1"),
+    ("an unknown failure", with_rows(failure=99), "1 of 64 queries failed: unknown_99 1"),
+    ("a query without outcome", evidence(issued=65), "LoadGen issued 65 queries, 64 have an outcome"),
+    ("an outcome without query", evidence(issued=63), "LoadGen issued 63 queries, 64 have an outcome"),
+    ("one query twice, another never", with_rows(query_id=1005), "outcome"),
+    ("no query", evidence(all_rows()[:0]), "LoadGen issued no query"),
+    ("no summary", evidence(loadgen=parse_summary("", problem="missing")), "summary is missing"),
+    ("an empty summary", evidence(loadgen=parse_summary("")), "summary is empty"),
+    ("a cut summary", evidence(loadgen=parse_summary("Result is : VALID\n")), "summary is cut short"),
+    ("errors beside VALID", evidence(loadgen=replace(VALID, errors=600)), "LoadGen logged 600 errors"),
+    ("recorded errors", evidence(loadgen=summary("server_errors")), "LoadGen logged"),
+    ("no result", evidence(loadgen=replace(VALID, result_valid=None)), "no result"),
+    ("LoadGen says INVALID", evidence(loadgen=summary("server_invalid")), "LoadGen says INVALID"),
+    ("INVALID of no cause", evidence(loadgen=replace(VALID, result_valid=False)), "no constraint named"),
+    (
+        "accuracy: a sample without answer",
+        evidence(all_rows()[1:], accuracy=True, loadgen=ACCURACY),
+        "1 of 64 samples have no answer",
+    ),
+    (
+        "accuracy: all samples without answer",
+        evidence(all_rows()[:0], accuracy=True, loadgen=ACCURACY),
+        "64 of 64 samples have no answer",
+    ),
+    (
+        "accuracy: a sample twice",
+        with_rows(accuracy=True, sample_index=5),
+        "1 samples were answered more than once",
+    ),
+    ("accuracy: a failed query", with_rows(accuracy=True, failure=FailureKind.TIMEOUT), "timeout 1"),
+    (
+        "accuracy: errors",
+        evidence(accuracy=True, loadgen=replace(ACCURACY, errors=1)),
+        "LoadGen logged 1 errors",
+    ),
+    (
+        "accuracy: no summary",
+        evidence(accuracy=True, loadgen=parse_summary("")),
+        "summary is empty",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "found", "reason"), ONE_WRONG, ids=[case[0] for case in ONE_WRONG])
+def test_one_thing_wrong_is_enough(what, found, reason):
+    verdict = judge(found)
+    assert verdict.result == "INVALID"
+    assert any(reason in line for line in verdict.reasons)
+
+
+def test_failures_are_counted_by_kind():
+    rows = all_rows()
+    rows["failure"][:5] = [FailureKind.TIMEOUT] * 3 + [FailureKind.CONNECT] * 2
+    (reason,) = judge(evidence(rows)).reasons
+    assert reason == "5 of 64 queries failed: connect 2, timeout 3"
+
+
+def test_unmet_constraints_and_advice_are_told():
+    verdict = judge(evidence(loadgen=summary("server_invalid")))
+    unmet = [name for name, met in summary("server_invalid").constraints.items() if not met]
+    assert unmet
+    assert all(any(name in line for line in verdict.reasons) for name in unmet)
+
+
+@pytest.mark.parametrize(
+    ("name", "named", "absent"),
+    [
+        # TTFT limit lowered to 1 ms, TPOT 80 ms; 40.46 samples/s of 100 were completed
+        (
+            "server_invalid",
+            [
+                "TTFT p99 is 680.3 ms",
+                "limit is 1.000 ms",
+                "TPOT p99 is 970.1 ms",
+                "limit is 80.00 ms",
+                "40.46",
+            ],
+            ["constrain not met"],
+        ),
+        # its TPOT is that of queries without tokens: no time, so LoadGen's words stay
+        ("server_errors", ["TPOT constrain not met"], ["TPOT p99", "TTFT p99", "a guess"]),
+    ],
+)
+def test_a_missed_limit_is_named_with_its_value(name, named, absent):
+    text = "\n".join(judge(evidence(loadgen=summary(name))).reasons)
+    assert [part for part in named if part not in text] == []
+    assert [part for part in absent if part in text] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "reached", "ttft_ms", "tpot_ms", "guess"),
+    [
+        (100, 99, 3300, 40, 89),  # keeps up, TTFT missed: a step below
+        (100, 40, 9000, 40, 36),  # falls behind: below what it completed
+        (100, 99, 1000, 160, 50),  # TPOT twice its limit: half of the requests in flight
+        (100, 99, 1000, 81, 89),
+    ],
+)
+def test_the_rate_to_try(target, reached, ttft_ms, tpot_ms, guess):
+    loadgen = replace(
+        summary("server_invalid"),
+        figures={
+            "Completed samples per second": reached,
+            "99.00 percentile first token latency (ns)": ttft_ms * 1_000_000,
+            "99.00 percentile time to output token (ns)": tpot_ms * 1_000_000,
+        },
+        parameters={
+            "target_qps": str(target),
+            "ttft_latency (ns)": "3000000000",
+            "tpot_latency (ns)": "80000000",
+        },
+    )
+    (line,) = [line for line in judge(evidence(loadgen=loadgen)).reasons if "a guess" in line]
+    assert float(line.rpartition("= ")[2]) == guess
+
+
+def test_an_offline_query_that_was_too_short():
+    loadgen = replace(
+        VALID, result_valid=False, constraints={"Min duration": False}, figures={"Samples per second": 881.2}
+    )
+    assert any("target_qps = 882" in line for line in judge(evidence(loadgen=loadgen)).reasons)
+
+
+def test_single_tokens_explain_loadgens_errors():
+    rows = all_rows()
+    rows["osl"][:2] = 1
+    (reason,) = judge(evidence(rows, loadgen=replace(VALID, errors=2))).reasons
+    assert "2 errors" in reason
+    assert "2 answers have a single token" in reason
+
+
+def test_a_failed_query_is_not_an_answer_of_its_sample():
+    verdict = judge(with_rows(accuracy=True, failure=FailureKind.TIMEOUT))
+    assert "1 of 64 samples have no answer" in verdict.reasons
+
+
+def test_everything_wrong_is_told_at_once():
+    rows = all_rows()[:-1]
+    rows["failure"][0] = FailureKind.TIMEOUT
+    found = evidence(rows, issued=70, problems=["a", "b"], loadgen=replace(VALID, errors=3))
+    assert len(judge(found).reasons) == 5

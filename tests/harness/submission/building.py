@@ -1,0 +1,49 @@
+"""What ``build`` is given in tests, and how it is called."""
+
+import json
+
+from harness.submission.cli import main
+from harness.submission.rules import load_rules
+
+STATEMENT = """\
+submitter = "MyOrg"
+system_id = "made_up"
+
+[system]
+{system}
+
+[measurements]
+input_data_types = "int32"
+retraining = "No"
+weight_data_types = "mxfp4"
+weight_transformations = "none"
+"""
+SAID = {"status": "available", "system_type": "datacenter", "number_of_nodes": 1, "accelerators_per_node": 8}
+# Fields that a submitter need not write: folders, and what run.json tells.
+TOLD = ("division", "submitter", "framework", "other_software_stack")
+
+
+def write_statement(folder, without=(), **more):
+    names = [name for name in load_rules().system.meaningful if name not in TOLD]
+    fields = {name: SAID.get(name, "made up") for name in names if name not in without} | more
+    lines = "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in fields.items())
+    path = folder / "submission.toml"
+    path.write_text(STATEMENT.format(system=lines))
+    return path
+
+
+def build(results, *more):
+    folder = results.parent
+    words = ["build", "--results", results, "--submission", folder / "submission.toml"]
+    return main([*map(str, words), "--output", str(folder / "tree"), *map(str, more)])
+
+
+def files(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def one_line(capsys):
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    return captured.err

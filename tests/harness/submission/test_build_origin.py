@@ -1,0 +1,175 @@
+"""``build``: whose code, whose runs, whose machine, and no secrets."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from harness.errors import ConfigError
+from harness.submission.checks.check import check_tree
+from harness.submission.secret_text import refuse_secrets
+from harness.submission.source_code import copy_source
+from tests.harness.submission.building import build, files, one_line, write_statement
+from tests.harness.submission.trees import RESULTS
+from tests.test_scripts import FAKE_PYTHON, run, stand_in
+
+
+def test_the_source_is_what_git_tracks(results, statement, tmp_path):
+    build(results)
+    found = set(files(tmp_path / "tree/closed/MyOrg/src/gpt-oss-120b"))
+    assert {
+        "run_mlperf.py",
+        "sut/loadgen/binding.py",
+        "requirements/run.txt",
+        "setup.sh",
+        "configs/user.conf",
+    } <= found
+    assert not [name for name in found if name.startswith(("tests/", ".")) or name.endswith(".pyc")]
+
+
+def git(folder, *words):
+    subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+
+
+def test_a_file_that_git_does_not_know_is_not_copied(tmp_path):
+    """run_node1.sh with a token, notes, a customer's settings: all had a suffix of code."""
+    root = tmp_path / "checkout"
+    (root / "configs").mkdir(parents=True)
+    for name in ("run.py", "setup.sh", "gone.py", ".hidden"):
+        (root / name).write_text("x\n")
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    for name in ("run_node1.sh", "NOTES.md", "configs/customer.json"):
+        (root / name).write_text("x\n")
+    (root / "gone.py").unlink()
+    copy_source(tmp_path / "src", root)
+    assert files(tmp_path / "src") == ["run.py", "setup.sh"]
+
+
+def test_without_git_nothing_is_copied(tmp_path):
+    (tmp_path / "checkout").mkdir()
+    with pytest.raises(ConfigError, match="git"):
+        copy_source(tmp_path / "src", tmp_path / "checkout")
+
+
+def test_the_source_can_be_set_up(tmp_path):
+    """setup.sh finds what it reads, and the programs start."""
+    copy_source(tmp_path / "src")
+    python = stand_in(tmp_path / "bin", "python3.12", FAKE_PYTHON)
+    calls = tmp_path / "calls"
+    done = run(tmp_path / "src/setup.sh", cwd=tmp_path / "src", PYTHON=str(python), PIP_CALLS=str(calls))
+    assert done.returncode == 0, done.stderr
+    assert "requirements/run.txt" in calls.read_text()
+    for program in ("run_mlperf.py", "run_compliance.py", "eval_mlperf_accuracy.py", "prepare_submission.py"):
+        words = [sys.executable, tmp_path / "src" / program, "--help"]
+        assert subprocess.run(words, cwd=tmp_path, capture_output=True).returncode == 0, program
+
+
+SECRETS = [
+    ("export HF_TOKEN=" + "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz0123", True),
+    ("OPENAI_API_KEY=" + "sk-" + "proj-abcdefghijklmnop012345", True),
+    ("key: " + "AKIA" + "IOSFODNN7EXAMPLE", True),
+    ("ghp" + "_0123456789abcdefghijABCDEFGHIJ012345", True),
+    ("-----BEGIN " + "RSA PRIVATE KEY-----", True),
+    ("url = 'https://me:" + "hunter22@example.org/x'", True),
+    ("password = '" + "correct0horse1battery2staple'", True),
+    ("export HF_TOKEN=$(cat token)", False),
+    ("token = 'the_first_token_of_the_answer'", False),
+    ("url = f'https://{user}:{password}@{host}'", False),
+    ("max_new_tokens = 10240", False),
+    ("hash=" + "0123456789abcdef" * 4, False),
+]
+
+
+@pytest.mark.parametrize(("line", "refused"), SECRETS)
+def test_text_that_looks_like_a_secret(tmp_path, line, refused):
+    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n{line}\n")
+    if not refused:
+        refuse_secrets(tmp_path)
+        return
+    with pytest.raises(ConfigError, match=r"run\.sh:2 ") as error:
+        refuse_secrets(tmp_path)
+    assert line not in str(error.value)
+
+
+def test_a_secret_stops_the_build(results, statement, tmp_path, capsys):
+    write_statement(tmp_path, cooling="hf_" + "a1" * 17)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert build(results) == 2
+    assert "systems/made_up.json:" in one_line(capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def change_record(path, **changes):
+    record = json.loads(path.read_text())
+    record["servers"][0] |= {name: value for name, value in changes.items() if name != "commit"}
+    if "commit" in changes:
+        record["provenance"]["git"]["commit"] = changes["commit"]
+    path.write_text(json.dumps(record))
+
+
+MIXED = [
+    ("accuracy", {"version": "0.5.9"}, "engine"),
+    ("TEST07/run", {"engine": "fakesgl"}, "engine"),
+    ("TEST09/run", {"model": "openai/gpt-oss-20b"}, "model"),
+    ("performance", {"url": "http://localhost:30001"}, "server"),
+    ("accuracy", {"settings": {"tp_size": 2}}, "server settings"),
+    ("TEST07/run", {"commit": "661220a"}, "commit of the harness"),
+]
+
+
+@pytest.mark.parametrize(("run_name", "changes", "what"), MIXED)
+def test_runs_of_two_servers_do_not_go_together(results, statement, capsys, run_name, changes, what):
+    change_record(results / "offline" / run_name / "run.json", **changes)
+    assert build(results) == 2
+    assert f"{what} of performance/run_1 is " in one_line(capsys)
+
+
+def test_servers_may_have_other_addresses(results, statement, capsys):
+    change_record(results / "offline/accuracy/run.json", url="http://localhost:30001")
+    assert build(results, "--servers-moved") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no complaints, 1 note"
+
+
+def test_the_runs_are_kept(results, statement, tmp_path):
+    """Also those of the tests: check holds their origins against each other again."""
+    build(results)
+    kept = tmp_path / "tree.kept" / RESULTS / "Offline"
+    assert [name for name in files(kept) if name.endswith("run.json")] == [
+        "TEST07/run.json",
+        "TEST09/run.json",
+        "accuracy/run.json",
+        "performance/run_1/run.json",
+    ]
+    change_record(kept / "TEST07/run.json", version="0.5.9")
+    assert {found.code for found in check_tree(tmp_path / "tree")} == {"origin"}
+
+
+@pytest.mark.parametrize("where", ["server", "client"])
+def test_a_client_does_not_describe_the_servers(results, statement, tmp_path, capsys, where):
+    """Two cores and 24 GiB were once published as those of two nodes with eight GPUs each."""
+    for path in results.rglob("run.json"):
+        record = json.loads(path.read_text())
+        if where == "server":
+            record["servers"][0]["url"] = "http://node1:30000"
+        else:
+            record["provenance"]["host"]["hostname"] = "another-client"
+        path.write_text(json.dumps(record))
+    write_statement(tmp_path, without=["host_memory_capacity"])
+    assert build(results) == 2
+    assert "empty: host_memory_capacity" in one_line(capsys)
+
+
+def test_the_readme_has_what_was_run(results, statement, tmp_path):
+    build(results)
+    lines = (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text().splitlines()
+    command = "python run_mlperf.py --scenario offline --max-concurrency 40 --input-file"
+    names = ("performance", "accuracy", "TEST07-run", "TEST09-run")
+    assert [line for line in lines if line.startswith("python ")] == [
+        f"{command} {name}.parquet" for name in names
+    ]
+    assert (
+        "- server settings, as the server names them: tp_size 1, dp_size 8, kv_cache_dtype fp8_e4m3" in lines
+    )
+    assert "- client: worker processes 4, backend sglang" in lines

@@ -1,0 +1,313 @@
+"""``check``: a right tree gets no complaint, and each damage gets its own."""
+
+import random
+import re
+import shutil
+
+import msgspec
+import pytest
+
+from harness.config.benchmark import available_benchmarks, load_benchmark
+from harness.submission.checks.accuracy import check_accuracy
+from harness.submission.checks.check import check_tree, official_name
+from harness.submission.checks.check_context import Subject
+from harness.submission.checks.compliance_tests import check_tests
+from harness.submission.checks.issue import RULES
+from harness.submission.cli import main
+from harness.submission.layout import Place, places
+from harness.submission.rules import definition_of, load_rules
+from tests.harness.submission.damages import (
+    DAMAGES,
+    DETAIL,
+    RUN,
+    SUMMARY,
+    remove,
+    rename,
+    row,
+    set_accuracy,
+    system,
+    text,
+)
+from tests.harness.submission.trees import RESULTS, SYSTEM, add_error, edit_json, edit_text, unpack
+from tests.runs import ROOT
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return unpack(tmp_path_factory.mktemp("made_up"))
+
+
+@pytest.fixture
+def tree(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "submission")
+
+
+def codes(complaints):
+    counts = {}
+    for complaint in complaints:
+        counts[complaint.code] = counts.get(complaint.code, 0) + 1
+    return counts
+
+
+def test_a_right_tree_gets_no_complaint(tree):
+    assert check_tree(tree) == ()
+
+
+@pytest.mark.parametrize(("change", "expected"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES])
+def test_each_damage_gets_its_own_complaint(tree, change, expected):
+    change(tree)
+    found = check_tree(tree)
+    if expected is None:  # damage that brings others with it
+        assert {"scenario", "mode"} & set(codes(found))
+    else:
+        assert codes(found) == expected
+
+
+def test_every_rule_can_be_broken():
+    named = {code for _, _, expected in DAMAGES for code in expected or {"mode": 1}}
+    elsewhere = {"test06-log", "origin"}  # tests of their own, here and in test_build.py
+    assert named | elsewhere == set(RULES)
+
+
+def test_every_rule_is_documented():
+    page = (ROOT / "docs/submission.md").read_text()
+    assert [code for code, (rule, _) in RULES.items() if f"| `{code}` | {rule} |" not in page] == []
+
+
+def test_an_unknown_benchmark(tree):
+    (tree / RESULTS).rename(tree / RESULTS.parent / "gpt-oss-121b")
+    assert [(found.code, found.note) for found in check_tree(tree)] == [("benchmark", False)]
+
+
+def test_another_benchmark_is_a_note(tree, capsys):
+    (tree / RESULTS).rename(tree / RESULTS.parent / "whisper")
+    assert main(["check", str(tree)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no complaints, 1 note"
+
+
+NAMES = [
+    ("closed", "llama3_1-8b", None, "llama3.1-8b"),
+    ("closed", "llama3_1-8b-edge", None, "llama3.1-8b-edge"),
+    ("closed", "ours", '{"ours": "gpt-oss-120b"}', "ours"),
+    ("open", "ours", '{"ours": "gpt-oss-120b"}', "gpt-oss-120b"),
+    ("open", "ours", "[1]", "ours"),
+]
+
+
+@pytest.mark.parametrize(("division", "folder", "mapping", "name"), NAMES)
+def test_names_of_benchmarks(tmp_path, division, folder, mapping, name):
+    """As the official checker maps them."""
+    place = Place(tmp_path, division, "MyOrg", "made_up", folder, "Offline")
+    place.org_path.mkdir(parents=True)
+    if mapping is not None:
+        (place.org_path / "model_mapping.json").write_text(mapping)
+    assert official_name(place, load_rules()) == name
+
+
+def test_every_round_knows_our_benchmarks():
+    rules = load_rules()
+    assert set(rules.benchmarks) == set(rules.rounds)
+    assert all(name in names for names in rules.benchmarks.values() for name in available_benchmarks())
+
+
+LENGTHS = [
+    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 3600", 0),
+    ("deepseek-r1", "'exact_match': 81.4", 1),
+    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 2000", 1),
+    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 4275", 1),
+    ("deepseek-r1", "{'exact_match': 81.4, 'tokens_per_sample': 3886.2, 'num_samples': 4388}", 0),
+    (
+        "llama3.1-8b",
+        "{'rouge1': '38.8', 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 8167644}",
+        0,
+    ),
+    ("llama3.1-8b", "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 100}", 1),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': '8167644'}",
+        1,
+    ),
+    (
+        "llama3.1-8b-edge",
+        "{'rouge1': 39, 'rouge2': 16.1, 'rougeL': 24.6, 'rougeLsum': 36, 'gen_len': 3051113}",
+        0,
+    ),
+    ("gpt-oss-120b", "'exact_match': 83\n'tokens_per_sample': 9999", 0),
+    ("gpt-oss-120b", "'exact_match': 83", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "printed", "complaints"), LENGTHS)
+def test_scores_and_lengths(tree, name, printed, complaints):
+    """Bounds and patterns of constants.py of the official checker."""
+    place = places(tree)[0]
+    benchmark = definition_of(name)
+    assert benchmark is not None
+    (place.path / "accuracy/accuracy.txt").write_text(f"{printed}\nhash={'0' * 64}\n")
+    subject = Subject(place, benchmark, "offline", load_rules(), {})
+    assert codes(check_accuracy(subject, None)).get("accuracy", 0) == complaints
+
+
+def test_an_edge_benchmark_needs_single_stream(tree):
+    """Its own scenarios, and no Server."""
+    (tree / RESULTS).rename(tree / RESULTS.parent / "llama3_1-8b-edge")
+    system(system_type="edge")(tree)
+    found = [found.what for found in check_tree(tree) if found.code == "scenarios"]
+    assert found == [
+        "Interactive may not be there, expected Offline, SingleStream",
+        "SingleStream is missing",
+    ]
+
+
+def test_an_end_as_planned_is_a_note(tree):
+    """A submitter may set max_query_count: every sample was issued all the same."""
+    message = "IssueQueryThread 0 Ending early: Max query count reached. query_count 990"
+    for name in (f"Offline/TEST07/{RUN}", f"Offline/{RUN}"):
+        add_error(tree / RESULTS / name / DETAIL, message)
+        edit_text(tree / RESULTS / name / SUMMARY, "No errors encountered", "1 ERROR encountered")
+    found = {found.where.removeprefix(f"{RESULTS}/"): found.note for found in check_tree(tree)}
+    assert found == {f"Offline/TEST07/{RUN}/{DETAIL}": True, f"Offline/{RUN}/{DETAIL}": False}
+
+
+def test_an_older_loadgen_logs_no_count_of_accuracy_samples(tree):
+    path = tree / RESULTS / "Offline/accuracy" / DETAIL
+    lines = [line for line in path.read_text().splitlines() if "effective_accuracy_sample_count" not in line]
+    path.write_text("\n".join(lines) + "\n")
+    assert check_tree(tree) == ()
+
+
+def test_open_needs_neither_target_nor_tests(tree):
+    set_accuracy(12.5)(tree)
+    for name in ("Offline/TEST07", "Offline/TEST09", "Interactive/TEST07", "Interactive/TEST09"):
+        remove(name)(tree)
+    edit_json(tree / SYSTEM, division="open")
+    (tree / "closed").rename(tree / "open")
+    assert check_tree(tree) == ()
+
+
+def test_a_test_may_miss_its_latencies(tree):
+    """A compliance test is no measurement: only its own verdict and its coverage count."""
+    name = f"Interactive/TEST07/{RUN}"
+    row(name, result_validity="INVALID", early_stopping_met=False)(tree)
+    text(f"{name}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")(tree)
+    assert check_tree(tree) == ()
+
+
+TEST06 = "First token check pass: {}\nEOS check pass: {}\nSample length check pass: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("checks", "failed"),
+    [
+        (("True", "True", "True"), []),
+        (("Skipped", "True", "True"), []),
+        (("False", "True", "True"), ["First token check pass is not True or Skipped"]),
+        (("True", "False", "False"), ["EOS check pass is not True", "Sample length check pass is not True"]),
+    ],
+)
+def test_test06(tree, checks, failed):
+    """The official checker asks for the same three lines."""
+    place = places(tree)[0]
+    benchmark = msgspec.structs.replace(
+        load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
+    )
+    write_test06(place.path / "TEST06", TEST06.format(*checks))
+    subject = Subject(place, benchmark, "offline", load_rules(), {})
+    assert [complaint.what for complaint in check_tests(subject, None)] == failed
+
+
+def write_test06(folder, statement, log='[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }\n]\n'):
+    """What the official script leaves: its verdict and the complete accuracy log."""
+    (folder / "accuracy").mkdir(parents=True)
+    (folder / "verify_accuracy.txt").write_text(statement)
+    if log is not None:
+        (folder / "accuracy/mlperf_log_accuracy.json").write_text(log)
+
+
+TEST06_LOGS = [
+    (None, {"missing-file": 1}),
+    ("[\n]\n", {"test06-log": 1}),
+    ('[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "010000', {"test06-log": 1}),
+    ("[\n" + "x" * 9000 + "\n\n...\n\n" + "x" * 4000 + "\n]\n", {"test06-log": 1}),
+    ("[\n" + ",\n".join(['{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'] * 500) + "\n]\n", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"), TEST06_LOGS, ids=["none", "empty", "cut", "truncated", "complete"]
+)
+def test_the_log_of_test06_is_complete(tree, log, expected):
+    """truncate_accuracy_log.py leaves out TEST06; its script writes no hash and copies no other log."""
+    place = places(tree)[0]
+    benchmark = msgspec.structs.replace(
+        load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
+    )
+    write_test06(place.path / "TEST06", TEST06.format("Skipped", "True", "True"), log)
+    subject = Subject(place, benchmark, "offline", load_rules(), {})
+    assert codes(check_tests(subject, None)) == expected
+
+
+def test_a_hostile_log_cannot_break_the_line(tree):
+    add_error(tree / RESULTS / f"Offline/{RUN}" / DETAIL, "one\ntwo\x1b[31m")
+    lines = [str(complaint) for complaint in check_tree(tree) if complaint.code == "loadgen-errors"]
+    assert len(lines) == 1
+    assert lines[0].isprintable()
+
+
+def test_no_nonsense_breaks_the_check(original, tmp_path):
+    """Values of wrong types, rows taken out, bytes that are no text: complaints, never a traceback."""
+    chance = random.Random(7)
+    for number in range(40):
+        tree = shutil.copytree(original, tmp_path / str(number))
+        path = chance.choice([path for path in sorted((tree / "closed").rglob("*")) if path.is_file()])
+        lines = path.read_text().splitlines()
+        kind = number % 4
+        if kind == 0:
+            path.write_bytes(chance.randbytes(500))
+        elif kind == 1:
+            path.write_text("\n".join(line for line in lines if chance.random() > 0.3))
+        else:
+            word = chance.choice(["null", '"nonsense"', "[]", "{}", "-1", "NaN", "true", "1e400"])
+            path.write_text(
+                "\n".join(re.sub(r'"value": [^,]+,', f'"value": {word},', line) for line in lines)
+            )
+        for complaint in check_tree(tree):
+            assert "\n" not in str(complaint)
+        shutil.rmtree(tree)
+
+
+def test_a_scenario_in_small_letters(tree):
+    """The official checker takes it; with capitals only it fails."""
+    rename("Offline", "offline")(tree)
+    assert check_tree(tree) == ()
+
+
+def test_the_command_says_where_what_rule_and_remedy(tree, capsys):
+    row(f"Offline/{RUN}", effective_min_duration_ms=1000)(tree)
+    assert main(["check", str(tree)]) == 5
+    line, *_, count = capsys.readouterr().out.splitlines()
+    where, rest = line.split(": ", 1)
+    assert where == f"{RESULTS}/Offline/{RUN}/{DETAIL}"
+    assert rest.split("; ") == [
+        "[min-duration] effective_min_duration_ms is 1000, expected 600000 or more",
+        "rule: a performance run lasts 600 s or longer",
+        "remedy: repeat the run with the official min_duration",
+    ]
+    assert count == "1 complaint"
+
+
+def test_the_command_on_a_right_tree(tree, capsys):
+    assert main(["check", str(tree)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no complaints"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check", "{}/nowhere"], ["check", "{}"], ["check", "{}/submission", "--round", "v4.0"]]
+)
+def test_unusable_input_is_one_line_and_exit_2(tree, tmp_path, capsys, arguments):
+    (tmp_path / "empty").mkdir()
+    folder = tmp_path if "--round" in arguments else tmp_path / "empty"
+    assert main([word.format(folder) for word in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1

@@ -1,0 +1,61 @@
+"""scripts/compare_checkers.py: its classes, and how it reads the official checker."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from harness.submission.checks.issue import Complaint
+from harness.submission.layout import Place
+from tests.runs import ROOT
+
+spec = importlib.util.spec_from_file_location("compare_checkers", ROOT / "scripts/compare_checkers.py")
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+
+RESULT = "closed/MyOrg/results/made_up/gpt-oss-120b/Offline"
+OTHER = "closed/MyOrg/results/made_up/whisper/Offline"
+INTEL = "closed/Intel/results/1-node-4x-BMG-B60/gpt-oss-120b/Server/TEST07/accuracy/accuracy.txt"
+REFUSED = script.Line(RESULT, "NoResults: seeds")
+# Lines of the official checker of August 2026.
+STDERR = """\
+[2026-11-21 22:01:53,600 base.py:50 INFO] Starting performance checks for: /view/{result}/{detail}
+[2026-11-21 22:01:53,639 performance_check.py:228 ERROR] /view/{result}/{detail} qsl_rng_seed is wrong, \
+expected=2465351861681999779, found=0
+[2026-11-21 22:01:53,640 base.py:58 ERROR] Some performance checks Checks failed for: /view/{result}/{detail}
+[2026-11-21 22:01:53,644 main.py:236 ERROR] NoResults /view/{result}/{detail}
+[2026-11-21 22:01:53,644 main.py:361 ERROR] SUMMARY: submission has errors
+""".format(result=RESULT, detail="performance/run_1/mlperf_log_detail.txt")
+
+
+def complaint(where, code="seeds", note=False):
+    return Complaint(code, where, "is wrong", note)
+
+
+CASES = [
+    ([complaint(f"{RESULT}/performance/run_1/mlperf_log_detail.txt")], [REFUSED], ["same"]),
+    ([complaint("closed/MyOrg/systems/made_up.json", "system")], [REFUSED], ["same"]),
+    ([complaint("closed/MyOrg/results/made_up/gpt-oss-120b", "scenarios")], [REFUSED], ["same"]),
+    ([complaint("closed/MyOrg/x.swp", "files")], [script.Line("closed/MyOrg/x.swp", "named")], ["same"]),
+    ([complaint("closed/MyOrg/x y", "files")], [REFUSED], ["false alarm", "missed"]),
+    ([complaint(RESULT)], [], ["false alarm"]),
+    ([complaint(RESULT, note=True)], [REFUSED], ["missed"]),
+    ([complaint(INTEL, "missing-file")], [], ["ours right"]),
+    ([complaint(INTEL, "hash")], [], ["false alarm"]),
+    ([], [REFUSED], ["missed"]),
+    ([], [script.Line(OTHER, "NoResults: ")], ["not checked"]),
+    ([], [script.Line("closed/MyOrg", "TypeError: ")], ["missed"]),
+]
+
+
+@pytest.mark.parametrize(("mine", "theirs", "kinds"), CASES)
+def test_classes(mine, theirs, kinds):
+    names = ("gpt-oss-120b", "whisper")
+    inside = [Place(Path("/tree"), "closed", "MyOrg", "made_up", name, "Offline") for name in names]
+    assert [one.kind for one in script._judge(mine, theirs, inside)] == kinds
+
+
+def test_what_the_official_checker_says():
+    (line,) = script._checker_lines(STDERR, Path("/view"))
+    assert line.key == RESULT
+    assert "qsl_rng_seed is wrong" in line.text

@@ -1,0 +1,61 @@
+"""The whole way: real LoadGen runs of full size, build, check, and MLCommons's own checker where it is.
+
+``HARNESS_OFFICIAL_CHECKER`` names a folder ``tools/submission`` of MLCommons's inference repository.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.submission.building import write_statement
+from tests.harness.submission.full_runs import run_all
+from tests.runs import ROOT
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+CHECKER = os.environ.get("HARNESS_OFFICIAL_CHECKER")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Every run with the official counts; min_duration alone is 0, for a test must end."""
+    path = tmp_path_factory.mktemp("full")
+    run_all(path)
+    write_statement(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(folder):
+    words = ["build", "--results", folder / "results", "--submission", folder / "submission.toml"]
+    words += ["--servers-moved"]  # one stub for each run, each with its port
+    command = [sys.executable, ROOT / "prepare_submission.py", *words, "--output", folder / "submission"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_only_complaint_is_min_duration(built):
+    assert (built.returncode, built.stderr) == (5, "")
+    *complaints, count = [
+        line for line in built.stdout.splitlines() if line.startswith("closed/") or " complaints" in line
+    ]
+    assert count.startswith("4 complaints, ")
+    assert {re.search(r"\[(\S+)\]", line)[1] for line in complaints} == {"min-duration", "deviations"}
+    assert all("min_duration_ms is 0" in line for line in complaints)
+
+
+@pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
+def test_the_official_checker_complains_of_nothing_else(built, folder):
+    words = ["-m", "submission_checker.main", "--version", "v6.1", "--input", folder / "submission"]
+    done = subprocess.run(
+        [os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable), *words, "--csv", folder / "summary.csv"],
+        capture_output=True,
+        text=True,
+        cwd=Path(CHECKER),
+    )
+    errors = [line for line in done.stderr.splitlines() if " ERROR]" in line]
+    named = ("Test duration less than 600s", "Some performance checks", "NoResults", "SUMMARY")
+    assert errors
+    assert [line for line in errors if not any(name in line for name in named)] == []

@@ -1,0 +1,96 @@
+"""Published submissions of MLPerf v6.0. They passed the official checker; docs/submission.md explains what we
+still complain about."""
+
+import re
+
+import pytest
+
+from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.submission.accuracy_text import parse_accuracy, parse_verify
+from harness.submission.checks.check import check_tree
+from tests.harness.grading.shared import SHARED_DATA
+
+ROUND = SHARED_DATA / "mlperf_v6.0"
+CLOSED = ROUND / "closed"
+pytestmark = pytest.mark.skipif(not CLOSED.is_dir(), reason="the published logs are no part of the project")
+
+AMD = "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b"
+NEBIUS = "Nebius/results/nebius_b200_n1/gpt-oss-120b"
+REDHAT = "RedHat/results/8xB200-LLM-D-Openshift/gpt-oss-120b"
+DETAIL = "performance/run_1/mlperf_log_detail.txt"
+
+# Read off the files.
+ACCURACY = {
+    f"{AMD}/Offline": 83.396,
+    f"{AMD}/Server": 83.813,
+    f"{NEBIUS}/Interactive": 83.295,
+    f"{NEBIUS}/Offline": 83.750,
+    f"{NEBIUS}/Server": 83.833,
+    f"{REDHAT}/Offline": 84.028,
+    f"{REDHAT}/Server": 83.724,
+}
+# Files that the published excerpt at hand lacks: it has no system descriptions, and some files were left out.
+LEFT_OUT = re.compile(
+    r"closed/\w+/(src|systems/.*|.*/(user\.conf|README\.md|measurements\.json)"
+    r"|.*/TEST07/accuracy/mlperf_log_accuracy\.json)|closed/Nebius/.*/TEST07/verify_accuracy\.txt"
+)
+
+
+def test_only_two_complaints_are_about_the_submissions():
+    found = [
+        (complaint.where.removeprefix("closed/"), complaint.code, complaint.what)
+        for complaint in check_tree(ROUND, round_name="v6.0")
+        if complaint.code not in ("missing-file", "test-missing")
+    ]
+    assert [entry[:2] for entry in found] == [
+        (f"{AMD}/Server/TEST07/{DETAIL}", "loadgen-errors"),
+        (f"{REDHAT}/Offline/TEST07/{DETAIL}", "seeds"),
+    ]
+    assert "Max query count reached. query_count 990" in found[0][2]
+    assert found[1][2].startswith("qsl_rng_seed is 0, expected 2465351861681999779")
+
+
+def test_what_is_missing_was_left_out_of_the_excerpt():
+    complaints = check_tree(ROUND, round_name="v6.0")
+    missing = [c.where for c in complaints if c.code in ("missing-file", "test-missing")]
+    assert len(missing) == 37
+    assert [where for where in missing if not LEFT_OUT.fullmatch(where)] == []
+
+
+def test_under_the_current_round_all_seeds_are_wrong():
+    seeds = [c for c in check_tree(ROUND) if c.code == "seeds"]
+    assert len(seeds) == 28
+
+
+def test_accuracy_texts():
+    for folder, score in ACCURACY.items():
+        text = (CLOSED / folder / "accuracy/accuracy.txt").read_text()
+        found = parse_accuracy(text, ("exact_match",))
+        assert (found.scores, found.samples) == ({"exact_match": (score,)}, 4395)
+        assert [len(digits) for digits in found.hashes] == [64]
+
+
+def test_verify_files_say_what_their_lines_say():
+    texts = [path.read_text() for path in sorted(CLOSED.rglob("verify_*.txt"))]
+    assert len(texts) == 11
+    for text in texts:
+        found = parse_verify(text)
+        assert found.passed is True
+        figures = [figure for figure in (found.score, found.mean_tokens) if figure is not None]
+        assert len(figures) == 1
+        assert re.search(rf"(Accuracy score|Mean output tokens): 0*{figures[0]}0*$", text, re.MULTILINE)
+        assert found.samples == (990 if found.score is not None else 6396)
+
+
+def test_every_figure_of_every_log_is_the_files():
+    """Each number of a summary and each value of a detail log is found again in the file's text."""
+    for path in CLOSED.rglob("mlperf_log_summary.txt"):
+        text = path.read_text()
+        for name, value in read_summary(path).figures.items():
+            lines = [line for line in text.splitlines() if line.split(":")[0].strip() == name]
+            assert any(float(line.split(":")[1]) == value for line in lines), (path, name)
+    for path in CLOSED.rglob("mlperf_log_detail.txt"):
+        text = path.read_text()
+        for key, value in read_detail(path).values.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                assert f'"key": "{key}", "value": {value}, ' in text, (path, key)

@@ -1,0 +1,215 @@
+"""Connections are kept, dropped and spread over replicas as servers deserve."""
+
+import gc
+import socket
+import threading
+import time
+
+import pytest
+
+from harness.record.outcome import Completion, FailureKind
+from sut.client.connections import Request
+from sut.client.response import ResponseReader
+from tests.stub import Fault, StubServer, refused_url
+from tests.sut.driver import answer, assert_completed, assert_failed, read_request, reset, scripted
+
+# -- connections
+
+
+def test_one_connection_serves_one_request_after_the_other(drive):
+    with StubServer() as stub:
+        driver = drive(stub.url)
+        for i in range(20):
+            assert_completed(driver.ask([1, i]), [1, i])
+        assert stub.connections == driver.client.opened == 1
+        assert driver.client.keeps_alive() == [True]
+
+
+def test_as_many_connections_as_requests_in_flight(drive):
+    with StubServer(event_delay_s=0.01) as stub:
+        driver = drive(stub.url)
+        for _ in range(3):
+            for i in range(16):
+                driver.start([2, i])
+            assert len(driver.client.in_flight) == 16
+            driver.wait()
+        for query, outcome in driver.outcomes.items():
+            assert_completed(outcome, [2, query % 16])
+        assert stub.connections == 16
+        assert not driver.client.in_flight
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_server_that_closes_after_each_answer(drive, announced):
+    with StubServer(close_after_response=True, announce_close=announced) as stub:
+        driver = drive(stub.url)
+        for i in range(5):
+            assert_completed(driver.ask([3, i]), [3, i])
+            driver.poll(0.03)
+        assert stub.connections == 5
+        assert driver.client.keeps_alive() == [False]
+
+
+def test_a_replica_that_does_not_keep_connections_gets_a_new_one_each(drive):
+    with StubServer() as stub:
+        driver = drive(stub.url, keep_alive=False)
+        for _ in range(3):
+            assert_completed(driver.ask())
+        assert stub.connections == 3
+
+
+@pytest.mark.parametrize("polled", [True, False])
+@pytest.mark.parametrize("ending", [socket.socket.close, reset])
+def test_an_idle_connection_that_the_server_closed_is_not_used(drive, ending, polled):
+    """Also when its end is still unread while the next query comes."""
+
+    def once(connection):
+        read_request(connection)
+        connection.sendall(answer())
+        ended.wait(5)
+        ending(connection)
+        closed.set()
+
+    def again(connection):
+        while read_request(connection):
+            connection.sendall(answer())
+
+    ended, closed = threading.Event(), threading.Event()
+    with scripted(once, again) as (url, _):
+        driver = drive(url)
+        assert isinstance(driver.ask(), Completion)
+        ended.set()
+        assert closed.wait(5)
+        time.sleep(0.02)
+        if polled:
+            driver.poll(0.05)
+        assert isinstance(driver.ask(), Completion)
+        assert driver.client.opened == 2
+
+
+def test_bytes_that_nobody_asked_for_end_an_idle_connection(drive):
+    def chatty(connection):
+        while read_request(connection):
+            connection.sendall(answer(7))
+            time.sleep(0.02)
+            connection.sendall(answer(8))
+
+    with scripted(chatty) as (url, _):
+        driver = drive(url)
+        for _ in range(3):
+            outcome = driver.ask()
+            assert isinstance(outcome, Completion)
+            assert outcome.output_ids.tolist() == [7]
+            time.sleep(0.05)
+        assert driver.client.opened == 3
+
+
+def test_connections_idle_for_long_are_closed_by_us(drive, monkeypatch):
+    monkeypatch.setattr("sut.client.client._MAX_IDLE_NS", 50_000_000)
+    with StubServer() as stub:
+        driver = drive(stub.url)
+        driver.ask()
+        driver.poll(0.1)
+        assert driver.client.keeps_alive() == [False]
+        assert_completed(driver.ask())
+        assert stub.connections == 2
+
+
+def test_warm_connections_are_used(drive):
+    with StubServer() as stub:
+        driver = drive(stub.url)
+        driver.client.warm(4)
+        driver.poll(0.05)
+        for _ in range(4):
+            driver.start()
+        driver.wait()
+        assert stub.connections == 4
+
+
+def test_warming_a_dead_server_is_no_error(drive):
+    with refused_url() as url:
+        driver = drive(url)
+        driver.client.warm(4)
+        driver.poll(0.05)
+        assert_failed(driver.ask(), FailureKind.CONNECT)
+
+
+def test_connections_are_made_a_few_hundred_at_a_time(drive):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)  # takes a few; the others wait for their handshake
+        driver = drive(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.3)
+        started = 0
+        while driver.client.can_start and started < 1000:
+            driver.start()
+            started += 1
+        assert 200 <= started <= 300
+        for outcome in driver.wait():
+            assert_failed(outcome, FailureKind.TIMEOUT)
+        assert driver.suspects == [0]
+        assert not driver.client.can_start
+        driver.client.trust(0)
+        assert driver.client.can_start
+
+
+# -- replicas
+
+
+def test_replicas_are_balanced_by_requests_in_flight(drive):
+    with StubServer(event_delay_s=0.01) as a, StubServer(event_delay_s=0.01) as b, StubServer() as c:
+        driver = drive(a.url, b.url, c.url)
+        for i in range(30):
+            driver.start([4, i])
+        driver.wait()
+        assert [len(stub.requests) for stub in (a, b, c)] == [10, 10, 10]
+        assert {request.replica for request in driver.requests.values()} == {0, 1, 2}
+
+
+def test_a_slow_replica_gets_fewer(drive):
+    with StubServer(event_delay_s=0.1) as slow, StubServer() as fast:
+        driver = drive(slow.url, fast.url)
+        for i in range(40):
+            driver.start([5, i])
+            while len(driver.client.in_flight) >= 4:
+                driver.client.poll(0.05)
+        driver.wait()
+        assert len(slow.requests) < 10
+        assert len(slow.requests) + len(fast.requests) == 40
+
+
+def test_one_at_a_time_takes_turns(drive):
+    with StubServer() as a, StubServer() as b:
+        driver = drive(a.url, b.url)
+        for _ in range(6):
+            driver.ask()
+        assert (len(a.requests), len(b.requests)) == (3, 3)
+
+
+def test_a_dead_replica_fails_only_its_own(drive):
+    with StubServer() as alive, refused_url() as dead:
+        driver = drive(alive.url, dead)
+        for _ in range(6):
+            driver.start()
+        driver.wait()
+        kinds = [isinstance(outcome, Completion) for outcome in driver.outcomes.values()]
+        assert kinds.count(True) >= 3
+        for query, outcome in driver.outcomes.items():
+            assert isinstance(outcome, Completion) == (driver.requests[query].replica == 0)
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_nothing_stays_behind_a_finished_request(drive, keep_alive):
+    """Workers run with the garbage collector off: a circle of references would be a leak."""
+    faults = [None, Fault.HTTP_500, Fault.CUT_CHUNKED, Fault.RESET_AT_ONCE, None]
+    gc.collect()
+    gc.disable()
+    try:
+        with StubServer(faults=faults) as stub:
+            driver = drive(stub.url, keep_alive=keep_alive)
+            for _ in faults:
+                driver.ask()
+        driver.requests.clear()
+        left = [thing for thing in gc.get_objects() if isinstance(thing, Request | ResponseReader)]
+    finally:
+        gc.enable()
+    assert left == []

@@ -1,0 +1,83 @@
+"""Times are the server's, and nothing stands between client and server."""
+
+import time
+
+import pytest
+
+from harness.record.outcome import Failure, FailureKind
+from tests.stub import StubServer, refused_url
+from tests.sut.driver import assert_completed, assert_failed
+
+# -- times and first tokens
+
+
+def test_first_token_is_told_once_and_before_the_end(drive):
+    with StubServer(event_delay_s=0.01) as stub:
+        driver = drive(stub.url)
+        queries = [driver.start([8, i]) for i in range(5)]
+        while not driver.firsts:
+            driver.client.poll(0.05)
+        assert not driver.outcomes
+        driver.wait()
+        assert sorted(driver.firsts) == queries
+
+
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_tokens_of_answers_in_flight_are_counted_while_they_come(drive, cumulative):
+    with StubServer(event_delay_s=0.005, cumulative=cumulative) as stub:
+        driver, seen = drive(stub.url), set()
+        for i in range(3):
+            driver.start([8, i])
+        while driver.client.in_flight:
+            driver.client.poll(0.05)
+            in_flight = driver.client.in_flight.values()
+            assert driver.client.partial_tokens == sum(request.reader.tokens for request in in_flight)
+            seen.add(driver.client.partial_tokens)
+        assert driver.client.partial_tokens == 0
+        assert len(seen) > 3
+
+
+@pytest.mark.parametrize("busy_s", [0.0, 0.05])
+def test_times_are_the_servers_even_when_the_client_is_busy(drive, busy_s):
+    """Nothing of the 50 ms in which we do not look gets into them."""
+    with StubServer(event_delay_s=0.08, first_delay_s=0.05) as stub:
+        driver = drive(stub.url)
+        query = driver.start()
+        while query not in driver.outcomes:
+            driver.client.poll(0.01)
+            time.sleep(busy_s)
+        request, seen = driver.requests[query], stub.requests[0]
+        reader = request.reader
+        late = [reader.first_token_ns - seen.first_sent_ns, reader.last_byte_ns - seen.last_sent_ns]
+        assert all(-200_000 < ns < 40_000_000 for ns in late), late
+        order = (request.started_ns, request.sent_ns, reader.first_byte_ns, reader.first_token_ns)
+        assert list(order) == sorted(order)
+        assert reader.last_byte_ns > reader.first_token_ns
+
+
+# -- what must not get in between
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy", "https_proxy"])
+def test_proxies_of_the_environment_are_not_used(drive, monkeypatch, name):
+    with StubServer() as stub, refused_url() as dead:
+        monkeypatch.setenv(name, dead)
+        assert_completed(drive(stub.url).ask())
+
+
+def test_the_key_is_sent_and_not_shown(drive):
+    key = "sk-very-secret"
+    with StubServer(api_key=key) as stub:
+        assert_completed(drive(stub.url, api_key=key).ask())
+        assert stub.requests[0].headers["authorization"] == f"Bearer {key}"
+        assert_failed(drive(stub.url, api_key="wrong").ask(), FailureKind.HTTP_STATUS, "HTTP 401")
+        assert_failed(drive(stub.url).ask(), FailureKind.HTTP_STATUS, "HTTP 401")
+
+
+def test_the_key_is_in_no_failure(drive):
+    key = "sk-very-secret"
+    with StubServer(api_key="other") as stub, refused_url() as dead:
+        for url in (stub.url, dead):
+            outcome = drive(url, api_key=key).ask()
+            assert isinstance(outcome, Failure)
+            assert key not in repr(outcome)

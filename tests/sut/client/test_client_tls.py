@@ -1,0 +1,106 @@
+"""TLS: the request path, and a run whose server has a certificate of its own."""
+
+import time
+
+import pytest
+
+from harness.record.outcome import Completion, Failure, FailureKind
+from tests.runs import run_mlperf, small_dataset
+from tests.stub import Fault, StubServer
+from tests.sut.driver import KINDS, assert_completed, assert_failed, scripted
+
+# -- TLS
+
+
+def test_tls(drive, tls, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    with StubServer(tls=tls, event_delay_s=0.002) as stub:
+        driver = drive(stub.url)
+        for i in range(5):
+            assert_completed(driver.ask([9, i]), [9, i])
+        assert stub.connections == 1
+        for i in range(8):
+            driver.start([10, i])
+        assert all(isinstance(outcome, Completion) for outcome in driver.wait())
+
+
+def test_tls_with_a_ca_file(drive, tls, certificate):
+    with StubServer(tls=tls) as stub:
+        assert_completed(drive(stub.url, ca_file=certificate[0]).ask([9, 1]), [9, 1])
+
+
+def test_tls_with_a_large_request_and_a_large_answer(drive, tls, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    prompt = list(range(150_000))
+    with StubServer(tls=tls, faults=[Fault.BYTEWISE]) as stub:
+        driver = drive(stub.url)
+        assert_completed(driver.ask(prompt), prompt)
+        assert_completed(driver.ask(prompt), prompt)
+        assert stub.requests[1].prompt_ids == prompt
+
+
+def test_tls_with_an_unknown_certificate(drive, tls):
+    with StubServer(tls=tls) as stub:
+        assert_failed(drive(stub.url).ask(), FailureKind.CONNECT, "certificate")
+        assert not stub.requests
+
+
+def test_tls_for_another_host(drive, tls, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    with StubServer(tls=tls) as stub:
+        url = stub.url.replace("127.0.0.1", "localhost")
+        assert_failed(drive(url).ask(), FailureKind.CONNECT, "certificate")
+
+
+def test_tls_to_a_plain_server(drive):
+    def plain(connection):
+        connection.recv(1000)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+    with scripted(plain) as (url, _):
+        assert_failed(drive(url.replace("http:", "https:")).ask(), FailureKind.CONNECT)
+
+
+def test_plain_to_a_tls_server(drive, tls):
+    with StubServer(tls=tls) as stub:
+        outcome = drive(stub.url.replace("https:", "http:")).ask()
+        assert isinstance(outcome, Failure)
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.CUT_CHUNKED, Fault.CUT_UNFRAMED, Fault.CLOSE_AT_ONCE, Fault.RESET_MIDDLE]
+)
+def test_tls_connections_that_break(drive, tls, certificate, monkeypatch, fault):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    with StubServer(tls=tls, faults=[fault, None]) as stub:
+        driver = drive(stub.url)
+        assert_failed(driver.ask(), KINDS[fault])
+        assert_completed(driver.ask())
+
+
+def test_waiting_for_a_handshake_costs_no_cpu(drive):
+    """The poll sleeps while a TLS server takes its time."""
+
+    def silent(connection):
+        time.sleep(1)
+
+    with scripted(silent) as (url, _):
+        driver = drive(url.replace("http:", "https:"))
+        driver.start()
+        rounds, until = 0, time.monotonic() + 0.3
+        while time.monotonic() < until:
+            driver.client.poll(0.1)
+            rounds += 1
+        assert rounds < 30
+
+
+def test_a_run_with_a_ca_file(tmp_path, certificate, tls):
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer(tls=tls) as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", 4)
+        refused = run_mlperf(tmp_path, *where)
+        run = run_mlperf(tmp_path, *where, "--ca-file", certificate[0])
+    assert refused.code == 3
+    assert "--ca-file" in refused.stderr
+    assert run.code == 0, run.stderr
+    assert run.failures == {}

@@ -1,0 +1,402 @@
+"""One HTTP response, fed in every cut: framing, statuses, and the times of what arrived."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Completion, Failure, FailureKind
+from sut.client.response import ResponseReader
+from sut.wire import make_wire, max_event_bytes
+
+DATA = Path(__file__).parents[2] / "data"
+PARAMETERS = SamplingParameters(
+    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
+)
+GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
+GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195947]
+LLAMA = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
+SGLANG_HTTP = (DATA / "sglang_http_response.txt").read_bytes()
+LLAMA_HTTP = (DATA / "llamacpp_http_response.txt").read_bytes()
+STREAM = (DATA / "sglang_stop_token_third.txt").read_bytes()
+WHOLE = (DATA / "sglang_whole.txt").read_bytes()
+OK = b"HTTP/1.1 200 OK\r\n"
+EVENT_STREAM = b"content-type: text/event-stream\r\n"
+
+
+# How many tokens the recorded answers that end with "length" were asked for.
+ASKED = {("sglang", True): 20, ("sglang", False): 4, ("llamacpp", True): 8}
+
+
+def reader(streams=True, wire="sglang", max_bytes=None):
+    asked = ASKED.get((wire, streams), 20)
+    parameters = msgspec.structs.replace(PARAMETERS, stream=streams, max_new_tokens=asked)
+    answer = make_wire(wire, parameters, 201088, "m").answer()
+    bound = max_bytes or max_event_bytes(parameters, 201088)
+    return ResponseReader(answer, streams=streams, max_event_bytes=bound)
+
+
+def run(pieces, streams=True, wire="sglang", max_bytes=None):
+    """The outcome, with the close of the connection after the last piece."""
+    response = reader(streams, wire, max_bytes)
+    for when, piece in enumerate(pieces, start=1):
+        outcome = response.feed(piece, when)
+        if outcome is not None:
+            return outcome
+    return response.closed()
+
+
+def sized(body, status=b"200 OK", more=b""):
+    return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n%b\r\n%b" % (status, len(body), more, body)
+
+
+def chunked(*blocks, more=b""):
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(block), block) for block in blocks)
+    return OK + EVENT_STREAM + b"transfer-encoding: chunked\r\n" + more + b"\r\n" + framed + b"0\r\n\r\n"
+
+
+def until_close(body):
+    return OK + EVENT_STREAM + b"connection: close\r\n\r\n" + body
+
+
+def assert_failed(outcome, kind, wording=""):
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.kind is kind, outcome
+    assert wording in outcome.detail, outcome
+    assert outcome.detail.isprintable() and len(outcome.detail) < 1000
+
+
+EVENTS = [part + b"\n\n" for part in STREAM.split(b"\n\n") if part]
+# name: bytes, streams, wire, ids. Those that end with the connection are told apart below.
+VALID = {
+    "recorded SGLang": (SGLANG_HTTP, True, "sglang", GREEDY),
+    "recorded llama.cpp": (LLAMA_HTTP, True, "llamacpp", LLAMA),
+    "content-length": (sized(STREAM), True, "sglang", GREEDY[:3]),
+    "an event a chunk": (chunked(*EVENTS), True, "sglang", GREEDY[:3]),
+    "one chunk": (chunked(STREAM), True, "sglang", GREEDY[:3]),
+    "chunks that split events": (
+        chunked(STREAM[:100], STREAM[100:101], STREAM[101:]),
+        True,
+        "sglang",
+        GREEDY[:3],
+    ),
+    "chunk extension and trailer": (
+        chunked(*EVENTS).replace(b"0\r\n\r\n", b"0;last\r\nx-took: 3\r\n\r\n"),
+        True,
+        "sglang",
+        GREEDY[:3],
+    ),
+    "100 continue before": (b"HTTP/1.1 100 Continue\r\n\r\n" + chunked(*EVENTS), True, "sglang", GREEDY[:3]),
+    "two informational before": (
+        b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + chunked(*EVENTS),
+        True,
+        "sglang",
+        GREEDY[:3],
+    ),
+    "whole JSON": (sized(WHOLE), False, "sglang", GREEDY[:4]),
+    "whole JSON, chunked": (chunked(WHOLE[:99], WHOLE[99:]), False, "sglang", GREEDY[:4]),
+    "no end mark": (chunked(*EVENTS[:-1]), True, "sglang", GREEDY[:3]),
+    "crlf events": (chunked(STREAM.replace(b"\n", b"\r\n")), True, "sglang", GREEDY[:3]),
+}
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_whole_responses(name):
+    data, streams, wire, ids = VALID[name]
+    for pieces in ([data], [data[i : i + 1] for i in range(len(data))]):
+        outcome = run(pieces, streams, wire)
+        assert isinstance(outcome, Completion), outcome
+        assert outcome.output_ids.tolist() == ids
+        assert outcome.output_ids.dtype == np.int32
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_cut_at_every_byte(name):
+    """The bytes up to the cut give no outcome, and a close there a Failure; the rest completes them."""
+    data, streams, wire, ids = VALID[name]
+    for cut in range(len(data)):
+        response = reader(streams, wire)
+        first = response.feed(data[:cut], 1) if cut else None
+        if first is not None:  # llhttp ends a trailer-less body at the last chunk's first line end
+            assert data[cut:] in (b"\n", b"\r\n"), (cut, first)
+        assert first is None or isinstance(first, Completion), (cut, first)
+        if first is None:
+            complete = response.feed(data[cut:], 2)
+            assert isinstance(complete, Completion), (cut, complete)
+            assert complete.output_ids.tolist() == ids
+            assert isinstance(run([data[:cut]] if cut else [], streams, wire), Failure), cut
+
+
+def test_until_close_cut_at_every_byte():
+    """Only the close ends such a body: it completes when every id has come, and never with fewer."""
+    data = until_close(STREAM)
+    last_event = data.index(b"data: [DONE]")
+    for cut in range(len(data) + 1):
+        outcome = run([data[:cut]])
+        if cut in (last_event, len(data)):
+            assert isinstance(outcome, Completion), (cut, outcome)
+            assert outcome.output_ids.tolist() == GREEDY[:3]
+        else:
+            assert isinstance(outcome, Failure), (cut, outcome)
+
+
+def test_until_close_as_http_1_0():
+    outcome = run([b"HTTP/1.0 200 OK\r\n\r\n" + STREAM])
+    assert isinstance(outcome, Completion)
+
+
+def test_whole_json_until_close_is_complete_or_failed():
+    for cut in range(len(WHOLE)):
+        assert isinstance(run([until_close(WHOLE[:cut])], streams=False), Failure), cut
+
+
+def test_a_close_before_the_first_byte():
+    assert_failed(reader().closed(), FailureKind.NO_RESPONSE)
+
+
+JSON_ERROR = b'{"error":{"message":"boom"}}'
+STATUSES = {
+    "json": (sized(JSON_ERROR, b"500 Internal Server Error"), "HTTP 500", "boom"),
+    "html": (
+        sized(b"<html><h1>Bad Gateway</h1>\x1b[31m</html>", b"502 Bad Gateway"),
+        "HTTP 502",
+        "Bad Gateway",
+    ),
+    "empty": (sized(b"", b"503 Service Unavailable", b"retry-after: 1\r\n"), "HTTP 503", ""),
+    "not found": (sized(b'{"detail":"Not Found"}', b"404 Not Found"), "HTTP 404", "Not Found"),
+    "unauthorized": (sized(b'{"error":"Unauthorized"}', b"401 Unauthorized"), "HTTP 401", "Unauthorized"),
+    "redirect": (sized(b"", b"302 Found", b"location: http://x/\r\n"), "HTTP 302", ""),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", "HTTP 204", ""),
+    "accepted": (sized(STREAM, b"202 Accepted"), "HTTP 202", ""),
+    "no reason phrase": (sized(JSON_ERROR, b"500 "), "HTTP 500", "boom"),
+    "binary": (sized(bytes(range(256)), b"500 X"), "HTTP 500", ""),
+    "chunked": (
+        chunked(JSON_ERROR).replace(b"200 OK", b"400 Bad Request"),
+        "HTTP 400",
+        "boom",
+    ),
+    "until close": (b"HTTP/1.1 500 X\r\nconnection: close\r\n\r\n" + JSON_ERROR, "HTTP 500", "boom"),
+    "until close, HTTP/1.0": (
+        b"HTTP/1.0 503 X\r\n\r\nall slots are taken",
+        "HTTP 503",
+        "all slots are taken",
+    ),
+    "until close, empty": (b"HTTP/1.1 500 X\r\n\r\n", "HTTP 500", ""),
+    "a large page": (sized(b"<p>boom</p>" * 100_000, b"500 X"), "HTTP 500", "boom"),
+}
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("name", STATUSES)
+def test_statuses(name, streams):
+    data, status, wording = STATUSES[name]
+    for pieces in ([data], [data[i : i + 1000] for i in range(0, len(data), 1000)]):
+        outcome = run(pieces, streams)
+        assert_failed(outcome, FailureKind.HTTP_STATUS, status)
+        assert wording in outcome.detail
+
+
+GARBAGE = {
+    "tls alert": b"\x15\x03\x01\x00\x02\x02\x46",
+    "ssh": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "smtp": b"220 mail ESMTP\r\n",
+    "a request": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "http/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "http/2 settings": b"\x00\x00\x12\x04\x00\x00\x00\x00\x00",
+    "zeros": bytes(100),
+    "bad chunk size": OK + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+    "negative length": OK + b"content-length: -5\r\n\r\nabc",
+    "two lengths": OK + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+    "length and chunks": OK + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    "header without colon": OK + b"oops\r\n\r\n",
+    "status of two digits": b"HTTP/1.1 20 OK\r\n\r\n",
+    "switching protocols": b"HTTP/1.1 101 X\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_what_is_no_answer_fails(name):
+    data = GARBAGE[name]
+    for pieces in ([data], [data[i : i + 1] for i in range(len(data))]):
+        assert_failed(run(pieces), FailureKind.HTTP_PROTOCOL)
+
+
+FOLLOWING = {
+    "garbage": b"garbage",
+    "an error response": sized(JSON_ERROR, b"500 X"),
+    "the same response": chunked(*EVENTS),
+    "another stream": chunked(b'data: {"error":"late"}\n\n'),
+    "half a response": b"HTTP/1.1 200",
+    "an upgrade": GARBAGE["switching protocols"],
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+@pytest.mark.parametrize("framed", [chunked(*EVENTS), sized(STREAM)])
+def test_bytes_after_the_answer_do_not_change_it_but_end_the_connection(name, framed):
+    response = reader()
+    outcome = response.feed(framed + FOLLOWING[name], 1)
+    assert isinstance(outcome, Completion), outcome
+    assert outcome.output_ids.tolist() == GREEDY[:3]
+    assert not response.reusable
+
+
+@pytest.mark.parametrize(
+    ("data", "reusable"),
+    [
+        (chunked(*EVENTS), True),
+        (sized(STREAM), True),
+        (chunked(*EVENTS, more=b"connection: keep-alive\r\n"), True),
+        (chunked(*EVENTS, more=b"connection: close\r\n"), False),
+        (chunked(*EVENTS, more=b"Connection: Close\r\n"), False),
+        (sized(STREAM, more=b"connection: close\r\n"), False),
+        (sized(STREAM).replace(b"HTTP/1.1", b"HTTP/1.0"), False),
+        (sized(STREAM, more=b"connection: keep-alive\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"), True),
+        (SGLANG_HTTP, False),
+    ],
+)
+def test_reusable(data, reusable):
+    response = reader()
+    assert not response.reusable
+    assert response.feed(data[:-3], 1) is None
+    assert not response.reusable
+    assert isinstance(response.feed(data[-3:], 2), Completion)
+    assert response.reusable is reusable
+
+
+def test_times_are_those_of_the_feed_that_held_the_byte():
+    response = reader()
+    head, *chunks = [OK + b"transfer-encoding: chunked\r\n\r\n", *EVENTS]
+    framed = [b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks]
+    assert response.feed(head[:4], 10) is None
+    assert response.feed(head[4:], 20) is None
+    assert (response.first_byte_ns, response.first_token_ns, response.tokens) == (10, 0, 0)
+    assert response.feed(framed[0][:-9], 30) is None
+    assert (response.first_token_ns, response.first_id) == (0, -1)
+    assert response.feed(framed[0][-9:], 40) is None
+    assert (response.first_token_ns, response.first_event_tokens, response.first_id) == (40, 1, GREEDY[0])
+    assert response.feed(framed[1] + framed[2], 50) is None
+    assert response.feed(framed[3], 60) is None
+    assert isinstance(response.feed(b"0\r\n\r\n", 70), Completion)
+    assert (response.first_byte_ns, response.first_token_ns, response.last_byte_ns) == (10, 40, 70)
+
+
+def test_times_of_an_answer_in_one_piece():
+    response = reader()
+    assert isinstance(response.feed(chunked(*EVENTS), 5), Completion)
+    assert (response.first_byte_ns, response.first_token_ns, response.last_byte_ns) == (5, 5, 5)
+    assert response.first_event_tokens == 3  # what came with the first one
+
+
+def test_times_of_a_whole_answer_and_of_a_body_until_close():
+    whole = reader(streams=False)
+    data = sized(WHOLE)
+    assert whole.feed(data[:-1], 3) is None
+    assert whole.first_token_ns == 0
+    assert isinstance(whole.feed(data[-1:], 9), Completion)
+    assert (whole.first_byte_ns, whole.first_token_ns, whole.last_byte_ns) == (3, 9, 9)
+    assert (whole.first_id, whole.first_event_tokens) == (GREEDY[0], 4)
+    unframed = reader()
+    unframed.feed(until_close(STREAM), 4)
+    assert isinstance(unframed.closed(), Completion)
+    assert (unframed.first_token_ns, unframed.last_byte_ns) == (4, 4)
+
+
+def test_an_event_with_several_tokens():
+    response = reader()
+    response.feed(sized(STREAM[len(EVENTS[0]) :])[: -len(EVENTS[3]) - len(EVENTS[2])], 5)
+    assert (response.tokens, response.first_event_tokens) == (2, 2)
+
+
+def test_the_first_failure_stays():
+    bad = b'data: {"error":"boom"}\n\n'
+    response = reader()
+    assert_failed(response.feed(chunked(EVENTS[0], bad, *EVENTS[1:]), 1), FailureKind.IN_BAND_ERROR, "boom")
+    assert_failed(response.closed(), FailureKind.IN_BAND_ERROR, "boom")
+
+
+@pytest.mark.parametrize("claimed", [10**6, 10**15, 2**63, -1])
+def test_a_wrong_count_of_a_whole_answer_leaves_no_trace_in_the_first_event(claimed):
+    """first_event_tokens goes into 32 bits of the journal."""
+    document = json.loads(WHOLE)
+    document["meta_info"]["completion_tokens"] = claimed
+    response = reader(streams=False)
+    assert_failed(response.feed(sized(json.dumps(document).encode()), 1), FailureKind.TOKEN_COUNT)
+    assert response.first_event_tokens < 2**32
+
+
+@pytest.mark.parametrize("wire", ["sglang", "openai", "llamacpp"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_endless_nesting_is_malformed(wire, streams):
+    deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    body = b"data: " + deep + b"\n\n" if streams else deep
+    assert_failed(run([sized(body)], streams, wire), FailureKind.MALFORMED)
+
+
+def test_an_endless_event_is_too_large():
+    head = OK + EVENT_STREAM + b"\r\ndata: "
+    assert_failed(run([head, *[b"x" * 1000] * 10], max_bytes=5000), FailureKind.TOO_LARGE, "5000 bytes")
+
+
+def test_an_endless_whole_answer_is_too_large():
+    head = OK + b"content-length: 100000\r\n\r\n"
+    assert_failed(
+        run([head, *[b"x" * 1000] * 10], False, max_bytes=5000), FailureKind.TOO_LARGE, "5000 bytes"
+    )
+
+
+def test_an_event_cut_off_inside_a_framed_body():
+    assert_failed(run([chunked(*EVENTS[:2], EVENTS[2][:50])]), FailureKind.TRUNCATED, "after 2 tokens")
+
+
+GZIPPED = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x00"
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("body", "more", "wording"),
+    [
+        (GZIPPED, b"content-encoding: gzip\r\n", "compressed"),
+        (STREAM, b"Content-Encoding: br\r\n", "compressed"),
+        (b"<html>\n\nwelcome</html>", b"content-type: text/html\r\n", "JSON"),
+        (b"welcome", b"content-type: text/plain\r\n", "JSON"),
+    ],
+)
+def test_what_is_no_json_is_named_so(streams, body, more, wording):
+    assert_failed(run([sized(body, more=more)], streams), FailureKind.MALFORMED, wording)
+
+
+def test_identity_is_no_compression():
+    assert isinstance(run([sized(STREAM, more=b"content-encoding: identity\r\n")]), Completion)
+
+
+def test_one_document_where_a_stream_was_asked_for():
+    assert_failed(run([sized(JSON_ERROR)]), FailureKind.IN_BAND_ERROR, "boom")
+    assert_failed(run([sized(WHOLE)]), FailureKind.MALFORMED, "where a stream was asked for")
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_a_byte_order_mark_hides_no_event(cut):
+    data = chunked(b"\xef\xbb\xbf" + STREAM)
+    start = data.index(b"\xef") - 3 + cut
+    response = reader()
+    assert response.feed(data[:start], 1) is None
+    outcome = response.feed(data[start:], 2)
+    assert isinstance(outcome, Completion)
+    assert outcome.output_ids.tolist() == GREEDY[:3]
+    assert run([sized(b"\xef\xbb\xbf" + WHOLE)], streams=False).output_ids.tolist() == GREEDY[:4]
+
+
+@pytest.mark.parametrize("field", [b"event: error", b"event:error", b"id: 7\nevent: error"])
+def test_an_event_of_the_type_error(field):
+    body = EVENTS[0] + field + b'\ndata: {"message":"boom"}\n\n' + b"".join(EVENTS[1:])
+    assert_failed(run([chunked(body)]), FailureKind.IN_BAND_ERROR, "boom")
+
+
+def test_text_instead_of_events():
+    outcome = run([sized(b"<html>welcome to nginx</html>", more=b"content-type: text/html\r\n")])
+    assert isinstance(outcome, Failure)
+    assert "nginx" in outcome.detail

@@ -1,0 +1,209 @@
+"""Sockets against real peers: arrival stamps of the kernel, partial sends, ends, and TLS."""
+
+import select
+import socket
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from sut.client.endpoint import Route
+from sut.client.transport import KernelClock, PlainTransport, TlsTransport, realtime_offset_ns
+
+BUSY_NS = 20_000_000  # the clocks' offset as a busy machine reads it; a step is seconds
+SLACK_NS = 200_000  # the two clocks are read one after the other; see realtime_offset_ns
+
+
+@contextmanager
+def connected():
+    """A ready PlainTransport and the server's end of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        transport = PlainTransport(Route(socket.AF_INET, listener.getsockname()), KernelClock())
+        server, _ = listener.accept()
+        with server:
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            assert wait_ready(transport)
+            yield transport, server
+        transport.close()
+
+
+def wait_ready(transport, seconds=5):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if transport.ready():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def received(transport, seconds=5):
+    select.select([transport.fileno()], [], [], seconds)
+    return transport.receive()
+
+
+@contextmanager
+def full_backlog():
+    """The address of a listener that leaves further connections waiting for their handshake."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        fillers = [socket.socket() for _ in range(3)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        time.sleep(0.05)
+        yield listener.getsockname()
+        for filler in fillers:
+            filler.close()
+
+
+# -- stamps
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.05])
+def test_arrival_lies_between_the_send_and_the_read(delay_s):
+    """Also when the client is busy elsewhere while the bytes arrive."""
+    with connected() as (transport, server):
+        time.sleep(0.05)  # the kernel turns its stamps on in the background
+        errors = []
+        for _ in range(5):
+            before = time.monotonic_ns()
+            server.send(b"x")
+            sent = time.monotonic_ns()
+            time.sleep(delay_s)
+            data, arrived = received(transport)
+            assert data == b"x"
+            assert before - SLACK_NS <= arrived <= time.monotonic_ns() + SLACK_NS
+            errors.append(arrived - sent)
+        if delay_s:  # loopback delivers within the send: nothing of the 50 ms may be in the stamp
+            assert sorted(errors)[2] < 5_000_000
+
+
+def test_stamps_follow_the_order_of_sends():
+    with connected() as (transport, server):
+        time.sleep(0.05)
+        arrivals = []
+        for _ in range(20):
+            server.send(b"x")
+            arrivals.append(received(transport)[1])
+        assert arrivals == sorted(arrivals)
+
+
+def test_offset_between_the_clocks():
+    """The best of many readings: between two of them this process may stand still."""
+    offset = realtime_offset_ns()
+    assert min(abs(time.time_ns() - time.monotonic_ns() - offset) for _ in range(50)) < 10_000_000
+    assert min(abs(realtime_offset_ns() - offset) for _ in range(50)) < SLACK_NS
+
+
+def test_a_stepped_wall_clock_is_noticed_and_followed(monkeypatch):
+    clock = KernelClock()
+    before = clock.offset_ns
+    clock.refresh()
+    assert clock.steps_ns == 0
+    wall = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: wall() + 3_000_000_000)
+    clock.refresh()
+    assert clock.offset_ns - before == pytest.approx(3e9, abs=1e7)
+    assert clock.steps_ns == pytest.approx(3e9, abs=1e7)
+
+
+# -- plain TCP
+
+
+def test_nothing_there_and_the_end():
+    with connected() as (transport, server):
+        assert transport.receive() is None
+        assert transport.alive()
+        server.shutdown(socket.SHUT_WR)
+        assert received(transport)[0] == b""
+        assert not transport.alive()
+
+
+def test_unasked_bytes_make_an_idle_connection_unusable():
+    with connected() as (transport, server):
+        server.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        select.select([transport.fileno()], [], [], 5)
+        assert not transport.alive()
+
+
+def test_a_reset_raises():
+    with connected() as (transport, server):
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        server.close()
+        with pytest.raises(OSError):
+            received(transport)
+        assert not transport.alive()
+
+
+def test_partial_sends_of_several_buffers():
+    with connected() as (transport, server):
+        buffers = [b"head\r\n", memoryview(b"x" * 8_000_000)]
+        sent = transport.send(buffers)
+        assert 0 < sent < 8_000_006
+        assert transport.send([memoryview(b"y")]) in (0, 1)
+        got = 0
+        while got < sent:
+            got += len(server.recv(1 << 20))
+
+
+def test_refused():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectionRefusedError):
+            transport = PlainTransport(Route(socket.AF_INET, taken.getsockname()), KernelClock())
+            wait_ready(transport)
+
+
+def test_not_ready_while_it_connects():
+    with full_backlog() as address:
+        transport = PlainTransport(Route(socket.AF_INET, address), KernelClock())
+        assert not transport.ready()
+        transport.close()
+
+
+# -- TLS
+
+
+def test_tls_can_begin_while_the_connection_is_being_made():
+    """As to any server that is not on this machine."""
+    with full_backlog() as address:
+        transport = TlsTransport(Route(socket.AF_INET, address), ssl.create_default_context(), "localhost")
+        assert not transport.ready()
+        transport.close()
+
+
+def test_tls_to_a_server_that_speaks_plain_text():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            server, _ = listener.accept()
+            server.recv(1000)
+            server.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            server.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        transport = TlsTransport(
+            Route(socket.AF_INET, listener.getsockname()), ssl.create_default_context(), "localhost"
+        )
+        with pytest.raises(OSError):
+            wait_ready(transport)
+        thread.join(90)
+        transport.close()
+
+
+@pytest.mark.parametrize("step_s", [-3600, -2, 2, 3600])
+def test_a_step_of_the_wall_clock_is_in_no_stamp(step_s):
+    """The stamps that come before the clock is looked at again are the moment of the read."""
+    with connected() as (transport, server):
+        transport._clock.offset_ns += step_s * 10**9  # as if the wall clock had been set since
+        for _ in range(100):  # the kernel begins to stamp a little after it was asked to
+            before = time.monotonic_ns()
+            server.send(b"x")
+            _, arrived = received(transport)
+            time.sleep(0.002)
+            assert before - BUSY_NS <= arrived <= time.monotonic_ns() + BUSY_NS
+        assert transport._clock.steps_ns >= abs(step_s) * 9 * 10**8

@@ -1,0 +1,73 @@
+"""Rendered requests in shared memory."""
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.config.generation import SamplingParameters
+from harness.dataset.samples import SampleSet
+from sut.ipc.request_store import render_arena
+from sut.wire import make_wire
+
+PARAMETERS = SamplingParameters(
+    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
+)
+PROMPTS = [[200006, 1, 2], [7], list(range(5000)), [201087], [3, 3, 3]]
+
+
+def sample_set(prompts):
+    ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in prompts])
+    offsets = np.cumsum([0, *map(len, prompts)], dtype=np.int64)
+    return SampleSet(Path("x.parquet"), "0" * 64, ids, offsets)
+
+
+def rendered(prompts, wire="sglang"):
+    return render_arena(sample_set(prompts), make_wire(wire, PARAMETERS, 201088, "m"))
+
+
+def parsed(view):
+    """The prompt of a request's end, its length checked by its own header."""
+    head, _, body = bytes(view).partition(b"\r\n\r\n")
+    name, _, length = head.partition(b": ")
+    assert name == b"Content-Length"
+    assert int(length) == len(body)
+    document = json.loads(body)
+    return document.get("input_ids") or document["prompt"]
+
+
+@pytest.mark.parametrize("wire", ["sglang", "openai", "llamacpp"])
+def test_every_sample_is_its_own_request(wire):
+    arena = rendered(PROMPTS, wire)
+    assert [parsed(arena.request(i)) for i in range(len(PROMPTS))] == PROMPTS
+    assert [arena.prompt_tokens(i) for i in range(len(PROMPTS))] == [len(prompt) for prompt in PROMPTS]
+
+
+def test_requests_are_views_that_nobody_can_write():
+    arena = rendered(PROMPTS)
+    view = arena.request(0)
+    assert isinstance(view, memoryview)
+    assert view.readonly
+
+
+def test_an_index_beyond_the_dataset():
+    with pytest.raises(IndexError):
+        rendered(PROMPTS).request(len(PROMPTS))
+
+
+def _child(arena, channel):
+    channel.send([bytes(arena.request(i)) for i in range(arena.samples)])
+
+
+def test_a_spawned_process_sees_the_same_bytes():
+    arena = rendered(PROMPTS)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_child, args=(arena, theirs))
+    process.start()
+    assert ours.poll(20)
+    assert ours.recv() == [bytes(arena.request(i)) for i in range(len(PROMPTS))]
+    process.join(90)
+    assert process.exitcode == 0

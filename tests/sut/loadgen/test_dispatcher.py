@@ -1,0 +1,242 @@
+"""Queries on their way to the workers: capacity, order, balance, and workers that are gone."""
+
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from sut.ipc.counters import Counter, CounterBoard
+from sut.ipc.messages import ASSIGNMENT_STRUCT
+from sut.loadgen.dispatcher import Dispatcher, Lane
+
+
+class Rig:
+    """A dispatcher over real socket pairs; ``received`` reads what a worker got so far."""
+
+    def __init__(self, *capacities):
+        self.pairs = [socket.socketpair() for _ in capacities]
+        self.lanes = [
+            Lane(ours, capacity) for (ours, _), capacity in zip(self.pairs, capacities, strict=True)
+        ]
+        self.board = CounterBoard(1)
+        self.unserved = {}
+        self.dispatcher = Dispatcher(self.lanes, self.board.row(0), self.unserved.update)
+
+    def issue(self, *queries):
+        self.dispatcher.issue(list(queries), [query % 1000 for query in queries])
+
+    def received(self, index):
+        """(query id, sample index) of each, in order."""
+        theirs = self.pairs[index][1]
+        theirs.setblocking(False)
+        data = b""
+        try:
+            while piece := theirs.recv(1 << 20):
+                data += piece
+        except BlockingIOError:
+            pass
+        return [row[:2] for row in ASSIGNMENT_STRUCT.iter_unpack(data)]
+
+    def finish(self, index, query_id):
+        del self.lanes[index].outstanding[query_id]
+        self.dispatcher.pump()
+
+    def kill(self, index):
+        """What the reporter does when a worker hangs up."""
+        with self.dispatcher.lock:
+            self.lanes[index].alive = False
+            self.lanes[index].outstanding.clear()
+        self.pairs[index][1].close()
+        self.dispatcher.pump()
+
+    def close(self):
+        for pair in self.pairs:
+            for end in pair:
+                end.close()
+
+
+@pytest.fixture
+def rig():
+    made = []
+
+    def make(*capacities):
+        made.append(Rig(*capacities))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_one_sample_at_a_time_goes_to_the_least_loaded(rig):
+    r = rig(0, 0)
+    for query in range(4):
+        r.issue(query)
+    assert [len(lane.outstanding) for lane in r.lanes] == [2, 2]
+    r.finish(1, next(iter(r.lanes[1].outstanding)))
+    r.issue(9)
+    assert 9 in r.lanes[1].outstanding
+    assert sorted(r.received(0) + r.received(1)) == [(0, 0), (1, 1), (2, 2), (3, 3), (9, 9)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_order_is_kept_with_one_worker(rig, together):
+    r = rig(0)
+    if together:
+        r.issue(*range(200))
+    else:
+        for query in range(200):
+            r.issue(query)
+    assert r.received(0) == [(query, query % 1000) for query in range(200)]
+    assert r.board.totals()[Counter.ISSUED] == 200
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_capacity_is_never_exceeded(rig, together):
+    r = rig(3, 5)
+    if together:
+        r.issue(*range(20))
+    else:
+        for query in range(20):
+            r.issue(query)
+    assert [len(lane.outstanding) for lane in r.lanes] == [3, 5]
+    order = []
+    while any(lane.outstanding for lane in r.lanes):
+        for index, lane in enumerate(r.lanes):
+            assert len(lane.outstanding) <= lane.capacity
+            order += [query for query, _ in r.received(index)]
+            if lane.outstanding:
+                r.finish(index, next(iter(lane.outstanding)))
+    assert sorted(order) == list(range(20))
+    assert [query for query in order if query >= 8] == list(range(8, 20))  # those that waited, in their turn
+
+
+def test_a_waiting_query_is_not_overtaken(rig):
+    r = rig(1)
+    for query in range(3):
+        r.issue(query)
+    assert r.received(0) == [(0, 0)]
+    r.finish(0, 0)
+    r.issue(3)
+    assert r.received(0) == [(1, 1)]
+    r.finish(0, 1)
+    r.finish(0, 2)
+    assert [query for query, _ in r.received(0)] == [2, 3]
+
+
+def test_many_samples_spread_over_the_workers(rig):
+    r = rig(0, 0, 0)
+    r.issue(*range(9000))
+    loads = [len(lane.outstanding) for lane in r.lanes]
+    assert sum(loads) == 9000
+    assert max(loads) - min(loads) <= 1024
+    assert sorted(query for i in range(3) for query, _ in r.received(i)) == list(range(9000))
+
+
+def test_sample_indexes_and_times_travel_along(rig):
+    r = rig(0)
+    before = time.monotonic_ns()
+    r.dispatcher.issue([2**64 - 1], [6395])
+    r.dispatcher.issue([5, 6], [7, 7])
+    rows = list(ASSIGNMENT_STRUCT.iter_unpack(r.pairs[0][1].recv(1000)))
+    assert [row[:2] for row in rows] == [(2**64 - 1, 6395), (5, 7), (6, 7)]
+    assert all(before <= row[2] <= time.monotonic_ns() for row in rows)
+    assert r.lanes[0].outstanding == {2**64 - 1: 6395, 5: 7, 6: 7}
+
+
+def test_a_dead_worker_gets_nothing(rig):
+    r = rig(0, 0)
+    r.kill(0)
+    r.issue(1)
+    r.issue(2, 3, 4)
+    assert r.lanes[0].outstanding == {}
+    assert [query for query, _ in r.received(1)] == [1, 2, 3, 4]
+    assert not r.unserved
+
+
+@pytest.mark.parametrize("queries", [(1,), (1, 2, 3)])
+def test_a_worker_that_dies_unnoticed_keeps_its_query_for_the_reporter(rig, queries):
+    r = rig(0)
+    r.pairs[0][1].close()
+    r.issue(*queries)
+    assert set(r.lanes[0].outstanding) == set(queries)
+    assert not r.lanes[0].alive
+    assert not r.unserved
+
+
+@pytest.mark.parametrize("queries", [(1,), (1, 2, 3)])
+def test_queries_with_nobody_left_are_handed_back(rig, queries):
+    r = rig(0, 0)
+    r.kill(0)
+    r.kill(1)
+    r.issue(*queries)
+    assert r.unserved == {query: query for query in queries}
+    assert all(not lane.outstanding for lane in r.lanes)
+
+
+def test_waiting_queries_are_handed_back_when_the_last_worker_dies(rig):
+    r = rig(2)
+    r.issue(*range(5))
+    assert not r.unserved
+    r.kill(0)
+    assert r.unserved == {2: 2, 3: 3, 4: 4}
+
+
+def test_waiting_queries_move_to_the_worker_that_is_left(rig):
+    r = rig(1, 1)
+    r.issue(*range(4))
+    r.kill(0)
+    r.finish(1, next(iter(r.lanes[1].outstanding)))
+    assert not r.unserved
+    assert len(r.lanes[1].outstanding) == 1
+
+
+def test_200_000_samples_in_one_query(rig):
+    r = rig(0, 0)
+    counts = [0, 0]
+
+    def drain(index):
+        while data := r.pairs[index][1].recv(1 << 20):
+            counts[index] += len(data)
+
+    threads = [threading.Thread(target=drain, args=(i,), daemon=True) for i in (0, 1)]
+    for thread in threads:
+        thread.start()
+    ids, indexes = list(range(200_000)), [i % 6396 for i in range(200_000)]
+    r.dispatcher.issue(ids, indexes)
+    for lane in r.lanes:
+        while lane.unsent:  # the reporter's loop does this as the channel empties
+            time.sleep(0.002)
+            lane.send()
+        lane.channel.shutdown(socket.SHUT_WR)
+    for thread in threads:
+        thread.join(90)
+    assert sum(counts) == 200_000 * 24
+    assert sorted({**r.lanes[0].outstanding, **r.lanes[1].outstanding}) == ids
+
+
+def test_200_000_samples_wait_for_few_slots(rig):
+    """Each freed slot takes the next sample; what waits is not copied for that."""
+    r = rig(64)
+    r.issue(*range(200_000))
+    (waiting,) = r.dispatcher._pending
+    for query in range(5000):
+        r.finish(0, query)
+        r.received(0)
+    (still,) = r.dispatcher._pending
+    assert np.shares_memory(waiting, still)
+    assert list(r.lanes[0].outstanding) == list(range(5000, 5064))
+
+
+def test_a_worker_that_does_not_read_does_not_stop_loadgen(rig):
+    """A stopped or stalled worker: LoadGen's thread goes on, and so does everybody who needs the lock."""
+    r = rig(0)
+    issued = threading.Thread(target=lambda: [r.issue(query) for query in range(3000)], daemon=True)
+    issued.start()
+    issued.join(1.5)
+    stuck = issued.is_alive()
+    r.pairs[0][1].close()  # lets it go where it hangs
+    issued.join(90)
+    assert not stuck

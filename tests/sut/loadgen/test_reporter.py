@@ -1,0 +1,373 @@
+"""The dispatcher and the reporter against the real LoadGen, with workers that misbehave in every way.
+
+LoadGen crashes of unknown ids and hangs for ever on a query that is never completed, so each test runs in a
+process of its own: it must end by itself, and what LoadGen logged is the verdict.
+"""
+
+import json
+import multiprocessing
+import os
+import socket
+import threading
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, REPORT_STRUCT
+
+SAMPLES = 12
+END_S = 120
+USER_CONF = """
+*.*.min_duration = 0
+*.*.min_query_count = 12
+*.Server.target_qps = 400
+*.Offline.target_qps = 10
+*.SingleStream.target_latency = 1
+"""
+
+
+# -- workers: each is given a query and says what it answers; None: hang up
+
+
+def output_ids(sample):
+    """What sample ``sample`` is answered with: 2 to 13 tokens."""
+    return np.arange(sample * 1000, sample * 1000 + sample + 2, dtype="<i4").tobytes()
+
+
+def message(query, kind, tokens=b""):
+    return REPORT_STRUCT.pack(query, len(tokens), kind, 1) + tokens
+
+
+def first(query, sample):
+    return message(query, FIRST, output_ids(sample)[:4])
+
+
+def complete(query, sample):
+    return message(query, COMPLETE, output_ids(sample))
+
+
+def honest(query, sample, turn):
+    return first(query, sample) + complete(query, sample)
+
+
+def fails_third(query, sample, turn):
+    return message(query, FAILED) if turn % 3 == 0 else honest(query, sample, turn)
+
+
+def fails_third_after_first(query, sample, turn):
+    answer = first(query, sample)
+    return answer + (message(query, FAILED) if turn % 3 == 0 else complete(query, sample))
+
+
+def fails_all(query, sample, turn):
+    return message(query, FAILED)
+
+
+def skips_first(query, sample, turn):
+    return complete(query, sample)
+
+
+def repeats_first(query, sample, turn):
+    return first(query, sample) * 2 + complete(query, sample)
+
+
+def repeats_complete(query, sample, turn):
+    return first(query, sample) + complete(query, sample) * 2
+
+
+def first_after_complete(query, sample, turn):
+    return honest(query, sample, turn) + first(query, sample)
+
+
+def fails_after_complete(query, sample, turn):
+    return honest(query, sample, turn) + message(query, FAILED)
+
+
+def knows_other_ids(query, sample, turn):
+    stray = query ^ (1 << 40)
+    return first(stray, sample) + complete(stray, sample) + message(7, FAILED) + honest(query, sample, turn)
+
+
+def hangs_up_at_once(query, sample, turn):
+    return None
+
+
+def hangs_up_later(query, sample, turn):
+    return honest(query, sample, turn) if turn < 3 else None
+
+
+def hangs_up_after_a_first(query, sample, turn):
+    return honest(query, sample, turn) if turn < 3 else (first(query, sample), None)
+
+
+def hangs_up_inside_a_message(query, sample, turn):
+    return honest(query, sample, turn) if turn < 3 else (honest(query, sample, turn)[:-3], None)
+
+
+# -- the process under LoadGen
+
+
+class FakeWorker(threading.Thread):
+    """The far end of a lane, in a thread."""
+
+    def __init__(self, channel, behaviour):
+        super().__init__(daemon=True)
+        self.channel, self.behaviour = channel, behaviour
+
+    def run(self):
+        rest, turn = b"", 0
+        while data := self.channel.recv(1 << 16):
+            rest += data
+            while len(rest) >= ASSIGNMENT_STRUCT.size:
+                query, sample, _ = ASSIGNMENT_STRUCT.unpack_from(rest)
+                rest = rest[ASSIGNMENT_STRUCT.size :]
+                if not self.answer(self.behaviour(query, sample, turn)):
+                    return
+                turn += 1
+        self.channel.close()
+
+    def answer(self, said):
+        for part in said if isinstance(said, tuple) else (said,):
+            if part is None:
+                self.channel.close()
+                return False
+            self.channel.sendall(part)
+        return True
+
+
+def test_what_is_issued_after_the_end_is_not_lost():
+    """A test that ends early hangs up on its workers; LoadGen issues queries until its process is gone."""
+    from sut.ipc.counters import CounterBoard
+    from sut.loadgen.dispatcher import Dispatcher, Lane
+    from sut.loadgen.reporter import Reporter
+
+    ours, theirs = socket.socketpair()
+    lane = Lane(ours, 0)
+    reporter = Reporter([lane], first_tokens=True)
+    dispatcher = Dispatcher([lane], CounterBoard(1).row(0), reporter.fail)
+    reporter.stopping = True
+    ours.shutdown(socket.SHUT_WR)
+    for query in range(3):
+        dispatcher.issue([query], [query])
+    assert not lane.alive
+    assert reporter.lost == []
+    theirs.close()
+
+
+def loadgen_child(behaviours, scenario, accuracy, folder, channel):
+    """One LoadGen test; sends what the reporter recorded and leaves as the program does."""
+    from sut.ipc.counters import CounterBoard
+    from sut.loadgen import binding
+    from sut.loadgen.dispatcher import Dispatcher, Lane
+    from sut.loadgen.reporter import Reporter
+
+    spec = binding.TestSpec(
+        model_key="gpt-oss-120b",
+        scenario=scenario,
+        accuracy=accuracy,
+        user_conf=f"{folder}/user.conf",
+        mlperf_conf=None,
+        audit_text=None,
+        audit_config="",
+        samples=SAMPLES,
+        log_dir=folder,
+        journal_dir=folder,
+    )
+    settings = binding.configure(spec)
+    pairs = [socket.socketpair() for _ in behaviours]
+    for (_, theirs), behaviour in zip(pairs, behaviours, strict=True):
+        FakeWorker(theirs, behaviour).start()
+    lanes = [Lane(ours, 0) for ours, _ in pairs]
+    reporter = Reporter(lanes, first_tokens=binding.wants_first_tokens(scenario))
+    dispatcher = Dispatcher(lanes, CounterBoard(1).row(0), reporter.fail)
+    reporter.start(dispatcher)
+    binding.run_test(settings, spec, dispatcher.issue, lambda indexes: None, lambda indexes: None)
+    reporter.stopping = True
+    for lane in lanes:
+        if lane.alive:
+            lane.channel.shutdown(socket.SHUT_WR)
+    assert reporter.join(90)
+    channel.send((reporter.lost, reporter.calls.tolist()))
+    os._exit(0)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a test ended: the reporter's ``lost`` and ``calls``, and LoadGen's own logs."""
+
+    exit_code: int
+    lost: list
+    calls: list
+    detail: list = field(repr=False)
+    accuracy: list = field(repr=False)
+
+    def logged(self, key):
+        return [row["value"] for row in self.detail if row["key"] == key]
+
+    @property
+    def errors(self):
+        return [row["value"] for row in self.detail if row["metadata"].get("is_error")]
+
+
+def ending(*behaviours, scenario="Server", accuracy=False):
+    return _ending(behaviours, scenario, accuracy)
+
+
+@cache
+def _ending(behaviours, scenario, accuracy):
+    with TemporaryDirectory() as folder:
+        Path(folder, "user.conf").write_text(USER_CONF)
+        context = multiprocessing.get_context("forkserver")  # clean like spawn; imports only once
+        context.set_forkserver_preload(["numpy", "mlperf_loadgen", "sut.loadgen.reporter"])
+        ours, theirs = context.Pipe()
+        arguments = (behaviours, scenario, accuracy, folder, theirs)
+        process = context.Process(target=loadgen_child, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        try:
+            assert ours.poll(END_S), "LoadGen did not end"
+            lost, calls = ours.recv()
+        except EOFError:
+            lost, calls = [], []
+        finally:
+            process.join(2)
+            process.kill()
+            process.join()
+        return Ending(process.exitcode, lost, calls, *_logs(Path(folder)))
+
+
+def _logs(folder):
+    detail = folder.joinpath("mlperf_log_detail.txt").read_text().splitlines()
+    rows = [json.loads(line.removeprefix(":::MLLOG ")) for line in detail if line.startswith(":::MLLOG ")]
+    return rows, json.loads(folder.joinpath("mlperf_log_accuracy.json").read_text() or "[]")
+
+
+# -- tests
+
+
+@pytest.mark.parametrize("scenario", ["Server", "Offline", "SingleStream"])
+def test_honest_workers(scenario):
+    end = ending(honest, honest, scenario=scenario)
+    assert end.exit_code == 0
+    assert end.errors == []
+    assert end.logged("num_errors") == [0]
+    assert end.lost == []
+    issued = end.logged("generated_query_count")
+    assert issued
+    calls = np.array(end.calls).reshape(-1, 4)
+    queries = len(set(calls[:, 0]))
+    firsts = 0 if scenario == "Offline" else queries  # whatever the workers say
+    assert sorted(calls[:, 1]) == [FIRST] * firsts + [COMPLETE] * queries
+
+
+@pytest.mark.parametrize("scenario", ["Server", "Offline", "SingleStream"])
+def test_honest_workers_accuracy_log_holds_every_sample_once(scenario):
+    end = ending(honest, honest, scenario=scenario, accuracy=True)
+    assert end.exit_code == 0
+    assert end.errors == []
+    assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
+    for row in end.accuracy:
+        assert bytes.fromhex(row["data"]) == output_ids(row["qsl_idx"])
+        assert row["token_count"] == row["qsl_idx"] + 2
+
+
+STRANGE_BUT_WHOLE = [
+    repeats_first,
+    repeats_complete,
+    first_after_complete,
+    fails_after_complete,
+    knows_other_ids,
+]
+
+
+@pytest.mark.parametrize("behaviour", STRANGE_BUT_WHOLE, ids=lambda b: b.__name__)
+@pytest.mark.parametrize("accuracy", [False, True])
+def test_what_loadgen_must_not_hear_is_kept_from_it(behaviour, accuracy):
+    """Every query was answered once, whatever else the worker said: no error, no double entry."""
+    end = ending(behaviour, accuracy=accuracy)
+    assert end.exit_code == 0
+    assert end.errors == []
+    assert end.lost == []
+    calls = np.array(end.calls).reshape(-1, 4)
+    assert len({(query, kind) for query, kind in calls[:, :2].tolist()}) == len(calls)
+    if accuracy:
+        assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
+        assert all(bytes.fromhex(row["data"]) == output_ids(row["qsl_idx"]) for row in end.accuracy)
+        assert len(calls) == 2 * SAMPLES
+
+
+def test_a_completion_without_its_first_token_does_not_crash():
+    end = ending(skips_first, accuracy=True)
+    assert end.exit_code == 0
+    assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
+    assert all(bytes.fromhex(row["data"]) == output_ids(row["qsl_idx"]) for row in end.accuracy)
+
+
+@pytest.mark.parametrize("scenario", ["Server", "Offline"])
+@pytest.mark.parametrize("behaviour", [fails_third, fails_third_after_first], ids=lambda b: b.__name__)
+def test_failed_queries_end_as_errors_without_tokens(behaviour, scenario):
+    end = ending(behaviour, scenario=scenario, accuracy=True)
+    assert end.exit_code == 0
+    assert end.lost == []
+    assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
+    empty = [row for row in end.accuracy if not row["data"]]
+    assert len(empty) == SAMPLES / 3
+    assert all(row["token_count"] == 0 for row in empty)
+    assert len(end.errors) >= len(empty)
+
+
+@pytest.mark.parametrize("scenario", ["Server", "Offline", "SingleStream"])
+def test_failed_queries_are_errors_in_a_performance_run(scenario):
+    end = ending(fails_third, scenario=scenario)
+    assert end.exit_code == 0
+    completed = sum(1 for kind in end.calls[1::4] if kind == COMPLETE)
+    assert completed
+    assert end.logged("num_errors")[0] > 0
+
+
+@pytest.mark.parametrize("accuracy", [False, True])
+def test_all_queries_fail(accuracy):
+    end = ending(fails_all, accuracy=accuracy)
+    assert end.exit_code == 0
+    assert end.calls == []
+    assert end.errors or end.logged("num_errors")[0] > 0
+
+
+HANG_UPS = [hangs_up_at_once, hangs_up_later, hangs_up_after_a_first, hangs_up_inside_a_message]
+
+
+@pytest.mark.parametrize("behaviour", HANG_UPS, ids=lambda b: b.__name__)
+@pytest.mark.parametrize("scenario", ["Server", "Offline"])
+def test_the_only_worker_hangs_up(behaviour, scenario):
+    """What it held and all that comes later ends as lost, each once, and LoadGen ends."""
+    end = ending(behaviour, scenario=scenario, accuracy=True)
+    assert end.exit_code == 0
+    done = 0 if behaviour is hangs_up_at_once else 3
+    assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
+    whole = [row for row in end.accuracy if row["data"]]
+    assert len(whole) == done
+    assert all(bytes.fromhex(row["data"]) == output_ids(row["qsl_idx"]) for row in whole)
+    lost_samples = sorted(sample for _, sample in end.lost)
+    assert lost_samples == sorted(row["qsl_idx"] for row in end.accuracy if not row["data"])
+    assert end.errors
+
+
+@pytest.mark.parametrize("scenario", ["Server", "Offline"])
+def test_one_of_two_workers_hangs_up(scenario):
+    end = ending(hangs_up_later, honest, scenario=scenario, accuracy=True)
+    assert end.exit_code == 0
+    assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
+    assert sorted(s for _, s in end.lost) == sorted(row["qsl_idx"] for row in end.accuracy if not row["data"])
+    assert len(end.lost) < SAMPLES
+
+
+@pytest.mark.parametrize("scenario", ["Server", "Offline"])
+def test_a_hang_up_in_a_performance_run(scenario):
+    end = ending(hangs_up_later, scenario=scenario)
+    assert end.exit_code == 0
+    assert end.lost
+    assert end.logged("num_errors")[0] > 0

@@ -1,0 +1,190 @@
+"""The embedded engine against the real llama.cpp: the model's vocabulary, its life and its death."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from harness.dataset import tokenizer
+from harness.errors import ConfigError, ServerError
+from sut.servers.embedded import EmbeddedEngine, tiny_gpt_oss
+
+ROOT = Path(__file__).resolve().parents[3]
+CACHE = ROOT / ".cache"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    model = tiny_gpt_oss(CACHE)
+    with EmbeddedEngine(model.path, log_dir=tmp_path_factory.mktemp("engine"), slots=4, threads=1) as running:
+        yield running
+
+
+def complete(url: str, prompt: list[int], **parameters) -> list[dict]:
+    body = {"prompt": prompt, "stream": True, "return_tokens": True, "cache_prompt": False, **parameters}
+    text = httpx.post(f"{url}/completion", json=body, timeout=60).text
+    return [json.loads(line.removeprefix("data: ")) for line in text.split("\n") if line]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_until_dead(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not is_alive(pid)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The quick brown fox jumps over 13 lazy dogs.",
+        "  indented\n\n\tcode_block(x) == 0x1F  # don't",
+        "Grüße, Привет, こんにちは, 🇨🇭👩‍🔬 \u2028 end",
+    ],
+)
+def test_llama_cpp_reads_the_vocabulary_as_openai_does(engine, text):
+    ids = tokenizer.encode(text)
+    assert httpx.post(f"{engine.url}/tokenize", json={"content": text}).json()["tokens"] == ids
+
+
+def test_special_tokens_have_the_harmony_ids(engine):
+    names = "<|start|>system<|message|><|end|><|channel|><|return|><|call|><|constrain|>"
+    body = {"content": names, "parse_special": True}
+    expected = [200006, 17360, 200008, 200007, 200005, 200002, 200012, 200003]
+    assert httpx.post(f"{engine.url}/tokenize", json=body).json()["tokens"] == expected
+
+
+@pytest.mark.parametrize("token", [b"\xe2", b"\xf0\x9f", b" \xd8", b"\xf0\x9f\x91", b"ok", b"\xa9"])
+def test_the_stream_carries_every_id(engine, token):
+    """llama.cpp withholds ids while the text ends inside a UTF-8 character; the token types prevent it."""
+    forced = tokenizer.ranks()[token]
+    *events, last = complete(engine.url, [200006], n_predict=3, logit_bias=[[forced, 1000]])
+    assert [event["tokens"] for event in events] == [[forced]] * 3
+    assert last["tokens_predicted"] == 3
+
+
+def test_the_end_of_text_is_a_token_and_stops(engine):
+    first, last = complete(engine.url, [200006], n_predict=9, logit_bias=[[200002, 1000]])
+    assert (first["tokens"], last["stop_type"], last["tokens_predicted"]) == ([200002], "eos", 1)
+
+
+def test_more_streams_than_slots_are_all_served(engine):
+    with ThreadPoolExecutor(24) as pool:
+        answers = list(pool.map(lambda i: complete(engine.url, [i], n_predict=4, ignore_eos=True), range(24)))
+    assert [len(events) for events in answers] == [5] * 24
+
+
+def test_ctrl_c_is_the_supervisors_business(engine):
+    os.kill(engine.pid, signal.SIGINT)
+    time.sleep(0.1)
+    assert httpx.get(f"{engine.url}/health").status_code == 200
+
+
+@pytest.mark.engine
+def test_stop_ends_the_process_at_once(tmp_path):
+    with EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, slots=1) as running:
+        pid = running.pid
+    assert not is_alive(pid)
+    assert running.pid is None
+    running.stop()
+
+
+@pytest.mark.engine
+def test_its_death_is_named(tmp_path):
+    with EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, slots=1) as running:
+        assert running.death() == ""
+        os.kill(running.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+        death = running.death()
+        assert "SIGKILL" in death and str(running.log_path) in death
+    assert running.death() == ""
+
+
+STARTER = """
+import os, signal, sys, time
+from pathlib import Path
+from sut.servers.embedded import EmbeddedEngine
+engine = EmbeddedEngine(Path(sys.argv[1]), log_dir=Path(sys.argv[2]), slots=1)
+engine.start()
+if os.fork() == 0:
+    time.sleep(60)  # a forked worker that outlives its parent and holds the engine's pipe
+print(engine.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGTERM])
+def test_the_engine_dies_with_its_starter(tmp_path, killer):
+    command = [sys.executable, "-c", STARTER, str(tiny_gpt_oss(CACHE).path), str(tmp_path)]
+    starter = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert starter.stdout is not None
+    try:
+        pid = int(starter.stdout.readline())
+        assert is_alive(pid)
+        starter.send_signal(killer)
+        starter.wait(5)
+        assert wait_until_dead(pid, 60)
+    finally:
+        os.killpg(starter.pid, signal.SIGKILL)
+        starter.stdout.close()
+
+
+def test_a_broken_model_is_a_server_error_with_the_engines_words(tmp_path):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF, but not really")
+    engine = EmbeddedEngine(broken, log_dir=tmp_path / "logs")
+    with pytest.raises(ServerError, match=r"ended with exit code .*broken\.gguf"):
+        engine.start()
+    assert engine.pid is None
+
+
+def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path):
+    engine = EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, start_timeout_s=0.2)
+    with pytest.raises(ServerError, match=r"not ready after 0\.2 s"):
+        engine.start()
+    assert engine.pid is None
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from sut.servers.embedded import tiny_gpt_oss
+tiny_gpt_oss(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.engine
+def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path):
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    writers = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    (written,) = tmp_path.glob("*.gguf*")
+    assert not list(tmp_path.glob("*.partial*"))
+    assert written.read_bytes() == tiny_gpt_oss(CACHE).path.read_bytes()
+
+
+def test_an_unusable_cache_directory_is_a_config_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot write the tiny gpt-oss model"):
+        tiny_gpt_oss(tmp_path / "file" / "cache")
+
+
+def test_without_the_engine_s_packages(tmp_path, monkeypatch):
+    monkeypatch.setattr("sut.servers.embedded.models.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"no xllamacpp and no gguf; run \./setup\.sh"):
+        tiny_gpt_oss(tmp_path)

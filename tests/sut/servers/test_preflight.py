@@ -1,0 +1,112 @@
+"""The trial request: what it refuses, and what it tells of a server."""
+
+import json
+
+import pytest
+
+from harness.config.generation import SamplingParameters
+from harness.errors import ServerError
+from sut.servers.preflight import Trial
+from tests.stub import Fault, StubServer, refused_url
+from tests.sut.pages import PARAMETERS, VOCABULARY, bare, endpoints, facts
+
+
+@pytest.mark.parametrize("wire", ["sglang", "openai"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_trial(wire, stream):
+    parameters = SamplingParameters(
+        max_new_tokens=10240, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=stream
+    )
+    with StubServer() as a, StubServer() as b:
+        trial = Trial(facts(a.url, wire, served_name="gpt-oss-120b"), parameters, VOCABULARY, 20)
+        assert trial.run(endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
+        for stub in (a, b):
+            (request,) = stub.requests
+            assert request.prompt_ids == [200006, 1, 2]
+            assert request.asked_tokens == 4
+            assert request.streams is stream
+
+
+def test_trial_asks_for_no_more_than_the_run_does():
+    parameters = SamplingParameters(
+        max_new_tokens=1, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
+    )
+    with StubServer() as stub:
+        Trial(facts(stub.url), parameters, VOCABULARY, 20).run(endpoints(stub), [1])
+        assert stub.requests[0].asked_tokens == 1
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_trial_notices_servers_that_close_after_each_answer(announced):
+    with StubServer() as a, StubServer(close_after_response=True, announce_close=announced) as b:
+        assert Trial(facts(a.url), PARAMETERS, VOCABULARY, 20).run(endpoints(a, b), [1]) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("fault", "wording"),
+    [
+        (Fault.HTTP_500, "http_status: HTTP 500"),
+        (Fault.HTTP_404, "http_status: HTTP 404"),
+        (Fault.ERROR_AT_START, "in_band_error"),
+        (Fault.ABORT, "aborted"),
+        (Fault.WRONG_COUNT, "token_count"),
+        (Fault.NEGATIVE_ID, "token_value"),
+        (Fault.ZERO_TOKENS, "no_tokens"),
+        (Fault.TOO_MANY_TOKENS, "too_many_tokens"),
+        (Fault.CUT_CHUNKED, "truncated"),
+        (Fault.RESET_AT_ONCE, "no_response"),
+    ],
+)
+def test_trial_of_a_server_that_fails(fault, wording):
+    with StubServer() as good, StubServer(faults=fault) as bad, pytest.raises(ServerError) as caught:
+        Trial(facts(good.url), PARAMETERS, VOCABULARY, 20).run(endpoints(good, bad), [1, 2])
+    assert str(caught.value).startswith(f"{bad.url}: the trial request failed: {wording}")
+
+
+def test_trial_of_a_server_that_died_meanwhile():
+    with refused_url() as url, pytest.raises(ServerError, match="the trial request failed: connect"):
+        Trial(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1])
+
+
+def test_trial_of_a_silent_server_ends(caplog):
+    with (
+        caplog.at_level("INFO", "mlperf"),
+        StubServer() as good,
+        StubServer(faults=Fault.SILENT) as stub,
+        pytest.raises(ServerError, match=r"failed: timeout.*--trial-timeout"),
+    ):
+        Trial(facts(stub.url), PARAMETERS, VOCABULARY, 1.5).run(endpoints(good, stub), [1])
+    (message,) = caplog.messages
+    assert stub.url in message and good.url not in message and "--trial-timeout" in message
+
+
+def test_trial_of_a_cold_server_that_compiles_at_its_first_request():
+    """Its answer took 5 s and more, and was refused."""
+    with StubServer(first_delay_s=6) as stub:
+        assert Trial(facts(stub.url), PARAMETERS, VOCABULARY, 60).run(endpoints(stub), [1]) == [True]
+
+
+def test_trial_does_not_wait_for_the_others_when_one_has_failed():
+    with (
+        StubServer(faults=Fault.SILENT) as silent,
+        StubServer(faults=Fault.HTTP_500) as bad,
+        pytest.raises(ServerError, match="http_status"),
+    ):
+        Trial(facts(bad.url), PARAMETERS, VOCABULARY, 3600).run(endpoints(silent, bad), [1])
+
+
+def test_trial_with_a_wrong_prompt_count():
+    """A server that puts a token of its own before the prompt, or decodes and encodes it again."""
+    event = {"output_ids": [7], "meta_info": {"completion_tokens": 1, "prompt_tokens": 4}}
+    event["meta_info"]["finish_reason"] = {"type": "stop"}
+    body = b"data: " + json.dumps(event).encode() + b"\n\n"
+
+    def answer(connection):
+        connection.recv(1 << 16)
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+
+    with bare(answer) as url, pytest.raises(ServerError) as caught:
+        Trial(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1, 2, 3])
+    assert "a prompt of 3 token ids was counted as 4; the server does not take ids as they are" in str(
+        caught.value
+    )

@@ -1,0 +1,72 @@
+"""Open files and local ports: refused before the run, with the remedy."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from harness.errors import ConfigError
+from sut.supervisor.machine_limits import Limits, hard_descriptor_limit, local_ports, machine_limits
+from tests.runs import ROOT
+
+LIMITS = Limits(descriptors=20_000, ports=28_232)
+FITS = [(1000, 1, 1), (19_936, 1, 1), (39_872, 2, 2), (28_232, 8, 1), (56_464, 8, 2)]
+TOO_MANY = [
+    (19_937, 1, 1, "need 20001 open files in each of 1 workers, the limit is 20000; raise it (ulimit -Hn)"),
+    (
+        28_233,
+        8,
+        1,
+        "28233 connections between two addresses need as many local ports, the system has 28232 before",
+    ),
+    (60_000, 8, 2, "30000 connections between two addresses"),
+]
+
+
+@pytest.mark.parametrize(("in_flight", "workers", "pairs"), FITS)
+def test_fits(in_flight, workers, pairs):
+    LIMITS.check(in_flight, workers, pairs)
+    assert LIMITS.room(workers, pairs) >= in_flight
+
+
+@pytest.mark.parametrize(("in_flight", "workers", "pairs", "message"), TOO_MANY)
+def test_refused_with_the_remedy(in_flight, workers, pairs, message):
+    with pytest.raises(ConfigError) as caught:
+        LIMITS.check(in_flight, workers, pairs)
+    assert LIMITS.room(workers, pairs) < in_flight
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "backlog", "named"),
+    [(256, 4096, False), (4096, 4096, False), (4097, 4096, True), (256, 128, True), (9999, None, False)],
+)
+def test_a_short_backlog_is_a_doubt_with_the_remedy(at_once, backlog, named):
+    found = list(Limits(20_000, None, backlog).backlog_problems(at_once))
+    assert len(found) == named
+    if named:
+        assert f"{at_once} connections are opened at once" in found[0]
+        assert f"sysctl -w net.core.somaxconn={max(4096, at_once)}" in found[0]
+
+
+def test_unknown_ports_are_no_reason():
+    Limits(20_000, None).check(60_000, 8, 1)
+
+
+def test_this_machine():
+    assert machine_limits().descriptors >= resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert local_ports() is None or 1 <= local_ports() <= 65_535
+    assert machine_limits().backlog is None or machine_limits().backlog >= 1
+
+
+def test_the_limit_is_raised_as_far_as_it_goes():
+    code = (
+        "import resource; from sut.supervisor import machine_limits as limits; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, limits.hard_descriptor_limit())); "
+        "limits.raise_descriptor_limit(); "
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    hard = hard_descriptor_limit()
+    assert done.stdout.strip() == f"({hard}, {hard})"

@@ -1,0 +1,155 @@
+"""Workers and cores: what is chosen for which machine and load, and that processes stay there."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.cli.run_flags import parse_arguments
+from harness.config.plan import resolve_plan
+from harness.dataset.samples import load_samples
+from sut.client.endpoint import resolve_endpoint
+from sut.ipc.request_store import render_arena
+from sut.supervisor.placement import (
+    Load,
+    Machine,
+    Placement,
+    choose,
+    cpu_list,
+    cpu_quota,
+    physical_cores,
+    this_machine,
+)
+from sut.supervisor.session import Session, Target
+from sut.wire import make_wire
+from tests.runs import ROOT, small_dataset
+from tests.stub import StubServer
+
+
+def machine(cores, threads=1, quota=None, descriptors=1_048_576):
+    """``threads`` of a core are numbered as x86 servers do: siblings half of the CPUs apart."""
+    return Machine(
+        tuple(tuple(range(core, cores * threads, cores)) for core in range(cores)), quota, descriptors
+    )
+
+
+SERVER_8_GPUS = Load(open_expected=8_700, queries_per_s=83, events_per_s=106_000)
+SERVER_512_GPUS = Load(open_expected=419_000, queries_per_s=3956, events_per_s=5_060_000)
+
+
+@pytest.mark.parametrize(
+    ("cores", "load", "asked", "here", "workers", "reason"),
+    [
+        (1, Load(), None, False, 1, "as many as the cores allow"),
+        (2, Load(), None, False, 1, "as many as the cores allow"),
+        (16, Load(), None, False, 15, "as many as the cores allow"),
+        (16, Load(), None, True, 7, "as many as the cores allow"),
+        (128, Load(), None, False, 32, "as many as the cores allow"),
+        (16, Load(open_at_most=512), None, False, 2, "for 512 requests in flight"),
+        (16, Load(open_at_most=1), None, False, 1, "for 1 request in flight"),
+        (2, Load(open_at_most=512), None, False, 1, "as many as the cores allow"),
+        (16, SERVER_8_GPUS, None, False, 5, "for 106000 events/s"),
+        (4, SERVER_8_GPUS, None, False, 3, "as many as the cores allow"),
+        (64, SERVER_512_GPUS, None, False, 32, "as many as the cores allow"),
+        (64, Load(queries_per_s=45_000, events_per_s=45_000), None, False, 5, "for 45000 queries/s"),
+        (2, SERVER_512_GPUS, 6, False, 6, "as asked"),
+        (
+            2,
+            Load(open_at_most=3),
+            6,
+            False,
+            3,
+            "3 requests in flight",
+        ),  # a worker without a share would have no limit
+    ],
+)
+def test_how_many_workers(cores, load, asked, here, workers, reason):
+    chosen = choose(machine(cores), load, asked, server_here=here)
+    assert (chosen.workers, chosen.reason) == (workers, reason)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "workers"), [(19_000, 1), (19_936, 1), (19_937, 2), (62_000, 4), (190_000, 10)]
+)
+def test_open_files_can_ask_for_more_workers_than_cores(in_flight, workers):
+    chosen = choose(machine(2, descriptors=20_000), Load(open_at_most=in_flight), None, server_here=False)
+    assert chosen.workers == workers
+
+
+def test_a_containers_quota_counts_rather_than_the_hosts_cores():
+    chosen = choose(machine(128, quota=4.0), Load(), None, server_here=False)
+    assert (chosen.workers, chosen.loadgen_cores, chosen.worker_cores) == (3, (), ())
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "workers", "here", "loadgen", "others"),
+    [
+        (3, 1, 2, False, (), ()),  # too few cores
+        (4, 1, 3, False, (3,), ((2,), (1,), (0,))),
+        (4, 1, 4, False, (), ()),  # LoadGen's core is nobody else's
+        (4, 2, 2, False, (3, 7), ((2, 6), (1, 5))),  # a whole physical core for each
+        (8, 1, 2, True, (7,), ((6,), (5,))),
+        (8, 1, 4, True, (), ()),  # the server keeps half
+    ],
+)
+def test_who_gets_which_cores(cores, threads, workers, here, loadgen, others):
+    chosen = choose(machine(cores, threads), Load(), workers, server_here=here)
+    assert (chosen.loadgen_cores, chosen.worker_cores) == (loadgen, others)
+    assert [chosen.cores_of(index) for index in range(workers)] == list(others or [()] * workers)
+    assert ("core of its own" in str(chosen)) == bool(others)
+
+
+def test_only_allowed_cpus_form_cores():
+    siblings = {0: "0,4", 1: "1,5", 2: "2,6", 4: "0,4", 5: "1,5"}.__getitem__
+    assert physical_cores([0, 1, 2, 4, 5], siblings) == ((0, 4), (1, 5), (2,))
+    assert physical_cores([0, 1, 2], lambda cpu: "") == ((0,), (1,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("0\n", {0}), ("0-1\n", {0, 1}), ("0,64", {0, 64}), ("0-1,8-9", {0, 1, 8, 9}), ("", set())],
+)
+def test_the_kernels_lists(text, cpus):
+    assert cpu_list(text) == cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("max 100000\n", None), ("200000 100000\n", 2.0), ("50000 100000", 0.5), ("", None)]
+)
+def test_quotas(text, cores):
+    assert cpu_quota(text) == cores
+
+
+def test_this_machines_cores_are_those_that_the_process_may_use():
+    found = this_machine()
+    assert sorted(cpu for core in found.cores for cpu in core) == sorted(os.sched_getaffinity(0))
+
+
+def test_a_pinned_process_and_its_later_threads_stay_there():
+    code = (
+        "import os, threading; from sut.supervisor.placement import pin; "
+        "last = max(os.sched_getaffinity(0)); pin((last,)); "
+        "thread = threading.Thread(target=lambda: print(os.sched_getaffinity(0) == {last})); "
+        "thread.start(); thread.join(); pin(()); pin((4000,)); print(os.sched_getaffinity(0) == {last})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
+def test_a_session_pins_loadgen_and_workers(tmp_path):
+    last = max(os.sched_getaffinity(0))
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as server:
+        flags = ["--input-file", str(dataset), "--server-url", server.url, "--output-dir", str(tmp_path)]
+        plan = resolve_plan(parse_arguments(flags))
+        samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
+        wire = make_wire("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
+        target = Target((resolve_endpoint(server.url, wire.path, None),), "sglang", "m")
+        with Session(plan, samples, Placement(1, "", (last,), ((last,),))) as session:
+            session.readback()
+            session.start_workers(target, render_arena(samples, wire), None)
+            children = multiprocessing.active_children()
+            assert [os.sched_getaffinity(child.pid) for child in children] == [{last}, {last}]
+    assert os.sched_getaffinity(0) != {last} or last == 0

@@ -1,0 +1,207 @@
+"""llama.cpp's /completion: recorded answers (xllamacpp), and every way in which an answer can be wrong."""
+
+import json
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Completion, Failure, FailureKind
+from sut.wire.llamacpp import LlamaCppWire
+from sut.wire.sse import EventReader
+
+DATA = Path(__file__).parents[2] / "data"
+VOCABULARY = 201088
+PARAMETERS = SamplingParameters(
+    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
+)
+# The recording run's ids, the same from its stream and from its whole answer (seed 7).
+IDS = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
+
+
+def judge(events, max_new_tokens=20):
+    parameters = msgspec.structs.replace(PARAMETERS, max_new_tokens=max_new_tokens)
+    answer = LlamaCppWire(parameters, VOCABULARY).answer()
+    for event in events:
+        if (failure := answer.feed(event)) is not None:
+            return failure
+    return answer.finish()
+
+
+def payloads(name):
+    return EventReader(1 << 20).feed((DATA / name).read_bytes())
+
+
+def event(ids, predicted, **more):
+    document = {"index": 0, "content": "x", "tokens": ids, "stop": False, "id_slot": -1}
+    return json.dumps(document | {"tokens_predicted": predicted, "tokens_evaluated": 4} | more).encode()
+
+
+def last(predicted, stop_type="eos", ids=(), **more):
+    document = {"tokens": list(ids), "stop": True, "stop_type": stop_type, "tokens_predicted": predicted}
+    return json.dumps(document | {"tokens_evaluated": 4, "truncated": False} | more).encode()
+
+
+def stream(count):
+    return [event([token], i + 1) for i, token in enumerate(IDS[:count])]
+
+
+def assert_completed(outcome, ids, reason):
+    assert isinstance(outcome, Completion), outcome
+    assert outcome.output_ids.tolist() == ids
+    assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, 4)
+
+
+def assert_failed(outcome, kind, wording=""):
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.kind is kind, outcome
+    assert wording in outcome.detail
+    assert outcome.detail.isprintable()
+
+
+@pytest.mark.parametrize(("given", "sent"), [(0, 0), (-1, 0), (40, 40)])
+def test_request_body(given, sent):
+    wire = LlamaCppWire(
+        msgspec.structs.replace(PARAMETERS, top_k=given, extra={"ignore_eos": True}), VOCABULARY
+    )
+    body = json.loads(wire.render([1, 2]))
+    assert body["prompt"] == [1, 2]
+    assert body["n_predict"] == 20
+    assert body["top_k"] == sent
+    assert body["min_p"] == 0  # its default of 0.05 is a filter
+    assert body["return_tokens"] is True
+    assert body["stream"] is True
+    assert body["cache_prompt"] is False
+    assert body["ignore_eos"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "ids", "reason"),
+    [
+        ("llamacpp_stream.txt", IDS, "length"),
+        ("llamacpp_response_fields.txt", IDS, "length"),
+        ("llamacpp_one_token.txt", IDS[:1], "length"),
+        ("llamacpp_eos.txt", [200002], "stop"),
+    ],
+)
+def test_recorded_streams(name, ids, reason):
+    assert_completed(judge(payloads(name), max_new_tokens=len(ids)), ids, reason)
+
+
+def test_recorded_whole_answer():
+    whole = (DATA / "llamacpp_whole.txt").read_bytes()
+    assert_completed(judge([whole], max_new_tokens=8), IDS, "length")
+
+
+def test_recorded_stream_that_withheld_ids():
+    """Ids whose text ends inside a UTF-8 character are never sent; only the count jumps."""
+    assert_failed(
+        judge(payloads("llamacpp_withheld_ids.txt")), FailureKind.TOKEN_COUNT, "token ids, the server counted"
+    )
+
+
+def test_recorded_stream_that_the_context_cut_off():
+    """A prompt of 510 tokens in a context of 512, asked for 50: llama.cpp calls that its limit."""
+    events = payloads("llamacpp_context_full.txt")
+    assert_failed(judge(events, max_new_tokens=50), FailureKind.UNFINISHED, "2 of 50 tokens")
+
+
+def test_recorded_error():
+    body = (DATA / "llamacpp_error_prompt_too_long.txt").read_bytes()
+    assert_failed(judge([body]), FailureKind.IN_BAND_ERROR, "exceeds the available context size")
+
+
+def test_a_recorded_stream_without_one_of_its_events():
+    events = payloads("llamacpp_stream.txt")
+    for gone in range(len(events)):
+        kind = FailureKind.UNFINISHED if gone == len(events) - 1 else FailureKind.TOKEN_COUNT
+        assert_failed(judge(events[:gone] + events[gone + 1 :], max_new_tokens=8), kind)
+
+
+HONEST = {
+    "token by token": [*stream(3), last(3)],
+    "two at once": [event(IDS[:2], 2), event(IDS[2:3], 3), last(3)],
+    "first event without tokens": [event([], 0), *stream(3), last(3)],
+    "whole": [last(3, ids=IDS[:3])],
+    "a stop word": [*stream(3), last(3, "word")],
+    "error null": [event(IDS[:3], 3, error=None), last(3)],
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_answers(name):
+    assert_completed(judge(HONEST[name]), IDS[:3], "stop")
+
+
+FAILED = {
+    "nothing": ([], FailureKind.UNFINISHED),
+    "no last event": (stream(3), FailureKind.UNFINISHED),
+    "goes on after its last event": ([*stream(2), last(2), event(IDS[2:3], 3)], FailureKind.AFTER_END),
+    "an unknown stop type": (
+        [*stream(3), event([], 3, stop=True, stop_type="cancelled")],
+        FailureKind.FINISH_REASON,
+    ),
+    "no stop type": ([*stream(3), event([], 3, stop=True)], FailureKind.FINISH_REASON),
+    "no tokens": ([last(0)], FailureKind.NO_TOKENS),
+    "counts one more": ([*stream(3), last(4)], FailureKind.TOKEN_COUNT),
+    "counts one fewer": ([*stream(3), last(2)], FailureKind.TOKEN_COUNT),
+    "counts a huge number": ([*stream(3), last(10**30)], FailureKind.TOKEN_COUNT),
+    "counts a negative number": ([*stream(3), last(-3)], FailureKind.TOKEN_COUNT),
+    "an event twice": ([*stream(3), event(IDS[2:3], 3), last(3)], FailureKind.TOKEN_COUNT),
+    "events swapped": ([stream(3)[i] for i in (0, 2, 1)] + [last(3)], FailureKind.TOKEN_COUNT),
+    "one lost, another twice": ([stream(3)[i] for i in (0, 1, 1)] + [last(3)], FailureKind.TOKEN_COUNT),
+    "no count": ([*stream(3), last(None)], FailureKind.MALFORMED),
+    "no tokens member": ([b'{"content":"x","stop":false}'], FailureKind.MALFORMED),
+    "tokens null": ([event(None, 1)], FailureKind.MALFORMED),
+    "stop a string": ([event(IDS[:1], 1, stop="yes")], FailureKind.MALFORMED),
+    "no JSON": ([b"oops"], FailureKind.MALFORMED),
+    "empty": ([b""], FailureKind.MALFORMED),
+    "cut": ([stream(1)[0][:-2]], FailureKind.MALFORMED),
+    "nested deeply": ([b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"], FailureKind.MALFORMED),
+}
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_failures(name):
+    events, kind = FAILED[name]
+    assert_failed(judge(events), kind)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_in_band_errors(place):
+    events = [*stream(2), last(2)]
+    events.insert(place, b'{"error":{"code":500,"message":"boom","type":"server_error"}}')
+    assert_failed(judge(events), FailureKind.IN_BAND_ERROR, "boom")
+
+
+def test_more_tokens_than_asked():
+    assert_failed(judge([*stream(3), last(3)], max_new_tokens=2), FailureKind.TOO_MANY_TOKENS)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        (-1, FailureKind.TOKEN_VALUE),
+        (VOCABULARY, FailureKind.TOKEN_VALUE),
+        (2**32, FailureKind.TOKEN_VALUE),
+        (2**70, FailureKind.TOKEN_VALUE),
+        (7.5, FailureKind.MALFORMED),
+        (math.nan, FailureKind.MALFORMED),
+        (None, FailureKind.MALFORMED),
+        (True, FailureKind.MALFORMED),
+    ],
+)
+def test_ids_that_no_model_has(bad, kind, place):
+    ids = [*IDS[:place], bad, *IDS[place + 1 : 3]]
+    assert_failed(judge([*(event([token], i + 1) for i, token in enumerate(ids)), last(3)]), kind)
+    assert_failed(judge([last(3, ids=ids)]), kind)
+
+
+@pytest.mark.parametrize("bad", [-1, VOCABULARY, 2**32])
+def test_a_bad_first_id_fails_before_it_is_reported(bad):
+    failure = LlamaCppWire(PARAMETERS, VOCABULARY).answer().feed(event([bad], 1))
+    assert failure is not None
+    assert failure.kind is FailureKind.TOKEN_VALUE

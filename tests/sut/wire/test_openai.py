@@ -1,0 +1,233 @@
+"""OpenAI-compatible completions: vLLM's answers, and every way in which an answer can be wrong.
+
+The good chunks have the members that vLLM's completions endpoint sends with return_token_ids and
+stream_options.include_usage; the recorded ones are llama.cpp's, which sends no ids.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Completion, Failure, FailureKind
+from sut.wire.openai import OpenAIWire
+from sut.wire.sse import DONE, EventReader
+
+DATA = Path(__file__).parents[2] / "data"
+VOCABULARY = 201088
+PARAMETERS = SamplingParameters(
+    max_new_tokens=20, temperature=1.0, top_p=0.9, top_k=0, skip_special_tokens=False, stream=True
+)
+IDS = [200005, 35644, 200008, 976]
+
+
+def judge(chunks, max_new_tokens=20):
+    parameters = msgspec.structs.replace(PARAMETERS, max_new_tokens=max_new_tokens)
+    answer = OpenAIWire(parameters, VOCABULARY, "m").answer()
+    for chunk in chunks:
+        if (failure := answer.feed(chunk)) is not None:
+            return failure
+    return answer.finish()
+
+
+def encoded(document):
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def chunk(ids, finish=None, usage=None, **more):
+    choice = {"index": 0, "text": "x", "logprobs": None, "finish_reason": finish, "stop_reason": None}
+    choice |= {"prompt_token_ids": None, "token_ids": ids}
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m"}
+    return encoded(head | {"choices": [choice], "usage": usage} | more)
+
+
+def counts(completion, prompt=3):
+    return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+
+
+def usage(completion):
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m"}
+    return encoded(head | {"choices": [], "usage": counts(completion)})
+
+
+def stream(*ends, finish="stop", claimed=None):
+    starts = (0, *ends[:-1])
+    last = len(ends) - 1
+    chunks = [
+        chunk(IDS[a:b], finish if i == last else None)
+        for i, (a, b) in enumerate(zip(starts, ends, strict=True))
+    ]
+    return [*chunks, usage(ends[-1] if claimed is None else claimed)]
+
+
+def assert_failed(outcome, kind, wording=""):
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.kind is kind, outcome
+    assert wording in outcome.detail
+    assert outcome.detail.isprintable()
+
+
+def test_request_body():
+    body = json.loads(OpenAIWire(PARAMETERS, VOCABULARY, "gpt-oss").render([1, 2]))
+    assert body == {
+        "prompt": [1, 2],
+        "model": "gpt-oss",
+        "max_tokens": 20,
+        "temperature": 1.0,
+        "top_p": 0.9,
+        "top_k": -1,
+        "skip_special_tokens": False,
+        "return_token_ids": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def test_request_body_without_stream():
+    parameters = msgspec.structs.replace(PARAMETERS, stream=False, top_k=7, extra={"seed": 3})
+    wire = OpenAIWire(parameters, VOCABULARY, "m")
+    body = json.loads(wire.render([1]))
+    assert (body["stream"], body["top_k"], body["seed"], wire.streams) == (False, 7, 3, False)
+    assert "stream_options" not in body  # an error for vLLM and OpenAI without stream
+
+
+HONEST = {
+    "a token each": stream(1, 2, 3, 4),
+    "several at once": stream(2, 4),
+    "all at once": stream(4),
+    "first chunk without tokens": [chunk([]), *stream(1, 4)],
+    "first chunk with null tokens": [chunk(None), *stream(1, 4)],
+    "finish in a chunk of its own": [*stream(1, 4, finish=None)[:-1], chunk([], "stop"), usage(4)],
+    "usage with the last chunk": [chunk(IDS[:2]), chunk(IDS[2:], "stop", counts(4))],
+    "running usage": [chunk(IDS[:2], None, counts(2)), chunk(IDS[2:], "stop", counts(4)), usage(4)],
+    "error null": [chunk(IDS, "stop", error=None), usage(4)],
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_answers(name):
+    outcome = judge(HONEST[name])
+    assert isinstance(outcome, Completion), outcome
+    assert outcome.output_ids.tolist() == IDS
+    assert (outcome.finish_reason, outcome.prompt_tokens) == ("stop", 3)
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_one_token(finish):
+    outcome = judge(stream(1, finish=finish), max_new_tokens=1)
+    assert isinstance(outcome, Completion)
+    assert (outcome.output_ids.tolist(), outcome.finish_reason) == (IDS[:1], finish)
+
+
+def test_whole_answer():
+    outcome = judge([chunk(IDS, "length", counts(4))], max_new_tokens=4)
+    assert isinstance(outcome, Completion)
+    assert outcome.output_ids.tolist() == IDS
+
+
+def test_first_token_is_known_with_its_chunk():
+    answer = OpenAIWire(PARAMETERS, VOCABULARY, "m").answer()
+    answer.feed(chunk([]))
+    assert (answer.tokens, answer.first_id) == (0, -1)
+    answer.feed(chunk(IDS[:2]))
+    answer.feed(chunk(IDS[2:]))
+    assert (answer.tokens, answer.first_id) == (4, IDS[0])
+
+
+@pytest.mark.parametrize("name", ["llamacpp_openai_stream.txt", "llamacpp_openai_logprobs.txt"])
+def test_a_recorded_server_that_sends_no_ids(name):
+    payloads = [p for p in EventReader(1 << 20).feed((DATA / name).read_bytes()) if p != DONE]
+    assert_failed(judge(payloads), FailureKind.TOKEN_COUNT, "4 tokens without ids")
+
+
+FAILED = {
+    "no usage": (stream(1, 4)[:-1], FailureKind.TOKEN_COUNT),
+    "usage counts more": (stream(1, 4, claimed=5), FailureKind.TOKEN_COUNT),
+    "usage counts fewer": (stream(1, 4, claimed=3), FailureKind.TOKEN_COUNT),
+    "usage counts a huge number": (stream(1, 4, claimed=10**30), FailureKind.TOKEN_COUNT),
+    "usage counts a negative number": (stream(1, 4, claimed=-4), FailureKind.TOKEN_COUNT),
+    "usage counts nothing": (stream(1, 4, claimed=0), FailureKind.TOKEN_COUNT),
+    "a chunk twice": ([chunk(IDS[:1]), *stream(1, 4)], FailureKind.TOKEN_COUNT),
+    "a chunk is missing": ([stream(1, 2, 3, 4)[i] for i in (0, 1, 3, 4)], FailureKind.TOKEN_COUNT),
+    "ids shrink": ([chunk(IDS), chunk(IDS[:2], "stop"), usage(2)], FailureKind.TOKEN_COUNT),
+    "no token": ([chunk([], "stop"), usage(0)], FailureKind.NO_TOKENS),
+    "no choice but usage": ([usage(0)], FailureKind.UNFINISHED),
+    "nothing": ([], FailureKind.UNFINISHED),
+    "no finish reason": (stream(1, 4, finish=None), FailureKind.UNFINISHED),
+    "neither finish reason nor usage": (stream(1, 4, finish=None)[:-1], FailureKind.UNFINISHED),
+    "abort": (stream(1, 4, finish="abort"), FailureKind.ABORTED),
+    "abort without tokens": ([chunk([], "abort"), usage(0)], FailureKind.ABORTED),
+    # vLLM's engine ends a request with stop, length, abort, error or repetition.
+    "length with fewer tokens than asked": (stream(1, 4, finish="length"), FailureKind.UNFINISHED),
+    "error as finish reason": (stream(1, 4, finish="error"), FailureKind.ABORTED),
+    "an unknown finish reason": (stream(1, 4, finish="cancelled"), FailureKind.FINISH_REASON),
+    "an empty finish reason": (stream(1, 4, finish=""), FailureKind.FINISH_REASON),
+    "repetition": (stream(1, 4, finish="repetition"), FailureKind.FINISH_REASON),
+    "two ends": ([*stream(1, 4)[:-1], chunk([], "stop"), usage(4)], FailureKind.AFTER_END),
+    "tokens after the end": ([chunk(IDS[:2], "stop"), chunk(IDS[2:]), usage(4)], FailureKind.AFTER_END),
+    "choices null": ([encoded({"choices": None, "usage": None})], FailureKind.MALFORMED),
+    "an error object of old vLLM": (
+        [encoded({"object": "error", "message": "boom", "code": 400})],
+        FailureKind.MALFORMED,
+    ),
+    "no JSON": ([b"oops"], FailureKind.MALFORMED),
+    "empty": ([b""], FailureKind.MALFORMED),
+    "a list": ([b"[]"], FailureKind.MALFORMED),
+    "cut": ([chunk(IDS)[:-1]], FailureKind.MALFORMED),
+    "token_ids a string": ([chunk("12")], FailureKind.MALFORMED),
+    "finish reason an object": ([chunk(IDS, {"type": "stop"})], FailureKind.MALFORMED),
+    "usage without a count": ([chunk(IDS, "stop", {"prompt_tokens": 3})], FailureKind.MALFORMED),
+    "nested deeply": ([b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"], FailureKind.MALFORMED),
+}
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_failures(name):
+    chunks, kind = FAILED[name]
+    assert_failed(judge(chunks), kind)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize("error", [{"message": "boom", "type": "InternalServerError", "code": 500}, "boom"])
+def test_in_band_errors(place, error):
+    chunks = stream(1, 2, 4)
+    chunks.insert(place, encoded({"error": error}))
+    assert_failed(judge(chunks), FailureKind.IN_BAND_ERROR, "boom")
+
+
+def test_more_tokens_than_asked():
+    assert_failed(
+        judge(stream(1, 4), max_new_tokens=3), FailureKind.TOO_MANY_TOKENS, "got 4 tokens, asked for 3"
+    )
+
+
+@pytest.mark.parametrize("place", [0, 2, 3])
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        (-1, FailureKind.TOKEN_VALUE),
+        (VOCABULARY, FailureKind.TOKEN_VALUE),
+        (2**32, FailureKind.TOKEN_VALUE),
+        (2**70, FailureKind.TOKEN_VALUE),
+        (7.5, FailureKind.MALFORMED),
+        (7.0, FailureKind.MALFORMED),
+        (math.nan, FailureKind.MALFORMED),
+        (None, FailureKind.MALFORMED),
+        (True, FailureKind.MALFORMED),
+    ],
+)
+def test_ids_that_no_model_has(bad, kind, place):
+    ids = [*IDS[:place], bad, *IDS[place + 1 :]]
+    chunks = [*(chunk([i]) for i in ids[:-1]), chunk(ids[-1:], "stop"), usage(4)]
+    assert_failed(judge(chunks), kind)
+    assert_failed(judge([chunk(ids, "stop", counts(4))]), kind)
+
+
+@pytest.mark.parametrize("bad", [-1, VOCABULARY, 2**32])
+def test_a_bad_first_id_fails_before_it_is_reported(bad):
+    failure = OpenAIWire(PARAMETERS, VOCABULARY, "m").answer().feed(chunk([bad]))
+    assert failure is not None
+    assert failure.kind is FailureKind.TOKEN_VALUE

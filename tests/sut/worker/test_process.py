@@ -1,0 +1,166 @@
+"""A worker against the stub server: what it reports to LoadGen's process, and what its journal keeps."""
+
+import itertools
+
+import msgspec
+import numpy as np
+import pytest
+
+from harness.config.generation import SamplingParameters
+from harness.record.journal import FINISH_REASONS
+from harness.record.outcome import FailureKind
+from sut.ipc.counters import Counter
+from sut.ipc.messages import COMPLETE, FAILED, FIRST
+from tests.harness.compliance.program import wait_until
+from tests.stub import Fault, StubServer, expected_ids, refused_url
+from tests.sut.rig import PARAMETERS, PROMPTS
+
+
+@pytest.mark.parametrize("wire", ["sglang", "openai"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_reports_and_journal_of_whole_answers(start, wire, stream):
+    parameters = SamplingParameters(
+        max_new_tokens=6, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=stream
+    )
+    with StubServer() as stub:
+        rig = start(stub.url, wire=wire, parameters=parameters)
+        rig.assign(*range(30))
+        reports = rig.collect(30)
+        journal = rig.finish()
+    for query in range(30):
+        ids = expected_ids(PROMPTS[query], 6)
+        assert [(kind, tokens) for q, kind, tokens in reports if q == query] == [
+            (FIRST, ids[:1]),
+            (COMPLETE, ids),
+        ]
+    rows = np.sort(journal.rows, order="query_id")
+    assert rows["query_id"].tolist() == rows["sample_index"].tolist() == list(range(30))
+    assert rows["isl"].tolist() == [len(prompt) for prompt in PROMPTS[:30]]
+    assert set(rows["osl"]) == {6}
+    assert set(rows["failure"]) == {0}
+    assert {FINISH_REASONS[code] for code in rows["finish"]} == {"length"}
+    # Not sent_ns: our clock is read after the send, and a quick server may have answered by then.
+    moments = ("issued_ns", "first_byte_ns", *(["first_token_ns"] if stream else []), "last_byte_ns")
+    times = [rows[name] for name in moments]
+    assert (rows["first_token_ns"] > 0).all() == stream  # else nothing was measured
+    for earlier, later in itertools.pairwise(times):
+        assert (earlier <= later + 200_000).all()  # two clocks: SLACK_NS in test_transport
+    assert (rows["sent_ns"] >= rows["issued_ns"]).all()
+    assert rig.counter(Counter.COMPLETED) == rig.counter(Counter.SENT) == rig.counter(Counter.RECEIVED) == 30
+    assert rig.counter(Counter.OUTPUT_TOKENS) == 180
+    assert rig.counter(Counter.FIRST_TOKENS) == rig.counter(Counter.TPOT_COUNT) == (30 if stream else 0)
+    assert rig.counter(Counter.FAILED) == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_loadgen_s_offline_hears_of_no_first_token(start, stream):
+    parameters = msgspec.structs.replace(PARAMETERS, stream=stream)
+    with StubServer() as stub:
+        rig = start(stub.url, parameters=parameters, first_tokens=False)
+        rig.assign(*range(5))
+        assert {kind for _, kind, _ in rig.collect(5)} == {COMPLETE}
+    assert (rig.finish().rows["first_token_ns"] > 0).all() == stream
+
+
+def test_assignments_cut_inside_a_message(start):
+    with StubServer() as stub:
+        rig = start(stub.url)
+        rig.assign(1, 2, 3, cut=30)
+        assert sorted(query for query, kind, _ in rig.collect(3) if kind == COMPLETE) == [1, 2, 3]
+
+
+def test_no_more_in_flight_than_allowed(start):
+    with StubServer(event_delay_s=0.01) as stub:
+        rig = start(stub.url, max_in_flight=3)
+        rig.assign(*range(15))
+        rig.collect(15)
+        rig.finish()
+        spans = [(request.received_ns, request.last_sent_ns) for request in stub.requests]
+    assert len(spans) == 15
+    assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) == 3
+
+
+def test_failures_are_reported_journalled_and_counted(start):
+    faults = [None, Fault.HTTP_500, Fault.CUT_CHUNKED, None, Fault.ABORT]
+    with StubServer(faults=faults) as stub:
+        rig = start(stub.url, max_in_flight=1)
+        rig.assign(*range(5))
+        reports = rig.collect(5)
+        journal = rig.finish()
+    ends = {query: (kind, tokens) for query, kind, tokens in reports if kind != FIRST}
+    assert [ends[query][0] for query in range(5)] == [COMPLETE, FAILED, FAILED, COMPLETE, FAILED]
+    assert all(tokens == [] for kind, tokens in ends.values() if kind == FAILED)
+    rows = np.sort(journal.rows, order="query_id")
+    kinds = [0, FailureKind.HTTP_STATUS, FailureKind.TRUNCATED, 0, FailureKind.ABORTED]
+    assert rows["failure"].tolist() == kinds
+    assert rows["osl"].tolist() == [6, 0, 0, 6, 0]
+    assert "HTTP 500" in journal.details[1]
+    assert set(journal.details) == {1, 2, 4}
+    assert rig.counter(Counter.FAILED) == 3
+    assert rig.counter(Counter.COMPLETED) == 2
+    assert rig.board.failures() == {kind: 1 for kind in kinds if kind}
+
+
+def test_tokens_of_answers_that_go_on_are_counted(start):
+    with StubServer(faults=[Fault.SILENT_AFTER_FIRST] * 3) as stub:
+        rig = start(stub.url)
+        rig.assign(*range(3))
+        wait_until(lambda: rig.counter(Counter.PARTIAL_TOKENS) == 3)
+        assert rig.counter(Counter.OUTPUT_TOKENS) == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "fault", [Fault.NEGATIVE_ID, Fault.HUGE_ID, Fault.WRONG_COUNT, Fault.FLOAT_ID, Fault.ZERO_TOKENS]
+)
+def test_a_worker_survives_a_lie_in_the_very_first_event(start, fault, stream):
+    parameters = SamplingParameters(
+        max_new_tokens=6, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=stream
+    )
+    with StubServer(faults=[fault, None], tokens=1) as stub:
+        rig = start(stub.url, parameters=parameters, max_in_flight=1)
+        rig.assign(0, 1)
+        reports = rig.collect(2)
+        rig.finish()
+    assert [(query, kind) for query, kind, _ in reports] == [(0, FAILED), (1, FIRST), (1, COMPLETE)]
+
+
+def test_nobody_listens(start):
+    with refused_url() as url:
+        rig = start(url)
+        rig.assign(*range(10))
+        assert {kind for _, kind, _ in rig.collect(10)} == {FAILED}
+        assert set(rig.finish().rows["failure"]) == {FailureKind.CONNECT}
+
+
+def test_silence_ends_at_the_timeout(start):
+    with StubServer(faults=Fault.SILENT_AFTER_FIRST) as stub:
+        rig = start(stub.url, timeout_s=0.3)
+        rig.assign(7)
+        assert [(q, kind) for q, kind, _ in rig.collect(1)] == [(7, FIRST), (7, FAILED)]
+        rows = rig.finish().rows
+    assert rows["failure"].tolist() == [FailureKind.TIMEOUT]
+    assert rows["first_token_ns"][0] > 0
+
+
+def test_the_end_of_the_channel_ends_the_worker_with_its_journal_written(start):
+    """And does not wait for the silent answer."""
+    with StubServer(faults=[None, Fault.SILENT]) as stub:
+        rig = start(stub.url, max_in_flight=1, timeout_s=3600)
+        rig.assign(1, 2, 3)
+        rig.collect(1)
+        assert rig.finish().rows["query_id"].tolist() == [1]
+
+
+def test_an_answer_to_another_prompt_is_no_answer(start, monkeypatch):
+    """A proxy that mixes up two streams is found by the server's own count of the prompt."""
+    with StubServer() as stub:
+        rig = start(stub.url)
+        monkeypatch.setattr(
+            rig.worker._arena, "prompt_tokens", lambda sample: 7 if sample == 3 else sample + 1
+        )
+        rig.assign(2, 3)
+        ends = {query: kind for query, kind, _ in rig.collect(2) if kind != FIRST}
+        journal = rig.finish()
+    assert ends == {2: COMPLETE, 3: FAILED}
+    assert journal.details == {3: "the answer is to a prompt of 4 tokens, the query's has 7"}

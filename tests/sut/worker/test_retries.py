@@ -1,0 +1,139 @@
+"""What a worker sends again, what it answers from an earlier attempt, and a full disk."""
+
+import os
+
+import numpy as np
+import pytest
+
+from harness.record.answer_log import kept_answers
+from harness.record.outcome import FailureKind
+from sut.ipc.counters import Counter
+from sut.ipc.messages import COMPLETE, FAILED, FIRST
+from tests.stub import Fault, StubServer, expected_ids, refused_url
+from tests.sut.rig import PROMPTS
+
+
+def ends(reports):
+    return {query: kind for query, kind, _ in reports if kind != FIRST}
+
+
+FAULTS = [Fault.HTTP_500, Fault.CUT_CHUNKED, None]
+
+
+def test_an_accuracy_query_is_sent_again(start):
+    """LoadGen hears of the answer that counts, and of its first token, once."""
+    with StubServer(faults=FAULTS) as stub:
+        rig = start(stub.url, retries=2, accuracy=True, max_in_flight=1)
+        rig.assign(5)
+        reports = rig.collect(1)
+        journal = rig.finish()
+        assert len(stub.requests) == 3
+    ids = expected_ids(PROMPTS[5], 6)
+    assert reports == [(5, FIRST, ids[:1]), (5, COMPLETE, ids)]
+    assert journal.rows["retries"].tolist() == [2]
+    assert journal.rows["failure"].tolist() == [0]
+    assert rig.counter(Counter.RETRIED) == 2
+    assert rig.counter(Counter.FAILED) == 0
+    lines = (rig.journal_dir / "retries-worker0.jsonl").read_text().splitlines()
+    assert ["http_status" in lines[0], "truncated" in lines[1]] == [True, True]
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_first_token_that_is_held_on_purpose_is_no_time_of_the_client(start, retries):
+    """LoadGen is told of it as soon as it may be told: that moment is the report's."""
+    with StubServer(event_delay_s=0.05) as stub:
+        rig = start(stub.url, retries=retries, accuracy=True)
+        rig.assign(5)
+        rig.collect(1)
+        (row,) = rig.finish().rows
+    assert row["first_token_ns"] < row["last_byte_ns"]
+    assert rig.arrived[5, FIRST] == row["last_byte_ns" if retries else "first_token_ns"]
+    assert rig.arrived[5, COMPLETE] == row["last_byte_ns"]
+
+
+def test_retries_have_an_end(start):
+    with StubServer(faults=FAULTS) as stub:
+        rig = start(stub.url, retries=1, accuracy=True, max_in_flight=1)
+        rig.assign(5)
+        assert ends(rig.collect(1)) == {5: FAILED}
+        journal = rig.finish()
+    assert journal.rows["failure"].tolist() == [FailureKind.TRUNCATED]
+    assert journal.rows["retries"].tolist() == [1]
+
+
+def test_performance_sends_nothing_twice_that_a_server_saw(start):
+    with StubServer(faults=FAULTS) as stub:
+        rig = start(stub.url, retries=5)
+        rig.assign(5)
+        assert ends(rig.collect(1)) == {5: FAILED}
+        rig.finish()
+        assert len(stub.requests) == 1
+
+
+def test_a_refused_connection_may_be_tried_again_elsewhere(start):
+    with refused_url() as dead, StubServer() as stub:
+        rig = start(dead, stub.url, retries=1)
+        rig.assign(5)
+        assert ends(rig.collect(1)) == {5: COMPLETE}
+        journal = rig.finish()
+    assert journal.rows["retries"].tolist() == [1]
+    assert journal.rows["replica"].tolist() == [1]
+    assert rig.control.recv() == ("suspect", 0)
+    # The wait is part of the latency.
+    assert journal.rows["sent_ns"][0] - journal.rows["issued_ns"][0] > 200_000_000
+
+
+def test_without_retries_a_refused_connection_is_a_failure(start):
+    with refused_url() as dead, StubServer() as stub:
+        rig = start(dead, stub.url)
+        rig.assign(5)
+        assert ends(rig.collect(1)) == {5: FAILED}
+
+
+def test_an_earlier_answer_is_given_without_a_request(start, tmp_path):
+    (tmp_path / "attempt.1").mkdir()
+    with StubServer() as stub:
+        first = start(stub.url, accuracy=True)
+        first.assign(*range(10))
+        first.collect(10)
+        first.finish()
+        kept = kept_answers([tmp_path], 40)
+        for file in tmp_path.glob("*-worker0.*"):
+            file.rename(tmp_path / "attempt.1" / file.name)
+        kept = kept_answers([tmp_path / "attempt.1"], 40)
+        second = start(stub.url, accuracy=True, kept=kept)
+        second.assign(*range(20))
+        reports = second.collect(20)
+        journal = second.finish()
+        assert len(stub.requests) == 20  # ten for each
+    for query in range(20):
+        ids = expected_ids(PROMPTS[query], 6)
+        assert [(k, t) for q, k, t in reports if q == query] == [(FIRST, ids[:1]), (COMPLETE, ids)]
+    rows = np.sort(journal.rows, order="query_id")
+    assert rows["resumed"].tolist() == [1] * 10 + [0] * 10
+    assert (rows["sent_ns"][:10] == 0).all()
+    assert rows["osl"].tolist() == [6] * 20
+    assert set(rows["finish"][:10]) == set(rows["finish"][10:])
+    assert second.counter(Counter.RESUMED) == 10
+
+
+def test_a_full_disk_is_told_once_and_what_was_not_written_is_kept(start, monkeypatch):
+    """The supervisor decides; meanwhile queries go on, and rows wait."""
+    write, full = os.write, [True]
+
+    def no_space(descriptor, data):
+        if full[0]:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data)
+
+    with StubServer() as stub:
+        rig = start(stub.url)
+        monkeypatch.setattr("sut.worker.journal_writer.os.write", no_space)
+        rig.assign(*range(6))
+        assert set(ends(rig.collect(6)).values()) == {COMPLETE}
+        assert rig.control.poll(90)
+        assert rig.control.recv() == ("journal", "No space left on device")
+        full[0] = False
+        journal = rig.finish()
+    assert not rig.control.poll(0)
+    assert len(journal.rows) == 6
