@@ -18,7 +18,7 @@ VENV = Path(os.environ.get("HARNESS_SGLANG_VENV", CACHE / "sglang-cpu"))
 # Raise the version with every change of what make_tiny_gpt_oss.py writes.
 MODEL = CACHE / "tiny-gpt-oss-hf-v1"
 
-START_SECONDS = 240
+START_SECONDS = 600
 STOP_SECONDS = 10
 MAX_RUNNING_REQUESTS = 128
 CONTEXT_LENGTH = 8192

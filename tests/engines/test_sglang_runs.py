@@ -10,7 +10,7 @@ from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
 from tests.runs import run_mlperf, write_dataset
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 VERSION = (sglang.ROOT / "sglang/VERSION").read_text().strip()
 NEW_TOKENS = 20

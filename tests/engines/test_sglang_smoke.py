@@ -9,7 +9,7 @@ import pytest
 from harness.dataset import tokenizer
 from tests.engines import sglang_server as sglang
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 NEW_TOKENS = 20
 # The last is longer than the sliding window of 128 tokens; its repetitions lead to ties.
