@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes an enroot sandbox from SGLang's container image, for GPU nodes without docker. See docs/server.md.
+# Makes an enroot sandbox from SGLang's container image, for GPU nodes without docker. See docs/guide/servers.md.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetch and check the official datasets and models; datasets/manifest.tsv says what there is. See docs/datasets.md.
+# Fetch and check the official datasets and models; datasets/manifest.tsv says what there is. See docs/guide/datasets.md.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

@@ -22,7 +22,7 @@ def sources():
 
 
 def test_every_message_of_the_troubleshooting_page_exists():
-    page = (ROOT / "docs/troubleshooting.md").read_text()
+    page = (ROOT / "docs/guide/troubleshooting.md").read_text()
     text = sources()
     quoted = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert len(quoted) > 20
@@ -35,10 +35,38 @@ def found_with_values(part, text):
     return re.search(pattern, text) is not None
 
 
+def links(page):
+    """Path and anchor of each link that stays in the repository."""
+    return re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text())
+
+
+def anchors(page):
+    """The headings of a page as GitHub names them."""
+    outside_code = re.sub(r"(?ms)^```.*?^```", "", page.read_text())
+    headings = re.findall(r"(?m)^#+ (.+)$", outside_code)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page):
-    links = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text())
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    for path, anchor in links(page):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_pages_named_elsewhere_exist():
+    """In messages, comments, scripts and in commands of the documents."""
+    trees = ("harness", "sut", "tests", "benchmarks")
+    code = [path for tree in trees for path in (ROOT / tree).rglob("*.py")]
+    scripts = [*ROOT.glob("*.sh"), *(ROOT / "datasets").glob("*.sh"), *(ROOT / "sglang").glob("*.sh")]
+    named = {
+        name
+        for path in (*code, *scripts, *PAGES)
+        for name in re.findall(r"(?<![\w/])docs/[\w/]+\.md", path.read_text())
+    }
+    assert len(named) > 5
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -58,8 +86,5 @@ def test_every_page_is_reached_from_the_readme():
         if page in seen or page.suffix != ".md":
             continue
         seen.add(page)
-        todo += [
-            (page.parent / link).resolve()
-            for link in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text())
-        ]
+        todo += [(page.parent / path).resolve() for path, _ in links(page) if path]
     assert set(map(Path.resolve, PAGES)) <= seen

@@ -22,7 +22,7 @@ TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_n
 COUNTS = ("isl", "osl", "first_event_tokens", "retries")
 _NS = "ns, CLOCK_MONOTONIC"
 
-# Unit and description of every column; docs/run_record.md has the same table.
+# Unit and description of every column; docs/reference/requests_parquet.md has the same table.
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "query_id": ("", "LoadGen's id of the query"),
     "sample_index": ("", "row of the dataset"),

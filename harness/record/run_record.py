@@ -1,4 +1,4 @@
-"""run.json: what was run, on what, and what it proved. docs/run_record.md describes its fields."""
+"""run.json: what was run, on what, and what it proved. docs/reference/run_json.md describes its fields."""
 
 import dataclasses
 import json

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 
-# Measured for one worker (docs/performance.md), and halved: half busy, its p99 stays near its mean.
+# Measured for one worker (docs/design/performance.md), and halved: half busy, its p99 stays near its mean.
 _EVENTS_PER_S = 25_000
 _QUERIES_PER_S = 10_000
 _STREAMS = 256

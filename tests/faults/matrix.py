@@ -1,6 +1,6 @@
 """The fault matrix: what each fault does to a run, in every scenario and mode. The tests run from it.
 
-``python -m tests.faults.matrix`` writes its tables into README.md and docs/faults.md.
+``python -m tests.faults.tables`` writes its tables into docs/reference/faults.md.
 """
 
 from dataclasses import dataclass

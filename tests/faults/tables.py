@@ -1,6 +1,6 @@
-"""The matrix as tables of README.md and docs/faults.md.
+"""The matrix as tables of docs/reference/faults.md.
 
-``python -m tests.faults.tables`` writes them anew.
+``python -m tests.faults.tables`` writes the page again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from tests.faults.matrix import (
     RunFault,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/faults.md"
 BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- end of the fault matrix -->"
 RUN_FAULTS = (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
 # test_ports.py: too many asked for, Offline takes what fits, ports run out in the others.
@@ -49,29 +49,8 @@ def run_cells() -> int:
     return sum(len(row.settings) for row in RUN_FAULTS) + PORT_CELLS
 
 
-def short() -> str:
-    """For the README: answers by the name of their failure, runs by their end."""
-    kinds = _grouped((row.named, row.what) for row in (*ANSWERS, *INCREMENTAL) if row.named)
-    lost = _grouped((name, row.what) for row in RUN_FAULTS for name in sorted(row.outcome.failures))
-    kinds |= {name: what for name, what in lost.items() if name not in kinds}
-    ends = _grouped(((row.outcome.verdict, row.outcome.code), row.what) for row in RUN_FAULTS)
-    answers = [["; ".join(what), f"`{name}`"] for name, what in kinds.items()]
-    runs = [
-        ["; ".join(what), "no run" if verdict == NOTHING else verdict, str(code)]
-        for (verdict, code), what in sorted(ends.items(), key=lambda item: item[0][1])
-        if code >= 0
-    ]
-    return "\n".join(
-        [
-            *_table(["an answer", "failure"], answers),
-            "",
-            *_table(["what happens to a run", "result", "exit code"], runs),
-        ]
-    )
-
-
-def full() -> str:
-    """For docs/faults.md: a line for each fault."""
+def tables() -> str:
+    """One line for each fault."""
     answers = [[row.what, _named(row.named), _named_whole(row), row.noticed] for row in ANSWERS]
     incremental = [[f"{row.what} (incremental)", _named(row.named), "-", row.noticed] for row in INCREMENTAL]
     met = len(ANSWERS) + len(INCREMENTAL)
@@ -81,16 +60,16 @@ def full() -> str:
         f"another {run_cells()} tests are runs with one fault each."
     )
     runs = [_run_line(row) for row in RUN_FAULTS]
-    head = ["fault", "result", "exit code", "says"]
+    head = ["fault", "result", "exit code", "message"]
     parts = [*_table(_ANSWER_HEAD, answers + incremental), "", *_table(head, runs)]
     return "\n".join([cells, "", *parts])
 
 
-def written(text: str, table: str) -> str:
-    """``text`` with the part between the marks replaced."""
+def written(text: str) -> str:
+    """``text`` with the part between the marks replaced by the tables."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
 
 
 def _named(failure: str) -> str:
@@ -109,13 +88,6 @@ def _run_line(row: RunFault) -> list[str]:
     return [row.what, result, str(outcome.code), said or "-"]
 
 
-def _grouped(pairs: Iterable[tuple[object, str]]) -> dict:
-    found: dict = {}
-    for key, what in pairs:
-        found.setdefault(key, []).append(what)
-    return found
-
-
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
     return [_line(head), _line(["---"] * len(head)), *(_line(line) for line in lines)]
 
@@ -124,8 +96,5 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-PAGES = {ROOT / "README.md": short, ROOT / "docs" / "faults.md": full}
-
 if __name__ == "__main__":
-    for page, table in PAGES.items():
-        page.write_text(written(page.read_text(), table()))
+    PAGE.write_text(written(PAGE.read_text()))

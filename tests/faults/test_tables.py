@@ -1,17 +1,14 @@
-"""The pages show the matrix that the tests run."""
-
-import pytest
+"""docs/reference/faults.md shows the matrix that the tests run."""
 
 from tests.faults.matrix import ANSWERS, INCREMENTAL, SETTINGS
 from tests.faults.scenes import SCENES
-from tests.faults.tables import PAGES, RUN_FAULTS, written
+from tests.faults.tables import PAGE, RUN_FAULTS, written
 from tests.stub import BENIGN, Fault
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_shows_the_matrix(page):
-    text = page.read_text()
-    assert text == written(text, PAGES[page]()), "write it anew: python -m tests.faults.tables"
+def test_the_page_shows_the_matrix():
+    text = PAGE.read_text()
+    assert text == written(text), "write it again: python -m tests.faults.tables"
 
 
 def test_no_fault_is_forgotten():

@@ -97,7 +97,7 @@ def test_every_column_says_its_unit_and_meaning(tmp_path, rows):
     }
     assert found == dict(COLUMNS)
     assert all(COLUMNS[name][0].startswith("ns,") == name.endswith("_ns") for name in schema.names)
-    page = (Path(__file__).parents[3] / "docs/run_record.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/requests_parquet.md").read_text()
     documented = [f"| `{name}` | {unit} | {text} |" for name, (unit, text) in COLUMNS.items()]
     assert [line for line in documented if line not in page] == []
 

@@ -70,7 +70,7 @@ def test_every_rule_can_be_broken():
 
 
 def test_every_rule_is_documented():
-    page = (ROOT / "docs/submission.md").read_text()
+    page = (ROOT / "docs/guide/submission.md").read_text()
     assert [code for code, (rule, _) in RULES.items() if f"| `{code}` | {rule} |" not in page] == []
 
 

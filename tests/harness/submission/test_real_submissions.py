@@ -1,5 +1,7 @@
-"""Published submissions of MLPerf v6.0. They passed the official checker; docs/submission.md explains what we
-still complain about."""
+"""Published submissions of MLPerf v6.0. They passed the official checker.
+
+docs/design/validation.md explains the complaints that remain here.
+"""
 
 import re
 
