@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import write_cli_reference
 from tests.runs import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -88,3 +89,14 @@ def test_every_page_is_reached_from_the_readme():
         seen.add(page)
         todo += [(page.parent / path).resolve() for path, _ in links(page) if path]
     assert set(map(Path.resolve, PAGES)) <= seen
+
+
+def test_the_command_line_reference_is_current():
+    text = write_cli_reference.PAGE.read_text()
+    assert text == write_cli_reference.written(text), "run scripts/write_cli_reference.py"
+
+
+def test_the_shelves_hold_every_page():
+    pages = (ROOT / "docs").rglob("*.md")
+    shelves = {page.relative_to(ROOT / "docs").parts[0] for page in pages}
+    assert shelves == {"guide", "reference", "design"}
