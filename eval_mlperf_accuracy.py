@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Score an MLPerf accuracy log: ``python eval_mlperf_accuracy.py --help``."""
 
-import sys
-
+from harness.cli.main import leave
 from harness.grading.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

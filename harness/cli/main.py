@@ -1,4 +1,4 @@
-"""The edge of a program that runs benchmarks: streams, signals, errors of one line, exit codes.
+"""The edge of every program: streams, signals, errors of one line, exit codes.
 
 Imports stay light, since ``--help`` passes here too.
 """
@@ -42,7 +42,8 @@ def guarded(name: str, log_level: str, work: Callable[[], int]) -> int:
         print(f"{name}: error: {message}", file=sys.stderr)
         return known.exit_code
     except InterruptedRun as interruption:
-        print(f"{name}: ended by {interruption}", file=sys.stderr)
+        notes = "".join(f"; {note}" for note in getattr(interruption, "__notes__", ()))
+        print(f"{name}: ended by {interruption}{notes}", file=sys.stderr)
         return interruption.exit_code
 
 

@@ -1,23 +1,17 @@
 """The command line of eval_mlperf_accuracy.py. Imports stay light: ``--help`` answers at once."""
 
 import argparse
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
+from harness.cli.main import guarded
 from harness.cli.parser import Parser
-from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError, explained
-from harness.files import keep_others_from_writing
-from harness.text import printable
+from harness.cli.signals import InterruptedRun, interruptible
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LCB_FOLDER = "livecodebench"  # where datasets/download.sh puts the release, below its --to
 _DATA = _ROOT / "data"
 _MODES = ("official", "strict", "both")
-_MOST_CHARACTERS = 2000  # of an error: some hold what the log said
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -97,24 +91,23 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the evaluator; returns the exit code and prints errors in one line."""
+    """Parse flags, score the log, and return the exit code."""
     arguments = build_parser().parse_args(argv)
     if arguments.num_lcb_workers is not None and arguments.num_lcb_workers < 1:
         build_parser().error(f"--num-lcb-workers {arguments.num_lcb_workers}: expected at least 1")
-    keep_others_from_writing()
-    try:
-        with _ended_by_signals():
-            from harness.grading.command import run
+    return guarded("eval_mlperf_accuracy.py", "info", lambda: _run(arguments))
 
+
+def _run(arguments: argparse.Namespace) -> int:
+    # Everything heavy is imported only when there is something to score.
+    from harness.grading.command import run
+
+    try:
+        with interruptible():
             return EXIT_VALID if run(arguments, lcb_data(arguments)) else EXIT_THRESHOLD
-    except (HarnessError, ImportError) as error:
-        if (known := explained(error)) is None:
-            raise
-        print(f"error: {printable(str(known), _MOST_CHARACTERS)}", file=sys.stderr)
-        return known.exit_code
-    except _EndedBySignal as ending:
-        print(f"ended by {signal.Signals(ending.signum).name}; {_kept(arguments)}", file=sys.stderr)
-        return 128 + ending.signum
+    except InterruptedRun as interruption:
+        interruption.add_note(_kept(arguments))
+        raise
 
 
 def lcb_data(arguments: argparse.Namespace) -> Path | None:
@@ -128,31 +121,6 @@ def lcb_data(arguments: argparse.Namespace) -> Path | None:
     download: Path = arguments.reference_data.absolute().parent.parent  # the reference lies in acc/
     candidates = (download / _LCB_FOLDER, Path("data") / _LCB_FOLDER, _DATA / _LCB_FOLDER)
     return next((folder for folder in candidates if folder.exists()), None)
-
-
-class _EndedBySignal(BaseException):
-    """The user or the system asked the program to end."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Raise _EndedBySignal in the main thread; a signal that was ignored before stays ignored."""
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    ours = [signum for signum in wanted if signal.getsignal(signum) is not signal.SIG_IGN]
-    before = {signum: signal.signal(signum, _end) for signum in ours}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-
-
-def _end(signum: int, frame: FrameType | None) -> None:
-    raise _EndedBySignal(signum)
 
 
 def _kept(arguments: argparse.Namespace) -> str:

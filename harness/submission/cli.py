@@ -1,11 +1,12 @@
 """The command line of prepare_submission.py. Imports stay light: ``--help`` answers at once."""
 
 import argparse
-import sys
 from pathlib import Path
 
+from harness.cli.main import guarded
 from harness.cli.parser import Parser
-from harness.errors import EXIT_THRESHOLD, EXIT_VALID, HarnessError, explained
+from harness.cli.signals import interruptible
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 
 _CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 _SCENARIOS = ("offline", "server", "interactive", "single-stream")
@@ -77,16 +78,15 @@ def _add_system(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code and prints errors in one line."""
+    """Parse flags, run one command, and return the exit code."""
     arguments = build_parser().parse_args(argv)
-    try:
-        # Heavier imports only when there is something to do.
-        from harness.submission import command
+    return guarded("prepare_submission.py", "info", lambda: _run(arguments))
 
-        run = {"build": command.build, "check": command.check, "system": command.system}[arguments.command]
+
+def _run(arguments: argparse.Namespace) -> int:
+    # Everything heavy is imported only when there is something to do.
+    from harness.submission import command
+
+    run = {"build": command.build, "check": command.check, "system": command.system}[arguments.command]
+    with interruptible():
         return EXIT_VALID if run(arguments) else EXIT_THRESHOLD
-    except (HarnessError, ImportError) as error:
-        if (known := explained(error)) is None:
-            raise
-        print(f"prepare_submission.py: error: {known}", file=sys.stderr)
-        return known.exit_code

@@ -363,7 +363,7 @@ def test_broken_logs_are_refused_in_one_line(name: str, tmp_path: Path, release:
     log.write_text(text)
     result = evaluate(log, release)
     assert (result.returncode, result.stdout) == (2, "")
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    errors = [line for line in result.stderr.splitlines() if ": error: " in line]
     assert len(errors) == 1
     assert said in errors[0]
 
@@ -390,7 +390,7 @@ def test_bad_input_is_named_in_one_line(name: str, tmp_path: Path, release: Path
     (tmp_path / "other.jsonl").write_text(json.dumps({**row, "question_id": "other"}) + "\n")
     result = evaluate(log, release, *flags)
     assert (result.returncode, result.stdout) == (2, "")
-    assert [line for line in result.stderr.splitlines() if said in line and line.startswith("error: ")]
+    assert [line for line in result.stderr.splitlines() if said in line and ": error: " in line]
     assert "Traceback" not in result.stderr
 
 

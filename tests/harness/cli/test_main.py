@@ -1,0 +1,79 @@
+"""The one edge of all programs: errors of one line without secrets and escapes, signals, exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.runs import ROOT
+
+KEY = "sk-very-secret"
+# A path as a user may have it, with the key and an escape sequence in it.
+PATH = f"no-{KEY}-\x1b[31m.parquet"
+PROGRAMS = [
+    ("run_mlperf.py", "--input-file", PATH),
+    ("run_compliance.py", "--test", "TEST07", "--input-file", PATH),
+    ("eval_mlperf_accuracy.py", "--mlperf-log", PATH, "--reference-data", PATH),
+    ("prepare_submission.py", "check", PATH),
+]
+ENVIRONMENT = {**os.environ, "OPENAI_API_KEY": KEY}
+
+
+@pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words[0])
+def test_an_error_is_one_line_without_key_and_escapes(words, tmp_path):
+    command = [sys.executable, ROOT / words[0], *words[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{words[0]}: error: ")
+    assert KEY not in line
+    assert "\x1b" not in line
+
+
+WAITING = """
+import os, sys, time
+from harness.cli.main import guarded, leave
+from harness.cli.signals import InterruptedRun, interruptible
+
+def work():
+    with interruptible():
+        try:
+            print("umask", oct(os.umask(0o777)), flush=True)
+            time.sleep(600)
+        except InterruptedRun as interruption:
+            interruption.add_note("what is kept")
+            raise
+    return 0
+
+leave(lambda: guarded("program.py", "info", work))
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
+def test_a_signal_is_one_line_with_what_is_kept(signum):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        umask=0,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "umask 0o2\n"
+    process.send_signal(signum)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 128 + signum
+    assert stderr == f"program.py: ended by {signum.name}; what is kept\n"
+
+
+@pytest.mark.parametrize("program", [words[0] for words in PROGRAMS])
+def test_a_reader_that_leaves_ends_help_without_a_traceback(program):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, ROOT / program, "--help"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(write)
+    assert done.stderr == ""
