@@ -1,10 +1,16 @@
 """What the documents say must be there: messages, files, commands."""
 
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from harness.cli import run_flags
+from harness.compliance import cli as compliance
+from harness.grading import cli as grading
+from harness.submission import cli as submission
 from scripts import write_cli_reference
 from tests.runs import ROOT
 
@@ -100,3 +106,46 @@ def test_the_shelves_hold_every_page():
     pages = (ROOT / "docs").rglob("*.md")
     shelves = {page.relative_to(ROOT / "docs").parts[0] for page in pages}
     assert shelves == {"guide", "reference", "design"}
+
+
+PARSERS = {
+    "run_mlperf.py": run_flags.parse_arguments,
+    "run_compliance.py": compliance.parse_arguments,
+    "eval_mlperf_accuracy.py": grading.build_parser().parse_args,
+    "prepare_submission.py": submission.build_parser().parse_args,
+}
+
+
+def commands(page):
+    """Program and words of each command that a line of the page begins with; shell variables filled in."""
+    text = page.read_text().replace("\\\n", " ")
+    for program, line in re.findall(r"(?m)^ *\.venv/bin/python (\w+\.py)( .*)?$", text):
+        line = re.sub(r'"\$\(.*\)"', "http://node1:30000", line)
+        line = line.replace("$s", "offline").replace("$S", "http://node1:30000").replace("$D", "data")
+        words = shlex.split(line, comments=True)
+        yield program, words[: words.index(">")] if ">" in words else words
+
+
+COMMANDS = [(page, *command) for page in PAGES for command in commands(page)]
+
+
+@pytest.mark.parametrize(
+    ("page", "program", "words"), COMMANDS, ids=[f"{page.stem}-{program}" for page, program, _ in COMMANDS]
+)
+def test_commands_are_accepted(page, program, words):
+    """Flags and choices of every command; files of the repository that it names exist."""
+    PARSERS[program](words)
+    ours = [word for word in words if word.startswith(("configs/", "datasets/"))]
+    assert [word for word in ours if not (ROOT / word).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_shell_blocks_are_shell(page):
+    for block in re.findall(r"(?ms)^```bash\n(.*?)^```", page.read_text()):
+        checked = subprocess.run(["bash", "-n"], input=block, text=True, capture_output=True)
+        assert checked.returncode == 0, checked.stderr + block
+
+
+def test_the_commands_are_found():
+    assert {program for _, program, _ in COMMANDS} == set(PARSERS)
+    assert len(COMMANDS) > 20
