@@ -1,6 +1,8 @@
 """Runs run_mlperf.py as a user does, and reads what it leaves."""
 
 import json
+import os
+import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,6 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+
+import run_mlperf as run_mlperf_program
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "datasets" / "samples"
@@ -100,6 +105,30 @@ def run_mlperf(
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, cwd=output)
     mode = "accuracy" if "--accuracy" in arguments else "performance"
     return FinishedRun(done.returncode, done.stdout, done.stderr, output / scenario / mode)
+
+
+def run_here(capture: pytest.CaptureFixture[str], output: Path, *arguments: object) -> FinishedRun:
+    """Run in this process: for what is refused or planned without a run, when the start of a program is not
+    the question. The umask and the limit of open files are put back."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    capture.readouterr()
+    try:
+        code = run_mlperf_program.main(
+            ["--output-dir", str(output), *map(os.fsdecode, map(_word, arguments))]
+        )
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        os.umask(umask)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    printed = capture.readouterr()
+    return FinishedRun(code, printed.out, printed.err, output / "offline" / "performance")
+
+
+def _word(argument: object) -> str | bytes:
+    return argument if isinstance(argument, bytes) else str(argument)
 
 
 def quick_conf(directory: Path, qps: float = 50, duration_ms: int = 500) -> Path:

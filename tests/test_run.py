@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.runs import run_mlperf, small_dataset
+from tests.runs import run_here, run_mlperf, small_dataset
 from tests.stub import Facts, StubServer, expected_ids
 
 TOKENS = 5
@@ -120,11 +120,11 @@ def test_dry_run_sends_nothing_and_leaves_nothing(tmp_path):
     assert not run.log_dir.exists()
 
 
-def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path):
+def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     (tmp_path / "offline").write_text("a file where a folder would be")
     with StubServer() as stub:
-        run = run_mlperf(tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", dataset)
+        run = run_here(capfd, tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", dataset)
     assert run.code == 2
     assert f"--output-dir {tmp_path}/offline/performance: cannot write there" in run.stderr
 
@@ -138,23 +138,23 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path):
     ],
 )
 def test_offline_keeps_twice_as_much_in_flight_as_all_ranks_run(
-    tmp_path, backend, arguments, at_once, guessed
+    tmp_path, capfd, backend, arguments, at_once, guessed
 ):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(facts=Facts(dp_size=3)) as stub:
         where = ("--server-url", stub.url, "--input-file", dataset, "--backend", backend)
-        run = run_mlperf(tmp_path, "--dry-run", *where, *arguments)
+        run = run_here(capfd, tmp_path, "--dry-run", *where, *arguments)
     assert run.code == 0, run.stderr
     (line,) = (line for line in run.stdout.splitlines() if line.startswith("requests "))
     assert f" {at_once} at once" in line
     assert ("guess" in line) is guessed
 
 
-def test_several_servers_of_several_ranks_add_up(tmp_path):
+def test_several_servers_of_several_ranks_add_up(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(facts=Facts(dp_size=3)) as a, StubServer(facts=Facts(dp_size=2)) as b:
         where = ("--server-url", f"{a.url},{b.url}", "--input-file", dataset)
-        run = run_mlperf(tmp_path, "--dry-run", *where)
+        run = run_here(capfd, tmp_path, "--dry-run", *where)
     assert f" {2 * 512 * 5} at once" in run.stdout
     assert "replicas differ in dp size: 3" in run.stdout
 

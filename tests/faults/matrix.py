@@ -30,7 +30,7 @@ OFFLINE, OFFLINE_ACCURACY = Setting("offline", False), Setting("offline", True)
 SERVER, SERVER_ACCURACY = Setting("server", False), Setting("server", True)
 INTERACTIVE, INTERACTIVE_ACCURACY = Setting("interactive", False), Setting("interactive", True)
 SETTINGS = (OFFLINE, OFFLINE_ACCURACY, SERVER, SERVER_ACCURACY, INTERACTIVE, INTERACTIVE_ACCURACY)
-# The runs that meet the faults of single answers, by kind of answer; the first of each is in the quick loop.
+# The runs that meet the faults of single answers, by kind of answer.
 CUMULATIVE_RUNS = (SERVER_ACCURACY, *SETTINGS[:3], *SETTINGS[4:], Setting("single-stream", False))
 INCREMENTAL_RUNS = (SERVER, OFFLINE)
 OPENAI_RUNS = (SERVER, OFFLINE_ACCURACY)
@@ -226,26 +226,23 @@ PROCESS_FAULTS = (
         "loadgen_killed_early",
         "LoadGen's process killed before the test",
         _invalid("LoadGen process was killed"),
-        SERVER,
     ),
     RunFault("loadgen_stuck", "LoadGen's process stopped", _invalid("has not moved for")),
     RunFault("supervisor_killed", "the program killed", Outcome(NOTHING, -9), SERVER),
     RunFault("paused", "paused for 3.5 s (Ctrl-Z, fg)", Outcome(VALID, 0, "stood still for")),
     RunFault("terminal_gone", "terminal gone (SIGHUP)", _interrupted(129, "ended by SIGHUP")),
-    RunFault("nohup", "terminal gone under nohup", _UNHARMED, OFFLINE),
+    RunFault("nohup", "terminal gone under nohup", _UNHARMED),
     RunFault("ctrl_c", "Ctrl-C", _interrupted(130, "ended by SIGINT")),
     RunFault("ctrl_c_twice", "Ctrl-C twice", _interrupted(130, "ended by SIGINT")),
     RunFault("sigterm", "SIGTERM", _interrupted(143, "ended by SIGTERM")),
 )
 
 MACHINE_FAULTS = (
-    RunFault(
-        "disk_full_at_start", "disk full before the run", _refused(2, "No space left on device"), OFFLINE
-    ),
+    RunFault("disk_full_at_start", "disk full before the run", _refused(2, "No space left on device")),
     RunFault("disk_full", "disk full in mid-run", _invalid("No space left on device"), SERVER_ACCURACY),
-    RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short"), OFFLINE_ACCURACY),
+    RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short")),
     RunFault("journal_cut", "the journal cut short", _invalid("File too large")),
-    RunFault("folder_removed", "output folder removed", _invalid("removed"), SERVER),
+    RunFault("folder_removed", "output folder removed", _invalid("removed")),
     RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)"), OFFLINE),
     RunFault("too_few_for_flight", "40 open files allowed", _refused(2, "raise it (ulimit -Hn)")),
     RunFault("descriptors_run_out", "open files run out", _invalid("failed", "local_limit")),

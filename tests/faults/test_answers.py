@@ -26,11 +26,11 @@ from tests.stub import StubServer, expected_ids
 TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
 
 
-def in_runs(settings):
+def in_runs(settings, quick=1):
     return pytest.mark.parametrize(
         "setting",
         [
-            pytest.param(setting, id=str(setting), marks=pytest.mark.engine if i else ())
+            pytest.param(setting, id=str(setting), marks=pytest.mark.engine if i >= quick else ())
             for i, setting in enumerate(settings)
         ],
     )
@@ -41,7 +41,7 @@ def test_cumulative_streams(setting, tmp_path):
     meet_in_turn(tmp_path, setting, ANSWERS)
 
 
-@in_runs(INCREMENTAL_RUNS)
+@in_runs(INCREMENTAL_RUNS, quick=0)
 def test_incremental_streams(setting, tmp_path):
     faults = [row for row in ANSWERS if row.fault not in CUMULATIVE_ONLY]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], cumulative=False)
@@ -58,7 +58,7 @@ def test_answers_that_are_not_streamed(setting, tmp_path):
     meet_in_turn(tmp_path, setting, whole_rows(), streams=False)
 
 
-@in_runs(WHOLE_OPENAI_RUNS)
+@in_runs(WHOLE_OPENAI_RUNS, quick=0)
 def test_openai_answers_that_are_not_streamed(setting, tmp_path):
     meet_in_turn(tmp_path, setting, whole_rows(), "--backend", "openai", streams=False)
 

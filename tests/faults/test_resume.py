@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.record.answer_log import kept_answers
-from tests.runs import FinishedRun, command, quick_conf, run_mlperf, small_dataset
+from tests.runs import FinishedRun, command, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, expected_ids
 
 TOKENS = 6
@@ -118,41 +118,44 @@ def test_resume_after_failures(tmp_path):
     assert all(row["sent_ns"] is None and row["osl"] == TOKENS for row in rows if row["resumed"])
 
 
-@pytest.mark.parametrize(
-    ("changed", "wording"),
-    [
-        (("--max-new-tokens", TOKENS + 1), "parameters"),
-        (("--max-samples", ROWS - 1), "samples"),
-    ],
-)
-def test_another_run_is_not_gone_on_with(tmp_path, changed, wording):
+CHANGED = [
+    (("--max-new-tokens", TOKENS + 1), "parameters"),
+    (("--max-samples", ROWS - 1), "samples"),
+]
+
+
+def test_another_run_is_not_gone_on_with(tmp_path, capfd):
+    """One run that broke off refuses them all."""
     dataset, _ = small_dataset(tmp_path, rows=ROWS)
     faults = [None] * 20 + [Fault.HTTP_500] * 4
     with StubServer(faults=faults) as stub:
-        broken_off(tmp_path, stub, dataset)
-        run = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume", *changed)
-    assert run.code == 2
-    assert f"holds a run with {wording}" in run.stderr
-    assert run.result == "INVALID"  # the earlier run still lies there, untouched
-    assert not (run.log_dir / "attempt.1").exists()
+        first = broken_off(tmp_path, stub, dataset)
+        for changed, wording in CHANGED:
+            words = ("--user-conf", quick_conf(tmp_path), *arguments(stub, dataset), "--resume", *changed)
+            run = run_here(capfd, tmp_path, *words)
+            assert run.code == 2
+            assert f"holds a run with {wording}" in run.stderr
+    assert first.result == "INVALID"  # the earlier run still lies there, untouched
+    assert not (first.log_dir / "attempt.1").exists()
 
 
-def test_nothing_to_resume(tmp_path):
+def test_nothing_to_resume(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     with StubServer() as stub:
-        run = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume")
+        again = (*arguments(stub, dataset), "--user-conf", quick_conf(tmp_path), "--resume")
+        run = run_here(capfd, tmp_path, *again)
         assert run.code == 2
         assert "holds no run to resume" in run.stderr
         whole = run_mlperf(tmp_path, *arguments(stub, dataset))
         assert whole.code == 0
-        again = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume")
-    assert again.code == 2
-    assert "VALID and complete" in again.stderr
+        refused = run_here(capfd, tmp_path, *again)
+    assert refused.code == 2
+    assert "VALID and complete" in refused.stderr
 
 
-def test_performance_never_resumes(tmp_path):
+def test_performance_never_resumes(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
-    run = run_mlperf(tmp_path, "--input-file", dataset, "--resume")
+    run = run_here(capfd, tmp_path, "--input-file", dataset, "--resume")
     assert run.code == 2
     assert "--resume without --accuracy" in run.stderr
 

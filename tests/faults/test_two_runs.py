@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 
 from tests.runs import FinishedRun, command, quick_conf, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
@@ -24,6 +25,7 @@ def test_the_second_is_refused(tmp_path):
         )
         while len(stub.requests) < 3:
             assert first.poll() is None
+            time.sleep(0.02)
         second = run_mlperf(tmp_path, *words, "--server-url", other.url)
         first.send_signal(signal.SIGINT)
         out, err = first.communicate(timeout=120)

@@ -11,6 +11,7 @@ import pytest
 from harness.cli.run_flags import build_parser, parse_arguments
 from harness.config.api_key import api_key
 from harness.config.benchmark import CONFIG_DIR, SCENARIOS, available_benchmarks
+from tests.runs import run_here
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / "run_mlperf.py"
@@ -232,15 +233,15 @@ ONE_LINE = [
 
 
 @pytest.mark.parametrize(("words", "named"), ONE_LINE)
-def test_what_cannot_be_meant_is_one_line_and_exit_code_2(tmp_path, words, named):
+def test_what_cannot_be_meant_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capfd, words, named):
     """Nothing is read without an end, started or written."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    typed = [str(fifo) if word == "FIFO" else word for word in words]
-    command = [sys.executable, str(PROGRAM), "--input-file", str(tmp_path / "perf.parquet"), *typed]
-    done = subprocess.run(command, capture_output=True, timeout=100, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, b"")
-    (line,) = done.stderr.decode().splitlines()
+    monkeypatch.chdir(tmp_path)
+    typed = [fifo if word == "FIFO" else word for word in words]
+    done = run_here(capfd, Path("mlperf_results"), "--input-file", tmp_path / "perf.parquet", *typed)
+    assert (done.code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
     assert line.startswith("run_mlperf.py: error: ")
     assert named in line
     assert len(line) < 700

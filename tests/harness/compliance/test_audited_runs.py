@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.runs import run_mlperf, small_dataset
+from tests.runs import quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import StubServer
 
 TOKENS = 3
@@ -66,19 +66,16 @@ OFFICIAL_AUDITS = {
 }
 
 
-def audited(stub, folder, text, *words, **settings):
+def audited(stub, folder, text):
+    """The flags of a run under an audit.config with this text."""
     (folder / "audit.config").write_text(text)
     file, _ = small_dataset(folder)
-    audit_config = ("--audit-config", folder / "audit.config")
-    return run_mlperf(
-        folder, "--server-url", stub.url, "--input-file", file, *audit_config, *words, **settings
-    )
+    return "--server-url", stub.url, "--input-file", file, "--audit-config", folder / "audit.config"
 
 
 def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path):
-    run = audited(
-        stub, tmp_path, CHEAT, "--max-new-tokens", TOKENS + 1, scenario="server", duration_ms=600_000
-    )
+    words = (*audited(stub, tmp_path, CHEAT), "--max-new-tokens", TOKENS + 1)
+    run = run_mlperf(tmp_path, *words, scenario="server", duration_ms=600_000)
     record = run.record
     assert record["plan"]["loadgen_settings"]["min_duration_ms"] == 1000
     assert record["plan"]["loadgen_settings"]["server_target_qps"] == 40
@@ -94,10 +91,11 @@ def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path):
 
 @pytest.mark.parametrize("scenario", ["Offline", "*"])
 @pytest.mark.parametrize("test", OFFICIAL_AUDITS)
-def test_an_official_audit_config_names_its_test(stub, tmp_path, test, scenario):
+def test_an_official_audit_config_names_its_test(stub, tmp_path, capfd, test, scenario):
     rows, changed = OFFICIAL_AUDITS[test]
     text = "# official\n" + "".join(f"*.{scenario}.{row}\n" for row in rows)
-    run = audited(stub, tmp_path, text, "--dry-run", duration_ms=600_000)
+    words = (*audited(stub, tmp_path, text), "--user-conf", quick_conf(tmp_path, duration_ms=600_000))
+    run = run_here(capfd, tmp_path, *words, "--dry-run")
     assert run.code == 0, run.stderr
     (line,) = [line for line in run.stdout.splitlines() if line.startswith("audit ")]
     assert test in line
@@ -118,16 +116,17 @@ def test_an_official_audit_config_names_its_test(stub, tmp_path, test, scenario)
         (9, [], "remove the row"),
     ],
 )
-def test_a_mode_that_was_not_asked_for_is_refused(stub, tmp_path, mode, words, remedy):
-    run = audited(stub, tmp_path, f"*.*.mode = {mode}\n", *words)
+def test_a_mode_that_was_not_asked_for_is_refused(stub, tmp_path, capfd, mode, words, remedy):
+    run = run_here(capfd, tmp_path, *audited(stub, tmp_path, f"*.*.mode = {mode}\n"), *words)
     assert run.code == 2, run.stdout
     assert f"mode = {mode}" in run.stderr
     assert remedy in run.stderr
     assert len(run.stderr.splitlines()) == 1
-    assert not run.log_dir.exists()
+    assert not (tmp_path / "offline").exists()
 
 
-def test_more_samples_than_there_are_would_crash_loadgen(stub, tmp_path):
-    run = audited(stub, tmp_path, "*.*.performance_sample_count_override = 13\n", "--dry-run")
+def test_more_samples_than_there_are_would_crash_loadgen(stub, tmp_path, capfd):
+    words = audited(stub, tmp_path, "*.*.performance_sample_count_override = 13\n")
+    run = run_here(capfd, tmp_path, *words, "--dry-run")
     assert run.code == 2, run.stdout
     assert "performance_sample_count_override = 13, the dataset has 12 rows" in run.stderr

@@ -178,6 +178,7 @@ def test_test06(scenario, tmp_path):
     assert f"First token check pass: {first}\nEOS check pass: True\nSample length check pass: True\n" in text
 
 
+@pytest.mark.engine
 def test_an_ordinary_run_uses_no_audit_config_of_the_working_directory(stub, tmp_path):
     (tmp_path / "audit.config").write_text("*.*.mode = 1\n")
     file, _ = small_dataset(tmp_path)
@@ -190,6 +191,7 @@ def test_an_ordinary_run_uses_no_audit_config_of_the_working_directory(stub, tmp
 # -- runs without a verdict
 
 
+@pytest.mark.engine
 def test_failures_give_no_verdict(test07_file, tmp_path):
     with StubServer(tokens=TOKENS, faults=every(100, Fault.CUT_CHUNKED, first=5)) as server:
         words = ("--test", "TEST07", "--input-file", test07_file, "--audit-config")

@@ -275,6 +275,7 @@ for place in range(len(whole)):
 """
 
 
+@pytest.mark.engine
 def test_one_damaged_byte_never_ends_the_process(tmp_path):
     """Whatever byte of a file is wrong, also in its metadata, where pyarrow can abort."""
     path = parquet(tmp_path / "a.parquet", PROMPTS)

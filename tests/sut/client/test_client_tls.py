@@ -5,7 +5,7 @@ import time
 import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
-from tests.runs import run_mlperf, small_dataset
+from tests.runs import run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 from tests.sut.driver import KINDS, assert_completed, assert_failed, scripted
 
@@ -94,11 +94,11 @@ def test_waiting_for_a_handshake_costs_no_cpu(drive):
         assert rounds < 30
 
 
-def test_a_run_with_a_ca_file(tmp_path, certificate, tls):
+def test_a_run_with_a_ca_file(tmp_path, capfd, certificate, tls):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(tls=tls) as stub:
         where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", 4)
-        refused = run_mlperf(tmp_path, *where)
+        refused = run_here(capfd, tmp_path, *where)
         run = run_mlperf(tmp_path, *where, "--ca-file", certificate[0])
     assert refused.code == 3
     assert "--ca-file" in refused.stderr

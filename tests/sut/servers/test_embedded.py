@@ -48,6 +48,7 @@ def wait_until_dead(pid: int, seconds: float) -> bool:
     return not is_alive(pid)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "text",
     [
@@ -61,6 +62,7 @@ def test_llama_cpp_reads_the_vocabulary_as_openai_does(engine, text):
     assert httpx.post(f"{engine.url}/tokenize", json={"content": text}).json()["tokens"] == ids
 
 
+@pytest.mark.engine
 def test_special_tokens_have_the_harmony_ids(engine):
     names = "<|start|>system<|message|><|end|><|channel|><|return|><|call|><|constrain|>"
     body = {"content": names, "parse_special": True}
@@ -68,6 +70,7 @@ def test_special_tokens_have_the_harmony_ids(engine):
     assert httpx.post(f"{engine.url}/tokenize", json=body).json()["tokens"] == expected
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("token", [b"\xe2", b"\xf0\x9f", b" \xd8", b"\xf0\x9f\x91", b"ok", b"\xa9"])
 def test_the_stream_carries_every_id(engine, token):
     """llama.cpp withholds ids while the text ends inside a UTF-8 character; the token types prevent it."""
@@ -77,17 +80,20 @@ def test_the_stream_carries_every_id(engine, token):
     assert last["tokens_predicted"] == 3
 
 
+@pytest.mark.engine
 def test_the_end_of_text_is_a_token_and_stops(engine):
     first, last = complete(engine.url, [200006], n_predict=9, logit_bias=[[200002, 1000]])
     assert (first["tokens"], last["stop_type"], last["tokens_predicted"]) == ([200002], "eos", 1)
 
 
+@pytest.mark.engine
 def test_more_streams_than_slots_are_all_served(engine):
     with ThreadPoolExecutor(24) as pool:
         answers = list(pool.map(lambda i: complete(engine.url, [i], n_predict=4, ignore_eos=True), range(24)))
     assert [len(events) for events in answers] == [5] * 24
 
 
+@pytest.mark.engine
 def test_ctrl_c_is_the_supervisors_business(engine):
     os.kill(engine.pid, signal.SIGINT)
     time.sleep(0.1)
