@@ -29,7 +29,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--resume",
         action="store_true",
-        help="accuracy only: go on with the run in the output folder, sending what has no answer yet",
+        help="resume the accuracy run in the output folder; only unanswered samples are sent",
     )
     group.add_argument(
         "--input-file", type=path, required=True, help="tokenized dataset (parquet or pickle file)"
@@ -39,13 +39,14 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--audit-config", type=path, help="LoadGen audit.config of a compliance test")
 
 
-def add_benchmark(group: argparse._ArgumentGroup) -> None:
-    """What is run: scenario and benchmark."""
+def add_benchmark(group: argparse._ArgumentGroup, scenario: str | None = "offline") -> None:
+    """Scenario and benchmark; without a default ``scenario``, the logs name it."""
     group.add_argument(
         "--scenario",
         choices=("offline", "server", "interactive", "single-stream"),
-        default="offline",
-        help="MLPerf scenario; interactive is LoadGen's Server with tighter limits (default: %(default)s)",
+        default=scenario,
+        help="MLPerf scenario; interactive is LoadGen's Server with tighter limits "
+        f"(default: {scenario or 'that of the logs'})",
     )
     group.add_argument(
         "--benchmark",
@@ -107,7 +108,7 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         type=float,
         default=60.0,
         metavar="S",
-        help="seconds in which a server must answer the questions before a run (default: %(default)g)",
+        help="seconds in which a server must answer all questions before a run (default: %(default)g)",
     )
     group.add_argument(
         "--trial-timeout",
@@ -115,7 +116,7 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         default=900.0,
         metavar="S",
         help="seconds in which a server must answer the trial request before a run; a cold server compiles "
-        "then (default: %(default)g)",
+        "its kernels then (default: %(default)g)",
     )
     group.add_argument(
         "--num-workers",
@@ -152,7 +153,7 @@ def add_failures(group: argparse._ArgumentGroup) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="end the run at the first 10 failures (default: with --accuracy); otherwise it ends early only "
-        "when no replica answers any more; --no-fail-fast goes on to the end",
+        "when no replica answers any more; --no-fail-fast runs to the end",
     )
     group.add_argument("--max-failures", type=int, metavar="N", help="end the run at the first N failures")
 

@@ -67,10 +67,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         required=True,
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
-    run_flags.add_benchmark(
-        parser.add_argument_group("what was run", "the scenario by default as the logs say")
-    )
-    parser.set_defaults(scenario=None)
+    run_flags.add_benchmark(parser.add_argument_group("what was run"), scenario=None)
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(
         "--output-dir", type=path, help="write the verified folder to DIR/<TEST>/ (default: print only)"

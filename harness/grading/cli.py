@@ -86,7 +86,7 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--allow-unsandboxed",
         action="store_true",
-        help="where no sandbox works, run model-written code without: it can do all that you can",
+        help="run model-written code without a sandbox where none works: it has all your permissions",
     )
 
 

@@ -22,7 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_build(commands.add_parser("build", help="make the folder from the runs' results, then check it"))
     _add_check(commands.add_parser("check", help="check a folder, of this harness or another"))
-    _add_system(commands.add_parser("system", help="print what this machine tells of itself, as TOML"))
+    _add_system(commands.add_parser("system", help="print the system description of this machine, as TOML"))
     return parser
 
 
