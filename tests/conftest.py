@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 # Whoever starts a suite with nohup, in the background of a script, or from a daemon hands ignored signals
 # down, and children inherit that: the programs under test would rightly leave those signals ignored.
 _DEFAULTS = {
@@ -18,3 +20,20 @@ def pytest_configure():
         if signal.getsignal(signum) is signal.SIG_IGN:
             signal.signal(signum, default)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEFAULTS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With --dist loadgroup one test process takes all engines, so that each is started once.
+
+    xdist 3.8 carries a group in the test's name, which pytest 9.2 no longer lets it change.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class EnginesTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "engines" if nodeid.startswith("tests/engines/") else nodeid
+
+    return EnginesTogether(config, log)

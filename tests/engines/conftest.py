@@ -51,11 +51,6 @@ def pytest_collection_modifyitems(items):
     items.sort(key=_configuration)
 
 
-def pytest_itemcollected(item):
-    """With several test processes one of them takes all engines, so that each is started once."""
-    item.add_marker(pytest.mark.xdist_group("engines"))
-
-
 def _configuration(item: pytest.Item) -> int:
     callspec = getattr(item, "callspec", None)
     name = callspec.params.get("sglang_server") if callspec else None
