@@ -46,6 +46,9 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("/var/tmp/grading-speed"), help="where the log is kept"
     )
+    parser.add_argument(
+        "--unanswered", type=int, default=60, metavar="N", help="one of N outputs of a new log has no answer"
+    )
     parser.add_argument("--tokenizer-json", type=Path, help="let the plain way decode as the reference does")
     parser.add_argument("--part", choices=("plain", "ours"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -58,7 +61,7 @@ def main() -> None:
         print(json.dumps(found))
         return
     if not (arguments.folder / "log.json").exists():
-        make(arguments.folder)
+        make(arguments.folder, arguments.unanswered)
     size = (arguments.folder / "log.json").stat().st_size
     print(f"log: {size / 1e9:.2f} GB, {len(os.sched_getaffinity(0))} cores")
     for part in ("plain", "ours"):
@@ -143,8 +146,8 @@ def _evaluator(folder: Path) -> list[str]:
     return [*command, "--lcb-data", str(folder / "release.jsonl")]
 
 
-def make(folder: Path) -> None:
-    """Write log.json, reference.parquet and release.jsonl."""
+def make(folder: Path, unanswered: int) -> None:
+    """Write log.json, reference.parquet and release.jsonl; one of ``unanswered`` outputs has no answer."""
     import pandas as pd
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,16 +158,21 @@ def make(folder: Path) -> None:
         folder / "reference.parquet"
     )
     prompts = np.concatenate(list(pd.read_parquet(SAMPLES / "acc_sample.parquet")["input_tokens"]))
-    words = prompts[prompts < min(tokenizer.SPECIAL.values())]
+    words = np.array([token for token in prompts.tolist() if _is_thought(token)])
     rng = np.random.default_rng(1)
     codes = {problem["id"]: problem["solution"] for problem in problems}
     with (folder / "log.json").open("w") as file:
         for index, (dataset, truth, _) in enumerate(rows):
-            ids = _output(rng, words, DATASETS[dataset][2], _final(dataset, truth, codes, index))
+            ids = _output(rng, words, DATASETS[dataset][2], _final(dataset, truth, codes, index, unanswered))
             separator = "[\n" if index == 0 else ",\n"
             file.write(f'{separator}{{ "seq_id" : {index}, "qsl_idx" : {index}, "data" : "{_hex(ids)}", ')
             file.write(f'"token_data" : "{_hex(ids[:1])}", "token_count" : {len(ids)} }}')
         file.write("\n]\n")
+
+
+def _is_thought(token: int) -> bool:
+    """Whether it may lie in a thought; a fence of the prompts would be a program by the official rules."""
+    return token < min(tokenizer.SPECIAL.values()) and b"`" not in tokenizer.token_bytes(token)
 
 
 def _rows(problems: list[dict[str, str]]) -> Iterator[tuple[str, str, str]]:
@@ -177,9 +185,9 @@ def _rows(problems: list[dict[str, str]]) -> Iterator[tuple[str, str, str]]:
             yield dataset, truth, f"{dataset} question {question}"
 
 
-def _final(dataset: str, truth: str, codes: dict[str, str], index: int) -> str:
-    """Five of six are right, one of sixty has no answer; a comment makes every program a different one."""
-    if index % 60 == 0:
+def _final(dataset: str, truth: str, codes: dict[str, str], index: int, unanswered: int) -> str:
+    """Five of six are right, one of ``unanswered`` has none; a comment makes every program another one."""
+    if index % unanswered == 0:
         return "I could not find it."
     is_wrong = index % 6 == 0
     if dataset == "livecodebench_v6":

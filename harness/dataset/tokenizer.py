@@ -73,8 +73,11 @@ def decode(ids: Sequence[int] | npt.NDArray[np.integer]) -> str:
 
     Raises DatasetError for an id outside the vocabulary.
     """
-    numbers: Sequence[int] = ids.tolist() if isinstance(ids, np.ndarray) else ids
-    for extreme in (min(numbers, default=0), max(numbers, default=0)):
+    if isinstance(ids, np.ndarray):
+        numbers, extremes = ids.tolist(), (int(ids.min(initial=0)), int(ids.max(initial=0)))
+    else:
+        numbers, extremes = ids, (min(ids, default=0), max(ids, default=0))
+    for extreme in extremes:
         token_bytes(extreme)
     return b"".join(map(vocabulary().__getitem__, numbers)).decode("utf-8", errors="replace")
 

@@ -6,13 +6,14 @@ Decoding everything is what makes the plain way slow; most verdicts need a few h
 import itertools
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import tokenizer
+from harness.grading.screen import Screen
 from harness.grading.verdict import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
@@ -25,6 +26,8 @@ _LOOP_TOKENS, _LOOP_TIMES = 2_000, 4
 _OFFICIAL = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>(.*?)(?:<\|return\|>|$)", re.DOTALL)
 _CHANNEL_TEXT = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>")
 _SPECIAL_NAME = re.compile(r"<\|[a-z_]+[0-9]*\|>")
+_MARKER = Screen(("|>",))  # every marker ends with it
+_HEAD_TOKENS = 32
 
 
 class Output(Protocol):
@@ -43,19 +46,26 @@ class Output(Protocol):
         """The last final channel, for the strict rules; None where there is none."""
 
     @property
+    def head(self) -> str:
+        """The beginning of ``text``, or all; its last character may be cut."""
+
+    @property
     def tail(self) -> str:
-        """A suffix of ``text`` that is cheap to have: from the last final channel on, or all."""
+        """From the last final channel on, a suffix of ``text``; empty where there is none."""
 
     @property
     def defect(self) -> Reason | None:
         """Why it may have no answer: EMPTY, LOOPING or TRUNCATED; None for one that ended by itself."""
+
+    def may_match(self, screen: Screen) -> bool:
+        """Whether ``text`` has to be read for what the screen looks for."""
 
 
 class TextOutput:
     """An output of which the text is known: another tokenizer's, or one whose markers are spelled out."""
 
     def __init__(self, text: str, *, truncated: bool = False) -> None:
-        self.text = self.tail = text.strip()
+        self.text = self.head = self.tail = text.strip()
         self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
 
     @property
@@ -69,6 +79,10 @@ class TextOutput:
         """As Output."""
         starts = [match.end() for match in _CHANNEL_TEXT.finditer(self.text)]
         return _SPECIAL_NAME.split(self.text[starts[-1] :], maxsplit=1)[0].strip() if starts else None
+
+    def may_match(self, screen: Screen) -> bool:
+        """As Output."""
+        return screen.near is None or screen.near.search(self.text) is not None
 
 
 class HarmonyOutput:
@@ -90,7 +104,7 @@ class HarmonyOutput:
     @cached_property
     def has_final(self) -> bool:
         """Whether a final channel was opened."""
-        return next(self._finals(), None) is not None
+        return bool(self._finals)
 
     @cached_property
     def text(self) -> str:
@@ -100,30 +114,42 @@ class HarmonyOutput:
     @cached_property
     def section(self) -> str | None:
         """As Output. Where ordinary tokens spell a marker, the text decides, as it does officially."""
-        if _spells_marker(self._ids):
+        if _MARKER.may_match(self._ids):
             return TextOutput(self.text).section
-        start = next(self._finals(), None)
-        if start is None:
+        if not self._finals:
             return None
+        start = self._finals[0]
         return tokenizer.decode(self._ids[start : _next(self._ids, start, self._ids == RETURN)]).strip()
 
     @cached_property
     def final(self) -> str | None:
         """As Output."""
-        starts = list(self._finals())
-        if not starts:
+        if not self._finals:
             return None
-        end = _next(self._ids, starts[-1], self._ids >= _FIRST_SPECIAL)
-        return tokenizer.decode(self._ids[starts[-1] : end]).strip()
+        start = self._finals[-1]
+        end = _next(self._ids, start, self._ids >= _FIRST_SPECIAL)
+        return tokenizer.decode(self._ids[start:end]).strip()
+
+    @property
+    def head(self) -> str:
+        """As Output."""
+        return tokenizer.decode(self._ids[:_HEAD_TOKENS]).lstrip()
 
     @property
     def tail(self) -> str:
         """As Output."""
-        starts = list(self._finals())
-        return tokenizer.decode(self._ids[starts[-1] :]).strip() if starts else self.text
+        return tokenizer.decode(self._ids[self._finals[-1] :]).strip() if self._finals else ""
 
-    def _finals(self) -> Iterator[int]:
+    def may_match(self, screen: Screen) -> bool:
+        """As Output."""
+        return screen.may_match(self._ids)
+
+    @cached_property
+    def _finals(self) -> tuple[int, ...]:
         """Where the content of each final channel begins."""
+        return tuple(self._found_finals())
+
+    def _found_finals(self) -> Iterator[int]:
         specials = np.flatnonzero(self._ids >= _FIRST_SPECIAL)
         for channel, after in itertools.pairwise(specials):
             if self._ids[channel] == CHANNEL and self._ids[after] == MESSAGE:
@@ -150,26 +176,3 @@ def repeats_itself(ids: TokenIds) -> bool:
 def _next(ids: TokenIds, start: int, wanted: npt.NDArray[np.bool_]) -> int:
     found = np.flatnonzero(wanted[start:])
     return start + int(found[0]) if len(found) else len(ids)
-
-
-def _spells_marker(ids: TokenIds) -> bool:
-    """Whether ordinary tokens may spell "|>", which every marker ends with. Errs on the side of yes."""
-    marks = np.take(_marks(), ids)
-    if not marks.any():
-        return False
-    pairs = (marks[:-1] & _ENDS_WITH_BAR != 0) & (marks[1:] & _BEGINS_WITH_ANGLE != 0)
-    return bool((marks & _HOLDS_BOTH).any() or pairs.any())
-
-
-_HOLDS_BOTH, _ENDS_WITH_BAR, _BEGINS_WITH_ANGLE = 1, 2, 4
-
-
-@cache
-def _marks() -> npt.NDArray[np.uint8]:
-    """Per token of the vocabulary, which parts of "|>" an ordinary token brings."""
-    marks = np.zeros(tokenizer.VOCABULARY_SIZE, np.uint8)
-    for token, word in enumerate(tokenizer.vocabulary()[:_FIRST_SPECIAL]):
-        if b"|" in word or b">" in word:
-            both, bar, angle = b"|>" in word, word.endswith(b"|"), word.startswith(b">")
-            marks[token] = both * _HOLDS_BOTH + bar * _ENDS_WITH_BAR + angle * _BEGINS_WITH_ANGLE
-    return marks

@@ -7,6 +7,7 @@ Strict: the last explicit answer of the final channel, however it is dressed.
 import re
 
 from harness.grading.harmony import Output
+from harness.grading.screen import Screen
 from harness.grading.verdict import Reason, Verdict, judged, unanswered
 
 LARGEST = 999
@@ -14,6 +15,9 @@ _MAX_DIGITS = 50  # longer digit strings are no answers by the strict rules
 _OFFICIAL_BOXED = re.compile(r"\\boxed{\s*(\d+)\s*}")
 # "Answer: 42." has none by the official rule: the digits may not be followed by a full stop.
 _OFFICIAL_ANSWER = re.compile(r"Answer:\s*(\d++)(?!\.)\b", re.IGNORECASE)
+_BOXED_SCREEN = Screen(("\\boxed{",), re.compile(r"\\boxed{\s*+(?:\d|\ufffd|$)"))
+# "\u017f" (long s) is an "s" to IGNORECASE.
+_ANSWER_SCREEN = Screen(("answer:", "an\u017fwer:"), re.compile(r"answer:\s*+(?:\d|\ufffd|$)", re.IGNORECASE))
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*+{((?:[^{}]++|{(?:[^{}]++|{(?:[^{}]++|{[^{}]*+})*+})*+})*+)}")
@@ -48,8 +52,11 @@ _GOES_ON = re.compile(
 def official(output: Output, truth: int) -> Verdict:
     """The verdict of the published rules."""
     # What is last in the tail is last in the text, and the tail is short.
-    digits = _last(_OFFICIAL_BOXED, output.tail) or _last(_OFFICIAL_BOXED, output.text)
-    digits = digits or _last(_OFFICIAL_ANSWER, output.text)
+    digits = (
+        _last(_OFFICIAL_BOXED, output.tail)
+        or _last_anywhere(_OFFICIAL_BOXED, _BOXED_SCREEN, output)
+        or _last_anywhere(_OFFICIAL_ANSWER, _ANSWER_SCREEN, output)
+    )
     value = None if digits is None else _official_integer(digits)
     if value is None or value > LARGEST:
         return unanswered(output.defect or Reason.NO_ANSWER)
@@ -136,6 +143,10 @@ def _plain(digits: str) -> str:
     significant = digits.lstrip("-0") or "0"
     sign = "-" if digits.startswith("-") and significant != "0" else ""
     return sign + "".join(str(int(digit)) for digit in significant[:_MAX_DIGITS])
+
+
+def _last_anywhere(pattern: re.Pattern[str], screen: Screen, output: Output) -> str | None:
+    return _last(pattern, output.text) if output.may_match(screen) else None
 
 
 def _last(pattern: re.Pattern[str], text: str) -> str | None:

@@ -8,6 +8,7 @@ final channel.
 import re
 
 from harness.grading.harmony import Output
+from harness.grading.screen import Screen
 from harness.grading.verdict import Reason, Verdict, judged, unanswered
 
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
@@ -18,6 +19,14 @@ _OFFICIAL_STATED = re.compile(r"\bAnswer\s*+[:.]?+\s*+([A-D])\b", re.IGNORECASE)
 _OFFICIAL_ANYWHERE = re.compile(
     r"\b(?:ANSWER|FINAL\s*+ANSWER)\b\s*+[:=]?+\s*+\(?+\s*+([A-D])(?![A-Za-z])", re.IGNORECASE
 )
+# What the two rules above may match before marks of bold type are taken out and "\\n" becomes a line's end.
+# "\u017f" (long s) is an "s" to IGNORECASE.
+_ANSWER_SCREEN = Screen(
+    ("answer", "an\u017fwer", "a**", "n**", "s**", "\u017f**", "w**", "e**"),
+    re.compile(r"a\**+n\**+s\**+w\**+e\**+r[\s:.=(*\\n]*+(?:[a-d](?![a-z])|\ufffd|$)", re.IGNORECASE),
+)
+# A word of two letters or more comes first, with nothing before it that is taken out: no letter stands alone.
+_BEGINS_WITH_WORD = re.compile(r"[^A-Za-z*\\\[\x80-\U0010ffff]*+[A-Za-z]{2}")
 
 _FULL_WIDTH = str.maketrans("ＡＢＣＤ", "ABCD")  # noqa: RUF001
 _OPEN = r"(?:\\\(|\\\[|[\s*_`$({\[\"'“]|\\(?:text|textbf|mathbf|mathrm|bf)\b)*+"
@@ -66,14 +75,21 @@ def official(output: Output, truth: str) -> Verdict:
 
 
 def _official_letter(output: Output) -> str | None:
+    if output.section is None and _BEGINS_WITH_WORD.match(output.head) and not _may_state(output):
+        return None
     section = _BOLD.sub(r"\1", output.text if output.section is None else output.section)
     if section.startswith(_LIST_DRESS[0]) and section.endswith(_LIST_DRESS[1]):
         section = section[2:-2].strip()
     section = _unescaped(section)
     found = _OFFICIAL_FIRST.match(section.strip()) or _OFFICIAL_STATED.search(section)
-    for found in () if found else _OFFICIAL_ANYWHERE.finditer(_unescaped(output.text)):  # noqa: B020, B007
-        pass
+    if not found and _may_state(output):
+        for found in _OFFICIAL_ANYWHERE.finditer(_unescaped(output.text)):  # noqa: B007 - the last one is wanted
+            pass
     return found[1].upper() if found else None
+
+
+def _may_state(output: Output) -> bool:
+    return output.may_match(_ANSWER_SCREEN)
 
 
 def _unescaped(text: str) -> str:

@@ -9,10 +9,12 @@ import textwrap
 from dataclasses import dataclass
 
 from harness.grading.harmony import Output
+from harness.grading.screen import Screen
 from harness.grading.verdict import Reason
 
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
+_FENCE_SCREEN = Screen(("```",))
 _OFFICIAL_TAG = re.compile(r"^(?:python|py)\s*\n", re.IGNORECASE)
 _FENCE = re.compile(r"^([ \t>]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]++)?+)(`{3,}+|~{3,}+)[ \t]*+([\w+-]*+)[^`]*+$")
 _FENCE_BEHIND_TEXT = re.compile(r"()(?<!`)(`{3,}+)(python3?|py3?)[ \t]*+$", re.IGNORECASE)
@@ -32,7 +34,8 @@ class Extraction:
 def official(output: Output) -> Extraction:
     """The program by the published rules."""
     code = _official_block(output.section) if output.section is not None else None
-    code = _official_block(output.text) if code is None else code
+    if code is None and output.may_match(_FENCE_SCREEN):
+        code = _official_block(output.text)
     return Extraction(code, output.defect or Reason.NO_ANSWER)
 
 
