@@ -79,7 +79,11 @@ def test_openai_backend(tmp_path):
 
 @pytest.mark.parametrize(
     ("scenario", "flags", "streams"),
-    [("offline", (), False), ("offline", ("--stream", "on"), True), ("server", (), True)],
+    [
+        ("offline", (), False),
+        pytest.param("offline", ("--stream", "on"), True, marks=pytest.mark.engine),
+        ("server", (), True),
+    ],
 )
 def test_what_is_sent_is_what_the_rules_say(tmp_path, scenario, flags, streams):
     dataset, _ = small_dataset(tmp_path)
@@ -159,6 +163,7 @@ def test_several_servers_of_several_ranks_add_up(tmp_path, capfd):
     assert "replicas differ in dp size: 3" in run.stdout
 
 
+@pytest.mark.engine
 def test_earlier_results_are_moved_aside(tmp_path):
     dataset, _ = small_dataset(tmp_path)
     with StubServer() as stub:
@@ -170,6 +175,7 @@ def test_earlier_results_are_moved_aside(tmp_path):
     assert (aside / "user.conf").read_text() == (tmp_path / "quick.conf").read_text()
 
 
+@pytest.mark.engine
 def test_a_stray_audit_config_is_not_read(tmp_path):
     """LoadGen takes ./audit.config silently; here only --audit-config counts."""
     dataset, _ = small_dataset(tmp_path)

@@ -22,6 +22,7 @@ def stop_after(stub, requests):
     stub.stop()
 
 
+@pytest.mark.engine
 def test_slow_headers_within_the_deadline(tmp_path):
     """What is odd but correct is completed."""
     dataset, prompts = small_dataset(tmp_path)

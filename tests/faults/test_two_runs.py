@@ -4,6 +4,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from tests.runs import FinishedRun, command, quick_conf, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 
@@ -13,6 +15,7 @@ def silent_run(request):
     return Fault.SILENT if request.index else None
 
 
+@pytest.mark.engine
 def test_the_second_is_refused(tmp_path):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(faults=silent_run) as stub, StubServer() as other:

@@ -42,6 +42,7 @@ def run_under_umask_zero(tmp_path, url, *arguments):
     return done, {path.name for path in (tmp_path / "results").rglob("*")}
 
 
+@pytest.mark.engine
 def test_a_failed_run_under_umask_zero(tmp_path):
     """LoadGen's own files, the journal and every folder included."""
     with hostile(lambda head: [document(b"no", b"500 Error")]) as server:
@@ -106,7 +107,13 @@ def test_planted_links_are_replaced_not_followed(name, planted, tmp_path):
     assert not (tmp_path / (name + ".partial")).exists()
 
 
-@pytest.mark.parametrize("planted", ["r.json.part", "r.json", "r.programs.jsonl"])
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "r.json.part",
+        *(pytest.param(name, marks=pytest.mark.engine) for name in ("r.json", "r.programs.jsonl")),
+    ],
+)
 def test_links_beside_the_evaluators_result(planted, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text(VICTIM)

@@ -32,6 +32,7 @@ def rows(name):
     return pq.read_table(SAMPLES / f"{name}_sample.parquet").to_pylist()
 
 
+@pytest.mark.engine
 def test_rebuild_gives_the_same_bytes(tmp_path):
     script = ROOT / "scripts" / "make_sample_datasets.py"
     subprocess.run([sys.executable, str(script), "--to", str(tmp_path / "new")], check=True, cwd=tmp_path)
