@@ -62,7 +62,7 @@ def test_replicas_share_the_requests(tmp_path):
     assert run.code == 0, run.stdout
     assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
     assert sum(counts) == 60
-    assert min(counts) >= 4  # the first twelve are shared evenly; a busy machine may slow one server after that
+    assert min(counts) >= 4  # the first twelve are shared evenly; later one server may be slower
     assert {row["replica"] for row in run.requests} == {one.url, two.url, three.url}
 
 
