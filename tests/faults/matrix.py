@@ -244,7 +244,11 @@ MACHINE_FAULTS = (
     RunFault("journal_cut", "the journal cut short", _invalid("File too large")),
     RunFault("folder_removed", "output folder removed", _invalid("removed")),
     RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)"), OFFLINE),
-    RunFault("too_few_for_flight", "40 open files allowed", _refused(2, "raise it (ulimit -Hn)")),
+    RunFault(
+        "too_few_for_flight",
+        "80 open files allowed, for 64 requests in flight",
+        _refused(2, "raise it (ulimit -Hn)"),
+    ),
     RunFault("descriptors_run_out", "open files run out", _invalid("failed", "local_limit")),
     RunFault(
         "memory_runs_out",

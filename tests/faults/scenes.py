@@ -148,7 +148,9 @@ SCENES = {
     "journal_cut": Scene(_limit_workers(psutil.RLIMIT_FSIZE, 1024)),
     "folder_removed": Scene(_remove_folder),
     "few_descriptors": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 12)),
-    "too_few_for_flight": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 40)),
+    "too_few_for_flight": Scene(
+        preexec=_limited(resource.RLIMIT_NOFILE, 80), arguments=("--max-concurrency", 64)
+    ),
     "descriptors_run_out": Scene(
         _limit_workers(psutil.RLIMIT_NOFILE, 4), stub={"close_after_response": True}
     ),
