@@ -59,9 +59,9 @@ VERDICTS = {
     Mode.OFFICIAL: "official_HEAD_runner_on_these_tests",
     Mode.STRICT: "real_process_semantics_on_these_tests",
 }
-# Its unjoined thread needs about as long as the interpreter gives it before the official runner looks:
-# the public runner's verdict is a matter of luck, and so is ours.
-RACY = {"abc345_d"}
+# An unjoined thread races with the end of the official runner's test: its verdict, and ours, is a matter of
+# luck on a busy machine. One of them may differ, and this share.
+LUCK = 0.1
 
 
 @needs_shared
@@ -90,13 +90,13 @@ def test_verdicts_equal_the_published_ones(mode: Mode, share: int, tier: Tier, t
     tasks = [Task(mode, row["question_id"], row["code"]) for row in rows]
     journal = OutcomeJournal(tmp_path / "journal")
     outcomes = grade(dict.fromkeys(tasks), Bench(index, sandbox(tier), 2), journal, quiet)
-    differing = {
-        (row["question_id"], row["class"])
-        for task, row in zip(tasks, rows, strict=True)
-        if outcomes[task].passed != row[VERDICTS[mode]]
-        and not (mode is Mode.OFFICIAL and row["thread_without_join"] and row["question_id"] in RACY)
-    }
-    assert differing == set()
+    raced, differing = [], []
+    for task, row in zip(tasks, rows, strict=True):
+        if outcomes[task].passed != row[VERDICTS[mode]]:
+            races = mode is Mode.OFFICIAL and row["thread_without_join"]
+            (raced if races else differing).append((row["question_id"], row["class"]))
+    assert differing == []
+    assert len(raced) <= 1 + sum(row["thread_without_join"] for row in rows) * LUCK
 
 
 def _as_released(problem: dict[str, Any]) -> dict[str, str]:
