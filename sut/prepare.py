@@ -98,7 +98,7 @@ def _audit_settings(plan: RunPlan, target: Target) -> tuple[Mapping[str, Number]
     conf = parse_conf(plan.audit_text, source, target, "audit")
     wanted, mode = LOADGEN_MODES[plan.mode], conf.settings.get("mode")
     if mode not in (None, wanted):
-        remedy = {1: "add --accuracy", 2: "leave --accuracy away"}.get(int(mode or 0), "remove the row")
+        remedy = {1: "add --accuracy", 2: "omit --accuracy"}.get(int(mode or 0), "remove the row")
         raise ConfigError(
             f"{source}: mode = {mode}, but a run in {plan.mode} mode needs {wanted}: "
             f"LoadGen would run another mode than asked for; {remedy}"

@@ -87,7 +87,7 @@ def read_audit_config(path: Path, test: TestName, loadgen_scenario: str | None) 
     if missing:
         raise ConfigError(
             f"--audit-config {path}: no {' and no '.join(missing)}, which {test} is held against; "
-            "add it, or leave --audit-config away for the official settings"
+            "add it, or omit --audit-config to use the official settings"
         )
     if known.get("mode", _PERFORMANCE) != _PERFORMANCE:
         raise ConfigError(

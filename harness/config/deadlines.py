@@ -6,7 +6,7 @@ import msgspec
 
 from harness.errors import ConfigError
 
-# An accuracy run with so many failures has to be resumed anyway: the evidence is worth more than the rest.
+# With this number of failures an accuracy run has to be resumed anyway: it ends, and shows its evidence.
 FAILURES_OF_ACCURACY = 10
 PROGRESS_S = 600.0
 STALL_S = 600.0

@@ -27,7 +27,7 @@ class Issue:
     """What LoadGen will issue.
 
     ``samples`` are queries in Server and SingleStream, and the samples of the one query in Offline, of a
-    ``dataset`` with so many. ``exact`` is False where LoadGen issues more when answers come faster than
+    dataset of ``dataset`` rows. ``exact`` is False where LoadGen issues more when answers come faster than
     expected. ``seconds`` is the time at the expected rate: of the schedule where ``scheduled``, of the
     answers elsewhere; None where no rate is known. LoadGen issues for ``least_s`` at least.
     """

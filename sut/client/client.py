@@ -17,7 +17,7 @@ from sut.client.endpoint import Endpoint
 from sut.client.poller import PollSets
 from sut.client.transport import KernelClock
 
-# From so many requests in flight on, streams whose events come so far apart are looked at together.
+# With at least this number of requests in flight, streams with events this far apart are polled in batches.
 _FLOWING_FROM = 64
 _FLOWING_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite

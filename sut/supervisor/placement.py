@@ -53,7 +53,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """``reason`` says why so many workers; cores () mean that the scheduler decides."""
+    """``reason`` explains the number of workers; cores () mean that the scheduler decides."""
 
     workers: int
     reason: str

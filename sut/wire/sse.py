@@ -5,7 +5,7 @@ import re
 DONE = b"[DONE]"
 _END = re.compile(rb"\r?\n\r?\n")
 BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is no part of the first line
-_END_BYTES = 3  # so many bytes of an end may have come before its last one
+_END_BYTES = 3  # bytes of an end that may have come before its last one
 
 
 class EventTooLargeError(Exception):

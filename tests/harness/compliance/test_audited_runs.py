@@ -109,7 +109,7 @@ def test_an_official_audit_config_names_its_test(stub, tmp_path, capfd, test, sc
 @pytest.mark.parametrize(
     ("mode", "words", "remedy"),
     [
-        (2, ["--accuracy"], "leave --accuracy away"),
+        (2, ["--accuracy"], "omit --accuracy"),
         (1, [], "add --accuracy"),
         (0, [], "remove the row"),
         (3, ["--accuracy"], "remove the row"),
