@@ -11,7 +11,6 @@ EXIT_USAGE = 2
 EXIT_SERVER = 3
 EXIT_INVALID = 4
 EXIT_THRESHOLD = 5
-EXIT_SIGINT = 130
 
 
 class HarnessError(Exception):

@@ -62,14 +62,7 @@ def _name(fact: ServerFacts) -> str:
 
 def replica_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
     """Facts in which replicas of the same model and version differ: the answers or their speed may, too."""
-    for name in (
-        "model_path",
-        "revision",
-        "context_length",
-        "dp_size",
-        "max_running_requests",
-        "stream_interval",
-    ):
+    for name in _MAY_DIFFER:
         found = {fact.url: getattr(fact, name) for fact in facts}
         if len(set(found.values())) > 1:
             shown = ", ".join(f"{value} at {url}" for url, value in found.items())

@@ -73,7 +73,7 @@ def _two_ends(steps: list[Step]) -> list[Step]:
 
 
 def _finish(reason: str, place: Callable[[int], int]) -> Callable[[list[Step]], list[Step]]:
-    """``reason`` in the step at ``place`` of so many."""
+    """``reason`` in the step that ``place`` gives for the number of steps."""
 
     def change(steps: list[Step]) -> list[Step]:
         steps[place(len(steps))].finish = reason

@@ -36,7 +36,7 @@ class Options:
     """How the stub answers. ``tokens``: how many, or a rule of the prompt; None: as many as asked."""
 
     tokens: int | Callable[[list[int]], int] | None = None
-    tokens_per_event: int = 1  # like --stream-interval: the first event has 1 token, then so many each
+    tokens_per_event: int = 1  # like --stream-interval: the first event has 1 token, later ones this number
     first_delay_s: float = 0.0
     event_delay_s: float = 0.0
     cumulative: bool = True

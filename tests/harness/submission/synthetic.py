@@ -157,5 +157,5 @@ def truth(rows: Sequence[Row], *, wrong_each: float) -> Answer:
 
 
 def long_answers(tokens: int) -> Answer:
-    """Every answer has so many tokens."""
+    """Every answer has this number of tokens."""
     return lambda prompt: expected_ids(prompt, tokens)
