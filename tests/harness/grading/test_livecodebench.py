@@ -228,7 +228,8 @@ ENDINGS = {
     "memory of numpy": ("import numpy as np\nx = np.ones(1 << 33)", Reason.MEMORY_LIMIT),
     "threads": (
         "import threading, time\nthreading.stack_size(1 << 16)\n"
-        "for _ in range(400): threading.Thread(target=time.sleep, args=(2,)).start()", *OUT_OF_THREADS),
+        "for _ in range(400): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
+        *OUT_OF_THREADS),
     "stacks": (
         "import threading, time\nthreading.stack_size(1 << 30)\n"
         "for _ in range(9): threading.Thread(target=time.sleep, args=(2,)).start()", *OUT_OF_THREADS),
