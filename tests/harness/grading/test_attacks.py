@@ -174,8 +174,10 @@ EXHAUSTING = {
 @pytest.mark.parametrize("name", EXHAUSTING)
 def test_exhausting_costs_only_the_own_verdict(name: str, session: Session):
     code, statuses = EXHAUSTING[name]
-    report = attempt(session, code, cpu_s=0.2)
-    assert report.status in statuses | {"waited"}  # a busy machine's wall limit of 0.6 s
+    expected = statuses | {"waited"}  # the wall limit, three times the CPU's, on a busy machine
+    by_time = "timeout" in statuses
+    report = attempt(session, code, cpu_s=0.2 if by_time else 20.0)
+    assert report.status in expected
     assert report.output == b""
 
 
