@@ -9,14 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.dataset.token_columns import TokenRows, rows_of_parquet, rows_of_pickle
+from harness.dataset.table import open_table
+from harness.dataset.token_columns import TokenRows, token_rows
 from harness.dataset.tokenizer import SPECIAL
 from harness.errors import DatasetError
-
-_PARQUET_SUFFIXES = (".parquet",)
-_PICKLE_SUFFIXES = (".pkl", ".pickle")
-_PARQUET_MAGIC = b"PAR1"  # the first and the last four bytes of a whole file
-_PICKLE_MAGIC = b"\x80"  # the PROTO opcode of protocol 2 and later
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,10 +58,10 @@ def load_samples(path: Path, *, vocabulary_size: int, max_samples: int | None = 
 
     Every row is checked, also those beyond ``max_samples``. A DatasetError names file, row and value.
     """
-    kind = _kind(path)
+    table = open_table(path)
     with ThreadPoolExecutor(1, "sha256") as executor:
         digest = executor.submit(_sha256, path)
-        rows = rows_of_parquet(path) if kind == "parquet" else rows_of_pickle(path)
+        rows = token_rows(table)
         _check(path, rows, vocabulary_size)
         samples = SampleSet(path, digest.result(), rows.ids, rows.offsets)
     samples.ids.flags.writeable = samples.offsets.flags.writeable = False
@@ -108,47 +104,6 @@ def _first_match(
         at = at[ids[at + step] == token]
     first = np.append(at, never)[np.searchsorted(at, starts)]
     return np.where(first <= limits - len(marker), first, never)
-
-
-def _kind(path: Path) -> str:
-    """``parquet`` or ``pickle``, by suffix and by content, which must agree."""
-    suffix = path.suffix.lower()
-    content = _content(path)
-    if suffix not in (*_PARQUET_SUFFIXES, *_PICKLE_SUFFIXES):
-        raise DatasetError(f"{path}: suffix {suffix or 'missing'!r}, expected .parquet, .pkl or .pickle")
-    named = "parquet" if suffix in _PARQUET_SUFFIXES else "pickle"
-    if content != named:
-        raise DatasetError(f"{path}: named like a {named} file, but holds {content}; download or rename it")
-    return named
-
-
-def _content(path: Path) -> str:
-    head, tail = _ends(path)
-    if not head:
-        raise DatasetError(f"{path}: empty file, expected a parquet or pickle file; download it again")
-    if head == _PARQUET_MAGIC:
-        if tail != _PARQUET_MAGIC:
-            raise DatasetError(
-                f"{path}: truncated, no {_PARQUET_MAGIC.decode()} at its end; download it again"
-            )
-        return "parquet"
-    return (
-        "pickle" if head.startswith(_PICKLE_MAGIC) else "neither parquet nor a pickle of protocol 2 or later"
-    )
-
-
-def _ends(path: Path) -> tuple[bytes, bytes]:
-    if path.exists() and not path.is_file():
-        raise DatasetError(f"{path}: not a regular file, expected a parquet or pickle file")
-    try:
-        with path.open("rb") as file:
-            head = file.read(4)
-            file.seek(-min(8, path.stat().st_size), 2)
-            return head, file.read()[-4:]
-    except FileNotFoundError as error:
-        raise DatasetError(f"{path}: no such file; datasets/download.sh fetches the official ones") from error
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _sha256(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""The token column of a parquet file or a pickled table as flat arrays; no python object per token."""
+"""The token column of a table as flat arrays; of a parquet file without a Python object per token."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import pickled_frame
+from harness.dataset.table import ParquetTable, Table, one_line
 from harness.errors import DatasetError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 COLUMNS = ("input_tokens", "tok_input")  # today's name first, then the one of older files
 _MOST_TOKENS = 1 << 30  # the largest official file has about 6e7
-_BATCH_ROWS = 256
 _INT32 = np.iinfo(np.int32)
 
 
@@ -30,38 +29,17 @@ class TokenRows:
     offsets: npt.NDArray[np.int64]
 
 
-def rows_of_parquet(path: Path) -> TokenRows:
-    """Read only the token column. Raises DatasetError."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            name = _token_column(path, file.schema_arrow.names)
-            if file.schema_arrow.names.count(name) > 1:
-                raise DatasetError(f"{path}: several columns are called {name}, expected one")
-            _check_type(path, name, file.schema_arrow.field(name).type)
-            return _read_batches(path, file, name)
-    except MemoryError as error:
-        raise DatasetError(
-            f"{path}: out of memory while reading it ({_one_line(error) or 'no size named'}); free memory or "
-            "lift the limit on it (ulimit -v)"
-        ) from error
-    except (pa.ArrowException, OSError, LookupError, ValueError) as error:
-        raise DatasetError(
-            f"{path}: not a readable parquet file: {_one_line(error)}; download it again"
-        ) from error
+def token_rows(table: Table) -> TokenRows:
+    """The token column of a table; no other column is read. Raises DatasetError."""
+    name = table.first_column(COLUMNS)
+    if isinstance(table, ParquetTable):
+        _check_type(table.path, name, table.schema.field(name).type)
+        with table.batches(name) as batches:
+            return _from_batches(table.path, batches)
+    return _from_cells(table.path, table.column(name))
 
 
-def rows_of_pickle(path: Path) -> TokenRows:
-    """Read the token column of a pickled table without running anything in it. Raises DatasetError."""
-    frame = pickled_frame.load_frame(path)
-    name = _token_column(path, frame.names)
-    cells = frame.column(name)
-    if not isinstance(cells, list):
-        raise DatasetError(
-            f"{path}: column {name} holds {cells.dtype} numbers, expected a list of token ids a row"
-        )
+def _from_cells(path: Path, cells: Sequence[Any]) -> TokenRows:
     lengths = np.fromiter((_length(path, row, cell) for row, cell in enumerate(cells)), np.int64, len(cells))
     offsets = _offsets(path, lengths)
     ids = np.empty(offsets[-1], np.int32)
@@ -70,22 +48,13 @@ def rows_of_pickle(path: Path) -> TokenRows:
     return TokenRows(ids, offsets)
 
 
-def _token_column(path: Path, names: Sequence[str]) -> str:
-    for name in COLUMNS:
-        if name in names:
-            return name
-    raise DatasetError(
-        f"{path}: no column {' or '.join(COLUMNS)}; its columns are {_one_line(', '.join(names) or 'none')}"
-    )
-
-
 def _check_type(path: Path, name: str, kind: "pa.DataType") -> None:
     import pyarrow as pa
 
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not (is_list and (pa.types.is_integer(kind.value_type) or pa.types.is_null(kind.value_type))):
         raise DatasetError(
-            f"{path}: column {name} holds {_one_line(kind)}, expected lists of integer token ids"
+            f"{path}: column {name} holds {one_line(kind)}, expected lists of integer token ids"
         )
 
 
@@ -94,14 +63,13 @@ def _check_total(path: Path, total: int) -> None:
         raise DatasetError(f"{path}: {total} tokens, expected at most {_MOST_TOKENS}; is it the right file?")
 
 
-def _read_batches(path: Path, file: "pq.ParquetFile", name: str) -> TokenRows:
-    # Batches that fit the processor's cache: a column read whole takes three times as long. The metadata is
-    # not asked for the number of tokens: pyarrow aborts the process where that part of the file is damaged.
+def _from_batches(path: Path, batches: Iterable["pa.Array"]) -> TokenRows:
+    # The metadata is not asked for the number of tokens: pyarrow aborts the process where that part of the
+    # file is damaged.
     ids = [np.empty(0, np.int32)]
     lengths = [np.empty(0, np.int64)]
     row = total = 0
-    for batch in file.iter_batches(_BATCH_ROWS, columns=[name], use_threads=False):
-        column = batch.column(0)
+    for column in batches:
         lengths.append(_list_lengths(path, row, column))
         ids.append(_flat_ids(path, row, column, lengths[-1]).astype(np.int32))
         row, total = row + len(column), total + len(ids[-1])
@@ -193,8 +161,3 @@ def _kind(value: object) -> str:
         return "null"
     shown = f" {value!r}" if isinstance(value, float | bool) else ""
     return f"{type(value).__name__}{shown}"
-
-
-def _one_line(message: object) -> str:
-    text = " ".join(str(message).split())[:200]
-    return text if text.isprintable() else ascii(text)[1:-1]

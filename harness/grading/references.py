@@ -8,10 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.dataset import pickled_frame
+from harness.dataset.table import open_table
 from harness.errors import DatasetError
 
-_PICKLE_SUFFIXES = (".pkl", ".pickle")
 _DATASET, _TRUTH, _PROMPT = "dataset", "ground_truth", "text_input"
 
 
@@ -75,31 +74,9 @@ def by_dataset(rows: Sequence[Reference]) -> dict[str, list[int]]:
 
 
 def _columns(path: Path) -> dict[str, list[Any]]:
-    if not path.is_file():
-        raise DatasetError(f"{path}: no such file; pass the accuracy reference as --reference-data")
-    is_pickle = path.suffix.lower() in _PICKLE_SUFFIXES
-    names, column = _of_pickle(path) if is_pickle else _of_parquet(path)
-    absent = [name for name in (_DATASET, _TRUTH) if name not in names]
-    if absent:
-        raise DatasetError(f"{path}: no column {' and '.join(absent)}; its columns are {', '.join(names)}")
-    return {name: column(name) for name in (_DATASET, _TRUTH, _PROMPT) if name in names}
-
-
-def _of_pickle(path: Path) -> tuple[Sequence[str], Callable[[str], list[Any]]]:
-    frame = pickled_frame.load_frame(path)
-    return frame.names, lambda name: list(frame.column(name))
-
-
-def _of_parquet(path: Path) -> tuple[Sequence[str], Callable[[str], list[Any]]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(path)
-        return file.schema_arrow.names, lambda name: file.read(columns=[name]).column(name).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DatasetError(f"{path}: not a readable parquet file ({reason}); .pkl names a pickle") from error
+    table = open_table(path)
+    required = [table.first_column((name,)) for name in (_DATASET, _TRUTH)]
+    return {name: table.column(name) for name in (*required, _PROMPT) if name in table.names}
 
 
 def _subject(name: object, where: str) -> tuple[str, Subject]:

@@ -2,10 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import HarnessError
+from harness.dataset.table import open_table
+from harness.errors import DatasetError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _EVALUATOR = _ROOT / "eval_mlperf_accuracy.py"
@@ -52,19 +53,7 @@ def _code_tests(dataset: Path) -> Path:
 def _has_code(dataset: Path) -> bool:
     """Whether a row is a LiveCodeBench problem; a file without names of data sets cannot be graded anyway."""
     try:
-        names = _dataset_names(dataset)
-    except (HarnessError, OSError, ValueError, KeyError, TypeError, NotImplementedError):
+        names = open_table(dataset).column(_DATASET)
+    except DatasetError:
         return False
     return any(isinstance(name, str) and _CODE in name.lower() for name in names)
-
-
-def _dataset_names(path: Path) -> Iterable[object]:
-    if path.suffix.lower() in (".pkl", ".pickle"):
-        from harness.dataset.pickled_frame import load_frame
-
-        frame = load_frame(path)
-        return set(frame.column(_DATASET)) if _DATASET in frame.names else ()
-    import pyarrow.parquet as pq
-
-    names: list[object] = pq.read_table(path, columns=[_DATASET]).column(_DATASET).unique().to_pylist()
-    return names

@@ -40,6 +40,7 @@ GOOD = {
     "large lists": lambda p: parquet(p / "a.parquet", PROMPTS, kind=pa.large_list(pa.int32())),
     "old column name": lambda p: parquet(p / "a.parquet", PROMPTS, column="tok_input"),
     "many row groups": lambda p: parquet(p / "a.parquet", PROMPTS, row_group_size=1),
+    "a suffix of no format": lambda p: parquet(p / "a.pq", PROMPTS),
     "capital suffix": lambda p: parquet(p / "A.PARQUET", PROMPTS),
     "pickled lists": lambda p: pickled(p / "a.pkl", PROMPTS),
     "pickled tuples": lambda p: pickled(p / "a.pkl", [tuple(row) for row in PROMPTS]),
@@ -172,6 +173,12 @@ BAD = {
     ),
     "no rows": (lambda p: parquet(p / "a.parquet", []), "no rows"),
     "no pickled rows": (lambda p: pickled(p / "a.pkl", []), "no rows"),
+    "two pickled columns of one name": (
+        lambda p: written(
+            p, "a.pkl", pickle.dumps(pd.DataFrame([[[1], [2]]], columns=["input_tokens", "input_tokens"]))
+        ),
+        "several columns are called input_tokens",
+    ),
     "wrong column": (
         lambda p: parquet(p / "a.parquet", PROMPTS, column="tokens"),
         "its columns are other, tokens",
@@ -242,7 +249,7 @@ BAD = {
     ),
     "a column of numbers": (
         lambda p: written(p, "a.pkl", pickle.dumps(pd.DataFrame({"input_tokens": [1, 2]}))),
-        "column input_tokens holds int64 numbers",
+        "row 0: int, expected a list",
     ),
 }
 

@@ -1,0 +1,183 @@
+"""Named columns of a dataset file: parquet or a pickled table, one class a format.
+
+A further format is a subclass of Table, a line in ``_FORMATS`` and its mark in ``_content``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from harness.dataset import pickled_frame
+from harness.errors import DatasetError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PARQUET_MAGIC = b"PAR1"  # the first and the last four bytes of a complete file
+_PICKLE_MAGIC = b"\x80"  # the PROTO opcode of protocol 2 and later
+_BATCH_ROWS = 256
+
+
+class Table(ABC):
+    """A file of rows. Everything raises DatasetError where the file is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of its columns, in the file's order."""
+        return self._names()
+
+    def column(self, name: str) -> list[Any]:
+        """The cells of one column as Python values, in the order of the rows. Reads no other column."""
+        return self._cells(self.first_column((name,)))
+
+    def first_column(self, names: Iterable[str]) -> str:
+        """The first of these names that a column has, exactly one. Raises DatasetError where none has."""
+        for name in names:
+            if self.names.count(name) > 1:
+                raise DatasetError(f"{self.path}: several columns are called {name}, expected one")
+            if name in self.names:
+                return name
+        there = one_line(", ".join(self.names) or "none")
+        raise DatasetError(f"{self.path}: no column {' or '.join(names)}; its columns are {there}")
+
+    @abstractmethod
+    def _names(self) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def _cells(self, name: str) -> list[Any]: ...
+
+
+class ParquetTable(Table):
+    """A parquet file."""
+
+    @cached_property
+    def schema(self) -> "pa.Schema":
+        """Names and types of the columns."""
+        import pyarrow.parquet as pq
+
+        with _readable(self.path), pq.ParquetFile(self.path) as file:
+            return file.schema_arrow
+
+    @contextmanager
+    def batches(self, name: str) -> Iterator[Iterator["pa.Array"]]:
+        """The arrow arrays of one column, for a ``with`` block: pyarrow's errors in it become DatasetErrors.
+
+        The batches fit the processor's cache: reading a complete column at once takes three times as long.
+        """
+        import pyarrow.parquet as pq
+
+        with _readable(self.path), pq.ParquetFile(self.path) as file:
+            read = file.iter_batches(_BATCH_ROWS, columns=[name], use_threads=False)
+            yield (batch.column(0) for batch in read)
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.schema.names)
+
+    def _cells(self, name: str) -> list[Any]:
+        with self.batches(name) as batches:
+            return [cell for batch in batches for cell in batch.to_pylist()]
+
+
+class PickleTable(Table):
+    """A pickled pandas DataFrame or dict of lists; nothing that the pickle names is run.
+
+    The items of a cell that is a list are as they were stored, see ``pickled_frame.plain_items``.
+    """
+
+    @cached_property
+    def _frame(self) -> pickled_frame.PickledFrame:
+        return pickled_frame.load_frame(self.path)
+
+    def _names(self) -> tuple[str, ...]:
+        return self._frame.names
+
+    def _cells(self, name: str) -> list[Any]:
+        cells = self._frame.column(name)
+        return cells if isinstance(cells, list) else cells.tolist()
+
+
+class _Format(NamedTuple):
+    suffixes: tuple[str, ...]
+    open: Callable[[Path], Table]
+
+
+_FORMATS = {
+    "parquet": _Format((".parquet",), ParquetTable),
+    "pickle": _Format((".pkl", ".pickle"), PickleTable),
+}
+
+
+def open_table(path: Path) -> Table:
+    """The table in a file, whose content decides on the format; a suffix that names another is refused.
+
+    Raises DatasetError. Columns are read when they are asked for.
+    """
+    content = _content(path)
+    suffix = path.suffix.lower()
+    named = next((name for name, kind in _FORMATS.items() if suffix in kind.suffixes), None)
+    if named and content != named:
+        raise DatasetError(f"{path}: named like a {named} file, but holds {content}; download or rename it")
+    if content not in _FORMATS:
+        expected = ", ".join(suffix for kind in _FORMATS.values() for suffix in kind.suffixes)
+        raise DatasetError(
+            f"{path}: holds {content}, suffix {suffix or 'missing'!r}, expected one of {expected}"
+        )
+    return _FORMATS[content].open(path)
+
+
+def one_line(message: object) -> str:
+    """Text of a file or of a library's error, fit for one line of an error."""
+    text = " ".join(str(message).split())[:200]
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _content(path: Path) -> str:
+    head, tail = _ends(path)
+    if not head:
+        raise DatasetError(f"{path}: empty file, expected a parquet or pickle file; download it again")
+    if head == _PARQUET_MAGIC:
+        if tail != _PARQUET_MAGIC:
+            raise DatasetError(
+                f"{path}: truncated, no {_PARQUET_MAGIC.decode()} at its end; download it again"
+            )
+        return "parquet"
+    return (
+        "pickle" if head.startswith(_PICKLE_MAGIC) else "neither parquet nor a pickle of protocol 2 or later"
+    )
+
+
+def _ends(path: Path) -> tuple[bytes, bytes]:
+    if path.exists() and not path.is_file():
+        raise DatasetError(f"{path}: not a regular file, expected a parquet or pickle file")
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(-min(8, path.stat().st_size), 2)
+            return head, file.read()[-4:]
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path}: no such file; datasets/download.sh fetches the official ones") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except MemoryError as error:
+        raise DatasetError(
+            f"{path}: out of memory while reading it ({one_line(error) or 'no size named'}); free memory or "
+            "lift the limit on it (ulimit -v)"
+        ) from error
+    except (pa.ArrowException, OSError, ArithmeticError, LookupError, ValueError) as error:
+        raise DatasetError(
+            f"{path}: not a readable parquet file: {one_line(error)}; download it again"
+        ) from error
