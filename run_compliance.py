@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 from harness.cli.main import guarded, leave
 
 if TYPE_CHECKING:
-    import argparse
+    from harness.compliance.cli import ComplianceOptions, VerifyOptions
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run or verify, and return the exit code."""
-    from harness.compliance.cli import parse_arguments
+    from harness.compliance.cli import VerifyOptions, parse_options
 
-    arguments = parse_arguments(argv)
-    return guarded("run_compliance.py", arguments.log_level, lambda: _run(arguments))
+    options = parse_options(argv)
+    log_level = "info" if isinstance(options, VerifyOptions) else options.run.log_level
+    return guarded("run_compliance.py", log_level, lambda: _run(options))
 
 
-def _run(arguments: "argparse.Namespace") -> int:
+def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     # Everything heavy is imported only when there is something to do.
     from harness.cli.signals import interruptible, signals_kept
-    from harness.compliance.cli import VERIFY
+    from harness.compliance.cli import VerifyOptions
     from harness.compliance.command import run_tests, verify_logs
     from harness.config.plan import RunPlan
     from sut.run import run_benchmark
@@ -30,7 +31,7 @@ def _run(arguments: "argparse.Namespace") -> int:
             return run_benchmark(plan)
 
     with interruptible():
-        return verify_logs(arguments) if arguments.command == VERIFY else run_tests(arguments, run)
+        return verify_logs(options) if isinstance(options, VerifyOptions) else run_tests(options, run)
 
 
 if __name__ == "__main__":

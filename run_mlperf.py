@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 from harness.cli.main import guarded, leave
 
 if TYPE_CHECKING:
-    import argparse
+    from harness.config.options import RunOptions
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run, and return the exit code."""
-    from harness.cli.run_flags import parse_arguments
+    from harness.cli.run_flags import parse_options
 
-    arguments = parse_arguments(argv)
-    return guarded("run_mlperf.py", arguments.log_level, lambda: _run(arguments))
+    options = parse_options(argv)
+    return guarded("run_mlperf.py", options.log_level, lambda: _run(options))
 
 
-def _run(arguments: "argparse.Namespace") -> int:
+def _run(options: "RunOptions") -> int:
     # Everything heavy is imported only when there is something to run.
     from harness.config.plan import resolve_plan
     from sut.run import run_benchmark
 
-    return run_benchmark(resolve_plan(arguments))
+    return run_benchmark(resolve_plan(options))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def run(folder: Path, arguments: argparse.Namespace) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from harness.cli.run_flags import parse_arguments
+    from harness.cli.run_flags import parse_options
     from harness.config.plan import resolve_plan
     from sut.run import run_benchmark
 
@@ -86,7 +86,7 @@ def run(folder: Path, arguments: argparse.Namespace) -> Path:
         "--log-level",
         "warning",
     ]
-    plan = resolve_plan(parse_arguments(flags))
+    plan = resolve_plan(parse_options(flags))
     run_benchmark(plan, trace=True)
     return plan.log_dir
 

@@ -110,8 +110,8 @@ def test_the_shelves_hold_every_page():
 
 
 PARSERS = {
-    "run_mlperf.py": run_flags.parse_arguments,
-    "run_compliance.py": compliance.parse_arguments,
+    "run_mlperf.py": run_flags.parse_options,
+    "run_compliance.py": compliance.parse_options,
     "eval_mlperf_accuracy.py": grading.build_parser().parse_args,
     "prepare_submission.py": submission.build_parser().parse_args,
 }

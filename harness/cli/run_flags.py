@@ -1,15 +1,19 @@
 """The command line of run_mlperf.py. Imports stay light: ``--help`` answers at once."""
 
 import argparse
-from pathlib import Path
+from dataclasses import MISSING, fields
+from typing import Any
 
 from harness.cli.parser import Parser, path
+from harness.config.options import CONFIG_DIR, SERVER_URL, RunOptions
 
-CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
+# Flags that are repeated begin with None: argparse would append to any other default.
+DEFAULTS = {field.name: field.default for field in fields(RunOptions) if field.default is not MISSING}
+DEFAULTS |= {"server_url": None}
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All flags with their defaults, each written here once."""
+    """All flags; their defaults are those of RunOptions."""
     parser = Parser(
         prog="run_mlperf.py",
         description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
@@ -20,6 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_server(parser.add_argument_group("server"))
     add_failures(parser.add_argument_group("deadlines and failures"))
     add_run(parser.add_argument_group("run"), "DIR/<scenario>/{performance,accuracy}/")
+    parser.set_defaults(**DEFAULTS)
     return parser
 
 
@@ -39,19 +44,17 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--audit-config", type=path, help="LoadGen audit.config of a compliance test")
 
 
-def add_benchmark(group: argparse._ArgumentGroup, scenario: str | None = "offline") -> None:
-    """Scenario and benchmark; without a default ``scenario``, the logs name it."""
+def add_benchmark(group: argparse._ArgumentGroup, default_scenario: str = "%(default)s") -> None:
+    """Scenario and benchmark; ``default_scenario`` describes what holds without the flag."""
     group.add_argument(
         "--scenario",
         choices=("offline", "server", "interactive", "single-stream"),
-        default=scenario,
         help="MLPerf scenario; interactive is LoadGen's Server with tighter limits "
-        f"(default: {scenario or 'that of the logs'})",
+        f"(default: {default_scenario})",
     )
     group.add_argument(
         "--benchmark",
         choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
-        default="gpt-oss-120b",
         help="benchmark definition in configs/ (default: %(default)s)",
     )
 
@@ -64,7 +67,6 @@ def add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--user-conf",
         type=path,
-        default=CONFIG_DIR / "user.conf",
         help="LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
     )
     group.add_argument(
@@ -76,7 +78,6 @@ def add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--stream",
         choices=("auto", "on", "off"),
-        default="auto",
         help="whether answers come token by token; auto: not in offline, where no token's time is measured "
         "(default: %(default)s)",
     )
@@ -87,7 +88,6 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend",
         choices=("sglang", "openai", "embedded"),
-        default="sglang",
         help="protocol of the server: SGLang's native API, OpenAI completions (vLLM, llama.cpp), "
         "or a small engine that is started here (default: %(default)s)",
     )
@@ -95,7 +95,7 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         "--server-url",
         action="append",
         metavar="URL",
-        help="server URL; repeat it or separate by commas for several replicas (default: http://localhost:30000)",
+        help=f"server URL; repeat it or separate by commas for several replicas (default: {SERVER_URL})",
     )
     group.add_argument(
         "--ca-file",
@@ -106,14 +106,12 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--preflight-timeout",
         type=float,
-        default=60.0,
         metavar="S",
         help="seconds in which a server must answer all questions before a run (default: %(default)g)",
     )
     group.add_argument(
         "--trial-timeout",
         type=float,
-        default=900.0,
         metavar="S",
         help="seconds in which a server must answer the trial request before a run; a cold server compiles "
         "its kernels then (default: %(default)g)",
@@ -133,17 +131,16 @@ def add_server(group: argparse._ArgumentGroup) -> None:
 
 def add_failures(group: argparse._ArgumentGroup) -> None:
     """How long answers may take, and what failures do to a run."""
-    for flag, default, what in (
-        ("--timeout", None, "seconds one request may take (default: 3600, or 0.4 for each token if more)"),
-        ("--first-token-timeout", None, "seconds until its first token (default: --timeout alone)"),
-        ("--stall-timeout", None, "seconds between two events of a streamed answer (default: 600)"),
-        ("--progress-timeout", None, "end the run when nothing arrives for S seconds (default: 600)"),
+    for flag, what in (
+        ("--timeout", "seconds one request may take (default: 3600, or 0.4 for each token if more)"),
+        ("--first-token-timeout", "seconds until its first token (default: --timeout alone)"),
+        ("--stall-timeout", "seconds between two events of a streamed answer (default: 600)"),
+        ("--progress-timeout", "end the run when nothing arrives for S seconds (default: 600)"),
     ):
-        group.add_argument(flag, type=float, default=default, metavar="S", help=what)
+        group.add_argument(flag, type=float, metavar="S", help=what)
     group.add_argument(
         "--retries",
         type=int,
-        default=0,
         metavar="N",
         help="send a query again up to N times: when no byte of it was accepted, with --accuracy after any "
         "failure (default: %(default)d)",
@@ -151,7 +148,6 @@ def add_failures(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--fail-fast",
         action=argparse.BooleanOptionalAction,
-        default=None,
         help="end the run at the first 10 failures (default: with --accuracy); otherwise it ends early only "
         "when no replica answers any more; --no-fail-fast runs to the end",
     )
@@ -163,7 +159,6 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
     group.add_argument(
         "--output-dir",
         type=path,
-        default=Path("mlperf_results"),
         help=f"logs go to {layout} (default: %(default)s)",
     )
     group.add_argument(
@@ -172,18 +167,16 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
     group.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
-        default="info",
         help="verbosity of messages on stderr (default: %(default)s)",
     )
 
 
-def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+def parse_options(argv: list[str] | None = None) -> RunOptions:
     """Parse flags; argparse exits with code 2 and one line on wrong usage."""
-    return with_server_url(build_parser().parse_args(argv))
+    return run_options(vars(build_parser().parse_args(argv)))
 
 
-def with_server_url(arguments: argparse.Namespace) -> argparse.Namespace:
-    """Fill in the default, which argparse would append to."""
-    default = [] if arguments.backend == "embedded" else ["http://localhost:30000"]
-    arguments.server_url = arguments.server_url or default
-    return arguments
+def run_options(given: dict[str, Any]) -> RunOptions:
+    """The options of a run among parsed flags."""
+    named = {name: given[name] for name in DEFAULTS | {"input_file": None}}
+    return RunOptions(**named | {"server_url": given["server_url"] or ()})

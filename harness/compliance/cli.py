@@ -4,11 +4,17 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.cli import run_flags
 from harness.cli.parser import Parser, path
+from harness.config.options import RunOptions
 from harness.errors import ConfigError
+
+if TYPE_CHECKING:
+    from harness.config.benchmark import Scenario
 
 VERIFY = "verify"
 _TESTS = ("TEST06", "TEST07", "TEST09")
@@ -18,6 +24,35 @@ _CODES = (
     "4 the run is INVALID or has failures, 130/143 interrupted."
 )
 _FOR_TEST = re.compile(r"(TEST\d\d)=(.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplianceOptions:
+    """Tests to run. ``input_files`` and ``audit_configs`` hold ``FILE`` or ``TEST07=FILE``.
+
+    ``run`` holds what the runs have in common; the dataset in it stands for that of each test.
+    """
+
+    tests: tuple[str, ...]
+    input_files: tuple[str, ...]
+    run: RunOptions
+    audit_configs: tuple[str, ...] = ()
+    reference_data: Path | None = None
+    non_official: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """Logs to verify. ``scenario`` None: the one that the logs name."""
+
+    test: str
+    log_dir: Path
+    benchmark: str = run_flags.DEFAULTS["benchmark"]
+    scenario: "Scenario | None" = None
+    audit_configs: tuple[str, ...] = ()
+    reference_data: Path | None = None
+    non_official: bool = False
+    output_dir: Path | None = None
 
 
 def build_run_parser() -> argparse.ArgumentParser:
@@ -50,6 +85,7 @@ def build_run_parser() -> argparse.ArgumentParser:
     run_flags.add_server(parser.add_argument_group("server"))
     run_flags.add_failures(parser.add_argument_group("deadlines and failures"))
     run_flags.add_run(parser.add_argument_group("run"), "DIR/<scenario>/<TEST>/")
+    parser.set_defaults(**run_flags.DEFAULTS)
     return parser
 
 
@@ -67,7 +103,8 @@ def build_verify_parser() -> argparse.ArgumentParser:
         required=True,
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
-    run_flags.add_benchmark(parser.add_argument_group("what was run"), scenario=None)
+    run_flags.add_benchmark(parser.add_argument_group("what was run"), "that of the logs")
+    parser.set_defaults(benchmark=run_flags.DEFAULTS["benchmark"])
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(
         "--output-dir", type=path, help="write the verified folder to DIR/<TEST>/ (default: print only)"
@@ -94,16 +131,22 @@ def _add_verification(group: argparse._ArgumentGroup, default_reference: str) ->
     )
 
 
-def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parse flags; ``command`` is "run" or "verify". argparse exits with code 2 on wrong usage."""
+def parse_options(argv: list[str] | None = None) -> ComplianceOptions | VerifyOptions:
+    """Parse flags of tests to run or of logs to verify; argparse exits with code 2 on wrong usage."""
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == [VERIFY]:
-        arguments = build_verify_parser().parse_args(words[1:])
-        arguments.command, arguments.log_level = VERIFY, "info"
-        return arguments
-    arguments = run_flags.with_server_url(build_run_parser().parse_args(words))
-    arguments.command = "run"
-    return arguments
+        given = vars(build_verify_parser().parse_args(words[1:]))
+        given["audit_configs"] = tuple(given.pop("audit_config") or ())
+        return VerifyOptions(**given)
+    given = vars(build_run_parser().parse_args(words))
+    return ComplianceOptions(
+        tests=tuple(given["test"]),
+        input_files=tuple(given["input_file"]),
+        audit_configs=tuple(given["audit_config"] or ()),
+        reference_data=given["reference_data"],
+        non_official=given["non_official"],
+        run=run_flags.run_options(given | {"input_file": given["input_file"][0], "audit_config": None}),
+    )
 
 
 def files_by_test(flag: str, values: Sequence[str] | None, tests: Sequence[str]) -> dict[str, Path]:

@@ -1,11 +1,10 @@
 """What run_compliance.py does: run each test and verify it, or verify logs that exist already."""
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.compliance.cli import files_by_test
+from harness.compliance.cli import ComplianceOptions, VerifyOptions, files_by_test
 from harness.compliance.output_folder import write_folder
 from harness.compliance.plan import ComplianceRun, audit_of, resolve_runs
 from harness.compliance.rules import RUN_FOLDER, rule_of
@@ -30,12 +29,12 @@ class Ended:
     path: Path | None = None
 
 
-def run_tests(arguments: argparse.Namespace, run: Callable[[RunPlan], int]) -> int:
+def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], int]) -> int:
     """Run the tests one after another with ``run``; the exit code is that of the first that did not pass.
 
     Every dataset and setting is checked before the first test starts. Raises HarnessError.
     """
-    items = resolve_runs(arguments)
+    items = resolve_runs(options)
     ended: dict[str, Ended] = {}
     try:
         for item in items:
@@ -72,23 +71,23 @@ def _verify_run(item: ComplianceRun, code: int) -> Ended:
     return Ended(code, "no verdict", f"exit code {code}")
 
 
-def verify_logs(arguments: argparse.Namespace) -> int:
+def verify_logs(options: VerifyOptions) -> int:
     """Verify the logs in --log-dir. Returns the exit code; raises HarnessError."""
-    rule = rule_of(load_benchmark(arguments.benchmark), arguments.test)
-    audits = files_by_test("--audit-config", arguments.audit_config, (rule.test,))
-    log_dir = logs_in(arguments.log_dir.absolute())
-    named = None if arguments.scenario is None else LOADGEN_SCENARIO[arguments.scenario]
+    rule = rule_of(load_benchmark(options.benchmark), options.test)  # type: ignore[arg-type]
+    audits = files_by_test("--audit-config", options.audit_configs, (rule.test,))
+    log_dir = logs_in(options.log_dir.absolute())
+    named = None if options.scenario is None else LOADGEN_SCENARIO[options.scenario]
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
     question = Question(
-        benchmark=load_benchmark(arguments.benchmark),
+        benchmark=load_benchmark(options.benchmark),
         rule=rule,
         audit=audit_of(rule, audits.get(rule.test), scenario),
         log_dir=log_dir,
-        references=arguments.reference_data,
-        official=not arguments.non_official,
+        references=options.reference_data,
+        official=not options.non_official,
         scenario=scenario,
     )
-    folder = None if arguments.output_dir is None else arguments.output_dir.absolute() / rule.test
+    folder = None if options.output_dir is None else options.output_dir.absolute() / rule.test
     if folder is not None:
         _refuse_overlap(folder, log_file(log_dir, ACCURACY_LOG).parent)
     return _conclude(question, verify(question), folder).code

@@ -1,12 +1,11 @@
 """The plans of compliance runs: dataset, audit settings and references of every test are checked first."""
 
-import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.compliance.audit_config import AuditConfig, read_audit_config, shipped
-from harness.compliance.cli import ALL_TESTS, files_by_test
+from harness.compliance.cli import ALL_TESTS, ComplianceOptions, files_by_test
 from harness.compliance.rules import ComplianceRule, TestName, needed_tests, rule_of
 from harness.compliance.verify import Question, load_answers
 from harness.config import rule_checks
@@ -34,16 +33,16 @@ class ComplianceRun:
         return self.plan.results_dir
 
 
-def resolve_runs(arguments: argparse.Namespace) -> tuple[ComplianceRun, ...]:
+def resolve_runs(options: ComplianceOptions) -> tuple[ComplianceRun, ...]:
     """All tests that are to run, in order. Raises ConfigError, DatasetError and GradingError."""
-    benchmark = load_benchmark(arguments.benchmark)
-    tests = _tests(arguments.test, benchmark)
-    inputs = files_by_test("--input-file", arguments.input_file, tests)
-    audits = files_by_test("--audit-config", arguments.audit_config, tests)
+    benchmark = load_benchmark(options.run.benchmark)
+    tests = _tests(options.tests, benchmark)
+    inputs = files_by_test("--input-file", options.input_files, tests)
+    audits = files_by_test("--audit-config", options.audit_configs, tests)
     missing = [test for test in tests if test not in inputs]
     if missing:
         raise ConfigError(f"no dataset for {', '.join(missing)}; add --input-file {missing[0]}=FILE")
-    return tuple(_run(arguments, benchmark, test, inputs[test], audits.get(test)) for test in tests)
+    return tuple(_run(options, benchmark, test, inputs[test], audits.get(test)) for test in tests)
 
 
 def audit_of(rule: ComplianceRule, path: Path | None, loadgen_scenario: str | None) -> AuditConfig:
@@ -61,27 +60,26 @@ def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[TestName, ...]:
 
 
 def _run(
-    arguments: argparse.Namespace,
+    options: ComplianceOptions,
     benchmark: Benchmark,
     test: TestName,
     dataset: Path,
     audit_file: Path | None,
 ) -> ComplianceRun:
     rule = rule_of(benchmark, test)
-    official = not arguments.non_official
+    official = not options.non_official
     samples, deviations = _dataset(benchmark, rule, dataset)
     if deviations and official:
         raise DatasetError(
             f"{dataset}: not the dataset of {test}: {'; '.join(deviations)}; "
             f"pass {rule.dataset.file}, or add --non-official"
         )
-    given = audit_of(rule, audit_file, LOADGEN_SCENARIO[arguments.scenario])
+    given = audit_of(rule, audit_file, LOADGEN_SCENARIO[options.run.scenario])
     audit = given if official else given.scaled_to(samples)
     _refuse_crash(audit, samples)
-    fixed = {"accuracy": False, "resume": False, "max_samples": None, "audit_config": None}
-    words = argparse.Namespace(**vars(arguments) | fixed | {"input_file": dataset})
-    plan = resolve_plan(words, _audit_run(rule, given, audit, official))
-    references = arguments.reference_data or dataset
+    run = replace(options.run, input_file=dataset)
+    plan = resolve_plan(run, _audit_run(rule, given, audit, official))
+    references = options.reference_data or dataset
     question = Question(benchmark, rule, audit, plan.log_dir, references, official, own=True, samples=samples)
     if (known := len(load_answers(question))) and known != samples:
         raise DatasetError(f"{references}: {known} references for {samples} samples of {dataset}")

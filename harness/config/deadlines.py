@@ -1,9 +1,8 @@
 """What a run puts up with: deadlines of a request, failures of a run, and when going on is pointless."""
 
-import argparse
-
 import msgspec
 
+from harness.config.options import RunOptions
 from harness.errors import ConfigError
 
 # With this number of failures an accuracy run has to be resumed anyway: it ends, and shows its evidence.
@@ -56,13 +55,13 @@ class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
     retries: int
 
 
-def resolve_deadlines(arguments: argparse.Namespace, *, streams: bool, max_new_tokens: int) -> Deadlines:
+def resolve_deadlines(options: RunOptions, *, streams: bool, max_new_tokens: int) -> Deadlines:
     """The flags' deadlines for answers of ``max_new_tokens`` at most. Raises ConfigError."""
-    request_s = _optional_seconds("--timeout", arguments.timeout)
-    stall_s = _optional_seconds("--stall-timeout", arguments.stall_timeout)
+    request_s = _optional_seconds("--timeout", options.timeout)
+    stall_s = _optional_seconds("--stall-timeout", options.stall_timeout)
     deadlines = Deadlines(
         request_s=max(REQUEST_S, TOKEN_S * max_new_tokens) if request_s is None else request_s,
-        first_token_s=_optional_seconds("--first-token-timeout", arguments.first_token_timeout),
+        first_token_s=_optional_seconds("--first-token-timeout", options.first_token_timeout),
         stall_s=STALL_S if stall_s is None else stall_s,
     )
     if deadlines.first_token_s is not None and deadlines.first_token_s > deadlines.request_s:
@@ -73,11 +72,11 @@ def resolve_deadlines(arguments: argparse.Namespace, *, streams: bool, max_new_t
     return deadlines if streams else Deadlines(request_s=deadlines.request_s)
 
 
-def unused_deadlines(arguments: argparse.Namespace, *, streams: bool) -> tuple[str, ...]:
+def unused_deadlines(options: RunOptions, *, streams: bool) -> tuple[str, ...]:
     """A line for each deadline that was asked for and has no meaning where answers are not streamed."""
     named = {
-        "--first-token-timeout": arguments.first_token_timeout,
-        "--stall-timeout": arguments.stall_timeout,
+        "--first-token-timeout": options.first_token_timeout,
+        "--stall-timeout": options.stall_timeout,
     }
     return tuple(
         f"{flag} {value:g} has no effect: the answers are not streamed (--stream on); --timeout holds"
@@ -86,26 +85,26 @@ def unused_deadlines(arguments: argparse.Namespace, *, streams: bool) -> tuple[s
     )
 
 
-def resolve_preflight(arguments: argparse.Namespace) -> Preflight:
+def resolve_preflight(options: RunOptions) -> Preflight:
     """The flags' preflight. Raises ConfigError."""
     return Preflight(
-        questions_s=_seconds("--preflight-timeout", arguments.preflight_timeout),
-        trial_s=_seconds("--trial-timeout", arguments.trial_timeout),
+        questions_s=_seconds("--preflight-timeout", options.preflight_timeout),
+        trial_s=_seconds("--trial-timeout", options.trial_timeout),
     )
 
 
-def resolve_policy(arguments: argparse.Namespace, *, streams: bool) -> FailurePolicy:
+def resolve_policy(options: RunOptions, *, streams: bool) -> FailurePolicy:
     """The flags' policy; ``streams``: whether answers come token by token. Raises ConfigError."""
-    progress = _optional_seconds("--progress-timeout", arguments.progress_timeout)
+    progress = _optional_seconds("--progress-timeout", options.progress_timeout)
     return FailurePolicy(
-        max_failures=_max_failures(arguments.fail_fast, arguments.max_failures, arguments.accuracy),
-        give_up=arguments.fail_fast is not False,
+        max_failures=_max_failures(options.fail_fast, options.max_failures, options.accuracy),
+        give_up=options.fail_fast is not False,
         first_failures=(
-            FIRST_FAILURES_SINGLE_STREAM if arguments.scenario == "single-stream" else FIRST_FAILURES
+            FIRST_FAILURES_SINGLE_STREAM if options.scenario == "single-stream" else FIRST_FAILURES
         ),
         progress_s=PROGRESS_S if progress is None else progress,
         ask_in_silence=not streams,
-        retries=_retries(arguments.retries),
+        retries=_retries(options.retries),
     )
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from harness.config.benchmark import Benchmark
+from harness.config.options import Stream
 from harness.errors import ConfigError
 
 _ALIASES = {"max_output_len": "max_new_tokens", "streaming": "stream"}
@@ -23,9 +24,6 @@ _NOT_APPLIED = {
     "bos_token_id": "it is part of the prompts",
 }
 _NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values that ask for nothing
-
-
-Stream = Literal["auto", "on", "off"]
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):

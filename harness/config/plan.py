@@ -1,17 +1,17 @@
 """What will run: every choice resolved, checked and written down before the first query."""
 
-import argparse
 import ipaddress
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 
 from harness.compliance.rules import RUN_FOLDER
 from harness.config import generation
-from harness.config.benchmark import Benchmark, DatasetRule, Scenario, load_benchmark
+from harness.config.benchmark import SCENARIOS, Benchmark, DatasetRule, Scenario, load_benchmark
 from harness.config.deadlines import (
     Deadlines,
     FailurePolicy,
@@ -23,9 +23,9 @@ from harness.config.deadlines import (
 )
 from harness.config.generation import MOST_NUMBER, SamplingParameters
 from harness.config.loadgen_conf import read_text
+from harness.config.options import SERVER_URL, Backend, RunOptions, Stream
 from harness.errors import ConfigError
 
-Backend = Literal["sglang", "openai", "embedded"]
 Mode = Literal["performance", "accuracy"]
 LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
 
@@ -101,60 +101,73 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.scenario in ("server", "interactive")
 
 
-def resolve_plan(arguments: argparse.Namespace, audit: AuditRun | None = None) -> RunPlan:
-    """Turn parsed flags into a plan. Raises ConfigError; reads small config files only.
+def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
+    """Turn options into a plan. Raises ConfigError; reads small config files only.
 
     ``audit`` makes it a compliance test, with an audit.config that is written beside LoadGen's logs.
     """
-    benchmark = load_benchmark(arguments.benchmark)
-    official = generation.official_parameters(benchmark, accuracy=arguments.accuracy)
+    _check_choices(options)
+    benchmark = load_benchmark(options.benchmark)
+    official = generation.official_parameters(benchmark, accuracy=options.accuracy)
     if audit is not None:
         official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
     parameters = generation.resolve_parameters(
-        official, _optional("--generation-config", arguments.generation_config), arguments.max_new_tokens
+        official, _optional("--generation-config", options.generation_config), options.max_new_tokens
     )
     official, parameters = generation.settle_stream(
-        official, parameters, arguments.stream, timed=arguments.scenario != "offline"
+        official, parameters, options.stream, timed=options.scenario != "offline"
     )
-    mode: Mode = "accuracy" if arguments.accuracy else "performance"
-    scenario_dir = arguments.output_dir.absolute() / arguments.scenario
+    mode: Mode = "accuracy" if options.accuracy else "performance"
+    scenario_dir = options.output_dir.absolute() / options.scenario
     log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{RUN_FOLDER}")
-    audit_config = _optional("--audit-config", arguments.audit_config)
+    audit_config = _optional("--audit-config", options.audit_config)
     return RunPlan(
         benchmark=benchmark,
-        scenario=arguments.scenario,
+        scenario=options.scenario,
         mode=mode,
-        model_key=benchmark.model_key(arguments.scenario),
-        input_file=arguments.input_file.absolute(),
-        max_samples=_count("--max-samples", arguments.max_samples, MOST_NUMBER),
+        model_key=benchmark.model_key(options.scenario),
+        input_file=options.input_file.absolute(),
+        max_samples=_count("--max-samples", options.max_samples, MOST_NUMBER),
         parameters=parameters,
-        backend=arguments.backend,
-        server_urls=_server_urls(arguments.backend, arguments.server_url),
-        ca_file=_optional("--ca-file", arguments.ca_file),
-        preflight=resolve_preflight(arguments),
-        num_workers=_count("--num-workers", arguments.num_workers, MOST_WORKERS),
-        max_concurrency=_count("--max-concurrency", arguments.max_concurrency, _MOST_CONCURRENCY),
+        backend=options.backend,
+        server_urls=_server_urls(options.backend, options.server_url),
+        ca_file=_optional("--ca-file", options.ca_file),
+        preflight=resolve_preflight(options),
+        num_workers=_count("--num-workers", options.num_workers, MOST_WORKERS),
+        max_concurrency=_count("--max-concurrency", options.max_concurrency, _MOST_CONCURRENCY),
         deadlines=resolve_deadlines(
-            arguments, streams=parameters.stream, max_new_tokens=parameters.max_new_tokens
+            options, streams=parameters.stream, max_new_tokens=parameters.max_new_tokens
         ),
-        policy=resolve_policy(arguments, streams=parameters.stream),
-        resume=_resume(arguments.resume, arguments.accuracy),
+        policy=resolve_policy(options, streams=parameters.stream),
+        resume=_resume(options.resume, options.accuracy),
         log_dir=log_dir,
-        user_conf=_existing("--user-conf", arguments.user_conf),
-        mlperf_conf=_optional("--mlperf-conf", arguments.mlperf_conf),
+        user_conf=_existing("--user-conf", options.user_conf),
+        mlperf_conf=_optional("--mlperf-conf", options.mlperf_conf),
         audit_config=audit_config,
         audit_text=_audit_text(audit_config) if audit is None else audit.text,
-        dry_run=arguments.dry_run,
+        dry_run=options.dry_run,
         deviations=(
             *generation.deviations(official, parameters),
             *(() if audit is None else audit.deviations),
         ),
         warnings=(
-            *generation.not_applied(arguments.generation_config),
-            *unused_deadlines(arguments, streams=parameters.stream),
+            *options.warnings,
+            *generation.not_applied(options.generation_config),
+            *unused_deadlines(options, streams=parameters.stream),
         ),
         audit=audit,
     )
+
+
+def _check_choices(options: RunOptions) -> None:
+    """The parser refuses other words; a caller from Python gets the same answer here."""
+    for name, known in (
+        ("scenario", SCENARIOS),
+        ("backend", get_args(Backend)),
+        ("stream", get_args(Stream)),
+    ):
+        if (given := getattr(options, name)) not in known:
+            raise ConfigError(f"{name} is {given!r}, expected {', '.join(known)}")
 
 
 def _audit_text(path: Path | None) -> str | None:
@@ -162,9 +175,9 @@ def _audit_text(path: Path | None) -> str | None:
     return None if path is None else read_text(f"--audit-config {path}", path)
 
 
-def _server_urls(backend: Backend, values: list[str]) -> tuple[str, ...]:
+def _server_urls(backend: Backend, values: Sequence[str]) -> tuple[str, ...]:
     if backend != "embedded":
-        return parse_server_urls(values)
+        return parse_server_urls(values or (SERVER_URL,))
     if values:
         raise ConfigError(
             f"--server-url {values[0]}: --backend embedded starts a server of its own; remove one of the two"
@@ -172,7 +185,7 @@ def _server_urls(backend: Backend, values: list[str]) -> tuple[str, ...]:
     return ()
 
 
-def parse_server_urls(values: list[str]) -> tuple[str, ...]:
+def parse_server_urls(values: Sequence[str]) -> tuple[str, ...]:
     """Repeated and comma-separated URLs as one tuple, without a trailing slash. Raises ConfigError."""
     urls = tuple(url.strip().rstrip("/") for value in values for url in value.split(",") if url.strip())
     if not urls:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.config.plan import Backend
+from harness.config.options import Backend
 from harness.errors import HarnessError, ServerError, explained
 from sut.servers.info_client import ControlPlane, WaitNotices
 from sut.servers.server_info import ServerFacts, check_alike

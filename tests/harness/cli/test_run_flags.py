@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.run_flags import build_parser, parse_arguments
+from harness.cli.run_flags import build_parser, parse_options
 from harness.config.api_key import api_key
 from harness.config.benchmark import CONFIG_DIR, SCENARIOS, available_benchmarks
 from tests.runs import run_here
@@ -27,7 +27,7 @@ FLAGS = [
     ("--accuracy", "accuracy", False),
     ("--output-dir", "output_dir", Path("mlperf_results")),
     ("--backend", "backend", "sglang"),
-    ("--server-url", "server_url", ["http://localhost:30000"]),
+    ("--server-url", "server_url", ()),
     ("--generation-config", "generation_config", None),
     ("--max-new-tokens", "max_new_tokens", None),
     ("--ca-file", "ca_file", None),
@@ -104,7 +104,7 @@ def program(*arguments):
 
 @pytest.mark.parametrize(("flag", "attribute", "default"), FLAGS)
 def test_defaults(flag, attribute, default):
-    assert getattr(parse_arguments(NEEDED), attribute) == default
+    assert getattr(parse_options(NEEDED), attribute) == default
 
 
 def test_the_flags_are_these_and_no_others():
@@ -114,29 +114,28 @@ def test_the_flags_are_these_and_no_others():
 
 @pytest.mark.parametrize(("flag", "text", "attribute", "value"), VALUES)
 def test_values(flag, text, attribute, value):
-    assert getattr(parse_arguments([*NEEDED, flag, text]), attribute) == value
+    assert getattr(parse_options([*NEEDED, flag, text]), attribute) == value
 
 
 def test_switches():
-    arguments = parse_arguments([*NEEDED, "--accuracy", "--dry-run", "--resume", "--fail-fast"])
+    arguments = parse_options([*NEEDED, "--accuracy", "--dry-run", "--resume", "--fail-fast"])
     assert arguments.accuracy is True
     assert arguments.dry_run is True
     assert arguments.resume is True
     assert arguments.fail_fast is True
-    assert parse_arguments([*NEEDED, "--no-fail-fast"]).fail_fast is False
+    assert parse_options([*NEEDED, "--no-fail-fast"]).fail_fast is False
 
 
 def test_server_url_is_repeatable():
     urls = ["http://a:1", "http://b:2,http://c:3"]
-    given = parse_arguments([*NEEDED, "--server-url", urls[0], "--server-url", urls[1]])
-    assert given.server_url == urls
-    assert parse_arguments(NEEDED).server_url == ["http://localhost:30000"]
+    given = parse_options([*NEEDED, "--server-url", urls[0], "--server-url", urls[1]])
+    assert given.server_url == tuple(urls)
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
 def test_wrong_usage_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
-        parse_arguments(arguments)
+        parse_options(arguments)
     assert caught.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == ""

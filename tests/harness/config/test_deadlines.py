@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.cli.run_flags import parse_arguments
+from harness.cli.run_flags import parse_options
 from harness.config.deadlines import (
     Deadlines,
     FailurePolicy,
@@ -14,7 +14,7 @@ from harness.errors import ConfigError
 
 
 def flags(*words):
-    return parse_arguments(["--input-file", "perf.parquet", *words])
+    return parse_options(["--input-file", "perf.parquet", *words])
 
 
 def deadlines(*words):

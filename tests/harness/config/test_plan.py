@@ -2,19 +2,21 @@
 
 import json
 import operator
+from dataclasses import replace
 
 import msgspec
 import pytest
 
-from harness.cli.run_flags import parse_arguments
+from harness.cli.run_flags import parse_options
 from harness.config.benchmark import CONFIG_DIR, SCENARIOS
 from harness.config.generation import official_parameters
+from harness.config.options import RunOptions
 from harness.config.plan import parse_server_urls, resolve_plan
 from harness.errors import EXIT_USAGE, ConfigError
 
 
 def plan_of(*flags):
-    return resolve_plan(parse_arguments(["--input-file", "perf.parquet", *flags]))
+    return resolve_plan(parse_options(["--input-file", "perf.parquet", *flags]))
 
 
 # -- server URLs
@@ -267,3 +269,26 @@ def test_a_plan_is_plain_data(monkeypatch):
     text = msgspec.json.encode(plan_of("--scenario", "server"), enc_hook=str).decode()
     assert '"scenario":"server"' in text
     assert "sk-hidden" not in text
+
+
+# -- options from Python
+
+
+def test_options_from_python_make_the_plan_of_the_same_flags():
+    options = RunOptions(input_file="perf.parquet", scenario="server", server_url="http://a:1")
+    assert resolve_plan(options) == plan_of("--scenario", "server", "--server-url", "http://a:1")
+    again = replace(options, scenario="offline", backend="embedded", server_url=())
+    assert resolve_plan(again) == plan_of("--backend", "embedded")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("scenario", "multi-stream"), ("backend", "tgi"), ("stream", "yes")]
+)
+def test_options_from_python_are_checked_like_flags(field, value):
+    with pytest.raises(ConfigError, match=f"{field} is '{value}', expected"):
+        resolve_plan(RunOptions(input_file="perf.parquet", **{field: value}))
+
+
+def test_options_are_frozen():
+    with pytest.raises(AttributeError):
+        RunOptions(input_file="perf.parquet").scenario = "server"

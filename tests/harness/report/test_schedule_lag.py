@@ -54,11 +54,11 @@ def test_one_percent_of_the_ttft_limit_is_too_late(lag_ns, limit_ns, doubted):
 
 TRACED = """
 import sys
-from harness.cli.run_flags import parse_arguments
+from harness.cli.run_flags import parse_options
 from harness.config.plan import resolve_plan
 from sut.run import run_benchmark
 if __name__ == "__main__":
-    sys.exit(run_benchmark(resolve_plan(parse_arguments(sys.argv[1:])), trace=True))
+    sys.exit(run_benchmark(resolve_plan(parse_options(sys.argv[1:])), trace=True))
 """
 
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from harness.cli.run_flags import parse_arguments
+from harness.cli.run_flags import parse_options
 from harness.config.plan import resolve_plan
 from sut.supervisor.load_estimate import expected_load, is_own_host, server_is_here
 from sut.supervisor.placement import Load
@@ -13,7 +13,7 @@ QPS = {"target_qps": 83.0}
 
 
 def plan(*flags):
-    return resolve_plan(parse_arguments([*flags, "--input-file", "x.parquet"]))
+    return resolve_plan(parse_options([*flags, "--input-file", "x.parquet"]))
 
 
 @pytest.mark.parametrize(

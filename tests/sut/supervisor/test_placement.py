@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness.cli.run_flags import parse_arguments
+from harness.cli.run_flags import parse_options
 from harness.config.plan import resolve_plan
 from harness.dataset.samples import load_samples
 from sut.client.endpoint import resolve_endpoint
@@ -143,7 +143,7 @@ def test_a_session_pins_loadgen_and_workers(tmp_path):
     dataset, _ = small_dataset(tmp_path)
     with StubServer() as server:
         flags = ["--input-file", str(dataset), "--server-url", server.url, "--output-dir", str(tmp_path)]
-        plan = resolve_plan(parse_arguments(flags))
+        plan = resolve_plan(parse_options(flags))
         samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
         wire = make_wire("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
         target = Target((resolve_endpoint(server.url, wire.path, None),), "sglang", "m")

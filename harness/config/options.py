@@ -1,0 +1,76 @@
+"""The options of a run: the flags of run_mlperf.py as one frozen value, with each default written here once.
+
+Imports stay light, since ``--help`` shows the defaults.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from harness.config.benchmark import Scenario
+
+CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
+SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
+
+Backend = Literal["sglang", "openai", "embedded"]
+Stream = Literal["auto", "on", "off"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_PATHS = (
+    "input_file",
+    "mlperf_conf",
+    "user_conf",
+    "generation_config",
+    "audit_config",
+    "ca_file",
+    "output_dir",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What is asked of a run, before anything is read or checked; ``resolve_plan`` makes a RunPlan of it.
+
+    Paths may be strings and ``server_url`` one string. Times are in seconds; None leaves the choice to the
+    plan. ``warnings`` are about the command line itself; ``log_level`` concerns the program only.
+    """
+
+    input_file: Path
+    scenario: "Scenario" = "offline"
+    benchmark: str = "gpt-oss-120b"
+    accuracy: bool = False
+    resume: bool = False
+    max_samples: int | None = None
+    mlperf_conf: Path | None = None
+    user_conf: Path = CONFIG_DIR / "user.conf"
+    generation_config: Path | None = None
+    max_new_tokens: int | None = None
+    stream: Stream = "auto"
+    audit_config: Path | None = None
+    backend: Backend = "sglang"
+    server_url: Sequence[str] = ()
+    ca_file: Path | None = None
+    preflight_timeout: float = 60.0
+    trial_timeout: float = 900.0
+    num_workers: int | None = None
+    max_concurrency: int | None = None
+    timeout: float | None = None
+    first_token_timeout: float | None = None
+    stall_timeout: float | None = None
+    progress_timeout: float | None = None
+    retries: int = 0
+    fail_fast: bool | None = None
+    max_failures: int | None = None
+    output_dir: Path = Path("mlperf_results")
+    dry_run: bool = False
+    log_level: LogLevel = "info"
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in _PATHS:
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, Path(value))
+        urls = (self.server_url,) if isinstance(self.server_url, str) else tuple(self.server_url)
+        object.__setattr__(self, "server_url", urls)
