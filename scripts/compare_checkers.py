@@ -8,11 +8,11 @@ needs numpy, pandas and pyyaml, so it may have an interpreter of its own. A chec
 names them with --absent, one path a line: a benchmark whose detail logs are absent is left out for both.
 
 One row for each tree (division and submitter), with a class for each line:
-same           both complain of that result, document or file
-ours right     only ours complains, and FINDINGS says why it is right
-false alarm    only ours complains
-missed         only the official checker complains, of a benchmark that is defined here
-not checked    only the official checker complains, of another benchmark
+same           both report that result, document or file
+ours right     only ours reports it, and FINDINGS says why it is right
+false alarm    only ours reports it
+missed         only the official checker reports it, for a benchmark that is defined here
+not checked    only the official checker reports it, for another benchmark
 Exit code 0: no false alarm and nothing missed. 1: some.
 """
 
@@ -30,8 +30,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from harness.submission.checks.check import check_tree, official_name
-from harness.submission.checks.issue import Complaint
-from harness.submission.layout import DIVISIONS, Place, places
+from harness.submission.checks.issue import Issue
+from harness.submission.layout import DIVISIONS, ScenarioDir, scenario_dirs
 from harness.submission.rules import definition_of, load_rules
 
 CLASSES = ("same", "ours right", "false alarm", "missed", "not checked")
@@ -89,29 +89,31 @@ def main(argv: list[str] | None = None) -> int:
     """Compare all trees and print the table."""
     arguments = _arguments(argv)
     absent = frozenset(arguments.absent.read_text().splitlines()) if arguments.absent else frozenset()
-    found = places(arguments.results)
-    left_out = {place.path.parent for place in found if _lacks_logs(place, absent)}
-    complaints = [
-        complaint
-        for complaint in check_tree(arguments.results, round_name=arguments.version)
-        if complaint.where not in absent
-        and not any((arguments.results / complaint.where).is_relative_to(path) for path in left_out)
+    found = scenario_dirs(arguments.results)
+    left_out = {folder.path.parent for folder in found if _lacks_logs(folder, absent)}
+    issues = [
+        issue
+        for issue in check_tree(arguments.results, round_name=arguments.version)
+        if issue.where not in absent
+        and not any((arguments.results / issue.where).is_relative_to(path) for path in left_out)
     ]
     total: Counter[str] = Counter()
     print(
-        f"{'tree':34}{'results':>8}{'refused':>8}{'ours':>6}{'notes':>6}",
+        f"{'tree':34}{'results':>8}{'refused':>8}{'issues':>8}{'warnings':>10}",
         *(f"{name:>12}" for name in CLASSES),
     )
-    for tree in sorted({place.org_path for place in found}):
+    for tree in sorted({folder.org_path for folder in found}):
         name = tree.relative_to(arguments.results).as_posix()
-        mine = [complaint for complaint in complaints if complaint.where.startswith(f"{name}/")]
-        inside = [place for place in found if place.org_path == tree and place.path.parent not in left_out]
+        mine = [issue for issue in issues if issue.where.startswith(f"{name}/")]
+        inside = [
+            folder for folder in found if folder.org_path == tree and folder.path.parent not in left_out
+        ]
         refused, theirs = _official(arguments, tree, inside)
         judged = list(_judge(mine, theirs, inside))
         counts = Counter(one.kind for one in judged)
         total += counts
-        notes = sum(complaint.note for complaint in mine)
-        cells = f"{name:34}{len(inside):8}{refused:8}{len(mine) - notes:6}{notes:6}"
+        warnings = sum(issue.is_warning for issue in mine)
+        cells = f"{name:34}{len(inside):8}{refused:8}{len(mine) - warnings:8}{warnings:10}"
         print(cells, *(f"{counts[kind]:12}" for kind in CLASSES))
         for one in judged if arguments.lines else ():
             print(f"    {one.kind}: {one.text}{f' ({one.reason})' if one.reason else ''}")
@@ -134,11 +136,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _lacks_logs(place: Place, absent: frozenset[str]) -> bool:
-    return any(place.name(place.path / log) in absent for log in _LOGS)
+def _lacks_logs(folder: ScenarioDir, absent: frozenset[str]) -> bool:
+    return any(folder.relative(folder.path / log) in absent for log in _LOGS)
 
 
-def _official(arguments: argparse.Namespace, tree: Path, inside: Sequence[Place]) -> tuple[int, list[Line]]:
+def _official(
+    arguments: argparse.Namespace, tree: Path, inside: Sequence[ScenarioDir]
+) -> tuple[int, list[Line]]:
     """Results that the official checker refuses, and its lines with those of repository_checks.sh."""
     tools = arguments.inference / "tools/submission"
     with tempfile.TemporaryDirectory() as folder:
@@ -163,14 +167,14 @@ def _official(arguments: argparse.Namespace, tree: Path, inside: Sequence[Place]
     return sum("NoResults" in line.text for line in lines), lines
 
 
-def _link(results: Path, tree: Path, inside: Sequence[Place], view: Path) -> None:
+def _link(results: Path, tree: Path, inside: Sequence[ScenarioDir], view: Path) -> None:
     """The tree as the official checker is to see it: links, without what is left out."""
     target = view / tree.relative_to(results)
     target.mkdir(parents=True)
     for entry in tree.iterdir():
         if entry.name != "results":
             (target / entry.name).symlink_to(entry)
-    for path in sorted({place.path.parent for place in inside}):
+    for path in sorted({folder.path.parent for folder in inside}):
         link = target / path.relative_to(tree)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(path)
@@ -200,36 +204,38 @@ def _result(path: str) -> str:
     return "/".join(path.split("/")[:6])
 
 
-def _judge(mine: Sequence[Complaint], theirs: Sequence[Line], inside: Sequence[Place]) -> Iterator[Judged]:
-    for complaint in mine:
-        if not complaint.note:
-            yield _judge_ours(complaint, theirs)
+def _judge(mine: Sequence[Issue], theirs: Sequence[Line], inside: Sequence[ScenarioDir]) -> Iterator[Judged]:
+    for issue in mine:
+        if not issue.is_warning:
+            yield _judge_ours(issue, theirs)
     rules = load_rules()
     for line in theirs:
-        if any(_same(complaint, line) for complaint in mine if not complaint.note):
+        if any(_same(issue, line) for issue in mine if not issue.is_warning):
             continue
-        names = [official_name(place, rules) for place in inside if line.key == place.name(place.path)]
+        names = [
+            official_name(folder, rules) for folder in inside if line.key == folder.relative(folder.path)
+        ]
         defined = [name for name in names if definition_of(name) is not None]
         yield Judged("missed" if defined or not names else "not checked", f"{line.key}: {line.text}")
 
 
-def _judge_ours(complaint: Complaint, theirs: Sequence[Line]) -> Judged:
-    text = str(complaint).split("; rule:")[0]
-    if any(_same(complaint, line) for line in theirs):
+def _judge_ours(issue: Issue, theirs: Sequence[Line]) -> Judged:
+    text = str(issue).split("; rule:")[0]
+    if any(_same(issue, line) for line in theirs):
         return Judged("same", text)
     for code, where, reason in FINDINGS:
-        if fnmatch.fnmatchcase(complaint.code, code) and fnmatch.fnmatchcase(complaint.where, where):
+        if fnmatch.fnmatchcase(issue.code, code) and fnmatch.fnmatchcase(issue.where, where):
             return Judged("ours right", text, reason)
     return Judged("false alarm", text)
 
 
-def _same(complaint: Complaint, line: Line) -> bool:
-    """The same file; or a result that is refused, and a complaint of it or of something that it rests on."""
-    where, key = complaint.where, line.key
+def _same(issue: Issue, line: Line) -> bool:
+    """The same file; or a result that is refused, and a issue of it or of something that it rests on."""
+    where, key = issue.where, line.key
     if where == key or where.startswith(f"{key}/"):
         return True
     parts = key.split("/")
-    if len(parts) < 4 or parts[0] not in DIVISIONS or complaint.code == "files":
+    if len(parts) < 4 or parts[0] not in DIVISIONS or issue.code == "files":
         return False
     org, system = "/".join(parts[:2]), parts[3]
     return key.startswith(f"{where}/") or where in (f"{org}/systems/{system}.json", f"{org}/src")

@@ -17,7 +17,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="prepare_submission.py",
         description="Make the folder that MLCommons accepts from finished runs, and check such folders.",
-        epilog="Exit codes: 0 nothing to complain about, 5 complaints, 2 input that cannot be used.",
+        epilog="Exit codes: 0 no issues, 5 issues, 2 input that cannot be used,"
+        " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_build(commands.add_parser("build", help="make the folder from the runs' results, then check it"))

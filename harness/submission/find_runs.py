@@ -10,6 +10,7 @@ from harness.config.benchmark import Benchmark, Scenario
 from harness.errors import ConfigError
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.submission.accuracy_files import is_complete
 from harness.submission.checks.run_record import RUN_RECORD, read_record
 from harness.submission.layout import (
     ACCURACY,
@@ -22,7 +23,6 @@ from harness.submission.layout import (
     VERIFY_FILE,
 )
 from harness.submission.rules import Suite
-from harness.submission.staging import is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ def _missing(run: ScenarioRuns) -> Iterator[str]:
         if path.is_file():
             continue
         unofficial = path.with_name(f"{path.stem}.NOT_OFFICIAL{path.suffix}")
-        note = f" (only {unofficial.name})" if unofficial.is_file() else ""
-        yield path.relative_to(run.path.parent).as_posix() + note
+        instead = f" (only {unofficial.name})" if unofficial.is_file() else ""
+        yield path.relative_to(run.path.parent).as_posix() + instead
 
 
 def _remedy(missing: Sequence[str]) -> str:
@@ -149,5 +149,5 @@ def _damaged(run: ScenarioRuns) -> Iterator[str]:
         name = log.relative_to(run.path.parent).as_posix()
         if log.stat().st_size <= EMPTY_LOG_BYTES:
             yield f"{name} has no answers"
-        elif not is_whole(log):
+        elif not is_complete(log):
             yield f"{name} is cut short"

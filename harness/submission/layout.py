@@ -29,15 +29,13 @@ VERIFY_FILE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One scenario's results in a tree; a system's or a benchmark's folder where the last names are empty."""
+class SystemDir:
+    """``<division>/<org>/results/<system>`` in the tree ``root``."""
 
     root: Path
     division: str
     org: str
     system: str
-    benchmark: str
-    folder: str
 
     @property
     def org_path(self) -> Path:
@@ -46,15 +44,8 @@ class Place:
 
     @property
     def binding(self) -> bool:
-        """Whether accuracy target, tests and settings are binding: everywhere but in the open division."""
+        """Whether accuracy target, tests and settings are binding: in every division but open."""
         return self.division != "open"
-
-    @property
-    def scenario(self) -> Scenario | None:
-        """The official checker takes "Offline" and "offline", and fails on "OFFLINE"."""
-        scenario = _SCENARIO_OF.get(self.folder.lower())
-        is_known = scenario is not None and self.folder in (FOLDER_OF[scenario], self.folder.lower())
-        return scenario if is_known else None
 
     @property
     def system_file(self) -> Path:
@@ -63,19 +54,54 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """The scenario's folder."""
-        return self.org_path / "results" / self.system / self.benchmark / self.folder
+        """The system's folder."""
+        return self.org_path / "results" / self.system
 
-    def name(self, path: Path) -> str:
-        """A file of the tree, as a reader of a complaint finds it."""
+    def relative(self, path: Path) -> str:
+        """A path in the tree, relative to its root, as issues name it."""
         return path.relative_to(self.root).as_posix()
 
 
-def places(root: Path) -> tuple[Place, ...]:
-    """All scenarios of a tree. Raises ConfigError when it has none."""
+@dataclass(frozen=True, slots=True)
+class BenchmarkDir(SystemDir):
+    """A benchmark's folder below a system's."""
+
+    benchmark: str
+
+    @property
+    def path(self) -> Path:
+        """The benchmark's folder."""
+        return self.org_path / "results" / self.system / self.benchmark
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioDir(BenchmarkDir):
+    """A scenario's folder below a benchmark's."""
+
+    folder: str
+
+    @property
+    def path(self) -> Path:
+        """The scenario's folder."""
+        return self.org_path / "results" / self.system / self.benchmark / self.folder
+
+    @property
+    def scenario(self) -> Scenario | None:
+        """None for a folder of another name."""
+        return scenario_named(self.folder)
+
+
+def scenario_named(folder: str) -> Scenario | None:
+    """The scenario of a folder. The official checker accepts "Offline" and "offline", not "OFFLINE"."""
+    scenario = _SCENARIO_OF.get(folder.lower())
+    return scenario if scenario is not None and folder in (FOLDER_OF[scenario], folder.lower()) else None
+
+
+def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
+    """All scenario folders of a tree. Raises ConfigError when it has none."""
     if not root.is_dir():
         raise ConfigError(f"{root}: no such folder; pass the folder that holds closed/ or open/")
-    found = tuple(_folders(root, 3))
+    found = tuple(ScenarioDir(root, *names) for names in _folders(root, 3))
     if not found:
         raise ConfigError(
             f"{root}: no <division>/<org>/results/<system>/<benchmark>/<Scenario>/ in it, expected "
@@ -84,22 +110,22 @@ def places(root: Path) -> tuple[Place, ...]:
     return found
 
 
-def systems(root: Path) -> tuple[Place, ...]:
-    """Every folder in results/, whatever is in it."""
-    return tuple(_folders(root, 1))
+def system_dirs(root: Path) -> tuple[SystemDir, ...]:
+    """Every folder in results/, with or without results."""
+    return tuple(SystemDir(root, *names) for names in _folders(root, 1))
 
 
-def benchmarks(root: Path) -> tuple[Place, ...]:
-    """Every folder in the folder of a system, whatever is in it."""
-    return tuple(_folders(root, 2))
+def benchmark_dirs(root: Path) -> tuple[BenchmarkDir, ...]:
+    """Every folder in the folder of a system, with or without results."""
+    return tuple(BenchmarkDir(root, *names) for names in _folders(root, 2))
 
 
-def _folders(root: Path, depth: int) -> Iterator[Place]:
+def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
+    """Division, organisation and the ``depth`` names below results/ of each folder."""
     for path in sorted(root.glob("/".join(["*/*/results", *"*" * depth]))):
         division, org, _, *names = path.relative_to(root).parts
         if division in DIVISIONS and path.is_dir():
-            system, benchmark, folder = (*names, "", "")[:3]
-            yield Place(root, division, org, system, benchmark, folder)
+            yield (division, org, *names)
 
 
 def read_fields(path: Path) -> dict[str, Any] | str:

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from harness.errors import ConfigError
-from harness.submission.accuracy_text import parse_accuracy, parse_verify
-from harness.submission.checks.check_context import Logs, Subject, read_logs
+from harness.submission.accuracy_files import parse_accuracy, parse_verify
+from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.compliance_tests import tests_of
 from harness.submission.layout import ACCURACY, ACCURACY_TEXT, PERFORMANCE, VERIFY_FILE, read_fields
 from harness.text import printable
@@ -64,31 +64,31 @@ class Compared:
     by: str
 
 
-def summarize(subjects: Sequence[Subject]) -> tuple[Row, ...]:
+def summarize(contexts: Sequence[CheckContext]) -> tuple[Row, ...]:
     """In the order of the tree."""
-    return tuple(_row(subject) for subject in subjects)
+    return tuple(_row(context) for context in contexts)
 
 
-def _row(subject: Subject) -> Row:
-    place, logs = subject.place, read_logs(subject, PERFORMANCE)
-    description = read_fields(place.system_file)
+def _row(context: CheckContext) -> Row:
+    folder, logs = context.dir, read_logs(context, PERFORMANCE)
+    description = read_fields(folder.system_file)
     system = {} if isinstance(description, str) else description
-    single = subject.scenario == "single-stream"
-    result = logs.number(_RESULT[subject.scenario])
-    latency = subject.is_server  # LoadGen logs them elsewhere too, where no limit holds
+    single = context.scenario == "single-stream"
+    result = logs.number(_RESULT[context.scenario])
+    latency = context.is_server  # LoadGen logs them elsewhere too, where no limit holds
     return Row(
-        division=place.division,
-        submitter=place.org,
-        system=place.system,
-        benchmark=subject.benchmark.name,
-        scenario=place.folder,
+        division=folder.division,
+        submitter=folder.org,
+        system=folder.system,
+        benchmark=context.benchmark.name,
+        scenario=folder.folder,
         valid=logs.summary.result_valid is True,
         result=result / _NS_PER_MS if single and result is not None else result,
         unit="ms" if single else "tokens/s",
         ttft_p99_ms=_milliseconds(logs, _TTFT) if latency else None,
         tpot_p99_ms=_milliseconds(logs, _TPOT) if latency else None,
-        accuracy=_accuracy(subject),
-        tests=", ".join(_tests(subject)),
+        accuracy=_accuracy(context),
+        tests=", ".join(_tests(context)),
         accelerator=str(system.get("accelerator_model_name") or ""),
         accelerators=_product(system.get("number_of_nodes"), system.get("accelerators_per_node")),
     )
@@ -104,8 +104,8 @@ def _product(nodes: object, each: object) -> int | None:
     return int(one) * int(other) if one.isdecimal() and other.isdecimal() else None
 
 
-def _accuracy(subject: Subject) -> str:
-    path, rule = subject.place.path / ACCURACY / ACCURACY_TEXT, subject.benchmark.accuracy
+def _accuracy(context: CheckContext) -> str:
+    path, rule = context.dir.path / ACCURACY / ACCURACY_TEXT, context.benchmark.accuracy
     if rule is None or not path.is_file():
         return ""
     found = parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), tuple(rule.reference))
@@ -113,10 +113,10 @@ def _accuracy(subject: Subject) -> str:
     return ", ".join(f"{metric} {score:.3f}" for metric, score in scores.items() if score is not None)
 
 
-def _tests(subject: Subject) -> Iterator[str]:
+def _tests(context: CheckContext) -> Iterator[str]:
     """Each with its verdict and its figure."""
-    for test in tests_of(subject):
-        path = subject.place.path / test / VERIFY_FILE[test]
+    for test in tests_of(context):
+        path = context.dir.path / test / VERIFY_FILE[test]
         if not path.is_file():
             continue
         text = path.read_text(encoding="utf-8", errors="replace")

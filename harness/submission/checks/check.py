@@ -5,15 +5,23 @@ from pathlib import Path
 
 from harness.config.benchmark import Benchmark, Scenario
 from harness.submission.checks.accuracy import check_accuracy
-from harness.submission.checks.check_context import Subject
+from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.compliance_tests import check_tests
-from harness.submission.checks.documents import check_scenario_documents, check_system
+from harness.submission.checks.documents import check_power, check_scenario_documents, check_system
 from harness.submission.checks.files import check_encoding, check_files, check_repeats
-from harness.submission.checks.issue import Complaint
+from harness.submission.checks.issue import Issue
 from harness.submission.checks.performance import check_performance
-from harness.submission.checks.power import check_power
 from harness.submission.checks.run_record import check_records
-from harness.submission.layout import FOLDER_OF, Place, benchmarks, places, read_fields, systems
+from harness.submission.layout import (
+    FOLDER_OF,
+    BenchmarkDir,
+    ScenarioDir,
+    benchmark_dirs,
+    read_fields,
+    scenario_dirs,
+    scenario_named,
+    system_dirs,
+)
 from harness.submission.rules import Rules, Suite, definition_of, load_rules
 
 _UNDEFINED_SCENARIOS = ("multistream",)  # of MLPerf, and of none of our benchmarks
@@ -24,23 +32,21 @@ def kept_beside(root: Path) -> Path:
     return root.with_name(root.name + ".kept")
 
 
-def check_tree(
-    root: Path, *, round_name: str | None = None, kept: Path | None = None
-) -> tuple[Complaint, ...]:
-    """Everything that is wrong with a submission, and notes. Raises ConfigError when ``root`` is none.
+def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None = None) -> tuple[Issue, ...]:
+    """All issues of a submission, warnings included. Raises ConfigError when ``root`` is no submission.
 
     ``kept`` holds full accuracy logs and run.json under the tree's own names.
     """
     rules = load_rules()
-    found = places(root)
+    found = scenario_dirs(root)
     tree = _Tree(root, rules, round_name or rules.current, kept or kept_beside(root))
-    return tuple(dict.fromkeys(tree.complaints(found)))
+    return tuple(dict.fromkeys(tree.issues(found)))
 
 
-def subjects_of(root: Path, round_name: str | None = None) -> tuple[Subject, ...]:
+def check_contexts(root: Path, round_name: str | None = None) -> tuple[CheckContext, ...]:
     """Every result that is checked. Raises ConfigError when ``root`` is no submission."""
     rules = load_rules()
-    return _Tree(root, rules, round_name or rules.current, kept_beside(root)).subjects(places(root))
+    return _Tree(root, rules, round_name or rules.current, kept_beside(root)).contexts(scenario_dirs(root))
 
 
 class _Tree:
@@ -49,89 +55,89 @@ class _Tree:
     def __init__(self, root: Path, rules: Rules, round_name: str, kept: Path) -> None:
         self._root, self._rules, self._round, self._kept = root, rules, round_name, kept
 
-    def complaints(self, found: Sequence[Place]) -> Iterator[Complaint]:
-        for system in systems(self._root):
+    def issues(self, found: Sequence[ScenarioDir]) -> Iterator[Issue]:
+        for system in system_dirs(self._root):
             yield from check_system(system, self._rules.system)
-        for benchmark in benchmarks(self._root):
+        for benchmark in benchmark_dirs(self._root):
             yield from self._benchmark(benchmark)
-        subjects = self.subjects(found)
-        for subject in subjects:
-            yield from self._scenario(subject)
+        contexts = self.contexts(found)
+        for context in contexts:
+            yield from self._scenario(context)
         yield from check_files(self._root, self._rules.files.any_bytes)
-        yield from check_repeats(self._root, [subject.place for subject in subjects])
+        yield from check_repeats(self._root, [context.dir for context in contexts])
 
-    def subjects(self, found: Sequence[Place]) -> tuple[Subject, ...]:
-        return tuple(subject for place in found if (subject := self._subject(place)) is not None)
+    def contexts(self, found: Sequence[ScenarioDir]) -> tuple[CheckContext, ...]:
+        return tuple(context for folder in found if (context := self._context(folder)) is not None)
 
-    def _benchmark(self, place: Place) -> Iterator[Complaint]:
+    def _benchmark(self, folder: BenchmarkDir) -> Iterator[Issue]:
         """The folder's name and the scenarios in it."""
-        name, where = official_name(place, self._rules), place.name(place.path)
+        name, where = official_name(folder, self._rules), folder.relative(folder.path)
         if name not in self._rules.benchmarks.get(self._round, (name,)):
-            text = f"{place.benchmark} is no benchmark of {self._round}; the official checker fails on it"
-            yield Complaint("benchmark", where, text)
+            text = f"{folder.benchmark} is no benchmark of {self._round}; the official checker fails on it"
+            yield Issue("benchmark", where, text)
         elif definition_of(name) is None:
-            yield Complaint(
-                "benchmark", where, f"{place.benchmark} is not defined here: not checked", note=True
+            yield Issue(
+                "benchmark", where, f"{folder.benchmark} is not defined here: not checked", is_warning=True
             )
         else:
             suite, rule = self._rules.suite_of(name)
-            yield from _scenarios(place, suite, rule)
+            yield from _scenarios(folder, suite, rule)
 
-    def _subject(self, place: Place) -> Subject | None:
+    def _context(self, folder: ScenarioDir) -> CheckContext | None:
         """None for what is not checked; the benchmark's folder has got its line already."""
-        name = official_name(place, self._rules)
+        name = official_name(folder, self._rules)
         benchmark: Benchmark | None = definition_of(name)
         _, suite = self._rules.suite_of(name)
-        scenario = place.scenario
-        if benchmark is None or scenario is None or (place.binding and scenario not in suite.allowed):
+        scenario = folder.scenario
+        if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
             return None
         seeds = self._rules.seeds_of(self._round, benchmark)
-        return Subject(place, benchmark, scenario, self._rules, seeds)
+        return CheckContext(folder, benchmark, scenario, self._rules, seeds)
 
-    def _scenario(self, subject: Subject) -> Iterator[Complaint]:
-        aside = self._kept / subject.place.path.relative_to(self._root)
+    def _scenario(self, context: CheckContext) -> Iterator[Issue]:
+        aside = self._kept / context.dir.path.relative_to(self._root)
         full = aside if aside.is_dir() else None
-        yield from check_encoding(subject)
-        yield from check_scenario_documents(subject)
-        yield from check_performance(subject)
-        yield from check_power(subject)
-        yield from check_accuracy(subject, full)
-        yield from check_tests(subject, full)
-        yield from check_records(subject, full)
+        yield from check_encoding(context)
+        yield from check_scenario_documents(context)
+        yield from check_performance(context)
+        yield from check_power(context)
+        yield from check_accuracy(context, full)
+        yield from check_tests(context, full)
+        yield from check_records(context, full)
 
 
-def official_name(place: Place, rules: Rules) -> str:
+def official_name(folder: BenchmarkDir, rules: Rules) -> str:
     """The benchmark that a folder stands for; open submitters map names of their own in a file."""
-    name = rules.aliases.get(place.benchmark, place.benchmark)
+    name = rules.aliases.get(folder.benchmark, folder.benchmark)
     known = any(name in names for names in rules.benchmarks.values())
-    if known or place.binding:
+    if known or folder.binding:
         return name
-    mapping = read_fields(place.org_path / "model_mapping.json")
+    mapping = read_fields(folder.org_path / "model_mapping.json")
     return str(mapping.get(name, name)) if isinstance(mapping, Mapping) else name
 
 
-def _scenarios(place: Place, suite: str, rule: Suite) -> Iterator[Complaint]:
+def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]:
     """The scenarios of one benchmark on one system."""
-    where = place.name(place.path)
+    where = folder.relative(folder.path)
     have: set[Scenario] = set()
-    for folder in sorted(path.name for path in place.path.iterdir() if path.is_dir()):
-        found = Place(place.root, place.division, place.org, place.system, place.benchmark, folder).scenario
-        if found is not None and (found in rule.allowed or not place.binding):
+    for name in sorted(path.name for path in folder.path.iterdir() if path.is_dir()):
+        found = scenario_named(name)
+        if found is not None and (found in rule.allowed or not folder.binding):
             have.add(found)
-        elif not place.binding and folder.lower() in _UNDEFINED_SCENARIOS:
-            yield Complaint("scenarios", where, f"{folder} is not checked", note=True)
+        elif not folder.binding and name.lower() in _UNDEFINED_SCENARIOS:
+            yield Issue("scenarios", where, f"{name} is not checked", is_warning=True)
         else:
-            expected = ", ".join(FOLDER_OF[name] for name in rule.allowed)
-            yield Complaint("scenarios", where, f"{folder} may not be there, expected {expected}")
-    if place.binding:
-        yield from (Complaint("scenarios", where, what) for what in _missing(place, suite, rule, have))
+            expected = ", ".join(FOLDER_OF[scenario] for scenario in rule.allowed)
+            yield Issue("scenarios", where, f"{name} may not be there, expected {expected}")
+    if folder.binding:
+        yield from (Issue("scenarios", where, what) for what in _missing(folder, suite, rule, have))
 
 
-def _missing(place: Place, suite: str, rule: Suite, have: set[Scenario]) -> Iterator[str]:
-    fields = read_fields(place.system_file)
+def _missing(folder: BenchmarkDir, suite: str, rule: Suite, have: set[Scenario]) -> Iterator[str]:
+    fields = read_fields(folder.system_file)
     types = "" if isinstance(fields, str) else str(fields.get("system_type", ""))
     if types and suite not in types.split(","):
-        yield f"system_type is {types!r}, and {place.benchmark} is a {suite} benchmark"
+        yield f"system_type is {types!r}, and {folder.benchmark} is a {suite} benchmark"
         return
     for scenario in rule.required:
         if scenario not in have:

@@ -8,18 +8,18 @@ from typing import Any
 
 from harness.config.benchmark import Benchmark, Scenario
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
-from harness.submission.checks.issue import Complaint
-from harness.submission.layout import DETAIL, SUMMARY, Place
+from harness.submission.checks.issue import Issue
+from harness.submission.layout import DETAIL, SUMMARY, ScenarioDir
 from harness.submission.rules import Rules
 
 _POWER_TIME = "%m-%d-%Y %H:%M:%S.%f"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CheckContext:
     """One scenario's folder and the rules that hold for it."""
 
-    place: Place
+    dir: ScenarioDir
     benchmark: Benchmark
     scenario: Scenario
     rules: Rules
@@ -28,7 +28,7 @@ class Subject:
     @property
     def closed(self) -> bool:
         """Whether accuracy target, tests and settings are binding."""
-        return self.place.binding
+        return self.dir.binding
 
     @property
     def is_server(self) -> bool:
@@ -40,9 +40,9 @@ class Subject:
         """LoadGen's name of the scenario."""
         return {"offline": "Offline", "single-stream": "SingleStream"}.get(self.scenario, "Server")
 
-    def complaint(self, code: str, path: Path, what: str, *, note: bool = False) -> Complaint:
+    def issue(self, code: str, path: Path, what: str, *, is_warning: bool = False) -> Issue:
         """``path`` is absolute or relative to the scenario's folder."""
-        return Complaint(code, self.place.name(self.place.path / path), what, note)
+        return Issue(code, self.dir.relative(self.dir.path / path), what, is_warning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Logs:
         return None
 
 
-def read_logs(subject: Subject, folder: Path) -> Logs:
+def read_logs(context: CheckContext, folder: Path) -> Logs:
     """Read what there is; problems are fields of the two."""
-    path = subject.place.path / folder
+    path = context.dir.path / folder
     return Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))

@@ -1,63 +1,65 @@
 """What is asked of the documents beside the logs: systems/, measurements.json, user.conf, README.md, src/."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness.submission.checks.check_context import Subject
-from harness.submission.checks.issue import Complaint
-from harness.submission.layout import Place, read_fields
+from harness.submission.checks.check_context import CheckContext
+from harness.submission.checks.issue import Issue
+from harness.submission.layout import PERFORMANCE, SystemDir, read_fields
 from harness.submission.rules import SystemRule
 
 _IS_NETWORK = "is_network"
 _WRITTEN = ("user.conf", "README.md")
+_POWER, _RANGING = Path("performance/power"), Path("performance/ranging")
 
 
-def check_scenario_documents(subject: Subject) -> Iterator[Complaint]:
+def check_scenario_documents(context: CheckContext) -> Iterator[Issue]:
     """user.conf, README.md and measurements.json of one scenario."""
     for name in _WRITTEN:
-        path = subject.place.path / name
+        path = context.dir.path / name
         if not path.is_file() or not path.stat().st_size:
-            yield subject.complaint("missing-file", path, "is missing or empty")
-    path = subject.place.path / "measurements.json"
+            yield context.issue("missing-file", path, "is missing or empty")
+    path = context.dir.path / "measurements.json"
     fields = read_fields(path)
     if isinstance(fields, str):
-        yield subject.complaint("missing-file", path, fields)
+        yield context.issue("missing-file", path, fields)
         return
-    empty = [name for name in subject.rules.measurements.required if not fields.get(name)]
+    empty = [name for name in context.rules.measurements.required if not fields.get(name)]
     if empty:
-        yield subject.complaint("measurements", path, f"missing or empty: {', '.join(empty)}")
+        yield context.issue("measurements", path, f"missing or empty: {', '.join(empty)}")
 
 
-def check_system(place: Place, rule: SystemRule) -> Iterator[Complaint]:
+def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
     """The system's description and src/, once for each system."""
-    source = place.org_path / "src"
+    source = folder.org_path / "src"
     if not source.is_dir() or not any(source.iterdir()):
-        yield Complaint("missing-file", place.name(source), "is missing or empty")
-    yield from _nameplate(place)
-    path = place.system_file
+        yield Issue("missing-file", folder.relative(source), "is missing or empty")
+    yield from _nameplate(folder)
+    path = folder.system_file
     fields = read_fields(path)
     if isinstance(fields, str):
-        yield Complaint("missing-file", place.name(path), fields)
+        yield Issue("missing-file", folder.relative(path), fields)
         return
-    for what in system_problems(fields, rule, {"division": place.division, "submitter": place.org}):
-        yield Complaint("system", place.name(path), what)
+    for what in system_issues(fields, rule, {"division": folder.division, "submitter": folder.org}):
+        yield Issue("system", folder.relative(path), what)
 
 
-def _nameplate(place: Place) -> Iterator[Complaint]:
+def _nameplate(folder: SystemDir) -> Iterator[Issue]:
     """The official checker reads the list of power supplies, and fails on one that is no YAML."""
-    path = place.system_file.with_name(f"{place.system}_power.yaml")
+    path = folder.system_file.with_name(f"{folder.system}_power.yaml")
     if not path.is_file():
         return
     try:
         yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        yield Complaint("power", place.name(path), f"is not YAML: {str(error).splitlines()[0]}")
+        yield Issue("power", folder.relative(path), f"is not YAML: {str(error).splitlines()[0]}")
 
 
-def system_problems(fields: Mapping[str, Any], rule: SystemRule, place: Mapping[str, str]) -> Iterator[str]:
-    """``place`` holds what the folders say and the file must repeat."""
+def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[str, str]) -> Iterator[str]:
+    """``folders`` holds values that the folders' names give and the file must repeat."""
     wanted = (*rule.fields, *(rule.network if fields.get(_IS_NETWORK) else ()))
     missing = [name for name in wanted if name not in fields]
     if missing:
@@ -66,7 +68,7 @@ def system_problems(fields: Mapping[str, Any], rule: SystemRule, place: Mapping[
     empty = [name for name in rule.meaningful if name in fields and not fields[name]]
     if empty:
         yield f"empty: {', '.join(empty)}"
-    for name, expected in place.items():
+    for name, expected in folders.items():
         if name in fields and str(fields[name]).lower() != expected.lower():
             yield f"{name} is {fields[name]!r}, its folder says {expected!r}"
     for name in rule.whole_numbers:
@@ -77,10 +79,10 @@ def system_problems(fields: Mapping[str, Any], rule: SystemRule, place: Mapping[
         found = str(fields.get(name) or "")
         if found and (found.lower() if name == "status" else found) not in words:
             yield f"{name} is {found!r}, expected one of {', '.join(words)}"
-    yield from _network_problems(fields.get(_IS_NETWORK), place.get("division", ""))
+    yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
 
 
-def _network_problems(is_network: object, division: str) -> Iterator[str]:
+def _network_issues(is_network: object, division: str) -> Iterator[str]:
     """ "true" or "false" as text: the official checker fails on a JSON true."""
     if is_network is not None and not isinstance(is_network, str):
         yield f'{_IS_NETWORK} is {is_network!r}, expected the text "true" or "false"'
@@ -88,3 +90,19 @@ def _network_problems(is_network: object, division: str) -> Iterator[str]:
     found = (is_network or "").lower() == "true"
     if division in ("closed", "network") and found != (division == "network"):
         yield f"{_IS_NETWORK} is {is_network!r}, in the division {division!r}"
+
+
+def check_power(context: CheckContext) -> Iterator[Issue]:
+    """Without a folder ``performance/power`` there is nothing to ask."""
+    if not (context.dir.path / _POWER).exists():
+        return
+    rule = context.rules.power
+    for folder, expected in ((PERFORMANCE, rule.run), (_RANGING, rule.run), (_POWER, rule.power)):
+        path = context.dir.path / folder
+        names = {entry.name for entry in path.iterdir() if entry.is_file()} if path.is_dir() else set()
+        if missing := [name for name in expected if name not in names]:
+            yield context.issue("power", folder, f"missing: {', '.join(missing)}")
+        if more := sorted(names.difference(expected, rule.optional)):
+            yield context.issue("power", folder, f"not expected there: {', '.join(more)}")
+    text = "power measurements are not checked here, only that their files are there"
+    yield context.issue("power", _POWER, text, is_warning=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.accuracy_text import parse_accuracy
-from harness.submission.checks.check_context import Subject
-from harness.submission.checks.issue import Complaint
+from harness.submission.accuracy_files import digest, parse_accuracy
+from harness.submission.checks.check_context import CheckContext
+from harness.submission.checks.issue import Issue
 from harness.submission.layout import (
     ACCURACY,
     ACCURACY_LOG,
@@ -15,17 +15,16 @@ from harness.submission.layout import (
     DIVISIONS,
     PERFORMANCE,
     VERIFY_FILE,
-    Place,
+    ScenarioDir,
 )
-from harness.submission.staging import digest
 
 
-def check_files(root: Path, most_bytes: int) -> Iterator[Complaint]:
+def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
     """Names, kinds and sizes of everything below the divisions."""
     for path in sorted(path for name in DIVISIONS for path in (root / name).rglob("*")):
         what = _trouble(path, most_bytes)
         if what:
-            yield Complaint("files", path.relative_to(root).as_posix(), what)
+            yield Issue("files", path.relative_to(root).as_posix(), what)
 
 
 def _trouble(path: Path, most_bytes: int) -> str:
@@ -40,14 +39,14 @@ def _trouble(path: Path, most_bytes: int) -> str:
     return ""
 
 
-def check_encoding(subject: Subject) -> Iterator[Complaint]:
+def check_encoding(context: CheckContext) -> Iterator[Issue]:
     """The text files that the official checker reads, and fails on when a byte is not UTF-8."""
     names = [PERFORMANCE / DETAIL, ACCURACY / DETAIL, ACCURACY / ACCURACY_TEXT]
     names += [Path(test, name) for test, name in VERIFY_FILE.items()]
     for name in names:
-        path = subject.place.path / name
+        path = context.dir.path / name
         if path.is_file() and not _is_text(path):
-            yield subject.complaint("encoding", name, "is not UTF-8")
+            yield context.issue("encoding", name, "is not UTF-8")
 
 
 def _is_text(path: Path) -> bool:
@@ -60,25 +59,25 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def check_repeats(root: Path, places: Sequence[Place]) -> Iterator[Complaint]:
+def check_repeats(root: Path, scenario_dirs: Sequence[ScenarioDir]) -> Iterator[Issue]:
     """Detail logs and accuracy logs hold times and tokens: those of two runs are never alike.
 
     Scores may be: of 990 answers some are right, and a greedy model gives the same ones again.
     """
     seen: dict[str, tuple[Path, Path]] = {}
-    for place in places:
-        for path in _evidence(place):
-            run = place.path / path.relative_to(place.path).parts[0]
+    for folder in scenario_dirs:
+        for path in _evidence(folder):
+            run = folder.path / path.relative_to(folder.path).parts[0]
             for key in _fingerprints(path):
                 first, first_run = seen.setdefault(key, (path, run))
                 if first_run != run:
                     text = f"is of the same run as {first.relative_to(root).as_posix()}"
-                    yield Complaint("repeat", place.name(path), text)
+                    yield Issue("repeat", folder.relative(path), text)
 
 
-def _evidence(place: Place) -> list[Path]:
+def _evidence(folder: ScenarioDir) -> list[Path]:
     names = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)
-    return sorted(path for name in names for path in place.path.rglob(name))
+    return sorted(path for name in names for path in folder.path.rglob(name))
 
 
 def _fingerprints(path: Path) -> tuple[str, ...]:

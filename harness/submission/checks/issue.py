@@ -1,4 +1,4 @@
-"""One line of ``check``: what, where, rule, remedy. Rules and remedies are written here once."""
+"""One line of ``check``: where, what, rule, remedy. Rules and remedies are written here once."""
 
 from dataclasses import dataclass
 
@@ -83,15 +83,15 @@ RULES: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """``code`` is a key of RULES; ``where`` is relative to the tree. A ``note`` is nothing to mend."""
+class Issue:
+    """``code`` is a key of RULES; ``where`` is relative to the tree. A warning needs no action."""
 
     code: str
     where: str
     what: str
-    note: bool = False
+    is_warning: bool = False
 
     def __str__(self) -> str:
         rule, remedy = RULES[self.code]
         what = f"{printable(self.where)}: [{self.code}] {printable(self.what)}"
-        return f"note: {what}" if self.note else f"{what}; rule: {rule}; remedy: {remedy}"
+        return f"warning: {what}" if self.is_warning else f"{what}; rule: {rule}; remedy: {remedy}"

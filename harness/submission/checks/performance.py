@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from harness.config.benchmark import Benchmark
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.checks.check_context import Logs, Subject, read_logs
-from harness.submission.checks.issue import Complaint
+from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, usable
 from harness.submission.layout import ACCURACY_LOG, DETAIL, PERFORMANCE, SUMMARY
 
@@ -24,10 +24,10 @@ _NETWORK_SUT = "Network SUT"  # what the name of a system in the network divisio
 _CROSS_CHECK = 1e-4
 
 
-def check_performance(subject: Subject) -> Iterator[Complaint]:
-    """All complaints about ``performance/run_1``."""
-    logs = read_logs(subject, PERFORMANCE)
-    yield from check_logs(subject, logs, "PerformanceOnly")
+def check_performance(context: CheckContext) -> Iterator[Issue]:
+    """All issues about ``performance/run_1``."""
+    logs = read_logs(context, PERFORMANCE)
+    yield from check_logs(context, logs, "PerformanceOnly")
     if not usable(logs):
         return
     checks = (
@@ -43,7 +43,7 @@ def check_performance(subject: Subject) -> Iterator[Complaint]:
         _network,
     )
     for check in checks:
-        yield from check(subject, logs)
+        yield from check(context, logs)
 
 
 def token_bounds(benchmark: Benchmark) -> tuple[float, float] | None:
@@ -55,68 +55,68 @@ def token_bounds(benchmark: Benchmark) -> tuple[float, float] | None:
     return mean * (1 - share), mean * (1 + share)
 
 
-def _result(subject: Subject, logs: Logs) -> Iterator[Complaint]:
+def _result(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     if logs.summary.result_valid is not True:
         unmet = ", ".join(name for name, met in logs.summary.constraints.items() if not met)
         said = logs.values.get("result_validity")
         text = f"LoadGen's result is {said}: {unmet or 'nothing named'} not satisfied"
-        yield subject.complaint("invalid", logs.folder / SUMMARY, text)
+        yield context.issue("invalid", logs.folder / SUMMARY, text)
     if logs.values.get("early_stopping_met") is not True:
         text = f"early_stopping_met is {logs.values.get('early_stopping_met')}, expected true"
-        yield subject.complaint("early-stopping", logs.folder / DETAIL, text)
+        yield context.issue("early-stopping", logs.folder / DETAIL, text)
 
 
-def _settings(subject: Subject, logs: Logs) -> Iterator[Complaint]:
-    settings = subject.benchmark.loadgen.settings
+def _settings(context: CheckContext, logs: Logs) -> Iterator[Issue]:
+    settings = context.benchmark.loadgen.settings
     for name, key in _LOCKED.items():
         found = logs.values.get(key)
-        if name in settings and found != settings[name] and _concerns(subject, name):
+        if name in settings and found != settings[name] and _concerns(context, name):
             text = f"{key} is {found}, expected {settings[name]}"
-            yield subject.complaint("settings", logs.folder / DETAIL, text)
+            yield context.issue("settings", logs.folder / DETAIL, text)
 
 
-def _concerns(subject: Subject, name: str) -> bool:
-    return subject.is_server or not name.startswith("server_")
+def _concerns(context: CheckContext, name: str) -> bool:
+    return context.is_server or not name.startswith("server_")
 
 
-def _samples(subject: Subject, logs: Logs) -> Iterator[Complaint]:
-    expected = subject.benchmark.dataset(accuracy=False).samples
+def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
+    expected = context.benchmark.dataset(accuracy=False).samples
     for key in ("effective_performance_sample_count", "qsl_reported_total_count"):
         if logs.values.get(key) != expected:
             text = f"{key} is {logs.values.get(key)}, expected {expected}"
-            yield subject.complaint("sample-count", logs.folder / DETAIL, text)
+            yield context.issue("sample-count", logs.folder / DETAIL, text)
     generated, answered = logs.values.get("generated_query_count"), logs.values.get("result_query_count")
     if generated != answered:
         text = f"result_query_count is {answered}, but {generated} queries were generated"
-        yield subject.complaint("sample-count", logs.folder / DETAIL, text)
-    if subject.scenario == "offline" and subject.closed:
-        yield from _one_query(subject, logs, expected)
+        yield context.issue("sample-count", logs.folder / DETAIL, text)
+    if context.scenario == "offline" and context.closed:
+        yield from _one_query(context, logs, expected)
 
 
-def _one_query(subject: Subject, logs: Logs, expected: int) -> Iterator[Complaint]:
+def _one_query(context: CheckContext, logs: Logs, expected: int) -> Iterator[Issue]:
     """The official checker looks at the setting; the samples that were really made are looked at too."""
     for key in ("effective_samples_per_query", "generated_samples_per_query"):
         found = logs.number(key)
         if found is None or found < expected:
             text = f"{key} is {found}, expected {expected} or more"
-            yield subject.complaint("samples-per-query", logs.folder / DETAIL, text)
+            yield context.issue("samples-per-query", logs.folder / DETAIL, text)
 
 
-def _duration(subject: Subject, logs: Logs) -> Iterator[Complaint]:
-    expected = int(subject.benchmark.loadgen.settings["min_duration_ms"])
+def _duration(context: CheckContext, logs: Logs) -> Iterator[Issue]:
+    expected = int(context.benchmark.loadgen.settings["min_duration_ms"])
     asked = logs.number("effective_min_duration_ms")
     if asked is None or asked < expected:
         text = f"effective_min_duration_ms is {asked}, expected {expected} or more"
-        yield subject.complaint("min-duration", logs.folder / DETAIL, text)
+        yield context.issue("min-duration", logs.folder / DETAIL, text)
     elif logs.lasted_s is not None and logs.lasted_s < asked / 1000:
         text = (
             f"power_begin and power_end are {logs.lasted_s:.1f} s apart, min_duration was {asked / 1000:g} s"
         )
-        yield subject.complaint("min-duration", logs.folder / DETAIL, text)
+        yield context.issue("min-duration", logs.folder / DETAIL, text)
 
 
-def _latency(subject: Subject, logs: Logs) -> Iterator[Complaint]:
-    limit = subject.benchmark.latency_limits.get(subject.scenario)
+def _latency(context: CheckContext, logs: Logs) -> Iterator[Issue]:
+    limit = context.benchmark.latency_limits.get(context.scenario)
     if limit is None:
         return
     for name, key, most in (
@@ -127,63 +127,61 @@ def _latency(subject: Subject, logs: Logs) -> Iterator[Complaint]:
         if found is None or not found / 1e6 < most:
             shown = "not in the log" if found is None else f"{found / 1e6:.2f} ms"
             text = f"p99 of {name} is {shown}, expected less than {most} ms"
-            yield subject.complaint("latency", logs.folder / DETAIL, text)
+            yield context.issue("latency", logs.folder / DETAIL, text)
 
 
-def _target(subject: Subject, logs: Logs) -> Iterator[Complaint]:
+def _target(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """The latency that LoadGen's early stopping was held against; 0 where only TTFT and TPOT count."""
     most, found = (
-        subject.rules.target_latency_ms.get(subject.benchmark.name),
+        context.rules.target_latency_ms.get(context.benchmark.name),
         logs.number("effective_target_latency_ns"),
     )
-    if most is not None and subject.is_server and found is not None and found > most * 1e6:
+    if most is not None and context.is_server and found is not None and found > most * 1e6:
         text = f"effective_target_latency_ns is {found}, expected {most * 1_000_000} or less"
-        yield subject.complaint("latency", logs.folder / DETAIL, text)
+        yield context.issue("latency", logs.folder / DETAIL, text)
 
 
-def _rate(subject: Subject, logs: Logs) -> Iterator[Complaint]:
+def _rate(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """Offline's samples/s, which is the result, follows from the longest latency."""
     rate, longest = logs.number("result_samples_per_second"), logs.number("result_max_latency_ns")
     issued = logs.samples_issued
-    if subject.scenario != "offline" or not issued or rate is None or longest is None:
+    if context.scenario != "offline" or not issued or rate is None or longest is None:
         return
     if abs(rate * longest / 1e9 / issued - 1) > _CROSS_CHECK:
         text = (
             f"result_samples_per_second {rate} x result_max_latency_ns {longest} is "
             f"{rate * longest / 1e9:.1f} samples, but {issued} were issued"
         )
-        yield subject.complaint("cross-check", logs.folder / DETAIL, text)
+        yield context.issue("cross-check", logs.folder / DETAIL, text)
 
 
-def _network(subject: Subject, logs: Logs) -> Iterator[Complaint]:
+def _network(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     name = str(logs.values.get("sut_name"))
-    if subject.place.division == "network" and _NETWORK_SUT not in name:
+    if context.dir.division == "network" and _NETWORK_SUT not in name:
         text = f"sut_name is {name!r}, expected {_NETWORK_SUT!r} in it"
-        yield subject.complaint("settings", logs.folder / DETAIL, text)
+        yield context.issue("settings", logs.folder / DETAIL, text)
 
 
-def _mean_tokens(subject: Subject, logs: Logs) -> Iterator[Complaint]:
-    bounds = token_bounds(subject.benchmark)
-    if bounds is None or not subject.closed:
+def _mean_tokens(context: CheckContext, logs: Logs) -> Iterator[Issue]:
+    bounds = token_bounds(context.benchmark)
+    if bounds is None or not context.closed:
         return
     mean = logs.mean_tokens
     if mean is None or not bounds[0] <= mean <= bounds[1]:
         shown = "not in the log" if mean is None else f"{mean:.2f}"
         text = f"mean output tokens are {shown}, expected {bounds[0]:.2f} to {bounds[1]:.2f}"
-        yield subject.complaint("mean-tokens", logs.folder / DETAIL, text)
+        yield context.issue("mean-tokens", logs.folder / DETAIL, text)
 
 
-def _audit(subject: Subject, logs: Logs) -> Iterator[Complaint]:
+def _audit(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     effective = logs.detail.effective
     for name in ("accuracy_log_rng_seed", "accuracy_log_probability", "accuracy_log_sampling_target"):
         if effective.get(name):
             text = f"{name} is {effective[name]}, expected 0"
-            yield subject.complaint("audit-in-force", logs.folder / DETAIL, text)
+            yield context.issue("audit-in-force", logs.folder / DETAIL, text)
     for message in logs.detail.warnings:
         if _AUDIT_WARNING in message:
-            yield subject.complaint("audit-in-force", logs.folder / DETAIL, f"LoadGen says: {message}")
-    log = subject.place.path / PERFORMANCE / ACCURACY_LOG
+            yield context.issue("audit-in-force", logs.folder / DETAIL, f"LoadGen says: {message}")
+    log = context.dir.path / PERFORMANCE / ACCURACY_LOG
     if log.is_file() and log.stat().st_size > EMPTY_LOG_BYTES:
-        yield subject.complaint(
-            "audit-in-force", log, "a performance run logged answers, expected an empty log"
-        )
+        yield context.issue("audit-in-force", log, "a performance run logged answers, expected an empty log")

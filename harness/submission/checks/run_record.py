@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.submission.checks.check_context import Subject
-from harness.submission.checks.issue import Complaint
+from harness.submission.checks.check_context import CheckContext
+from harness.submission.checks.issue import Issue
 from harness.submission.layout import ACCURACY, PERFORMANCE, VERIFY_FILE
 
 RUN_RECORD = "run.json"
@@ -24,7 +24,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def check_records(subject: Subject, kept: Path | None) -> Iterator[Complaint]:
+def check_records(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
     """Origin, deviations and verdicts; ``kept`` is the scenario's folder of kept files."""
     if kept is None:
         return
@@ -33,12 +33,12 @@ def check_records(subject: Subject, kept: Path | None) -> Iterator[Complaint]:
     records = {folder: record for folder, record in found.items() if record is not None}
     for folder, record in records.items():
         if folder in (PERFORMANCE, ACCURACY):
-            yield from _verdict(subject, folder, record)
-        if subject.closed:
+            yield from _verdict(context, folder, record)
+        if context.closed:
             for deviation in record.get("deviations") or ():
-                yield subject.complaint("deviations", folder, str(deviation))
+                yield context.issue("deviations", folder, str(deviation))
     for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
-        yield subject.complaint("origin", Path(), text, note=what == ADDRESS)
+        yield context.issue("origin", Path(), text, is_warning=what == ADDRESS)
 
 
 def origin_differences(records: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -73,8 +73,8 @@ def _origin(record: Mapping[str, Any]) -> dict[str, str]:
 def servers_elsewhere(record: Mapping[str, Any], hostname: str) -> bool:
     """Whether the run was made on, or its servers are on, another machine than this one."""
     host = ((record.get("provenance") or {}).get("host") or {}).get("hostname")
-    places = {urlsplit(str(server["url"])).hostname for server in _servers(record) if server.get("url")}
-    return (host or hostname) != hostname or not places <= {*_LOCAL, hostname.lower()}
+    hosts = {urlsplit(str(server["url"])).hostname for server in _servers(record) if server.get("url")}
+    return (host or hostname) != hostname or not hosts <= {*_LOCAL, hostname.lower()}
 
 
 def _servers(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -82,9 +82,9 @@ def _servers(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
 
 
-def _verdict(subject: Subject, folder: Path, record: dict[str, Any]) -> Iterator[Complaint]:
+def _verdict(context: CheckContext, folder: Path, record: dict[str, Any]) -> Iterator[Issue]:
     verdict = record.get("verdict") or {}
     result = verdict.get("result")
     if result != "VALID":
         reasons = "; ".join(map(str, verdict.get("reasons") or ())) or "the run did not end"
-        yield subject.complaint("run-verdict", folder, f"run.json says {result}: {reasons}")
+        yield context.issue("run-verdict", folder, f"run.json says {result}: {reasons}")

@@ -1,4 +1,4 @@
-"""``build``: from the runs' folders to a tree without complaints, or one line and nothing written."""
+"""``build``: from the runs' folders to a tree without issues, or one line and nothing written."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ from tests.harness.submission.trees import RESULTS, SYSTEM, accuracy_log
 from tests.runs import ROOT
 
 
-def test_a_tree_without_complaints(results, statement, capsys):
+def test_a_tree_without_issues(results, statement, capsys):
     assert build(results) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no complaints"
+    assert capsys.readouterr().out.splitlines()[-1] == "no issues"
 
 
 def test_what_is_written(results, statement, tmp_path):
@@ -94,7 +94,7 @@ def test_a_second_system_goes_beside_the_first(results, statement, tmp_path):
     build(results)
     assert len(list((tmp_path / "tree/closed/MyOrg/systems").iterdir())) == 2
     # The same logs under two names are noticed.
-    assert {complaint.code for complaint in check_tree(tmp_path / "tree")} == {"repeat"}
+    assert {issue.code for issue in check_tree(tmp_path / "tree")} == {"repeat"}
 
 
 def test_open_needs_no_tests(results, statement, tmp_path):
@@ -128,7 +128,7 @@ def test_only_what_the_division_allows_is_taken(results, statement, tmp_path, ca
     assert "--scenario single-stream" in one_line(capsys)
 
 
-def test_deviations_of_a_run_are_complaints(results, statement, tmp_path, capsys):
+def test_deviations_of_a_run_are_issues(results, statement, tmp_path, capsys):
     path = results / "offline/performance/run.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"deviations": ["dataset has 64 samples"]}))

@@ -8,8 +8,7 @@ import pytest
 
 from harness.errors import ConfigError
 from harness.submission.checks.check import check_tree
-from harness.submission.secret_text import refuse_secrets
-from harness.submission.source_code import copy_source
+from harness.submission.source_code import copy_source, refuse_secrets
 from tests.harness.submission.building import build, files, one_line, write_statement
 from tests.harness.submission.trees import RESULTS
 from tests.test_scripts import FAKE_PYTHON, run, stand_in
@@ -129,7 +128,7 @@ def test_runs_of_two_servers_do_not_go_together(results, statement, capsys, run_
 def test_servers_may_have_other_addresses(results, statement, capsys):
     change_record(results / "offline/accuracy/run.json", url="http://localhost:30001")
     assert build(results, "--servers-moved") == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no complaints, 1 note"
+    assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
 
 
 def test_the_runs_are_kept(results, statement, tmp_path):

@@ -1,4 +1,4 @@
-"""``check``: a right tree gets no complaint, and each damage gets its own."""
+"""``check``: a right tree gets no issue, and each damage gets its own."""
 
 import random
 import re
@@ -10,11 +10,11 @@ import pytest
 from harness.config.benchmark import available_benchmarks, load_benchmark
 from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check import check_tree, official_name
-from harness.submission.checks.check_context import Subject
+from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.compliance_tests import check_tests
 from harness.submission.checks.issue import RULES
 from harness.submission.cli import main
-from harness.submission.layout import Place, places
+from harness.submission.layout import ScenarioDir, scenario_dirs
 from harness.submission.rules import definition_of, load_rules
 from tests.harness.submission.damages import (
     DAMAGES,
@@ -42,19 +42,19 @@ def tree(original, tmp_path):
     return shutil.copytree(original, tmp_path / "submission")
 
 
-def codes(complaints):
+def codes(issues):
     counts = {}
-    for complaint in complaints:
-        counts[complaint.code] = counts.get(complaint.code, 0) + 1
+    for issue in issues:
+        counts[issue.code] = counts.get(issue.code, 0) + 1
     return counts
 
 
-def test_a_right_tree_gets_no_complaint(tree):
+def test_a_right_tree_has_no_issue(tree):
     assert check_tree(tree) == ()
 
 
 @pytest.mark.parametrize(("change", "expected"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES])
-def test_each_damage_gets_its_own_complaint(tree, change, expected):
+def test_each_damage_has_its_own_issue(tree, change, expected):
     change(tree)
     found = check_tree(tree)
     if expected is None:  # damage that brings others with it
@@ -76,13 +76,13 @@ def test_every_rule_is_documented():
 
 def test_an_unknown_benchmark(tree):
     (tree / RESULTS).rename(tree / RESULTS.parent / "gpt-oss-121b")
-    assert [(found.code, found.note) for found in check_tree(tree)] == [("benchmark", False)]
+    assert [(found.code, found.is_warning) for found in check_tree(tree)] == [("benchmark", False)]
 
 
-def test_another_benchmark_is_a_note(tree, capsys):
+def test_another_benchmark_is_a_warning(tree, capsys):
     (tree / RESULTS).rename(tree / RESULTS.parent / "whisper")
     assert main(["check", str(tree)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no complaints, 1 note"
+    assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
 
 
 NAMES = [
@@ -97,11 +97,11 @@ NAMES = [
 @pytest.mark.parametrize(("division", "folder", "mapping", "name"), NAMES)
 def test_names_of_benchmarks(tmp_path, division, folder, mapping, name):
     """As the official checker maps them."""
-    place = Place(tmp_path, division, "MyOrg", "made_up", folder, "Offline")
-    place.org_path.mkdir(parents=True)
+    folder = ScenarioDir(tmp_path, division, "MyOrg", "made_up", folder, "Offline")
+    folder.org_path.mkdir(parents=True)
     if mapping is not None:
-        (place.org_path / "model_mapping.json").write_text(mapping)
-    assert official_name(place, load_rules()) == name
+        (folder.org_path / "model_mapping.json").write_text(mapping)
+    assert official_name(folder, load_rules()) == name
 
 
 def test_every_round_knows_our_benchmarks():
@@ -137,15 +137,15 @@ LENGTHS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "printed", "complaints"), LENGTHS)
-def test_scores_and_lengths(tree, name, printed, complaints):
+@pytest.mark.parametrize(("name", "printed", "issues"), LENGTHS)
+def test_scores_and_lengths(tree, name, printed, issues):
     """Bounds and patterns of constants.py of the official checker."""
-    place = places(tree)[0]
+    folder = scenario_dirs(tree)[0]
     benchmark = definition_of(name)
     assert benchmark is not None
-    (place.path / "accuracy/accuracy.txt").write_text(f"{printed}\nhash={'0' * 64}\n")
-    subject = Subject(place, benchmark, "offline", load_rules(), {})
-    assert codes(check_accuracy(subject, None)).get("accuracy", 0) == complaints
+    (folder.path / "accuracy/accuracy.txt").write_text(f"{printed}\nhash={'0' * 64}\n")
+    context = CheckContext(folder, benchmark, "offline", load_rules(), {})
+    assert codes(check_accuracy(context, None)).get("accuracy", 0) == issues
 
 
 def test_an_edge_benchmark_needs_single_stream(tree):
@@ -159,13 +159,13 @@ def test_an_edge_benchmark_needs_single_stream(tree):
     ]
 
 
-def test_an_end_as_planned_is_a_note(tree):
+def test_an_end_as_planned_is_a_warning(tree):
     """A submitter may set max_query_count: every sample was issued all the same."""
     message = "IssueQueryThread 0 Ending early: Max query count reached. query_count 990"
     for name in (f"Offline/TEST07/{RUN}", f"Offline/{RUN}"):
         add_error(tree / RESULTS / name / DETAIL, message)
         edit_text(tree / RESULTS / name / SUMMARY, "No errors encountered", "1 ERROR encountered")
-    found = {found.where.removeprefix(f"{RESULTS}/"): found.note for found in check_tree(tree)}
+    found = {found.where.removeprefix(f"{RESULTS}/"): found.is_warning for found in check_tree(tree)}
     assert found == {f"Offline/TEST07/{RUN}/{DETAIL}": True, f"Offline/{RUN}/{DETAIL}": False}
 
 
@@ -207,13 +207,13 @@ TEST06 = "First token check pass: {}\nEOS check pass: {}\nSample length check pa
 )
 def test_test06(tree, checks, failed):
     """The official checker asks for the same three lines."""
-    place = places(tree)[0]
+    folder = scenario_dirs(tree)[0]
     benchmark = msgspec.structs.replace(
         load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
     )
-    write_test06(place.path / "TEST06", TEST06.format(*checks))
-    subject = Subject(place, benchmark, "offline", load_rules(), {})
-    assert [complaint.what for complaint in check_tests(subject, None)] == failed
+    write_test06(folder.path / "TEST06", TEST06.format(*checks))
+    context = CheckContext(folder, benchmark, "offline", load_rules(), {})
+    assert [issue.what for issue in check_tests(context, None)] == failed
 
 
 def write_test06(folder, statement, log='[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }\n]\n'):
@@ -238,24 +238,24 @@ TEST06_LOGS = [
 )
 def test_the_log_of_test06_is_complete(tree, log, expected):
     """truncate_accuracy_log.py leaves out TEST06; its script writes no hash and copies no other log."""
-    place = places(tree)[0]
+    folder = scenario_dirs(tree)[0]
     benchmark = msgspec.structs.replace(
         load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
     )
-    write_test06(place.path / "TEST06", TEST06.format("Skipped", "True", "True"), log)
-    subject = Subject(place, benchmark, "offline", load_rules(), {})
-    assert codes(check_tests(subject, None)) == expected
+    write_test06(folder.path / "TEST06", TEST06.format("Skipped", "True", "True"), log)
+    context = CheckContext(folder, benchmark, "offline", load_rules(), {})
+    assert codes(check_tests(context, None)) == expected
 
 
 def test_a_hostile_log_cannot_break_the_line(tree):
     add_error(tree / RESULTS / f"Offline/{RUN}" / DETAIL, "one\ntwo\x1b[31m")
-    lines = [str(complaint) for complaint in check_tree(tree) if complaint.code == "loadgen-errors"]
+    lines = [str(issue) for issue in check_tree(tree) if issue.code == "loadgen-errors"]
     assert len(lines) == 1
     assert lines[0].isprintable()
 
 
 def test_no_nonsense_breaks_the_check(original, tmp_path):
-    """Values of wrong types, rows taken out, bytes that are no text: complaints, never a traceback."""
+    """Values of wrong types, rows taken out, bytes that are no text: issues, never a traceback."""
     chance = random.Random(7)
     for number in range(40):
         tree = shutil.copytree(original, tmp_path / str(number))
@@ -271,8 +271,8 @@ def test_no_nonsense_breaks_the_check(original, tmp_path):
             path.write_text(
                 "\n".join(re.sub(r'"value": [^,]+,', f'"value": {word},', line) for line in lines)
             )
-        for complaint in check_tree(tree):
-            assert "\n" not in str(complaint)
+        for issue in check_tree(tree):
+            assert "\n" not in str(issue)
         shutil.rmtree(tree)
 
 
@@ -293,12 +293,12 @@ def test_the_command_says_where_what_rule_and_remedy(tree, capsys):
         "rule: a performance run lasts 600 s or longer",
         "remedy: repeat the run with the official min_duration",
     ]
-    assert count == "1 complaint"
+    assert count == "1 issue"
 
 
 def test_the_command_on_a_right_tree(tree, capsys):
     assert main(["check", str(tree)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no complaints"
+    assert capsys.readouterr().out.splitlines()[-1] == "no issues"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.submission.checks.issue import Complaint
-from harness.submission.layout import Place
+from harness.submission.checks.issue import Issue
+from harness.submission.layout import ScenarioDir
 from tests.runs import ROOT
 
 spec = importlib.util.spec_from_file_location("compare_checkers", ROOT / "scripts/compare_checkers.py")
@@ -28,20 +28,20 @@ expected=2465351861681999779, found=0
 """.format(result=RESULT, detail="performance/run_1/mlperf_log_detail.txt")
 
 
-def complaint(where, code="seeds", note=False):
-    return Complaint(code, where, "is wrong", note)
+def issue(where, code="seeds", is_warning=False):
+    return Issue(code, where, "is wrong", is_warning)
 
 
 CASES = [
-    ([complaint(f"{RESULT}/performance/run_1/mlperf_log_detail.txt")], [REFUSED], ["same"]),
-    ([complaint("closed/MyOrg/systems/made_up.json", "system")], [REFUSED], ["same"]),
-    ([complaint("closed/MyOrg/results/made_up/gpt-oss-120b", "scenarios")], [REFUSED], ["same"]),
-    ([complaint("closed/MyOrg/x.swp", "files")], [script.Line("closed/MyOrg/x.swp", "named")], ["same"]),
-    ([complaint("closed/MyOrg/x y", "files")], [REFUSED], ["false alarm", "missed"]),
-    ([complaint(RESULT)], [], ["false alarm"]),
-    ([complaint(RESULT, note=True)], [REFUSED], ["missed"]),
-    ([complaint(INTEL, "missing-file")], [], ["ours right"]),
-    ([complaint(INTEL, "hash")], [], ["false alarm"]),
+    ([issue(f"{RESULT}/performance/run_1/mlperf_log_detail.txt")], [REFUSED], ["same"]),
+    ([issue("closed/MyOrg/systems/made_up.json", "system")], [REFUSED], ["same"]),
+    ([issue("closed/MyOrg/results/made_up/gpt-oss-120b", "scenarios")], [REFUSED], ["same"]),
+    ([issue("closed/MyOrg/x.swp", "files")], [script.Line("closed/MyOrg/x.swp", "named")], ["same"]),
+    ([issue("closed/MyOrg/x y", "files")], [REFUSED], ["false alarm", "missed"]),
+    ([issue(RESULT)], [], ["false alarm"]),
+    ([issue(RESULT, is_warning=True)], [REFUSED], ["missed"]),
+    ([issue(INTEL, "missing-file")], [], ["ours right"]),
+    ([issue(INTEL, "hash")], [], ["false alarm"]),
     ([], [REFUSED], ["missed"]),
     ([], [script.Line(OTHER, "NoResults: ")], ["not checked"]),
     ([], [script.Line("closed/MyOrg", "TypeError: ")], ["missed"]),
@@ -51,7 +51,7 @@ CASES = [
 @pytest.mark.parametrize(("mine", "theirs", "kinds"), CASES)
 def test_classes(mine, theirs, kinds):
     names = ("gpt-oss-120b", "whisper")
-    inside = [Place(Path("/tree"), "closed", "MyOrg", "made_up", name, "Offline") for name in names]
+    inside = [ScenarioDir(Path("/tree"), "closed", "MyOrg", "made_up", name, "Offline") for name in names]
     assert [one.kind for one in script._judge(mine, theirs, inside)] == kinds
 
 

@@ -36,18 +36,18 @@ def built(folder):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_the_only_complaint_is_min_duration(built):
+def test_the_only_issue_is_min_duration(built):
     assert (built.returncode, built.stderr) == (5, "")
-    *complaints, count = [
-        line for line in built.stdout.splitlines() if line.startswith("closed/") or " complaints" in line
+    *issues, count = [
+        line for line in built.stdout.splitlines() if line.startswith("closed/") or " issues" in line
     ]
-    assert count.startswith("4 complaints, ")
-    assert {re.search(r"\[(\S+)\]", line)[1] for line in complaints} == {"min-duration", "deviations"}
-    assert all("min_duration_ms is 0" in line for line in complaints)
+    assert count.startswith("4 issues, ")
+    assert {re.search(r"\[(\S+)\]", line)[1] for line in issues} == {"min-duration", "deviations"}
+    assert all("min_duration_ms is 0" in line for line in issues)
 
 
 @pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
-def test_the_official_checker_complains_of_nothing_else(built, folder):
+def test_the_official_checker_reports_nothing_else(built, folder):
     words = ["-m", "submission_checker.main", "--version", "v6.1", "--input", folder / "submission"]
     done = subprocess.run(
         [os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable), *words, "--csv", folder / "summary.csv"],

@@ -1,6 +1,6 @@
 """Published submissions of MLPerf v6.0. They passed the official checker.
 
-docs/design/validation.md explains the complaints that remain here.
+docs/design/validation.md explains the issues that remain here.
 """
 
 import re
@@ -8,7 +8,7 @@ import re
 import pytest
 
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.submission.accuracy_text import parse_accuracy, parse_verify
+from harness.submission.accuracy_files import parse_accuracy, parse_verify
 from harness.submission.checks.check import check_tree
 from tests.harness.grading.shared import SHARED_DATA
 
@@ -38,11 +38,11 @@ LEFT_OUT = re.compile(
 )
 
 
-def test_only_two_complaints_are_about_the_submissions():
+def test_only_two_issues_are_about_the_submissions():
     found = [
-        (complaint.where.removeprefix("closed/"), complaint.code, complaint.what)
-        for complaint in check_tree(ROUND, round_name="v6.0")
-        if complaint.code not in ("missing-file", "test-missing")
+        (issue.where.removeprefix("closed/"), issue.code, issue.what)
+        for issue in check_tree(ROUND, round_name="v6.0")
+        if issue.code not in ("missing-file", "test-missing")
     ]
     assert [entry[:2] for entry in found] == [
         (f"{AMD}/Server/TEST07/{DETAIL}", "loadgen-errors"),
@@ -53,8 +53,8 @@ def test_only_two_complaints_are_about_the_submissions():
 
 
 def test_what_is_missing_was_left_out_of_the_excerpt():
-    complaints = check_tree(ROUND, round_name="v6.0")
-    missing = [c.where for c in complaints if c.code in ("missing-file", "test-missing")]
+    issues = check_tree(ROUND, round_name="v6.0")
+    missing = [c.where for c in issues if c.code in ("missing-file", "test-missing")]
     assert len(missing) == 37
     assert [where for where in missing if not LEFT_OUT.fullmatch(where)] == []
 

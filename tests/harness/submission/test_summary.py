@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from harness.submission.checks.check import subjects_of
+from harness.submission.checks.check import check_contexts
 from harness.submission.cli import main
 from harness.submission.summary import compare, summarize
 from tests.harness.grading.shared import SHARED_DATA
@@ -21,7 +21,7 @@ def tree(tmp_path):
 
 
 def test_rows_of_a_tree(tree):
-    rows = summarize(subjects_of(tree))
+    rows = summarize(check_contexts(tree))
     assert [(row.scenario, row.result, row.unit, row.valid) for row in rows] == [
         ("Interactive", 13665.1, "tokens/s", True),
         ("Offline", 12750.5, "tokens/s", True),
@@ -39,7 +39,7 @@ def test_rows_of_a_tree(tree):
 @pytest.mark.skipif(not ROUND.is_dir(), reason="the published logs are no part of the project")
 def test_published_results():
     """The official checker's CSV has these results."""
-    found = {(row.system, row.scenario): row.result for row in summarize(subjects_of(ROUND))}
+    found = {(row.system, row.scenario): row.result for row in summarize(check_contexts(ROUND))}
     assert len(found) == 7
     assert found["8xMI355X_2xEPYC_9575F", "Offline"] == 95004.0
     assert found["nebius_b200_n1", "Server"] == 87444.2
@@ -73,7 +73,7 @@ def test_against_another_system_of_the_same_accelerator(tree, tmp_path):
     edit_json(system, accelerators_per_node=4)
     system.rename(system.with_name("another.json"))
     (earlier / RESULTS.parent).rename(earlier / RESULTS.parent.parent / "another")
-    found = compare(summarize(subjects_of(tree)), summarize(subjects_of(earlier)))
+    found = compare(summarize(check_contexts(tree)), summarize(check_contexts(earlier)))
     assert [(one.share, one.by) for one in found] == [(0.5, "result per accelerator")] * 2
 
 
@@ -82,5 +82,5 @@ def test_against_nothing_alike(tree, tmp_path):
     edit_json(earlier / SYSTEM, accelerator_model_name="another card")
     (earlier / SYSTEM).rename((earlier / SYSTEM).with_name("another.json"))
     (earlier / RESULTS.parent).rename(earlier / RESULTS.parent.parent / "another")
-    found = compare(summarize(subjects_of(tree)), summarize(subjects_of(earlier)))
+    found = compare(summarize(check_contexts(tree)), summarize(check_contexts(earlier)))
     assert [one.earlier for one in found] == [None, None]

@@ -1,7 +1,11 @@
-"""accuracy.txt and the verify files: their figures, as text."""
+"""accuracy.txt, the verify files and the truncated accuracy log: how they are read and written."""
 
+import hashlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
+
+GAP = b"\n\n...\n\n"  # between the two ends of a truncated log
 
 _HASH = re.compile(r"^hash=(\w+)$", re.MULTILINE)
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
@@ -74,3 +78,37 @@ def parse_verify(text: str) -> VerifyText:
 def _number(text: str, name: str) -> float | None:
     found = re.findall(rf"^{name}: ([\d.]+)[ \t\r]*$", text, re.MULTILINE)
     return float(found[-1]) if found else None
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def truncated(path: Path, shown_bytes: int) -> bytes:
+    """What is submitted of a log; a log that is shorter than ``shown_bytes`` stays whole."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size < shown_bytes:
+            return file.read()
+        head = file.read(shown_bytes)
+        file.seek(size - shown_bytes)
+        return head + GAP + file.read(shown_bytes)
+
+
+def ends_match(submitted: Path, full: Path, shown_bytes: int) -> bool:
+    """Whether ``submitted`` is what ``truncated`` makes of ``full``."""
+    return submitted.read_bytes() == truncated(full, shown_bytes)
+
+
+def is_complete(path: Path) -> bool:
+    """Whether LoadGen's JSON array has its end, and nothing was cut out of it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - 64))
+        if not file.read().rstrip().endswith(b"]"):
+            return False
+        # A log that was truncated for a submission has the gap right behind its first 4 KiB.
+        file.seek(0)
+        return GAP not in file.read(64 << 10)

@@ -1,0 +1,184 @@
+"""The documents that ``build`` writes: system description, measurements.json and README of each scenario.
+
+Their sources are the submitter's TOML (configs/submission/example.toml is one), this machine and the runs.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import msgspec
+
+from harness.config.benchmark import Benchmark
+from harness.errors import ConfigError
+from harness.submission.checks.check_context import Logs
+from harness.submission.checks.documents import system_issues
+from harness.submission.find_runs import ScenarioRuns
+from harness.submission.layout import FOLDER_OF, PERFORMANCE
+from harness.submission.rules import Rules
+
+Fields = dict[str, Any]
+Record = Mapping[str, Any]
+FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``submitter`` and ``system_id`` become folders; ``system`` and ``measurements`` are fields by name."""
+
+    submitter: str
+    system_id: str
+    division: Literal["closed", "open"] = "closed"
+    system: dict[str, str | int] = {}
+    measurements: dict[str, str | int] = {}
+
+
+def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
+    """Read and check the names; ``division`` overrides the file's. Raises ConfigError."""
+    try:
+        found = msgspec.toml.decode(path.read_bytes(), type=SubmitterInfo)
+    except OSError as error:
+        raise ConfigError(
+            f"--submission {path}: {error.strerror}; configs/submission/example.toml is one to start from"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"--submission {path}: {error}") from error
+    for field in ("submitter", "system_id"):
+        _check_name(path, field, getattr(found, field))
+    return found if division is None else msgspec.structs.replace(found, division=division)
+
+
+def _check_name(path: Path, field: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"--submission {path}: {field} is {name!r}, expected a folder's name: letters, digits and ._+-, "
+            "no slash, no space, no leading dot"
+        )
+
+
+def system_fields(
+    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[Mapping[str, Any]], rules: Rules
+) -> Fields:
+    """All required fields, and those that the submitter adds. ConfigError names what is missing."""
+    folders = {"division": info.division, "submitter": info.submitter}
+    stated = {name: value for name, value in info.system.items() if value != ""}
+    known = {**machine, **_software(machine, records), **stated, **folders}
+    fields = {name: known.get(name, "") for name in rules.system.fields}
+    fields |= {name: value for name, value in known.items() if name not in fields}
+    if issues := list(system_issues(fields, rules.system, folders)):
+        raise ConfigError(
+            f"the system description is not complete: {'; '.join(issues)}; write these into [system] "
+            "of the submission's TOML ('prepare_submission.py system' on a node of the system prints them)"
+        )
+    return fields
+
+
+def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: Rules) -> Fields:
+    """Raises ConfigError that names what is missing."""
+    fields: Fields = {"starting_weights_filename": _weights(benchmark), **info.measurements}
+    missing = [name for name in rules.measurements.required if not fields.get(name)]
+    if missing:
+        raise ConfigError(
+            f"measurements.json is not complete: empty {', '.join(missing)}; write these into "
+            "[measurements] of the submission's TOML"
+        )
+    return fields
+
+
+def _weights(benchmark: Benchmark) -> str:
+    revision = f" @ {benchmark.model_revision}" if benchmark.model_revision else ""
+    return f"https://huggingface.co/{benchmark.model}{revision}"
+
+
+def _software(machine: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> Fields:
+    """What the runs recorded of the server and of the client."""
+    fields: Fields = {}
+    servers = [server for record in records for server in record.get("servers") or ()]
+    versions = {
+        f"{server.get('engine', 'server')} {server['version']}" for server in servers if server.get("version")
+    }
+    if versions:
+        fields["framework"] = ", ".join(sorted(versions))
+    client = [record.get("provenance") or {} for record in records][:1]
+    stack = [machine.get("other_software_stack", "")]
+    for provenance in client:
+        loadgen = (provenance.get("packages") or {}).get("mlcommons-loadgen")
+        stack += [str(provenance.get("python") or ""), f"LoadGen {loadgen}" if loadgen else ""]
+    fields["other_software_stack"] = ", ".join(part for part in stack if part)
+    return fields
+
+
+def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs) -> str:
+    """Of the runs' own run.json; runs of another harness have none."""
+    records = run.records()
+    lines = [f"# {benchmark.name}, {FOLDER_OF[run.scenario]}", "", *_result(logs)]
+    if (record := records.get(PERFORMANCE.as_posix())) is not None:
+        lines += ["", "## What ran", "", *_made_of(record)]
+    if commands := list(_commands(records)):
+        lines += ["", "## Commands", "", *commands]
+    if records:
+        deviations = [
+            f"- {name}: {deviation}"
+            for name, one in records.items()
+            for deviation in one.get("deviations") or ()
+        ]
+        lines += ["", "## Deviations from the rules", "", *(deviations or ["None."])]
+    return "\n".join(lines) + "\n"
+
+
+def _result(logs: Logs) -> Iterator[str]:
+    yield f"LoadGen {logs.values.get('loadgen_version')} says {logs.values.get('result_validity')}."
+    if logs.mean_tokens is not None:
+        yield f"Mean output tokens per sample: {logs.mean_tokens:.2f}."
+
+
+def _made_of(record: Record) -> Iterator[str]:
+    plan, provenance = record.get("plan") or {}, record.get("provenance") or {}
+    git = provenance.get("git") or {}
+    dirty = " with changes" if git.get("dirty") else ""
+    yield f"- harness: commit {git.get('commit', 'unknown')}{dirty}, {provenance.get('python')}; code in src/"
+    packages = provenance.get("packages") or {}
+    yield "- packages: " + ", ".join(f"{name} {version}" for name, version in packages.items() if version)
+    for server in record.get("servers") or ():
+        names = ("engine", "version", "model", "dp_size", "context_length")
+        yield "- server: " + _listed({name: server.get(name) for name in names})
+        if settings := server.get("settings"):
+            yield "- server settings, as the server names them: " + _listed(settings)
+    yield f"- dataset: {plan.get('samples')} samples, sha256 {plan.get('dataset_sha256')}"
+    parameters = plan.get("parameters") or {}
+    yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
+    workers = (plan.get("placement") or {}).get("workers")
+    yield "- client: " + _listed(
+        {"worker processes": workers, "backend": plan.get("backend"), "concurrency": plan.get("concurrency")}
+    )
+
+
+def _listed(fields: Record) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
+
+
+def _commands(records: Mapping[str, Record]) -> Iterator[str]:
+    """As the runs were called, each one once; folders of the machine are left out of the paths."""
+    called = [(one.get("provenance") or {}).get("command") for one in records.values()]
+    lines = dict.fromkeys(_command_line(words) for words in called if isinstance(words, list) and words)
+    if not lines:
+        return
+    yield "The runs were started with these commands. user.conf is that of the performance run."
+    yield ""
+    yield "```bash"
+    yield from lines
+    yield "```"
+    yield ""
+    yield "eval_mlperf_accuracy.py made accuracy.txt from the log of the accuracy run."
+
+
+def _command_line(words: Sequence[object]) -> str:
+    return shlex.join(["python", *(_without_folder(str(word)) for word in words)])
+
+
+def _without_folder(word: str) -> str:
+    """``/home/me/acc.parquet`` is acc.parquet, also behind ``--flag=`` and ``TEST07=``."""
+    before, equals, path = word.rpartition("=")
+    return f"{before}{equals}{PurePosixPath(path).name}" if path.startswith("/") else word
