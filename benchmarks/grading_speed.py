@@ -26,7 +26,7 @@ import numpy as np
 from harness.dataset import tokenizer
 from harness.grading.graders import aime, gpqa
 from harness.grading.harmony import TextOutput
-from harness.grading.references import Reference, Subject, load_references
+from harness.grading.references import DatasetKind, Reference, load_references
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "datasets" / "samples"
@@ -93,7 +93,7 @@ def plain(folder: Path, tokenizer_json: Path | None) -> dict[str, float]:
     right = 0
     for entry in entries:
         reference = references[entry["qsl_idx"]]
-        if reference.subject is Subject.LIVECODEBENCH:
+        if reference.kind is DatasetKind.LIVECODEBENCH:
             continue
         data = bytes.fromhex(entry["data"])
         ids = list(struct.unpack(f"<{len(data) // 4}i", data))
@@ -113,25 +113,25 @@ def _decoder(tokenizer_json: Path | None) -> Callable[[list[int]], str]:
 
 
 def _official(output: TextOutput, reference: Reference) -> bool:
-    if reference.subject is Subject.AIME:
+    if reference.kind is DatasetKind.AIME:
         return aime.official(output, int(reference.truth)).correct
     return gpqa.official(output, reference.truth).correct
 
 
 def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
-    from harness.grading.evaluate import verdicts_on
-    from harness.grading.output_decoder import Reader
-    from harness.grading.verdict import Mode
+    from harness.grading.evaluate import grades_of
+    from harness.grading.grade import Mode
+    from harness.grading.output_decoder import OutputDecoder
     from harness.loadgen_logs.accuracy_log import AccuracyLog
 
-    reader, references = Reader(LONGEST), load_references(folder / "reference.parquet")
+    reader, references = OutputDecoder(LONGEST), load_references(folder / "reference.parquet")
     tokenizer.vocabulary()
     started, right = time.monotonic(), 0
     for entry in AccuracyLog(folder / "log.json"):
         reference = references[entry.qsl_idx]
-        if reference.subject is not Subject.LIVECODEBENCH:
-            right += verdicts_on(reader.output(entry), reference, tuple(Mode))[Mode.OFFICIAL].correct
+        if reference.kind is not DatasetKind.LIVECODEBENCH:
+            right += grades_of(reader.output(entry), reference, tuple(Mode))[Mode.OFFICIAL].correct
     return {"right": right, "seconds": round(time.monotonic() - started, 2)}
 
 

@@ -6,11 +6,11 @@ from harness.compliance.rules import MIN_ACCURACY, RULE, ComplianceRule, Complia
 from harness.config.benchmark import Benchmark
 from harness.errors import GradingError
 from harness.grading.evaluate import Evaluation, evaluate
-from harness.grading.output_decoder import Reader, require_own_tokenizer
-from harness.grading.references import Reference, Subject
+from harness.grading.grade import Mode
+from harness.grading.output_decoder import OutputDecoder, require_own_tokenizer
+from harness.grading.references import DatasetKind, Reference
 from harness.grading.reports.console import scorecard
-from harness.grading.target import Judgement
-from harness.grading.verdict import Mode
+from harness.grading.target import TargetResult
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 _DECIMALS = 3  # of exact_match in the evaluator's printout, from which the official script takes the score
@@ -18,7 +18,7 @@ _DECIMALS = 3  # of exact_match in the evaluator's printout, from which the offi
 
 def require_gradable(references: Sequence[Reference]) -> None:
     """Programs need a sandbox and their tests; the compliance dataset has none. GradingError."""
-    programs = sum(row.subject is Subject.LIVECODEBENCH for row in references)
+    programs = sum(row.kind is DatasetKind.LIVECODEBENCH for row in references)
     if programs:
         raise GradingError(
             f"TEST07: {programs} of {len(references)} references are LiveCodeBench problems, expected GPQA; "
@@ -35,18 +35,18 @@ def grade_answers(
 ) -> ComplianceVerdict:
     """Score a whole log by the official rules. Raises GradingError for a log that cannot be graded."""
     require_own_tokenizer(benchmark, None)
-    reader = Reader(rule.dataset.max_new_tokens)
+    decoder = OutputDecoder(rule.dataset.max_new_tokens)
     repeats = benchmark.dataset(accuracy=True).repeats
-    evaluation = evaluate(log, references, reader, (Mode.OFFICIAL,), repeats, None, lambda *_: None)
-    return _judged(evaluation, thresholds[MIN_ACCURACY])
+    evaluation = evaluate(log, references, decoder, (Mode.OFFICIAL,), repeats, None, lambda *_: None)
+    return _result(evaluation, thresholds[MIN_ACCURACY])
 
 
-def _judged(evaluation: Evaluation, threshold: float) -> ComplianceVerdict:
+def _result(evaluation: Evaluation, threshold: float) -> ComplianceVerdict:
     """Held against the score as it is printed, like the official script, which knows no other."""
     whole = evaluation.scores[Mode.OFFICIAL]
     score = round(whole.percentage, _DECIMALS)
     passed = score >= threshold
-    card = scorecard(evaluation, Judgement(Mode.OFFICIAL, whole, threshold, None, ())) + "\n"
+    card = scorecard(evaluation, TargetResult(Mode.OFFICIAL, whole, threshold, None, ())) + "\n"
     lines = [
         *("", RULE, "TEST07 Verification Summary", RULE),
         f"Accuracy score: {score}",

@@ -64,7 +64,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--report", type=Path, help="write the samples to look at, wrong ones and disagreements: .md or .html"
     )
-    group.add_argument("--verbose", action="store_true", help="put every sample's verdict into --output-file")
+    group.add_argument("--verbose", action="store_true", help="put every sample's grade into --output-file")
 
 
 def _add_grading(group: argparse._ArgumentGroup) -> None:
@@ -80,7 +80,7 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--restart",
         action="store_true",
-        help="grade every program again (default: verdicts in the journal of an earlier call are reused)",
+        help="grade every program again (default: grades in the journal of an earlier call are reused)",
     )
     group.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)  # the default
     group.add_argument(
@@ -129,7 +129,7 @@ def _kept(arguments: argparse.Namespace) -> str:
 
     journal = journal_path(arguments.output_file, arguments.mlperf_log)
     try:
-        verdicts = journal.read_bytes().count(b"\n")
+        grades = journal.read_bytes().count(b"\n")
     except OSError:
         return "nothing was graded yet"
-    return f"{journal} keeps {verdicts} verdicts on programs, and the same command continues from there"
+    return f"{journal} keeps {grades} grades on programs, and the same command continues from there"

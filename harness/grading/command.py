@@ -10,17 +10,17 @@ from pathlib import Path
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.errors import ConfigError, GradingError
 from harness.grading.evaluate import Programs, evaluate
+from harness.grading.grade import Mode
 from harness.grading.livecodebench.index import ProblemIndex, prepared
 from harness.grading.livecodebench.journal import journal_path
-from harness.grading.livecodebench.runner import Bench, require_problems, workers_there
-from harness.grading.output_decoder import Reader, RunFacts, require_own_tokenizer, run_facts
-from harness.grading.references import Reference, Subject, load_references
+from harness.grading.livecodebench.runner import ExecutionConfig, require_problems, usable_cores
+from harness.grading.output_decoder import OutputDecoder, RunFacts, require_own_tokenizer, run_facts
+from harness.grading.references import DatasetKind, Reference, load_references
 from harness.grading.reports import console, disagreements, outputs, result_file
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import Sandbox
-from harness.grading.target import judge
-from harness.grading.verdict import Mode
+from harness.grading.target import check_target
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
 
@@ -41,30 +41,30 @@ def run(arguments: argparse.Namespace, lcb_data: Path | None) -> bool:
     facts = _run_of(benchmark, arguments.mlperf_log)
     references = load_references(arguments.reference_data)
     log = AccuracyLog(arguments.mlperf_log)
-    reader = Reader(facts.max_new_tokens or rule.max_new_tokens)
+    decoder = OutputDecoder(facts.max_new_tokens or rule.max_new_tokens)
     modes = _MODES[arguments.mode]
     programs = _programs(arguments, references, lcb_data)
     with ProgressBar(sys.stderr) as progress:
-        evaluation = evaluate(log, references, reader, modes, rule.repeats, programs, progress.show)
-    sandbox = programs.bench.sandbox if programs else None
+        evaluation = evaluate(log, references, decoder, modes, rule.repeats, programs, progress.show)
+    sandbox = programs.execution.sandbox if programs else None
     published = benchmark.accuracy.published if benchmark.accuracy else None
-    judgement = judge(evaluation, target, rule, published, sandbox)
+    result = check_target(evaluation, target, rule, published, sandbox)
     if arguments.save_outputs:
-        outputs.save_outputs(arguments.save_outputs, evaluation.graded, log, reader)
-    tests = ProblemIndex(programs.bench.index) if programs else None
+        outputs.save_outputs(arguments.save_outputs, evaluation.graded, log, decoder)
+    tests = ProblemIndex(programs.execution.index) if programs else None
     if arguments.report:
-        disagreements.write_report(arguments.report, evaluation.graded, log, reader, judgement.line, tests)
+        disagreements.write_report(arguments.report, evaluation.graded, log, decoder, result.line, tests)
     if arguments.output_file:
-        details = result_file.details(evaluation.graded, log, reader) if arguments.verbose else None
-        whole = result_file.result(evaluation, judgement, sandbox, details)
+        details = result_file.details(evaluation.graded, log, decoder) if arguments.verbose else None
+        whole = result_file.result(evaluation, result, sandbox, details)
         result_file.write_result(arguments.output_file, whole)
-    print(legible(console.scorecard(evaluation, judgement, _difficulties(references, tests))))
-    return judgement.is_met
+    print(legible(console.scorecard(evaluation, result, _difficulties(references, tests))))
+    return result.is_met
 
 
 def _difficulties(references: Sequence[Reference], tests: ProblemIndex | None) -> dict[str, str]:
     """Difficulty of each programming problem by question_id, where the release says it."""
-    names = {row.truth for row in references if row.subject is Subject.LIVECODEBENCH}
+    names = {row.truth for row in references if row.kind is DatasetKind.LIVECODEBENCH}
     found = {name: tests.find(name) for name in sorted(names)} if tests else {}
     return {name: facts.difficulty for name, facts in found.items() if facts and facts.difficulty}
 
@@ -106,8 +106,8 @@ def _run_of(benchmark: Benchmark, log: Path) -> RunFacts:
 def _programs(
     arguments: argparse.Namespace, references: Sequence[Reference], lcb_data: Path | None
 ) -> Programs | None:
-    """The bench for the programming problems; GradingError when something that they need is missing."""
-    question_ids = [row.truth for row in references if row.subject is Subject.LIVECODEBENCH]
+    """The execution for the programming problems; GradingError when something that they need is missing."""
+    question_ids = [row.truth for row in references if row.kind is DatasetKind.LIVECODEBENCH]
     if not question_ids:
         return None
     if lcb_data is None:
@@ -118,8 +118,8 @@ def _programs(
     sandbox = _sandbox(arguments.allow_unsandboxed)
     index = prepared(lcb_data, _cache_folder(), lambda text: print(text, file=sys.stderr))
     require_problems(index, question_ids)
-    bench = Bench(index, sandbox, arguments.num_lcb_workers or workers_there())
-    return Programs(bench, journal_path(arguments.output_file, arguments.mlperf_log), arguments.restart)
+    execution = ExecutionConfig(index, sandbox, arguments.num_lcb_workers or usable_cores())
+    return Programs(execution, journal_path(arguments.output_file, arguments.mlperf_log), arguments.restart)
 
 
 def _sandbox(allow_unsandboxed: bool) -> Sandbox:

@@ -5,24 +5,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.grading.graded import Graded, Logged, absent
+from harness.grading.grade import FailedTest, Grade, GradedSample, Logged, Mode, absent, unanswered
 from harness.grading.graders import aime, gpqa, livecodebench
-from harness.grading.harmony import Output
-from harness.grading.livecodebench.journal import OutcomeJournal
-from harness.grading.livecodebench.runner import Bench, Progress, Task, grade
-from harness.grading.livecodebench.trial import Outcome
-from harness.grading.output_decoder import Reader
-from harness.grading.references import Reference, Subject, by_dataset, repeats_are_whole
+from harness.grading.harmony import HarmonyOutput, Output
+from harness.grading.livecodebench.journal import ResultJournal
+from harness.grading.livecodebench.run_solution import ProgramResult
+from harness.grading.livecodebench.runner import ExecutionConfig, Progress, Task, run_programs
+from harness.grading.output_decoder import OutputDecoder
+from harness.grading.references import DatasetKind, Reference, by_dataset, repeats_are_whole
 from harness.grading.score import DatasetScore, Lengths, Score, lengths
-from harness.grading.verdict import FailedTest, Mode, Verdict, unanswered
-from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist, Cut
+from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist, Cut, LogEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
     """What grading programs needs; the journal keeps their outcomes for the next call."""
 
-    bench: Bench
+    execution: ExecutionConfig
     journal: Path
     restart: bool
 
@@ -31,7 +30,7 @@ class Programs:
 class Evaluation:
     """Every sample in the order of qsl_idx, the log's state, and the score of each mode."""
 
-    graded: tuple[Graded, ...]
+    graded: tuple[GradedSample, ...]
     missing: tuple[int, ...]
     cut: Cut | None
     lengths: Lengths
@@ -44,7 +43,7 @@ Pending = dict[int, tuple[Logged, Mapping[Mode, livecodebench.Extraction]]]
 def evaluate(
     log: AccuracyLog,
     references: Sequence[Reference],
-    reader: Reader,
+    decoder: OutputDecoder,
     modes: tuple[Mode, ...],
     repeats: Mapping[str, int],
     programs: Programs | None,
@@ -55,17 +54,17 @@ def evaluate(
     Raises GradingError for a log that is not one output per sample, and what the sandbox raises.
     """
     checklist = Checklist(len(references))
-    graded: dict[int, Graded] = {}
+    graded: dict[int, GradedSample] = {}
     pending: Pending = {}
     for count, entry in enumerate(log, 1):
         checklist.tick(entry.qsl_idx)
-        reference, output = references[entry.qsl_idx], reader.output(entry)
-        logged = Logged.of(entry, output)
-        if reference.subject is Subject.LIVECODEBENCH:
+        reference, output = references[entry.qsl_idx], decoder.output(entry)
+        logged = _logged(entry, output)
+        if reference.kind is DatasetKind.LIVECODEBENCH:
             pending[entry.qsl_idx] = logged, {mode: _EXTRACTORS[mode](output) for mode in modes}
         else:
-            verdicts = verdicts_on(output, reference, modes)
-            graded[entry.qsl_idx] = Graded(entry.qsl_idx, reference, logged, verdicts)
+            grades = grades_of(output, reference, modes)
+            graded[entry.qsl_idx] = GradedSample(entry.qsl_idx, reference, logged, grades)
         progress(count, len(references), "outputs")
     if pending and programs is not None:
         graded |= _grade_programs(pending, references, programs, progress)
@@ -75,18 +74,18 @@ def evaluate(
     return Evaluation(samples, coverage.missing, log.cut, _lengths(samples), _scores(samples, modes, repeats))
 
 
-def verdicts_on(output: Output, reference: Reference, modes: Sequence[Mode]) -> dict[Mode, Verdict]:
+def grades_of(output: Output, reference: Reference, modes: Sequence[Mode]) -> dict[Mode, Grade]:
     """The verdicts on an answer that is no program, by each mode's rules."""
-    return {mode: _GRADERS[reference.subject, mode](output, reference.truth) for mode in modes}
+    return {mode: _GRADERS[reference.kind, mode](output, reference.truth) for mode in modes}
 
 
-Grader = Callable[[Output, str], Verdict]
+Grader = Callable[[Output, str], Grade]
 
-_GRADERS: dict[tuple[Subject, Mode], Grader] = {
-    (Subject.AIME, Mode.OFFICIAL): lambda output, truth: aime.official(output, int(truth)),
-    (Subject.AIME, Mode.STRICT): lambda output, truth: aime.strict(output, int(truth)),
-    (Subject.GPQA, Mode.OFFICIAL): gpqa.official,
-    (Subject.GPQA, Mode.STRICT): gpqa.strict,
+_GRADERS: dict[tuple[DatasetKind, Mode], Grader] = {
+    (DatasetKind.AIME, Mode.OFFICIAL): lambda output, truth: aime.official(output, int(truth)),
+    (DatasetKind.AIME, Mode.STRICT): lambda output, truth: aime.strict(output, int(truth)),
+    (DatasetKind.GPQA, Mode.OFFICIAL): gpqa.official,
+    (DatasetKind.GPQA, Mode.STRICT): gpqa.strict,
 }
 _EXTRACTORS: dict[Mode, Callable[[Output], livecodebench.Extraction]] = {
     Mode.OFFICIAL: livecodebench.official,
@@ -96,47 +95,52 @@ _EXTRACTORS: dict[Mode, Callable[[Output], livecodebench.Extraction]] = {
 
 def _grade_programs(
     pending: Pending, references: Sequence[Reference], programs: Programs, progress: Progress
-) -> dict[int, Graded]:
+) -> dict[int, GradedSample]:
     tasks = {
         (index, mode): Task(mode, references[index].truth, extraction.code)
         for index, (_, extractions) in pending.items()
         for mode, extraction in extractions.items()
         if extraction.code
     }
-    journal = OutcomeJournal(programs.journal, programs.restart)
+    journal = ResultJournal(programs.journal, programs.restart)
     try:
-        outcomes = grade(dict.fromkeys(tasks.values()), programs.bench, journal, progress)
+        outcomes = run_programs(dict.fromkeys(tasks.values()), programs.execution, journal, progress)
     finally:
         journal.close()
     graded = {}
     for index, (logged, extractions) in pending.items():
-        verdicts = {
+        grades = {
             mode: _program_verdict(
                 extraction, outcomes.get(tasks[index, mode]) if (index, mode) in tasks else None
             )
             for mode, extraction in extractions.items()
         }
-        graded[index] = Graded(index, references[index], logged, verdicts)
+        graded[index] = GradedSample(index, references[index], logged, grades)
     return graded
 
 
-def _program_verdict(extraction: livecodebench.Extraction, outcome: Outcome | None) -> Verdict:
+def _program_verdict(extraction: livecodebench.Extraction, outcome: ProgramResult | None) -> Grade:
     if outcome is None:
         return unanswered(extraction.reason)
     if outcome.failed_test is None:
-        return Verdict(outcome.passed, extraction.code, outcome.reason, outcome.detail, outcome.raced)
+        return Grade(outcome.passed, extraction.code, outcome.reason, outcome.detail, outcome.raced)
     detail = f"test {outcome.failed_test + 1}: {outcome.detail}".removesuffix(": ")
     failure = FailedTest(outcome.failed_test, outcome.output)
-    return Verdict(outcome.passed, extraction.code, outcome.reason, detail, outcome.raced, failure)
+    return Grade(outcome.passed, extraction.code, outcome.reason, detail, outcome.raced, failure)
 
 
-def _lengths(samples: Sequence[Graded]) -> Lengths:
+def _logged(entry: LogEntry, output: HarmonyOutput) -> Logged:
+    state = (output.defect, output.has_final)
+    return Logged(entry.seq_id, len(entry.token_ids), *state, entry.offset, entry.size)
+
+
+def _lengths(samples: Sequence[GradedSample]) -> Lengths:
     logged = [sample.logged for sample in samples if sample.logged is not None]
     return lengths([entry.tokens for entry in logged], sum(entry.truncated for entry in logged))
 
 
 def _scores(
-    samples: Sequence[Graded], modes: Sequence[Mode], repeats: Mapping[str, int]
+    samples: Sequence[GradedSample], modes: Sequence[Mode], repeats: Mapping[str, int]
 ) -> dict[Mode, Score]:
     datasets = by_dataset([sample.reference for sample in samples])
     return {
@@ -150,8 +154,8 @@ def _scores(
     }
 
 
-def _dataset_score(samples: Sequence[Graded], mode: Mode, repeats: int) -> DatasetScore:
-    right = [sample.verdicts[mode].correct for sample in samples]
+def _dataset_score(samples: Sequence[GradedSample], mode: Mode, repeats: int) -> DatasetScore:
+    right = [sample.grades[mode].correct for sample in samples]
     score = DatasetScore(sum(right), len(right), repeats)
     if not repeats_are_whole([sample.reference for sample in samples], repeats):
         return score

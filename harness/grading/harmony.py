@@ -1,6 +1,6 @@
 """An output in harmony format: its final channel is located on token ids and only that part is decoded.
 
-Decoding everything is what makes the plain way slow; most verdicts need a few hundred tokens.
+Decoding everything is what makes the plain way slow; most grades need a few hundred tokens.
 """
 
 import itertools
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import tokenizer
+from harness.grading.grade import Reason
 from harness.grading.screen import Screen
-from harness.grading.verdict import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 RETURN, CHANNEL, MESSAGE = (tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "channel", "message"))
@@ -38,19 +38,19 @@ class Output(Protocol):
         """Everything, special tokens by name, without surrounding white space."""
 
     @property
-    def section(self) -> str | None:
+    def official_final(self) -> str | None:
         """The official final section, the first one; None where the official rules see none."""
 
     @property
-    def final(self) -> str | None:
+    def strict_final(self) -> str | None:
         """The last final channel, for the strict rules; None where there is none."""
 
     @property
-    def head(self) -> str:
+    def prefix(self) -> str:
         """The beginning of ``text``, or all; its last character may be cut."""
 
     @property
-    def tail(self) -> str:
+    def suffix(self) -> str:
         """From the last final channel on, a suffix of ``text``; empty where there is none."""
 
     @property
@@ -65,17 +65,17 @@ class TextOutput:
     """An output of which the text is known: another tokenizer's, or one whose markers are spelled out."""
 
     def __init__(self, text: str, *, truncated: bool = False) -> None:
-        self.text = self.head = self.tail = text.strip()
+        self.text = self.prefix = self.suffix = text.strip()
         self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
 
     @property
-    def section(self) -> str | None:
+    def official_final(self) -> str | None:
         """As Output."""
         found = _OFFICIAL.search(self.text)
         return found[1].strip() if found else None
 
     @property
-    def final(self) -> str | None:
+    def strict_final(self) -> str | None:
         """As Output."""
         starts = [match.end() for match in _CHANNEL_TEXT.finditer(self.text)]
         return _SPECIAL_NAME.split(self.text[starts[-1] :], maxsplit=1)[0].strip() if starts else None
@@ -112,17 +112,17 @@ class HarmonyOutput:
         return tokenizer.decode(self._ids).strip()
 
     @cached_property
-    def section(self) -> str | None:
+    def official_final(self) -> str | None:
         """As Output. Where ordinary tokens spell a marker, the text decides, as it does officially."""
         if _MARKER.may_match(self._ids):
-            return TextOutput(self.text).section
+            return TextOutput(self.text).official_final
         if not self._finals:
             return None
         start = self._finals[0]
         return tokenizer.decode(self._ids[start : _next(self._ids, start, self._ids == RETURN)]).strip()
 
     @cached_property
-    def final(self) -> str | None:
+    def strict_final(self) -> str | None:
         """As Output."""
         if not self._finals:
             return None
@@ -131,12 +131,12 @@ class HarmonyOutput:
         return tokenizer.decode(self._ids[start:end]).strip()
 
     @property
-    def head(self) -> str:
+    def prefix(self) -> str:
         """As Output."""
         return tokenizer.decode(self._ids[:_HEAD_TOKENS]).lstrip()
 
     @property
-    def tail(self) -> str:
+    def suffix(self) -> str:
         """As Output."""
         return tokenizer.decode(self._ids[self._finals[-1] :]).strip() if self._finals else ""
 

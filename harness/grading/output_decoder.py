@@ -117,7 +117,7 @@ def _words_by_transformers(name: str) -> Callable[[int], str | None]:
     return lambda token: str(model.decode([token], skip_special_tokens=False))
 
 
-class Reader:
+class OutputDecoder:
     """Turns entries into outputs, with the built-in tokenizer."""
 
     def __init__(self, max_new_tokens: int) -> None:

@@ -14,7 +14,7 @@ from harness.errors import DatasetError
 _DATASET, _TRUTH, _PROMPT = "dataset", "ground_truth", "text_input"
 
 
-class Subject(StrEnum):
+class DatasetKind(StrEnum):
     """Which grader a data set takes, by what its name contains."""
 
     AIME = "aime"
@@ -30,7 +30,7 @@ class Reference:
     """
 
     dataset: str
-    subject: Subject
+    kind: DatasetKind
     truth: str
     repeat: int | None
     question: int | None = None
@@ -46,13 +46,13 @@ def load_references(path: Path) -> tuple[Reference, ...]:
     for number, (name, truth, prompt) in enumerate(
         zip(columns[_DATASET], columns[_TRUTH], prompts, strict=True)
     ):
-        dataset, subject = _subject(name, f"{path}: row {number}")
-        checked = _CHECKS[subject](truth, f"{path}: row {number}")
-        identity = checked if subject is Subject.LIVECODEBENCH else prompt
+        dataset, kind = _kind(name, f"{path}: row {number}")
+        checked = _CHECKS[kind](truth, f"{path}: row {number}")
+        identity = checked if kind is DatasetKind.LIVECODEBENCH else prompt
         key = dataset, str(identity)
         question = numbers.setdefault(key, len(numbers))
         same = (None, None) if identity is None else (seen[key], question)
-        rows.append(Reference(dataset, subject, checked, *same))
+        rows.append(Reference(dataset, kind, checked, *same))
         seen[key] += 1
     if not rows:
         raise DatasetError(f"{path}: no rows, expected the samples of an accuracy run")
@@ -79,12 +79,12 @@ def _columns(path: Path) -> dict[str, list[Any]]:
     return {name: table.column(name) for name in (*required, _PROMPT) if name in table.names}
 
 
-def _subject(name: object, where: str) -> tuple[str, Subject]:
+def _kind(name: object, where: str) -> tuple[str, DatasetKind]:
     dataset = name.lower() if isinstance(name, str) else ""
-    for subject in Subject:
-        if subject in dataset:
-            return dataset, subject
-    raise DatasetError(f"{where}: dataset {name!r}, there are graders for {', '.join(Subject)}")
+    for kind in DatasetKind:
+        if kind in dataset:
+            return dataset, kind
+    raise DatasetError(f"{where}: dataset {name!r}, there are graders for {', '.join(DatasetKind)}")
 
 
 def _aime_truth(value: object, where: str) -> str:
@@ -109,8 +109,8 @@ def _code_truth(value: object, where: str) -> str:
     return value
 
 
-_CHECKS: dict[Subject, Callable[[object, str], str]] = {
-    Subject.AIME: _aime_truth,
-    Subject.GPQA: _gpqa_truth,
-    Subject.LIVECODEBENCH: _code_truth,
+_CHECKS: dict[DatasetKind, Callable[[object, str], str]] = {
+    DatasetKind.AIME: _aime_truth,
+    DatasetKind.GPQA: _gpqa_truth,
+    DatasetKind.LIVECODEBENCH: _code_truth,
 }

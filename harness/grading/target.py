@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 from harness.config.benchmark import DatasetRule, PublishedRuns
 from harness.grading.evaluate import Evaluation
-from harness.grading.references import Subject
+from harness.grading.grade import SANDBOX_LIMITS, Mode, Reason
+from harness.grading.references import DatasetKind
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.score import Score, Standing, standing
-from harness.grading.verdict import SANDBOX_LIMITS, Mode, Reason
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs: below it single ones went wrong, above it something is set wrong
 _LISTED = 20  # indexes named before "and N more"
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class TargetResult:
     """``score`` is the one held against the target in percent: the official one where it was computed."""
 
     mode: Mode
@@ -41,13 +41,13 @@ class Judgement:
         )
 
 
-def judge(
+def check_target(
     evaluation: Evaluation,
     target: float,
     rule: DatasetRule,
     published: PublishedRuns | None,
     sandbox: Sandbox | None,
-) -> Judgement:
+) -> TargetResult:
     """Compare an evaluation with its target and, where it is a full one, with the published runs."""
     mode = Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
     score = evaluation.scores[mode]
@@ -69,7 +69,7 @@ def judge(
             f"{', '.join(strange)}: not among the benchmark's data sets ({', '.join(rule.repeats)}), "
             "counted as one repeat"
         )
-    return Judgement(mode, score, target, place, tuple(warnings))
+    return TargetResult(mode, score, target, place, tuple(warnings))
 
 
 def _log_warnings(evaluation: Evaluation) -> list[str]:
@@ -106,9 +106,9 @@ def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
 def _is_in_another_order(evaluation: Evaluation, mode: Mode) -> bool:
     """Whether the AIME answers are the true ones, at other places: one integer of 1,000 is no chance hit."""
     rows = [
-        (verdict.answer, sample.reference.truth)
+        (grade.answer, sample.reference.truth)
         for sample in evaluation.graded
-        if sample.reference.subject is Subject.AIME and (verdict := sample.verdicts[mode]).answer is not None
+        if sample.reference.kind is DatasetKind.AIME and (grade := sample.grades[mode]).answer is not None
     ]
     right = sum(answer == truth for answer, truth in rows)
     anywhere = (Counter(answer for answer, _ in rows) & Counter(truth for _, truth in rows)).total()
@@ -117,13 +117,13 @@ def _is_in_another_order(evaluation: Evaluation, mode: Mode) -> bool:
 
 def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
     """Verdicts on programs that another machine or another attempt could turn."""
-    verdicts = [(sample.qsl_idx, sample.verdicts[mode]) for sample in evaluation.graded]
-    limits = Counter(verdict.reason for _, verdict in verdicts if verdict.reason in SANDBOX_LIMITS)
+    grades = [(sample.qsl_idx, sample.grades[mode]) for sample in evaluation.graded]
+    limits = Counter(grade.reason for _, grade in grades if grade.reason in SANDBOX_LIMITS)
     warnings = []
     if limits:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(limits.items()))
         warnings.append(f"{limits.total()} programs failed by a limit that only our sandbox has: {counts}")
-    raced = tuple(index for index, verdict in verdicts if verdict.raced)
+    raced = tuple(index for index, grade in grades if grade.raced)
     if raced:
         warnings.append(
             f"{len(raced)} programs both passed and failed when repeated (a thread that is not joined) "
@@ -139,7 +139,7 @@ def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[s
     lost = tuple(
         sample.qsl_idx
         for sample in evaluation.graded
-        if any(verdict.reason is Reason.SANDBOX_LOST for verdict in sample.verdicts.values())
+        if any(grade.reason is Reason.SANDBOX_LOST for grade in sample.grades.values())
     )
     if lost:
         warnings.append(

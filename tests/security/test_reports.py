@@ -8,12 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset.tokenizer import encode
-from harness.grading.graded import Graded, Logged
-from harness.grading.output_decoder import Reader
-from harness.grading.references import Reference, Subject
+from harness.grading.grade import Grade, GradedSample, Logged, Mode, Reason
+from harness.grading.output_decoder import OutputDecoder
+from harness.grading.references import DatasetKind, Reference
 from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import details, write_result
-from harness.grading.verdict import Mode, Reason, Verdict
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
 from tests.harness.grading.logs import write_log
@@ -43,18 +42,20 @@ def disagreement(tmp_path):
     """A log with one hostile output, and what the two modes said of it."""
     log = AccuracyLog(write_log(tmp_path / "mlperf_log_accuracy.json", [encode(HOSTILE)]))
     (entry,) = log
-    verdicts = {
-        Mode.OFFICIAL: Verdict(True, HOSTILE, Reason.CORRECT, HOSTILE),
-        Mode.STRICT: Verdict(False, HOSTILE, Reason.WRONG, HOSTILE),
+    grades = {
+        Mode.OFFICIAL: Grade(True, HOSTILE, Reason.CORRECT, HOSTILE),
+        Mode.STRICT: Grade(False, HOSTILE, Reason.WRONG, HOSTILE),
     }
-    reference = Reference(f"aime{HOSTILE}", Subject.AIME, HOSTILE, 0)
-    return Graded(0, reference, Logged.of(entry, Reader(100).output(entry)), verdicts), log
+    reference = Reference(f"aime{HOSTILE}", DatasetKind.AIME, HOSTILE, 0)
+    return GradedSample(
+        0, reference, Logged(0, len(entry.token_ids), None, False, entry.offset, entry.size), grades
+    ), log
 
 
 def written(tmp_path, name, disagreement):
     graded, log = disagreement
     path = tmp_path / name
-    write_report(path, [graded], log, Reader(100), "target met")
+    write_report(path, [graded], log, OutputDecoder(100), "target met")
     return path.read_bytes().decode()
 
 
@@ -86,7 +87,7 @@ def test_markdown_report(tmp_path, disagreement):
 def test_json_result_is_ascii(tmp_path, disagreement):
     graded, log = disagreement
     path = tmp_path / "r.json"
-    write_result(path, {"details": details([graded], log, Reader(100))})
+    write_result(path, {"details": details([graded], log, OutputDecoder(100))})
     data = path.read_bytes()
     assert data.isascii() and b"\x1b" not in data and b"\x00" not in data
 

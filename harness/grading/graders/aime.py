@@ -6,9 +6,9 @@ Strict: the last explicit answer of the final channel, however it is dressed.
 
 import re
 
+from harness.grading.grade import Grade, Reason, answered, unanswered
 from harness.grading.harmony import Output
 from harness.grading.screen import Screen
-from harness.grading.verdict import Reason, Verdict, judged, unanswered
 
 LARGEST = 999
 _MAX_DIGITS = 50  # longer digit strings are no answers by the strict rules
@@ -49,18 +49,18 @@ _GOES_ON = re.compile(
 )
 
 
-def official(output: Output, truth: int) -> Verdict:
+def official(output: Output, truth: int) -> Grade:
     """The verdict of the published rules."""
     # What is last in the tail is last in the text, and the tail is short.
     digits = (
-        _last(_OFFICIAL_BOXED, output.tail)
+        _last(_OFFICIAL_BOXED, output.suffix)
         or _last_anywhere(_OFFICIAL_BOXED, _BOXED_SCREEN, output)
         or _last_anywhere(_OFFICIAL_ANSWER, _ANSWER_SCREEN, output)
     )
     value = None if digits is None else _official_integer(digits)
     if value is None or value > LARGEST:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return judged(str(value), value == truth)
+    return answered(str(value), value == truth)
 
 
 def _official_integer(digits: str) -> int | None:
@@ -71,14 +71,14 @@ def _official_integer(digits: str) -> int | None:
         return None
 
 
-def strict(output: Output, truth: int) -> Verdict:
+def strict(output: Output, truth: int) -> Grade:
     """The verdict on what the final channel says."""
-    if output.final is None:
+    if output.strict_final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
-    answer = explicit_answer(output.final)
+    answer = explicit_answer(output.strict_final)
     if answer is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return judged(answer, answer == str(truth))
+    return answered(answer, answer == str(truth))
 
 
 def explicit_answer(final: str) -> str | None:

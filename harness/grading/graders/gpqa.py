@@ -7,9 +7,9 @@ final channel.
 
 import re
 
+from harness.grading.grade import Grade, Reason, answered, unanswered
 from harness.grading.harmony import Output
 from harness.grading.screen import Screen
-from harness.grading.verdict import Reason, Verdict, judged, unanswered
 
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _LIST_DRESS = (("['", '["'), ("']", '"]'))  # a Python list of one string, printed
@@ -66,18 +66,18 @@ _SEVERAL = re.compile(
 )
 
 
-def official(output: Output, truth: str) -> Verdict:
+def official(output: Output, truth: str) -> Grade:
     """The verdict of the published rules."""
     letter = _official_letter(output)
     if letter is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return judged(letter, letter == truth)
+    return answered(letter, letter == truth)
 
 
 def _official_letter(output: Output) -> str | None:
-    if output.section is None and _BEGINS_WITH_WORD.match(output.head) and not _may_state(output):
+    if output.official_final is None and _BEGINS_WITH_WORD.match(output.prefix) and not _may_state(output):
         return None
-    section = _BOLD.sub(r"\1", output.text if output.section is None else output.section)
+    section = _BOLD.sub(r"\1", output.text if output.official_final is None else output.official_final)
     if section.startswith(_LIST_DRESS[0]) and section.endswith(_LIST_DRESS[1]):
         section = section[2:-2].strip()
     section = _unescaped(section)
@@ -96,14 +96,14 @@ def _unescaped(text: str) -> str:
     return text.replace(r"\n", "\n").replace(r"\'", "'")
 
 
-def strict(output: Output, truth: str) -> Verdict:
+def strict(output: Output, truth: str) -> Grade:
     """The verdict on what the final channel says."""
-    if output.final is None:
+    if output.strict_final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
-    letter = explicit_letter(output.final)
+    letter = explicit_letter(output.strict_final)
     if letter is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return judged(letter, letter == truth)
+    return answered(letter, letter == truth)
 
 
 def explicit_letter(final: str) -> str | None:

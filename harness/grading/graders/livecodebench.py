@@ -8,9 +8,9 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from harness.grading.grade import Reason
 from harness.grading.harmony import Output
 from harness.grading.screen import Screen
-from harness.grading.verdict import Reason
 
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
@@ -33,7 +33,7 @@ class Extraction:
 
 def official(output: Output) -> Extraction:
     """The program by the published rules."""
-    code = _official_block(output.section) if output.section is not None else None
+    code = _official_block(output.official_final) if output.official_final is not None else None
     if code is None and output.may_match(_FENCE_SCREEN):
         code = _official_block(output.text)
     return Extraction(code, output.defect or Reason.NO_ANSWER)
@@ -49,9 +49,9 @@ def _official_block(text: str) -> str | None:
 
 def strict(output: Output) -> Extraction:
     """The program that the final channel ends with."""
-    if output.final is None:
+    if output.strict_final is None:
         return Extraction(None, output.defect or Reason.NO_FINAL)
-    blocks = fenced_blocks(output.final)
+    blocks = fenced_blocks(output.strict_final)
     python = [code for name, code in blocks if name in _PYTHON_NAMES]
     chosen = python or [code for name, code in blocks if not name]
     if not chosen:

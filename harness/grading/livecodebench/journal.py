@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import GradingError
-from harness.grading.livecodebench.trial import Outcome
-from harness.grading.verdict import Reason
+from harness.grading.grade import Reason
+from harness.grading.livecodebench.run_solution import ProgramResult
 
-_GRADING = Path(__file__).resolve().parents[3]
-_JUDGES = ("jail", "lcb")  # folders whose modules decide a verdict
+_GRADING = Path(__file__).resolve().parents[1]
+_JUDGES = ("sandbox/jail", "livecodebench")  # folders whose modules decide a verdict
 
 
 def journal_path(output_file: Path | None, log: Path) -> Path:
@@ -38,16 +38,21 @@ def task_key(mode: str, cpu_limit_s: float, digest: str, code: str, tier: str) -
 def _judges() -> str:
     """Digest of the modules that run and compare programs, and of the Python that runs them."""
     combined = hashlib.sha256(sys.version.encode())
-    for module in sorted(path for folder in _JUDGES for path in (_GRADING / folder).glob("*.py")):
+    for module in judging_modules():
         combined.update(module.read_bytes())
     return combined.hexdigest()
+
+
+def judging_modules() -> list[Path]:
+    """The modules that run programs and compare their outputs."""
+    return sorted(path for folder in _JUDGES for path in (_GRADING / folder).glob("*.py"))
 
 
 class _Key(msgspec.Struct):
     key: str
 
 
-class OutcomeJournal:
+class ResultJournal:
     """Append-only; a line cut by a crash is skipped when the journal is read again."""
 
     def __init__(self, path: Path, restart: bool = False) -> None:
@@ -66,7 +71,7 @@ class OutcomeJournal:
                 f"{path}: cannot write the grading journal ({error}); choose another --output-file"
             ) from error
 
-    def add(self, key: str, outcome: Outcome) -> None:
+    def add(self, key: str, outcome: ProgramResult) -> None:
         """Record a final outcome; it is in the file before this returns."""
         self.known[key] = outcome
         self._file.write((json.dumps({"key": key, **asdict(outcome)}) + "\n").encode())
@@ -75,15 +80,15 @@ class OutcomeJournal:
         """Close the file."""
         self._file.close()
 
-    def _read(self) -> tuple[dict[str, Outcome], bool]:
+    def _read(self) -> tuple[dict[str, ProgramResult], bool]:
         """The outcomes by key, and whether the last line is complete."""
         self._file.seek(0)
         text = self._file.read()
-        found: dict[str, Outcome] = {}
+        found: dict[str, ProgramResult] = {}
         for line in text.split(b"\n"):
             try:
                 key = msgspec.json.decode(line, type=_Key).key
-                outcome = msgspec.json.decode(line, type=Outcome)
+                outcome = msgspec.json.decode(line, type=ProgramResult)
             except (msgspec.DecodeError, UnicodeError):
                 continue  # cut by a crash, or of another version: that task is graded again
             if outcome.reason is not Reason.SANDBOX_LOST:  # the machine's trouble: worth another attempt

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
+from harness.grading.grade import Mode
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.livecodebench.journal import OutcomeJournal, task_key
-from harness.grading.livecodebench.trial import TEST_CPU_S, Outcome, TrialLimits, try_twice
+from harness.grading.livecodebench.journal import ResultJournal, task_key
+from harness.grading.livecodebench.run_solution import TEST_CPU_S, ProgramResult, RunLimits, run_with_retry
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.session import Session
+from harness.grading.sandbox.process import SandboxProcess
 from harness.grading.sandbox.tiers import MEMORY_LIMIT, MIB, Sandbox
-from harness.grading.verdict import Mode
 
 _MEMORY_SHARE = 0.8  # of what is free: programs are looked at ten times a second and grow in between
 _SMALLEST_SHARE = 128 * MIB
@@ -32,7 +32,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class ExecutionConfig:
     """Where and how solutions are tried."""
 
     index: Path
@@ -44,7 +44,7 @@ class Bench:
 Progress = Callable[[int, int, str], None]  # done, total, what
 
 
-def workers_there() -> int:
+def usable_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
@@ -61,28 +61,28 @@ def require_problems(index: Path, question_ids: Iterable[str]) -> None:
         )
 
 
-def grade(
-    tasks: Iterable[Task], bench: Bench, journal: OutcomeJournal, progress: Progress
-) -> dict[Task, Outcome]:
-    """Outcome of every task; those that the journal knows are not run.
+def run_programs(
+    tasks: Iterable[Task], execution: ExecutionConfig, journal: ResultJournal, progress: Progress
+) -> dict[Task, ProgramResult]:
+    """ProgramResult of every task; those that the journal knows are not run.
 
     A failure that other programs may have caused, by the machine's time or memory, is tried again beside half
     as many, a second time alone; then it counts. Programs at their CPU limit fail at once.
     """
-    with contextlib.closing(ProblemIndex(bench.index)) as problems:
-        keys = {task: _key(task, problems, bench) for task in tasks}
+    with contextlib.closing(ProblemIndex(execution.index)) as problems:
+        keys = {task: _key(task, problems, execution) for task in tasks}
     # Whoever imports numpy comes last: a warden that has loaded it forks more slowly.
     order = sorted(keys.items(), key=lambda item: "numpy" in item[0].code)
     waiting = {key: task for task, key in order if key not in journal.known}
-    memory, step = memory_there(), "solutions"
-    for workers in dict.fromkeys((bench.workers, max(1, bench.workers // 2), 1)):
-        current = _Round(bench, workers, _share(memory, workers), step)
+    memory, step = free_memory(), "solutions"
+    for workers in dict.fromkeys((execution.workers, max(1, execution.workers // 2), 1)):
+        current = _Round(execution, workers, _share(memory, workers), step)
         waiting = _grade_together(waiting, current, journal, progress)
         step = "failures by time or memory, with fewer at a time"
     return {task: journal.known[key] for task, key in keys.items()}
 
 
-def memory_there() -> int:
+def free_memory() -> int:
     """Bytes that programs may fill together: most of what the machine and this container have free."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = [int(fields["MemAvailable"].split()[0]) * 1024, *_container_memory()]
@@ -106,18 +106,18 @@ def _share(memory: int, workers: int) -> int:
     return max(_SMALLEST_SHARE, memory // workers)
 
 
-def _key(task: Task, problems: ProblemIndex, bench: Bench) -> str:
+def _key(task: Task, problems: ProblemIndex, execution: ExecutionConfig) -> str:
     facts = problems.find(task.question_id)
     if facts is None:
         raise GradingError(f"problem {task.question_id}: not in the LiveCodeBench index")
-    return task_key(task.mode, bench.cpu_limit_s, facts.digest, task.code, bench.sandbox.tier)
+    return task_key(task.mode, execution.cpu_limit_s, facts.digest, task.code, execution.sandbox.tier)
 
 
 @dataclass(frozen=True, slots=True)
 class _Round:
     """One pass over tasks: with how many workers, and how much memory for each program (0: no share)."""
 
-    bench: Bench
+    execution: ExecutionConfig
     workers: int
     memory: int
     what: str
@@ -132,24 +132,27 @@ class _Pool:
     """Threads that take tasks from one queue, each with its own sandbox."""
 
     def __init__(self, waiting: dict[str, Task], current: _Round) -> None:
-        self.bench, self.limits = current.bench, TrialLimits(current.bench.cpu_limit_s, current.memory)
+        self.execution, self.limits = (
+            current.execution,
+            RunLimits(current.execution.cpu_limit_s, current.memory),
+        )
         self.todo: queue.SimpleQueue[tuple[str, Task]] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[str, Outcome] | BaseException] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[str, ProgramResult] | BaseException] = queue.SimpleQueue()
         self.stopped = threading.Event()
-        self.sessions: list[Session] = []
+        self.processes: list[SandboxProcess] = []
         for item in waiting.items():
             self.todo.put(item)
 
     def work(self) -> None:
         try:
             with (
-                Session(self.bench.sandbox) as session,
-                contextlib.closing(ProblemIndex(self.bench.index)) as problems,
+                SandboxProcess(self.execution.sandbox) as process,
+                contextlib.closing(ProblemIndex(self.execution.index)) as problems,
             ):
-                self.sessions.append(session)
+                self.processes.append(process)
                 while not self.stopped.is_set():
                     key, task = self.todo.get_nowait()
-                    self.done.put((key, _outcome(task, session, problems, self.limits)))
+                    self.done.put((key, _outcome(task, process, problems, self.limits)))
         except queue.Empty:
             return
         except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller raises it
@@ -157,7 +160,7 @@ class _Pool:
 
 
 def _grade_together(
-    waiting: dict[str, Task], current: _Round, journal: OutcomeJournal, progress: Progress
+    waiting: dict[str, Task], current: _Round, journal: ResultJournal, progress: Progress
 ) -> dict[str, Task]:
     """Grade tasks side by side; what deserves another attempt comes back."""
     pool = _Pool(waiting, current)
@@ -177,8 +180,8 @@ def _grade_together(
                 journal.add(key, outcome)
             progress(count + 1, len(waiting), current.what)
     except BaseException:
-        for session in pool.sessions:
-            session.abort()
+        for process in pool.processes:
+            process.abort()
         raise
     finally:
         pool.stopped.set()
@@ -187,8 +190,8 @@ def _grade_together(
     return again
 
 
-def _outcome(task: Task, session: Session, problems: ProblemIndex, limits: TrialLimits) -> Outcome:
+def _outcome(task: Task, process: SandboxProcess, problems: ProblemIndex, limits: RunLimits) -> ProgramResult:
     facts = problems.find(task.question_id)
     assert facts is not None  # _key found it
     job = protocol.Job(task.mode, facts.function, task.code)
-    return try_twice(session, job, lambda: problems.tests(task.question_id), limits)
+    return run_with_retry(process, job, lambda: problems.tests(task.question_id), limits)

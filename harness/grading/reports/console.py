@@ -4,24 +4,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from harness.grading.evaluate import Evaluation
-from harness.grading.references import Subject
+from harness.grading.grade import Mode
+from harness.grading.references import DatasetKind
 from harness.grading.score import Score
-from harness.grading.target import Judgement
-from harness.grading.verdict import Mode
+from harness.grading.target import TargetResult
 
 _WIDTH = 80
 
 
 def scorecard(
-    evaluation: Evaluation, judgement: Judgement, difficulties: Mapping[str, str] | None = None
+    evaluation: Evaluation, result: TargetResult, difficulties: Mapping[str, str] | None = None
 ) -> str:
     """Everything that is printed to stdout. ``difficulties``: of programming problems, by question_id."""
     lines: list[str] = []
     for mode, score in evaluation.scores.items():
         lines += _official(score) if mode is Mode.OFFICIAL else _strict(score)
-    lines += ["", *_failures(evaluation, judgement)]
-    lines += [*_solved(judgement.score), *_by_difficulty(evaluation, judgement, difficulties or {})]
-    lines += ["", *_trust(evaluation, judgement)]
+    lines += ["", *_failures(evaluation, result)]
+    lines += [*_solved(result.score), *_by_difficulty(evaluation, result, difficulties or {})]
+    lines += ["", *_trust(evaluation, result)]
     if Mode.OFFICIAL in evaluation.scores:
         percentage = evaluation.scores[Mode.OFFICIAL].percentage
         lines += ["", "", "Printing for submission_checker:", "", f"'exact_match': {percentage:.3f}"]
@@ -64,14 +64,14 @@ def _strict(score: Score) -> Iterator[str]:
     yield f"Strict score: {score.percentage:.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
 
 
-def _failures(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:
+def _failures(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
     """Why samples of each data set are not correct, by the rules that the target is for."""
-    yield f"Not correct by the {judgement.mode} rules, by reason:"
-    for name in judgement.score.datasets:
+    yield f"Not correct by the {result.mode} rules, by reason:"
+    for name in result.score.datasets:
         counts = Counter(
-            sample.verdicts[judgement.mode].reason.value
+            sample.grades[result.mode].reason.value
             for sample in evaluation.graded
-            if sample.reference.dataset == name and not sample.verdicts[judgement.mode].correct
+            if sample.reference.dataset == name and not sample.grades[result.mode].correct
         )
         yield f"{name}: {', '.join(f'{reason} {count}' for reason, count in counts.most_common()) or 'none'}"
 
@@ -86,13 +86,13 @@ def _solved(score: Score) -> Iterator[str]:
 
 
 def _by_difficulty(
-    evaluation: Evaluation, judgement: Judgement, difficulties: Mapping[str, str]
+    evaluation: Evaluation, result: TargetResult, difficulties: Mapping[str, str]
 ) -> Iterator[str]:
     rows: dict[str, list[bool]] = {}
     for sample in evaluation.graded:
         word = difficulties.get(sample.reference.truth)
-        if sample.reference.subject is Subject.LIVECODEBENCH and word:
-            rows.setdefault(word, []).append(sample.verdicts[judgement.mode].correct)
+        if sample.reference.kind is DatasetKind.LIVECODEBENCH and word:
+            rows.setdefault(word, []).append(sample.grades[result.mode].correct)
     order = sorted(rows, key=lambda word: (-sum(rows[word]) / len(rows[word]), word))
     if rows:
         shares = (
@@ -101,16 +101,16 @@ def _by_difficulty(
         yield f"programs by difficulty: {', '.join(shares)}"
 
 
-def _trust(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:
-    yield judgement.line
-    for name, part in judgement.score.datasets.items():
+def _trust(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
+    yield result.line
+    for name, part in result.score.datasets.items():
         if part.deviation is not None and part.standard_error is not None:
             yield (
                 f"{name}: {len(part.by_repeat)} repeats, mean {part.accuracy:.2f}%, standard deviation "
                 f"{part.deviation:.2f}, standard error {part.standard_error:.2f}"
             )
-    if judgement.standing is not None:
-        place, runs = judgement.standing, judgement.standing.runs
+    if result.standing is not None:
+        place, runs = result.standing, result.standing.runs
         side = "within" if place.is_within_range else "outside"
         yield (
             f"Among the {runs.runs} published {runs.round} runs: {place.deviations:+.1f} standard "
@@ -124,4 +124,4 @@ def _trust(evaluation: Evaluation, judgement: Judgement) -> Iterator[str]:
     )
     if len(evaluation.scores) > 1:
         yield f"The two modes disagree on {sum(sample.disagrees for sample in evaluation.graded)} samples"
-    yield from (f"WARNING: {warning}" for warning in judgement.warnings)
+    yield from (f"WARNING: {warning}" for warning in result.warnings)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.graded import Graded
+from harness.grading.grade import FailedTest, GradedSample, Mode
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.output_decoder import Reader
-from harness.grading.verdict import FailedTest, Mode
+from harness.grading.output_decoder import OutputDecoder
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible, printable
 
@@ -34,9 +33,9 @@ Section = tuple[str, Sequence[Row]]
 
 def write_report(
     path: Path,
-    graded: Sequence[Graded],
+    graded: Sequence[GradedSample],
     log: AccuracyLog,
-    reader: Reader,
+    decoder: OutputDecoder,
     headline: str,
     tests: ProblemIndex | None = None,
 ) -> None:
@@ -44,12 +43,12 @@ def write_report(
     wrong = [
         sample
         for sample in graded
-        if sample.logged and not any(verdict.correct for verdict in sample.verdicts.values())
+        if sample.logged and not any(grade.correct for grade in sample.grades.values())
     ]
     wrong.sort(key=lambda sample: (sample.reference.dataset, *_reasons(sample), sample.qsl_idx))
     disagreeing = [sample for sample in graded if sample.disagrees]
     sections = [
-        (title, [tuple(map(legible, _cells(sample, log, reader, tests))) for sample in samples])
+        (title, [tuple(map(legible, _cells(sample, log, decoder, tests))) for sample in samples])
         for title, samples in ((_DISAGREE, disagreeing), (_WRONG, wrong))
     ]
     page = _html if path.suffix.lower() in _HTML_SUFFIXES else _markdown
@@ -60,17 +59,17 @@ def write_report(
         raise GradingError(f"{path}: cannot be written ({error}); choose another --report") from error
 
 
-def _reasons(sample: Graded) -> list[str]:
-    return [verdict.reason for verdict in sample.verdicts.values()]
+def _reasons(sample: GradedSample) -> list[str]:
+    return [grade.reason for grade in sample.grades.values()]
 
 
-def _cells(sample: Graded, log: AccuracyLog, reader: Reader, tests: ProblemIndex | None) -> Row:
+def _cells(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder, tests: ProblemIndex | None) -> Row:
     assert sample.logged is not None  # a missing sample has nothing to show
-    said = {mode: f"{verdict.reason}: {verdict.answer or ''} {verdict.detail}".strip()
-            for mode, verdict in sample.verdicts.items()}  # fmt: skip
-    tail = reader.decode(log.read_at(sample.logged.offset, sample.logged.size)[-_TAIL_TOKENS:])
+    said = {mode: f"{grade.reason}: {grade.answer or ''} {grade.detail}".strip()
+            for mode, grade in sample.grades.items()}  # fmt: skip
+    tail = decoder.decode(log.read_at(sample.logged.offset, sample.logged.size)[-_TAIL_TOKENS:])
     facts = (str(sample.qsl_idx), sample.reference.dataset, sample.reference.truth)
-    failed = next((verdict.failed for verdict in sample.verdicts.values() if verdict.failed), None)
+    failed = next((grade.failed for grade in sample.grades.values() if grade.failed), None)
     shown = _failing_test(failed, sample.reference.truth, tests) if failed and tests else ""
     return (*facts, said.get(Mode.OFFICIAL, ""), said.get(Mode.STRICT, ""), shown, tail)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import GradingError
-from harness.grading.graded import Graded
-from harness.grading.output_decoder import Reader
-from harness.grading.verdict import Mode
+from harness.grading.grade import GradedSample, Mode
+from harness.grading.output_decoder import OutputDecoder
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 _PICKLE_SUFFIXES = (".pkl", ".pickle")
@@ -18,12 +17,14 @@ _BATCH = 64
 Row = dict[str, Any]
 
 
-def save_outputs(path: Path, graded: Sequence[Graded], log: AccuracyLog, reader: Reader) -> None:
+def save_outputs(
+    path: Path, graded: Sequence[GradedSample], log: AccuracyLog, decoder: OutputDecoder
+) -> None:
     """Write one row for each sample that the log has. GradingError if the file cannot be written.
 
     Parquet is written in batches and needs little memory; a pickle is built whole.
     """
-    rows = (_row(sample, log, reader) for sample in graded if sample.logged is not None)
+    rows = (_row(sample, log, decoder) for sample in graded if sample.logged is not None)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() in _PICKLE_SUFFIXES:
@@ -34,7 +35,7 @@ def save_outputs(path: Path, graded: Sequence[Graded], log: AccuracyLog, reader:
         raise GradingError(f"{path}: cannot be written ({error}); choose another --save-outputs") from error
 
 
-def _row(sample: Graded, log: AccuracyLog, reader: Reader) -> Row:
+def _row(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> Row:
     assert sample.logged is not None
     ids = log.read_at(sample.logged.offset, sample.logged.size)
     row: Row = {
@@ -42,14 +43,14 @@ def _row(sample: Graded, log: AccuracyLog, reader: Reader) -> Row:
         "seq_id": sample.logged.seq_id,
         "dataset": sample.reference.dataset,
         "ground_truth": sample.reference.truth,
-        "model_output": reader.decode(ids).encode("utf-8", "replace").decode(),
+        "model_output": decoder.decode(ids).encode("utf-8", "replace").decode(),
         "output_token_ids": ids,
     }
-    for mode, verdict in sample.verdicts.items():
+    for mode, grade in sample.grades.items():
         prefix = "" if mode is Mode.OFFICIAL else "strict_"
-        row[f"{prefix}extracted_answer"] = verdict.answer
-        row[f"{prefix}is_correct"] = verdict.correct
-        row[f"{prefix}evaluation_details"] = f"{verdict.reason} {verdict.detail}".strip()
+        row[f"{prefix}extracted_answer"] = grade.answer
+        row[f"{prefix}is_correct"] = grade.correct
+        row[f"{prefix}evaluation_details"] = f"{grade.reason} {grade.detail}".strip()
     return row
 
 

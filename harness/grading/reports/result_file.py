@@ -8,12 +8,11 @@ from typing import Any
 from harness.errors import GradingError
 from harness.files import replacing
 from harness.grading.evaluate import Evaluation
-from harness.grading.graded import Graded
-from harness.grading.output_decoder import Reader
+from harness.grading.grade import Grade, GradedSample, Mode, Reason
+from harness.grading.output_decoder import OutputDecoder
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.score import DatasetScore, Score
-from harness.grading.target import Judgement
-from harness.grading.verdict import Mode, Reason, Verdict
+from harness.grading.target import TargetResult
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 _SHOWN_CODE = 200  # characters of an extracted program
@@ -32,26 +31,26 @@ def write_result(path: Path, result: Json) -> None:
 
 
 def result(
-    evaluation: Evaluation, judgement: Judgement, sandbox: Sandbox | None, details: list[Json] | None
+    evaluation: Evaluation, result: TargetResult, sandbox: Sandbox | None, details: list[Json] | None
 ) -> Json:
     """The whole result. ``summary`` and ``detailed_results`` have the reference's fields."""
     osl = evaluation.lengths
     return {
-        "summary": _summary(judgement.score),
+        "summary": _summary(result.score),
         "detailed_results": details,
         "modes": {mode.value: _summary(score) for mode, score in evaluation.scores.items()},
         "target": {
-            "mode": judgement.mode.value,
-            "threshold": judgement.target,
-            "margin": judgement.score.percentage - judgement.target,
-            "met": judgement.is_met,
+            "mode": result.mode.value,
+            "threshold": result.target,
+            "margin": result.score.percentage - result.target,
+            "met": result.is_met,
         },
         "published_runs": None
-        if judgement.standing is None
+        if result.standing is None
         else {
-            "standard_deviations": judgement.standing.deviations,
-            "percentile": judgement.standing.percentile,
-            "within_range": judgement.standing.is_within_range,
+            "standard_deviations": result.standing.deviations,
+            "percentile": result.standing.percentile,
+            "within_range": result.standing.is_within_range,
         },
         "output_tokens": {
             "mean": osl.mean,
@@ -66,19 +65,19 @@ def result(
         "sandbox": None if sandbox is None else sandbox.tier.value,
         "disagreements": [sample.qsl_idx for sample in evaluation.graded if sample.disagrees],
         "reasons": {mode.value: _reasons(evaluation.graded, mode) for mode in evaluation.scores},
-        "warnings": list(judgement.warnings),
+        "warnings": list(result.warnings),
     }
 
 
-def details(graded: Sequence[Graded], log: AccuracyLog, reader: Reader) -> list[Json]:
+def details(graded: Sequence[GradedSample], log: AccuracyLog, decoder: OutputDecoder) -> list[Json]:
     """One object for each sample that the log has, with the start of its output."""
-    return [_detail(sample, log, reader) for sample in graded if sample.logged is not None]
+    return [_detail(sample, log, decoder) for sample in graded if sample.logged is not None]
 
 
-def _detail(sample: Graded, log: AccuracyLog, reader: Reader) -> Json:
+def _detail(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> Json:
     assert sample.logged is not None
-    main = sample.verdicts.get(Mode.OFFICIAL) or sample.verdicts[Mode.STRICT]
-    strict = sample.verdicts.get(Mode.STRICT)
+    main = sample.grades.get(Mode.OFFICIAL) or sample.grades[Mode.STRICT]
+    strict = sample.grades.get(Mode.STRICT)
     ids = log.read_at(sample.logged.offset, sample.logged.size)
     return {
         "seq_id": sample.logged.seq_id,
@@ -89,27 +88,27 @@ def _detail(sample: Graded, log: AccuracyLog, reader: Reader) -> Json:
         "ground_truth": sample.reference.truth,
         "evaluation_details": explanation(main, sample.reference.truth),
         "token_count": sample.logged.tokens,
-        "model_output_preview": reader.preview(ids),
+        "model_output_preview": decoder.preview(ids),
         "reason": main.reason.value,
         "strict": None if strict is None else _strict(strict),
     }
 
 
-def _strict(verdict: Verdict) -> Json:
-    answer = None if verdict.answer is None else verdict.answer[:_SHOWN_CODE]
-    fields = {"is_correct": verdict.correct, "extracted_answer": answer}
-    return {**fields, "reason": verdict.reason.value, "detail": verdict.detail}
+def _strict(grade: Grade) -> Json:
+    answer = None if grade.answer is None else grade.answer[:_SHOWN_CODE]
+    fields = {"is_correct": grade.correct, "extracted_answer": answer}
+    return {**fields, "reason": grade.reason.value, "detail": grade.detail}
 
 
-def explanation(verdict: Verdict, truth: str) -> str:
+def explanation(grade: Grade, truth: str) -> str:
     """One sentence on a verdict, as the reference words it where it has words."""
-    if verdict.reason is Reason.CORRECT:
+    if grade.reason is Reason.CORRECT:
         return "Correct"
-    if verdict.answer is None:
-        return f"No answer extracted from model output ({verdict.reason})"
-    if verdict.reason is Reason.WRONG and not verdict.detail:
-        return f"Incorrect (extracted: {verdict.answer[:_SHOWN_CODE]}, ground_truth: {truth})"
-    return f"Failed ({verdict.reason}): {verdict.detail}"
+    if grade.answer is None:
+        return f"No answer extracted from model output ({grade.reason})"
+    if grade.reason is Reason.WRONG and not grade.detail:
+        return f"Incorrect (extracted: {grade.answer[:_SHOWN_CODE]}, ground_truth: {truth})"
+    return f"Failed ({grade.reason}): {grade.detail}"
 
 
 def _summary(score: Score) -> Json:
@@ -142,10 +141,10 @@ def _dataset(part: DatasetScore) -> Json:
     }
 
 
-def _reasons(graded: Sequence[Graded], mode: Mode) -> dict[str, dict[str, int]]:
+def _reasons(graded: Sequence[GradedSample], mode: Mode) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for sample in graded:
         of_dataset = counts.setdefault(sample.reference.dataset, {})
-        reason = sample.verdicts[mode].reason.value
+        reason = sample.grades[mode].reason.value
         of_dataset[reason] = of_dataset.get(reason, 0) + 1
     return counts

@@ -1,10 +1,10 @@
 """Finds the strongest sandbox that really works here: a probe tries to get out of each."""
 
 from harness.errors import GradingError
+from harness.grading.grade import Mode
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.session import SandboxLostError, Session
+from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import Sandbox, Tier, refusal, sandbox, unsupported
-from harness.grading.verdict import Mode
 
 _PROBE_LIMIT_S = 20.0
 _CONTAINED = "contained"
@@ -51,12 +51,12 @@ def why_not(tier: Tier) -> str:
     if reason:
         return reason
     try:
-        with Session(sandbox(tier)) as session:
-            session.begin(protocol.Job(Mode.STRICT, "", _PROBE))
-            report = session.attempt(protocol.Trial(_PROBE_LIMIT_S, _PROBE_LIMIT_S, ""))
+        with SandboxProcess(sandbox(tier)) as process:
+            process.begin(protocol.Job(Mode.STRICT, "", _PROBE))
+            result = process.attempt(protocol.TestRun(_PROBE_LIMIT_S, _PROBE_LIMIT_S, ""))
     except (GradingError, SandboxLostError) as error:
         return str(error)
-    said = report.output.decode(errors="replace").strip()
-    if report.status != protocol.OK:
-        return f"the probe ended with {report.status}: {report.detail}"
+    said = result.output.decode(errors="replace").strip()
+    if result.status != protocol.OK:
+        return f"the probe ended with {result.status}: {result.detail}"
     return "" if said == _CONTAINED else f"the probe got out by {said}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.errors import GradingError
 from harness.grading.sandbox.jail.confine import Confinement
 from harness.grading.sandbox.jail.seccomp import MACHINE
-from harness.grading.sandbox.jail.warden import Warrant
+from harness.grading.sandbox.jail.warden import WardenConfig
 
 GIB, MIB = 1 << 30, 1 << 20
 MEMORY_LIMIT = 4 * GIB  # address space of a solution, as LiveCodeBench's own comment promises
@@ -87,8 +87,8 @@ def _limits(memory: int) -> Confinement:
 
 
 def _warden(limits: Confinement, scratch: str) -> tuple[str, ...]:
-    warrant = json.dumps(asdict(Warrant(limits, scratch)))
-    return (sys.executable, "-I", "-c", _START.format(root=str(_ROOT)), warrant)
+    config = json.dumps(asdict(WardenConfig(limits, scratch)))
+    return (sys.executable, "-I", "-c", _START.format(root=str(_ROOT)), config)
 
 
 def _interpreter_trees() -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from harness.grading.references import Reference, Subject, load_references
+from harness.grading.references import DatasetKind, Reference, load_references
 
 FOLDER = Path(__file__).resolve().parents[3] / "datasets" / "samples"
 REFERENCE = FOLDER / "acc_sample.parquet"
@@ -23,8 +23,8 @@ def solutions() -> dict[str, str]:
 
 
 def right_answer(row: Reference) -> str:
-    if row.subject is Subject.AIME:
+    if row.kind is DatasetKind.AIME:
         return rf"So the answer is $\boxed{{{row.truth}}}$."
-    if row.subject is Subject.GPQA:
+    if row.kind is DatasetKind.GPQA:
         return f"**Answer:** {row.truth}"
     return f"Here it is:\n\n```python\n{solutions()[row.truth]}\n```"

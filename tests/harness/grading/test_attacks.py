@@ -12,29 +12,29 @@ from pathlib import Path
 
 import pytest
 
+from harness.grading.grade import Reason
 from harness.grading.livecodebench.compare import same_value
 from harness.grading.livecodebench.release import Example
-from harness.grading.livecodebench.trial import TrialLimits, try_solution
+from harness.grading.livecodebench.run_solution import RunLimits, run_solution
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.session import SandboxLostError, Session
+from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import Tier, sandbox
-from harness.grading.verdict import Reason
-from tests.harness.grading.tiers import TIERS, attempt, session_in
+from tests.harness.grading.tiers import TIERS, attempt, process_in
 
 FREE = "REACHED"
 
 
 @pytest.fixture(scope="module", params=TIERS)
-def session(request: pytest.FixtureRequest) -> Iterator[Session]:
-    with session_in(request.param) as made:
+def process(request: pytest.FixtureRequest) -> Iterator[SandboxProcess]:
+    with process_in(request.param) as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def still_fit(session: Session) -> Iterator[None]:
+def still_fit(process: SandboxProcess) -> Iterator[None]:
     """After every attack the next solution gets its verdict, and nothing runs on."""
     yield
-    report = attempt(session, "print(int(input()) + 1)", "41\n")
+    report = attempt(process, "print(int(input()) + 1)", "41\n")
     assert (report.status, report.output) == ("ok", b"42\n")
 
 
@@ -97,7 +97,7 @@ REACHING = {
 
 
 @pytest.mark.parametrize("name", REACHING)
-def test_nothing_is_reached(name: str, session: Session, tmp_path: Path):
+def test_nothing_is_reached(name: str, process: SandboxProcess, tmp_path: Path):
     target = tmp_path / "target"
     target.mkdir()
     before = (target.stat().st_mode, target.stat().st_mtime_ns)
@@ -109,7 +109,7 @@ def test_nothing_is_reached(name: str, session: Session, tmp_path: Path):
             "target": str(target),
         }
         code = _attack(REACHING[name], {**facts, "root": str(Path(__file__).parents[3])})
-        report = attempt(session, code)
+        report = attempt(process, code)
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
@@ -172,11 +172,11 @@ EXHAUSTING = {
 
 
 @pytest.mark.parametrize("name", EXHAUSTING)
-def test_exhausting_costs_only_the_own_verdict(name: str, session: Session):
+def test_exhausting_costs_only_the_own_verdict(name: str, process: SandboxProcess):
     code, statuses = EXHAUSTING[name]
     expected = statuses | {"waited"}  # the wall limit, three times the CPU's, on a busy machine
     by_time = "timeout" in statuses
-    report = attempt(session, code, cpu_s=0.2 if by_time else 20.0)
+    report = attempt(process, code, cpu_s=0.2 if by_time else 20.0)
     assert report.status in expected
     assert report.output == b""
 
@@ -185,18 +185,18 @@ OFFICIAL_EXHAUSTING = ("64 GB at once", "endless loop", "alarm switched off", "s
 
 
 @pytest.mark.parametrize("name", OFFICIAL_EXHAUSTING)
-def test_exhausting_in_the_official_process(name: str, session: Session):
-    report = attempt(session, EXHAUSTING[name][0], mode="official", cpu_s=0.2)
+def test_exhausting_in_the_official_process(name: str, process: SandboxProcess):
+    report = attempt(process, EXHAUSTING[name][0], mode="official", cpu_s=0.2)
     assert report.status != protocol.OK
 
 
-def test_a_hang_at_import_does_not_block_a_long_input(session: Session):
+def test_a_hang_at_import_does_not_block_a_long_input(process: SandboxProcess):
     code = "class Solution:\n    while True: pass"
-    report = attempt(session, code, "9" * (1 << 20), function="f", mode="official", cpu_s=0.2)
+    report = attempt(process, code, "9" * (1 << 20), function="f", mode="official", cpu_s=0.2)
     assert report.status in ("timeout", "waited")
 
 
-def test_the_expected_output_is_nowhere_in_the_process(session: Session):
+def test_the_expected_output_is_nowhere_in_the_process(process: SandboxProcess):
     expected = f"EXPECTED{secrets.token_hex(16)}"
     code = """
 import re
@@ -212,15 +212,15 @@ for line in open('/proc/self/maps'):
             pass
 print('EXPE' + 'CTED' + found.pop().decode() if found else 'nothing')
 """
-    outcome = try_solution(
-        session, protocol.Job("strict", "", code), [Example("x", expected)], TrialLimits(20.0)
+    outcome = run_solution(
+        process, protocol.Job("strict", "", code), [Example("x", expected)], RunLimits(20.0)
     )
     assert outcome.reason is Reason.WRONG
-    seen = try_solution(
-        session, protocol.Job("strict", "", code), [Example("EXPECTED" + "0" * 32, "x")], TrialLimits(20.0)
+    seen = run_solution(
+        process, protocol.Job("strict", "", code), [Example("EXPECTED" + "0" * 32, "x")], RunLimits(20.0)
     )
     assert seen.reason is Reason.WRONG  # the same search finds what is there: the input
-    assert attempt(session, code, "EXPECTED" + "0" * 32, cpu_s=20.0).output.strip() == b"EXPECTED" + b"0" * 32
+    assert attempt(process, code, "EXPECTED" + "0" * 32, cpu_s=20.0).output.strip() == b"EXPECTED" + b"0" * 32
 
 
 FORGERIES = {
@@ -234,41 +234,41 @@ FORGERIES = {
 
 @pytest.mark.parametrize("mode", ["official", "strict"])
 @pytest.mark.parametrize("name", FORGERIES)
-def test_values_cannot_claim_to_be_equal(name: str, mode: str, session: Session):
+def test_values_cannot_claim_to_be_equal(name: str, mode: str, process: SandboxProcess):
     code = FORGERIES[name] + "\nclass Solution:\n    def f(self, x): return E()\n"
-    report = attempt(session, code, "1", function="f", mode=mode)
+    report = attempt(process, code, "1", function="f", mode=mode)
     assert report.status == protocol.OK
     for expected in ("42", "[42]", '"42"', "[1, 2]"):
         assert not same_value(report.output, expected)
 
 
 @pytest.mark.parametrize("mode", ["official", "strict"])
-def test_patching_the_runner_forges_nothing(mode: str, session: Session):
+def test_patching_the_runner_forges_nothing(mode: str, process: SandboxProcess):
     code = """
 import sys, gc
 for module in list(sys.modules.values()):
-    for name in ("same_printout", "same_value", "encode", "write_all", "_store", "send_report"):
+    for name in ("same_printout", "same_value", "encode", "write_all", "_store", "send_result"):
         if hasattr(module, name): setattr(module, name, lambda *a: b"true")
 class Solution:
     def f(self, x): return "anything"
 """
-    outcome = try_solution(session, protocol.Job(mode, "f", code), [Example("1", "42")], TrialLimits(0.5))
+    outcome = run_solution(process, protocol.Job(mode, "f", code), [Example("1", "42")], RunLimits(0.5))
     assert not outcome.passed
 
 
-def test_writing_to_the_runners_descriptors_forges_nothing(session: Session):
+def test_writing_to_the_runners_descriptors_forges_nothing(process: SandboxProcess):
     code = "import os\nfor fd in range(3, 64):\n try: os.write(fd, b'42\\n')\n except OSError: pass\nprint(0)"
-    outcome = try_solution(session, protocol.Job("strict", "", code), [Example("", "42")], TrialLimits(5.0))
+    outcome = run_solution(process, protocol.Job("strict", "", code), [Example("", "42")], RunLimits(5.0))
     assert outcome.reason is Reason.WRONG
 
 
-def test_nothing_is_left_for_the_next_solution(session: Session):
-    attempt(session, "import os\nopen('/tmp/note', 'w').write('x')")
-    seen = attempt(session, "import os\nprint(os.path.exists('/tmp/note'))")
+def test_nothing_is_left_for_the_next_solution(process: SandboxProcess):
+    attempt(process, "import os\nopen('/tmp/note', 'w').write('x')")
+    seen = attempt(process, "import os\nprint(os.path.exists('/tmp/note'))")
     assert seen.output == b"False\n"
 
 
-def test_no_process_outlives_its_session(session: Session):
+def test_no_process_outlives_its_session(process: SandboxProcess):
     marker = f"m{secrets.token_hex(6)}"
     code = f"""
 import ctypes, time
@@ -276,12 +276,12 @@ ctypes.CDLL(None).prctl(15, b"{marker}", 0, 0, 0)
 time.sleep(99)
 """
     with ThreadPoolExecutor(1) as executor:
-        session.stop()  # a warden dies with the thread that started it: let that be the executor's
-        trial = executor.submit(attempt, session, code, cpu_s=60.0)
-        _wait_for(lambda: _named(marker) or trial.done())
-        assert not trial.done()
-        os.kill(session.warden_pid, signal.SIGKILL)  # as when the grader dies: nobody cleans up
-        assert isinstance(trial.exception(), SandboxLostError)
+        process.stop()  # a warden dies with the thread that started it: let that be the executor's
+        test_run = executor.submit(attempt, process, code, cpu_s=60.0)
+        _wait_for(lambda: _named(marker) or test_run.done())
+        assert not test_run.done()
+        os.kill(process.warden_pid, signal.SIGKILL)  # as when the grader dies: nobody cleans up
+        assert isinstance(test_run.exception(), SandboxLostError)
     _wait_for(lambda: not _named(marker))
 
 
@@ -307,7 +307,7 @@ def _wait_for(there: Callable[[], object]) -> None:
                                   "hidden memory", "environment of the grader"])  # fmt: skip
 def test_the_same_attacks_succeed_without_a_sandbox(name: str, tmp_path: Path):
     server = socket.create_server(("127.0.0.1", 0))
-    with server, Session(sandbox(Tier.UNSANDBOXED)) as bare, _secret_at_home() as secret:
+    with server, SandboxProcess(sandbox(Tier.UNSANDBOXED)) as bare, _secret_at_home() as secret:
         facts = {"port": server.getsockname()[1], "grader": os.getpid(), "secret": secret}
         report = attempt(bare, _attack(REACHING[name], {**facts, "target": str(tmp_path), "root": ""}))
     assert report.output == f"{FREE}\n".encode()

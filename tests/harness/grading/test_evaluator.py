@@ -20,7 +20,7 @@ import pytest
 from harness.config.benchmark import available_benchmarks, load_benchmark
 from harness.dataset import tokenizer
 from harness.grading.cli import main
-from harness.grading.references import Subject
+from harness.grading.references import DatasetKind
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
@@ -149,6 +149,8 @@ def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch
     keys.add(journal.task_key("strict", 60.0, "digest", "code", Tier.BUBBLEWRAP))
     journal._judges.cache_clear()
     assert len(keys) == len(Tier) + 1
+    modules = {path.name for path in journal.judging_modules()}
+    assert modules >= {"compare.py", "run_solution.py", "warden.py", "official.py", "strict.py"}
 
 
 def test_a_link_in_the_journals_place_is_not_followed(tmp_path: Path, release: Path):
@@ -161,7 +163,7 @@ def test_a_link_in_the_journals_place_is_not_followed(tmp_path: Path, release: P
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
 def test_a_signal_ends_with_what_is_kept(signum: signal.Signals, tmp_path: Path, release: Path):
     """One program hangs; once the others are in the journal the evaluator is asked to end."""
-    hangs = next(i for i, row in enumerate(references()) if row.subject is Subject.LIVECODEBENCH)
+    hangs = next(i for i, row in enumerate(references()) if row.kind is DatasetKind.LIVECODEBENCH)
     texts = [right_answer(row) for row in references()]
     texts[hangs] = "```python\nwhile True: pass\n```"
     log = write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts])
@@ -257,7 +259,7 @@ def test_only_a_benchmarks_own_published_runs_are_compared_with():
 
 def test_a_reader_sees_why_samples_are_wrong(tmp_path: Path, release: Path):
     texts = [right_answer(row) for row in references()]
-    code = next(i for i, row in enumerate(references()) if row.subject is Subject.LIVECODEBENCH)
+    code = next(i for i, row in enumerate(references()) if row.kind is DatasetKind.LIVECODEBENCH)
     texts[0], texts[1], texts[code] = r"\boxed{999}", "I do not know.", "```python\nprint('nonsense')\n```"
     rows = [json.loads(line) for line in release.read_text().splitlines()]
     (tmp_path / "r.jsonl").write_text(
@@ -302,7 +304,7 @@ def test_a_score_of_nothing_says_why(tmp_path: Path, release: Path):
 
 def test_programs_that_a_limit_or_a_race_decided_are_counted(tmp_path: Path, release: Path):
     texts = [right_answer(row) for row in references()]
-    code = [i for i, row in enumerate(references()) if row.subject is Subject.LIVECODEBENCH]
+    code = [i for i, row in enumerate(references()) if row.kind is DatasetKind.LIVECODEBENCH]
     texts[code[0]] = "```python\nx = bytearray(64 << 30)\n```"
     texts[code[1]] = "```python\nprint('x' * (70 << 20))\n```"
     result = evaluate(write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts]), release)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.grading.grade import Reason
 from harness.grading.graders import aime, gpqa, livecodebench
 from harness.grading.harmony import TextOutput
-from harness.grading.verdict import Reason
 
 
 def harmony(final: str, analysis: str = "let me think") -> str:
@@ -64,8 +64,8 @@ def test_aime_answers(final: str, official: str | None, strict: str | None):
 
 STRICT_TABLE = tomllib.loads((Path(__file__).parent / "strict_cases.toml").read_text())
 STRICT_CASES = [
-    pytest.param(subject, final, group["expected"], id=f"{subject}: {group['reason']}: {final[:40]!r}")
-    for subject, groups in STRICT_TABLE.items()
+    pytest.param(kind, final, group["expected"], id=f"{kind}: {group['reason']}: {final[:40]!r}")
+    for kind, groups in STRICT_TABLE.items()
     for group in groups
     for final in group["finals"]
 ]
@@ -76,13 +76,13 @@ def test_the_table_of_strict_cases_is_large():
     assert all(group["reason"] for groups in STRICT_TABLE.values() for group in groups)
 
 
-@pytest.mark.parametrize(("subject", "final", "expected"), STRICT_CASES)
-def test_strict_reads_what_a_reader_reads(subject: str, final: str, expected: str):
+@pytest.mark.parametrize(("kind", "final", "expected"), STRICT_CASES)
+def test_strict_reads_what_a_reader_reads(kind: str, final: str, expected: str):
     """An AIME answer that is no integer is shown as it stands: never right, whatever the truth."""
     output = TextOutput(harmony(final))
-    if subject == "code":
+    if kind == "code":
         assert (livecodebench.strict(output).code or "") == expected
-    elif subject == "gpqa":
+    elif kind == "gpqa":
         assert (gpqa.strict(output, "C").answer or "") == expected
     else:
         answer = aime.strict(output, 70).answer or ""
@@ -146,7 +146,7 @@ FINAL_CASES = [
 
 @pytest.mark.parametrize(("text", "section", "final"), FINAL_CASES)
 def test_final_sections(text: str, section: str | None, final: str | None):
-    assert (TextOutput(text).section, TextOutput(text).final) == (section, final)
+    assert (TextOutput(text).official_final, TextOutput(text).strict_final) == (section, final)
 
 
 CODE_CASES = [

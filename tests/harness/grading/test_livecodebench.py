@@ -13,30 +13,30 @@ from typing import Any
 import pytest
 
 from harness.errors import DatasetError, GradingError
+from harness.grading.grade import Mode, Reason
 from harness.grading.graders import livecodebench
 from harness.grading.harmony import TextOutput
 from harness.grading.livecodebench.compare import same_printout, same_value
 from harness.grading.livecodebench.index import ProblemIndex, prepared
-from harness.grading.livecodebench.journal import OutcomeJournal
+from harness.grading.livecodebench.journal import ResultJournal
 from harness.grading.livecodebench.release import Example, read_problems
-from harness.grading.livecodebench.runner import Bench, Task, grade, require_problems
-from harness.grading.livecodebench.trial import TrialLimits, try_solution
+from harness.grading.livecodebench.run_solution import RunLimits, run_solution
+from harness.grading.livecodebench.runner import ExecutionConfig, Task, require_problems, run_programs
 from harness.grading.sandbox.jail import protocol, values
 from harness.grading.sandbox.jail.protocol import Job
-from harness.grading.sandbox.session import Session
+from harness.grading.sandbox.process import SandboxProcess
 from harness.grading.sandbox.tiers import Tier, sandbox
-from harness.grading.verdict import Mode, Reason
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import RELEASE
 from tests.harness.grading.shared import SHARED_DATA
-from tests.harness.grading.tiers import session_in
+from tests.harness.grading.tiers import process_in
 
 SHARED = SHARED_DATA / "livecodebench"
 
 
 @pytest.fixture(scope="module")
-def session(tier: Tier) -> Iterator[Session]:
-    with session_in(tier) as made:
+def process(tier: Tier) -> Iterator[SandboxProcess]:
+    with process_in(tier) as made:
         yield made
 
 
@@ -88,8 +88,8 @@ def test_verdicts_equal_the_published_ones(mode: Mode, share: int, tier: Tier, t
     release.write_text("".join(json.dumps(_as_released(problem)) + "\n" for problem in problems.values()))
     index = prepared(release, tmp_path, quiet)
     tasks = [Task(mode, row["question_id"], row["code"]) for row in rows]
-    journal = OutcomeJournal(tmp_path / "journal")
-    outcomes = grade(dict.fromkeys(tasks), Bench(index, sandbox(tier), 2), journal, quiet)
+    journal = ResultJournal(tmp_path / "journal")
+    outcomes = run_programs(dict.fromkeys(tasks), ExecutionConfig(index, sandbox(tier), 2), journal, quiet)
     raced, differing = [], []
     for task, row in zip(tasks, rows, strict=True):
         if outcomes[task].passed != row[VERDICTS[mode]]:
@@ -156,10 +156,10 @@ READING = {
 
 
 @pytest.mark.parametrize("name", READING)
-def test_reading_and_printing(name: str, session: Session):
+def test_reading_and_printing(name: str, process: SandboxProcess):
     source, official, strict = READING[name]
     for mode, expected in ((Mode.OFFICIAL, official), (Mode.STRICT, strict)):
-        assert try_solution(session, Job(mode, "", source), TESTS, TrialLimits(10.0)).passed is expected, mode
+        assert run_solution(process, Job(mode, "", source), TESTS, RunLimits(10.0)).passed is expected, mode
 
 
 CALLS = {
@@ -215,9 +215,9 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("mode", Mode)
-def test_calls(name: str, mode: Mode, session: Session):
+def test_calls(name: str, mode: Mode, process: SandboxProcess):
     source, text, expected, passes = CALLS[name]
-    outcome = try_solution(session, Job(mode, "f", source), [Example(text, expected)], TrialLimits(10.0))
+    outcome = run_solution(process, Job(mode, "f", source), [Example(text, expected)], RunLimits(10.0))
     assert outcome.passed is passes, outcome
 
 
@@ -243,11 +243,11 @@ ENDINGS = {
 
 @pytest.mark.parametrize("name", ENDINGS)
 @pytest.mark.parametrize("mode", Mode)
-def test_endings_are_named(name: str, mode: Mode, session: Session):
+def test_endings_are_named(name: str, mode: Mode, process: SandboxProcess):
     source, *reasons = ENDINGS[name]
     if (name, mode) == ("signal", Mode.OFFICIAL):
         reasons = [Reason.RUNTIME_ERROR]  # os.kill is None there
-    outcome = try_solution(session, Job(mode, "", source), TESTS, TrialLimits(10.0))
+    outcome = run_solution(process, Job(mode, "", source), TESTS, RunLimits(10.0))
     assert outcome.reason in reasons, outcome
 
 
@@ -258,13 +258,13 @@ def test_a_thread_that_wins_only_sometimes_is_marked():
         def begin(self, job: Job) -> None:
             runs.append(len(runs))
 
-        def attempt(self, trial: protocol.Trial) -> protocol.Report:
-            return protocol.Report(protocol.OK, 0.0, 0.0, "", b"6" if runs[-1] % 2 == first else b"7")
+        def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
+            return protocol.TestRunResult(protocol.OK, 0.0, 0.0, "", b"6" if runs[-1] % 2 == first else b"7")
 
     job = Job(Mode.OFFICIAL, "", "Thread(target=main).start()")
     for first in (0, 1):  # noqa: B007 - read in Alternating
         runs.clear()
-        outcome = try_solution(Alternating(), job, TESTS[:1], TrialLimits(1.0))  # type: ignore[arg-type]
+        outcome = run_solution(Alternating(), job, TESTS[:1], RunLimits(1.0))  # type: ignore[arg-type]
         assert (outcome.reason, outcome.raced, len(runs)) == (Reason.WRONG, True, 2)
 
 

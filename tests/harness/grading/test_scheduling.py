@@ -5,25 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from harness.grading.livecodebench.journal import OutcomeJournal
-from harness.grading.livecodebench.runner import Bench, Task, _share, grade, memory_there
-from harness.grading.livecodebench.trial import Outcome
+from harness.grading.grade import Mode, Reason
+from harness.grading.livecodebench.journal import ResultJournal
+from harness.grading.livecodebench.run_solution import ProgramResult
+from harness.grading.livecodebench.runner import ExecutionConfig, Task, _share, free_memory, run_programs
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox.tiers import MIB, Tier, sandbox
-from harness.grading.verdict import Mode, Reason
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import solutions
 
 
-def bench(index: Path, tier: Tier, cpu_s: float = 10.0) -> Bench:
-    return Bench(index, sandbox(tier), 2, cpu_s)
+def execution(index: Path, tier: Tier, cpu_s: float = 10.0) -> ExecutionConfig:
+    return ExecutionConfig(index, sandbox(tier), 2, cpu_s)
 
 
 def test_reference_solutions_pass_and_equal_code_runs_once(index: Path, tier: Tier, tmp_path: Path):
     tasks = [Task(mode, name, source) for mode in Mode for name, source in solutions().items()]
-    journal = OutcomeJournal(tmp_path / "journal")
+    journal = ResultJournal(tmp_path / "journal")
     steps: list[int] = []
-    outcomes = grade(tasks * 3, bench(index, tier), journal, lambda done, total, what: steps.append(total))
+    outcomes = run_programs(
+        tasks * 3, execution(index, tier), journal, lambda done, total, what: steps.append(total)
+    )
     assert {outcome.reason for outcome in outcomes.values()} == {Reason.CORRECT}
     assert steps == [len(tasks)] * len(tasks)
 
@@ -38,13 +40,15 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):  # the hanging one, an hour, is not waited for
-        grade([hang, *tasks], bench(index, tier, 3600.0), OutcomeJournal(path), interrupt)
+        run_programs([hang, *tasks], execution(index, tier, 3600.0), ResultJournal(path), interrupt)
     with path.open("a") as file:
         file.write('{"key": "cut by a cra')
-    again = OutcomeJournal(path)
+    again = ResultJournal(path)
     assert len(again.known) >= 2
     steps: list[int] = []
-    outcomes = grade(tasks, bench(index, tier, 3600.0), again, lambda done, total, what: steps.append(done))
+    outcomes = run_programs(
+        tasks, execution(index, tier, 3600.0), again, lambda done, total, what: steps.append(done)
+    )
     assert all(outcome.passed for outcome in outcomes.values())
     assert len(steps) <= len(tasks) - 2
 
@@ -63,9 +67,9 @@ def test_only_what_others_may_have_caused_is_tried_again(index: Path, tier: Tier
     seen: list[tuple[str, int]] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            "harness.grading.livecodebench.runner.memory_there", lambda: 400 * MIB
+            "harness.grading.livecodebench.runner.free_memory", lambda: 400 * MIB
         )  # 200 MiB for each of two
-        outcomes = grade(tasks, bench(index, tier, 0.5), OutcomeJournal(tmp_path / "j"),
+        outcomes = run_programs(tasks, execution(index, tier, 0.5), ResultJournal(tmp_path / "j"),
                          lambda done, total, what: seen.append((what, total)))  # fmt: skip
     assert [outcomes[task].reason for task in (*loops, sleeper)] == [Reason.TIMEOUT] * 3
     assert outcomes[large].passed or outcomes[large].reason is Reason.TIMEOUT  # on a busy machine
@@ -82,15 +86,15 @@ def test_a_cpu_limit_counts_at_once(index: Path, tmp_path: Path, monkeypatch: py
     tasks = [Task(Mode.STRICT, name, code) for code in ("busy", "waits", "waits and passes")]
     tried: list[str] = []
 
-    def outcome(task: Task, *_: object) -> Outcome:
+    def outcome(task: Task, *_: object) -> ProgramResult:
         tried.append(task.code)
         if task.code == "waits and passes" and tried.count(task.code) == 2:
-            return Outcome(Reason.CORRECT, None, "", 1.0)
-        return Outcome(Reason.TIMEOUT, 0, "", 1.0, contended=task.code != "busy")
+            return ProgramResult(Reason.CORRECT, None, "", 1.0)
+        return ProgramResult(Reason.TIMEOUT, 0, "", 1.0, contended=task.code != "busy")
 
     monkeypatch.setattr("harness.grading.livecodebench.runner._outcome", outcome)
-    there = Bench(index, sandbox(Tier.UNSANDBOXED), 4)
-    outcomes = grade(tasks, there, OutcomeJournal(tmp_path / "j"), quiet)
+    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 4)
+    outcomes = run_programs(tasks, there, ResultJournal(tmp_path / "j"), quiet)
     assert [outcomes[task].passed for task in tasks] == [False, False, True]
     assert [tried.count(task.code) for task in tasks] == [1, 3, 2]
 
@@ -101,7 +105,7 @@ def test_a_cpu_limit_counts_at_once(index: Path, tmp_path: Path, monkeypatch: py
 )
 def test_programs_share_the_machines_memory(memory_gib: int, workers: int, share_gib: float):
     assert _share(memory_gib << 30, workers) == int(share_gib * (1 << 30))
-    assert 0 < memory_there() < 1 << 50
+    assert 0 < free_memory() < 1 << 50
 
 
 def test_the_progress_line_says_the_time_left():
@@ -127,6 +131,8 @@ def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     )
     killer = Task(Mode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
     good = Task(Mode.STRICT, name, source)
-    outcomes = grade([killer, good], Bench(index, mortal, 1), OutcomeJournal(tmp_path / "j"), quiet)
+    outcomes = run_programs(
+        [killer, good], ExecutionConfig(index, mortal, 1), ResultJournal(tmp_path / "j"), quiet
+    )
     assert outcomes[killer].reason is Reason.SANDBOX_LOST
     assert outcomes[good].passed

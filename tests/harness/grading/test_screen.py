@@ -45,7 +45,7 @@ class Whole(TextOutput):
 
     def __init__(self, ids: list[int]) -> None:
         super().__init__(tokenizer.decode(ids))
-        self.head = self.tail = ""
+        self.prefix = self.suffix = ""
         self.defect = None
 
     def may_match(self, screen: Screen) -> bool:
@@ -113,10 +113,10 @@ def test_an_output_without_an_answer_is_not_decoded_whole(
 
     monkeypatch.setattr(tokenizer, "decode", counted)
     output = HarmonyOutput(np.array(ids, np.int32))
-    for verdict in (aime.official(output, 70), aime.strict(output, 70)):
-        assert verdict.answer is None
-    for verdict in (gpqa.official(output, "B"), gpqa.strict(output, "B")):
-        assert verdict.answer is None
+    for grade in (aime.official(output, 70), aime.strict(output, 70)):
+        assert grade.answer is None
+    for grade in (gpqa.official(output, "B"), gpqa.strict(output, "B")):
+        assert grade.answer is None
     assert livecodebench.official(output).code is livecodebench.strict(output).code is None
     assert longest < 200 < len(ids)
 

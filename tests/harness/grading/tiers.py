@@ -6,7 +6,7 @@ import pytest
 
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.probe import why_not
-from harness.grading.sandbox.session import Session
+from harness.grading.sandbox.process import SandboxProcess
 from harness.grading.sandbox.tiers import MIB, Tier, sandbox
 
 SMALL_MEMORY = 512 * MIB
@@ -18,20 +18,20 @@ def obstacle(tier: Tier) -> str:
     return why_not(tier)
 
 
-def session_in(tier: Tier, memory: int = SMALL_MEMORY) -> Session:
+def process_in(tier: Tier, memory: int = SMALL_MEMORY) -> SandboxProcess:
     if obstacle(tier):
         pytest.skip(f"{tier}: {obstacle(tier)}")
-    return Session(sandbox(tier, memory))
+    return SandboxProcess(sandbox(tier, memory))
 
 
 def attempt(
-    session: Session,
+    process: SandboxProcess,
     code: str,
     text: str = "",
     *,
     function: str = "",
     mode: str = "strict",
     cpu_s: float = 5.0,
-) -> protocol.Report:
-    session.begin(protocol.Job(mode, function, code))
-    return session.attempt(protocol.Trial(cpu_s, 3 * cpu_s, text))
+) -> protocol.TestRunResult:
+    process.begin(protocol.Job(mode, function, code))
+    return process.attempt(protocol.TestRun(cpu_s, 3 * cpu_s, text))

@@ -18,7 +18,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TestRun:
     """One test: seconds of CPU time and of wall time it may take, and its input.
 
     ``memory`` is the share of the machine's memory, in bytes, that it may fill; 0 for no share.
@@ -31,8 +31,8 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """How a trial ended: ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
+class TestRunResult:
+    """How a test_run ended: ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
 
     status: str
     cpu_s: float
@@ -69,11 +69,11 @@ def receive(fd: int) -> tuple[dict[str, object], bytes]:
     return header, read_exactly(fd, payload_size)
 
 
-def send_report(fd: int, report: Report) -> None:
-    """Write a Report, its output as the payload."""
-    fields = asdict(report)
+def send_result(fd: int, result: TestRunResult) -> None:
+    """Write a TestRunResult, its output as the payload."""
+    fields = asdict(result)
     output = fields.pop("output")
-    send(fd, "report", fields, output)
+    send(fd, "result", fields, output)
 
 
 def write_all(fd: int, data: bytes) -> None:

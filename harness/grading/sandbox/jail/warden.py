@@ -1,8 +1,8 @@
-"""The warden: a trusted process inside the sandbox that forks a confined child for every trial.
+"""The warden: a trusted process inside the sandbox that forks a confined child for every test_run.
 
 It holds one solution and one test input at a time, never an expected output, and cannot be reached by
 its children: they may not signal, trace or open it. Python and its modules are loaded once, so that a
-trial costs a fork instead of an interpreter's start.
+test_run costs a fork instead of an interpreter's start.
 """
 
 import contextlib
@@ -34,23 +34,23 @@ _FIRST_FREE_FD = 10  # the warden's own descriptors; a child closes them all
 
 
 @dataclass(frozen=True, slots=True)
-class Warrant:
+class WardenConfig:
     """How the warden was told to work: the children's confinement and the folder they may write to."""
 
     confinement: Confinement
     scratch: str
 
     @classmethod
-    def from_json(cls, text: str) -> "Warrant":
-        """Inverse of ``json.dumps(asdict(warrant))``."""
+    def from_json(cls, text: str) -> "WardenConfig":
+        """Inverse of ``json.dumps(asdict(config))``."""
         fields = json.loads(text)
         return cls(Confinement(**fields["confinement"]), fields["scratch"])
 
 
 class Runner(Protocol):
-    """Runs the trials of one job."""
+    """Runs the test runs of one job."""
 
-    def attempt(self, trial: protocol.Trial) -> protocol.Report:
+    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
         """Try one test."""
 
     def close(self) -> None:
@@ -58,16 +58,16 @@ class Runner(Protocol):
 
 
 def main() -> None:
-    """Serve jobs and trials on stdin/stdout until the grader closes them."""
+    """Serve jobs and test runs on stdin/stdout until the grader closes them."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    warrant = Warrant.from_json(sys.argv[1])
+    config = WardenConfig.from_json(sys.argv[1])
     inbox, outbox = _take_control_pipes()
     _load_modules()
     protocol.send(outbox, READY, {})
     with contextlib.suppress(EOFError, BrokenPipeError):
-        _serve(warrant, libc, inbox, outbox)
+        _serve(config, libc, inbox, outbox)
 
 
 def _take_control_pipes() -> tuple[int, int]:
@@ -104,23 +104,23 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _serve(warrant: Warrant, libc: ctypes.CDLL, inbox: int, outbox: int) -> None:
-    at_rest = _listing(warrant.scratch)
+def _serve(config: WardenConfig, libc: ctypes.CDLL, inbox: int, outbox: int) -> None:
+    at_rest = _listing(config.scratch)
     runner: Runner | None = None
     while True:
         header, payload = protocol.receive(inbox)
         if header["kind"] == "job":
             if runner is not None:
                 runner.close()
-            if _listing(warrant.scratch) != at_rest:
+            if _listing(config.scratch) != at_rest:
                 protocol.send(outbox, DIRTY, {})
                 return
-            runner = _runner(header, payload, warrant.confinement, libc)
+            runner = _runner(header, payload, config.confinement, libc)
             protocol.send(outbox, READY, {})
         elif runner is not None:
             cpu_s, wall_s, memory = (str(header[name]) for name in ("cpu_s", "wall_s", "memory"))
-            trial = protocol.Trial(float(cpu_s), float(wall_s), payload.decode(), int(memory))
-            protocol.send_report(outbox, runner.attempt(trial))
+            test_run = protocol.TestRun(float(cpu_s), float(wall_s), payload.decode(), int(memory))
+            protocol.send_result(outbox, runner.attempt(test_run))
 
 
 def _listing(scratch: str) -> list[str]:
@@ -131,46 +131,50 @@ def _runner(header: dict[str, object], payload: bytes, limits: Confinement, libc
     code = payload.decode("utf-8", "surrogatepass")
     job = protocol.Job(str(header["mode"]), str(header["function"]), code)
     _load_optional_modules(code)
-    return Resident(job, limits, libc) if job.mode == "official" else Fresh(job, limits, libc)
+    return (
+        ProcessPerSolution(job, limits, libc) if job.mode == "official" else ProcessPerTest(job, limits, libc)
+    )
 
 
-class Fresh:
+class ProcessPerTest:
     """Strict: a new process for every test."""
 
     def __init__(self, job: protocol.Job, confinement: Confinement, libc: ctypes.CDLL) -> None:
         self._job, self._confinement, self._libc = job, confinement, libc
         self._code = os.memfd_create("code", os.MFD_CLOEXEC)
 
-    def attempt(self, trial: protocol.Trial) -> protocol.Report:
+    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
         """Run the complete program once on this input."""
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("in", "out", "err", "result")]
         try:
-            protocol.write_all(files[0], trial.text.encode("utf-8", "surrogatepass"))
+            protocol.write_all(files[0], test_run.text.encode("utf-8", "surrogatepass"))
             os.lseek(files[0], 0, os.SEEK_SET)
-            return self._report(files, trial)
+            return self._result(files, test_run)
         finally:
             for fd in files:
                 os.close(fd)
 
     def close(self) -> None:
-        """Forget the compiled solution; no process outlives a trial."""
+        """Forget the compiled solution; no process outlives a test_run."""
         os.close(self._code)
 
-    def _report(self, files: list[int], trial: protocol.Trial) -> protocol.Report:
+    def _result(self, files: list[int], test_run: protocol.TestRun) -> protocol.TestRunResult:
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
-            _enter([*files, self._code], self._confinement, self._libc, int(trial.cpu_s) + 1)
-            os._exit(strict.run(self._job, trial.text))
-        status, cpu_s = _watch_to_the_end(pid, trial, self._confinement)
+            _enter([*files, self._code], self._confinement, self._libc, int(test_run.cpu_s) + 1)
+            os._exit(strict.run(self._job, test_run.text))
+        status, cpu_s = _watch_to_the_end(pid, test_run, self._confinement)
         if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
             status = protocol.OUTPUT
         output = _content(files[3 if self._job.function else 1]) if status == protocol.OK else b""
         detail = "" if status == protocol.OK else _last_line(files[2])
-        return protocol.Report(_decided(status, detail), cpu_s, time.monotonic() - started, detail, output)
+        return protocol.TestRunResult(
+            _decided(status, detail), cpu_s, time.monotonic() - started, detail, output
+        )
 
 
-class Resident:
+class ProcessPerSolution:
     """Official: one process compiles the solution and runs its tests one after the other.
 
     Texts travel in shared memory files, their lengths through pipes, so that no transfer can block.
@@ -181,18 +185,20 @@ class Resident:
         self._pid = 0
         self._open: list[int] = []
 
-    def attempt(self, trial: protocol.Trial) -> protocol.Report:
+    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
         """Hand one input to the process and take what it gives back."""
         started = time.monotonic()
         if not self._pid:
             self._start()
         cpu_before = watch.usage(self._pid).cpu_s
-        status, output = self._exchange(trial)
+        status, output = self._exchange(test_run)
         cpu_s = max(0.0, watch.usage(self._pid).cpu_s - cpu_before)
         ending, detail = (protocol.OK, "") if status == protocol.OK else self._end()
         if status == protocol.ERROR and ending != protocol.OK:
             status = ending
-        return protocol.Report(_decided(status, detail), cpu_s, time.monotonic() - started, detail, output)
+        return protocol.TestRunResult(
+            _decided(status, detail), cpu_s, time.monotonic() - started, detail, output
+        )
 
     def close(self) -> None:
         """Kill the process, if one runs."""
@@ -213,11 +219,11 @@ class Resident:
             os.close(fd)
         self._open = [errors, text_in, text_out, to_child, from_child]
 
-    def _exchange(self, trial: protocol.Trial) -> tuple[str, bytes]:
+    def _exchange(self, test_run: protocol.TestRun) -> tuple[str, bytes]:
         _, text_in, text_out, to_child, from_child = self._open
-        limits = watch.Limits(trial.cpu_s, trial.wall_s, self._confinement.threads, trial.memory)
+        limits = watch.Limits(test_run.cpu_s, test_run.wall_s, self._confinement.threads, test_run.memory)
         try:
-            protocol.write_all(to_child, _store(text_in, trial.text.encode("utf-8", "surrogatepass")))
+            protocol.write_all(to_child, _store(text_in, test_run.text.encode("utf-8", "surrogatepass")))
             status = watch.until_ready(from_child, self._pid, limits)
             if status != protocol.OK:
                 return status, b""
@@ -284,10 +290,10 @@ def _enter(files: list[int], confinement: Confinement, libc: ctypes.CDLL, cpu_s:
 CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
 
 
-def _watch_to_the_end(pid: int, trial: protocol.Trial, confinement: Confinement) -> tuple[str, float]:
+def _watch_to_the_end(pid: int, test_run: protocol.TestRun, confinement: Confinement) -> tuple[str, float]:
     pidfd = os.pidfd_open(pid)
     try:
-        limits = watch.Limits(trial.cpu_s, trial.wall_s, confinement.threads, trial.memory)
+        limits = watch.Limits(test_run.cpu_s, test_run.wall_s, confinement.threads, test_run.memory)
         status = watch.until_ready(pidfd, pid, limits)
     finally:
         os.close(pidfd)

@@ -11,7 +11,7 @@ from harness.grading.sandbox.jail.warden import CONFINEMENT_FAILED, DIRTY
 from harness.grading.sandbox.tiers import Sandbox
 
 START_LIMIT_S = 60.0
-_GRACE_S = 30.0  # beyond a trial's own limits, for a warden on a machine that is busy
+_GRACE_S = 30.0  # beyond a test_run's own limits, for a warden on a machine that is busy
 _STOP_LIMIT_S = 5.0
 
 
@@ -19,7 +19,7 @@ class SandboxLostError(Exception):
     """The warden died or went silent; the next job starts a new one."""
 
 
-class Session:
+class SandboxProcess:
     """One warden. Use it in the thread that made it: it dies with that thread."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -27,7 +27,7 @@ class Session:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_aborted = False
 
-    def __enter__(self) -> "Session":
+    def __enter__(self) -> "SandboxProcess":
         return self
 
     def __exit__(
@@ -48,23 +48,27 @@ class Session:
             process.kill()
 
     def begin(self, job: protocol.Job) -> None:
-        """Make ``job`` the solution that trials try; a soiled sandbox is renewed. SandboxLostError."""
+        """Make ``job`` the solution that test runs try; a soiled sandbox is renewed. SandboxLostError."""
         if self._is_aborted:
-            raise SandboxLostError("the session was aborted")
+            raise SandboxLostError("the process was aborted")
         if self._process is None or not self._offer(job):
             self.stop()
             self._start()
             if not self._offer(job):
                 raise SandboxLostError("a new sandbox took no job")
 
-    def attempt(self, trial: protocol.Trial) -> protocol.Report:
+    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
         """Try one test; SandboxLostError when there is no answer."""
-        fields: dict[str, object] = {"cpu_s": trial.cpu_s, "wall_s": trial.wall_s, "memory": trial.memory}
-        header, output = self._ask("trial", fields, trial.text, 2 * trial.wall_s + _GRACE_S)
+        fields: dict[str, object] = {
+            "cpu_s": test_run.cpu_s,
+            "wall_s": test_run.wall_s,
+            "memory": test_run.memory,
+        }
+        header, output = self._ask("test_run", fields, test_run.text, 2 * test_run.wall_s + _GRACE_S)
         status, detail = str(header["status"]), str(header["detail"])
         if detail.startswith(CONFINEMENT_FAILED):
             raise SandboxLostError(detail)
-        return protocol.Report(
+        return protocol.TestRunResult(
             status, float(str(header["cpu_s"])), float(str(header["wall_s"])), detail, output
         )
 

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from harness.grading.grade import Mode, Reason
 from harness.grading.livecodebench import compare
 from harness.grading.livecodebench.release import Example
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.session import SandboxLostError, Session
-from harness.grading.verdict import Mode, Reason
+from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 
 TEST_CPU_S = 60.0
 # A test that waits for a processor may take longer than it computes; one that is idle may not.
@@ -31,7 +31,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramResult:
     """``failed_test`` is the number of the first failing test (from 0), None when all passed.
 
     ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
@@ -54,27 +54,27 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialLimits:
+class RunLimits:
     """What one test may take: seconds of CPU time, and bytes of the machine's memory (0: no share)."""
 
     cpu_s: float
     memory: int = 0
 
-    def trial(self, text: str) -> protocol.Trial:
+    def test_run(self, text: str) -> protocol.TestRun:
         """One test under these limits."""
-        return protocol.Trial(self.cpu_s, WALL_FACTOR * self.cpu_s, text, self.memory)
+        return protocol.TestRun(self.cpu_s, WALL_FACTOR * self.cpu_s, text, self.memory)
 
 
-def try_solution(
-    session: Session, job: protocol.Job, tests: Iterable[Example], limits: TrialLimits
-) -> Outcome:
-    """Outcome of a solution; SandboxLostError when the sandbox died. ``tests`` is read once per run."""
+def run_solution(
+    process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
+) -> ProgramResult:
+    """ProgramResult of a solution; SandboxLostError when the sandbox died. ``tests`` is read once per run."""
     if job.mode == Mode.STRICT or not _may_race(job.code):
-        return _run(session, job, tests, limits)
+        return _run(process, job, tests, limits)
     cases = list(tests)
-    runs = [_run(session, job, cases, limits)]
+    runs = [_run(process, job, cases, limits)]
     while len(runs) < RACE_RUNS and len({run.passed for run in runs}) == 1 and runs[-1].reason in _REPEATED:
-        runs.append(_run(session, job, cases, limits))
+        runs.append(_run(process, job, cases, limits))
     failed = [run for run in runs if not run.passed]
     return replace((failed or runs)[0], raced=0 < len(failed) < len(runs))
 
@@ -83,25 +83,27 @@ def _may_race(code: str) -> bool:
     return "Thread(" in code and ".join(" not in code
 
 
-def _run(session: Session, job: protocol.Job, tests: Iterable[Example], limits: TrialLimits) -> Outcome:
-    session.begin(job)
+def _run(
+    process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
+) -> ProgramResult:
+    process.begin(job)
     cpu_s = 0.0
     for number, test in enumerate(tests):
-        report = session.attempt(limits.trial(test.input))
-        cpu_s += report.cpu_s
-        reason = _reason(report, job, test)
+        result = process.attempt(limits.test_run(test.input))
+        cpu_s += result.cpu_s
+        reason = _reason(result, job, test)
         if reason is not Reason.CORRECT:
-            shown = report.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
-            contended = report.status in (protocol.WAITED, protocol.CROWDED)
-            return Outcome(reason, number, report.detail, cpu_s, shown, contended=contended)
-    return Outcome(Reason.CORRECT, None, "", cpu_s)
+            shown = result.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
+            contended = result.status in (protocol.WAITED, protocol.CROWDED)
+            return ProgramResult(reason, number, result.detail, cpu_s, shown, contended=contended)
+    return ProgramResult(Reason.CORRECT, None, "", cpu_s)
 
 
-def _reason(report: protocol.Report, job: protocol.Job, test: Example) -> Reason:
-    if report.status != protocol.OK:
-        return _REASONS[report.status]
+def _reason(result: protocol.TestRunResult, job: protocol.Job, test: Example) -> Reason:
+    if result.status != protocol.OK:
+        return _REASONS[result.status]
     with contextlib.suppress(ValueError):  # an expected value that is not JSON equals nothing
-        if _matches(report.output, job, test):
+        if _matches(result.output, job, test):
             return Reason.CORRECT
     return Reason.WRONG
 
@@ -112,16 +114,16 @@ def _matches(output: bytes, job: protocol.Job, test: Example) -> bool:
     return compare.same_printout(output.decode("utf-8", "replace"), test.expected)
 
 
-def try_twice(
-    session: Session, job: protocol.Job, tests: Callable[[], Iterable[Example]], limits: TrialLimits
-) -> Outcome:
-    """As try_solution, with one new sandbox for one that was lost; losing both is an outcome."""
+def run_with_retry(
+    process: SandboxProcess, job: protocol.Job, tests: Callable[[], Iterable[Example]], limits: RunLimits
+) -> ProgramResult:
+    """As run_solution, with one new sandbox for one that was lost; losing both is an outcome."""
     try:
-        return try_solution(session, job, tests(), limits)
+        return run_solution(process, job, tests(), limits)
     except SandboxLostError:
-        session.stop()
+        process.stop()
     try:
-        return try_solution(session, job, tests(), limits)
+        return run_solution(process, job, tests(), limits)
     except SandboxLostError as lost:
-        session.stop()
-        return Outcome(Reason.SANDBOX_LOST, 0, str(lost), 0.0)
+        process.stop()
+        return ProgramResult(Reason.SANDBOX_LOST, 0, str(lost), 0.0)

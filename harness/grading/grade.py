@@ -1,7 +1,10 @@
-"""What a grader says of one output: right or not, which answer it saw, and why."""
+"""The grade of one output: right or wrong, the answer that was found, and why; and the graded sample."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from harness.grading.references import Reference
 
 
 class Mode(StrEnum):
@@ -45,7 +48,7 @@ class FailedTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Grade:
     """``answer`` is the extracted one (None: none found); ``detail`` is one line of evidence."""
 
     correct: bool
@@ -56,11 +59,51 @@ class Verdict:
     failed: FailedTest | None = None  # of a program
 
 
-def judged(answer: str, correct: bool) -> Verdict:
+def answered(answer: str, correct: bool) -> Grade:
     """The verdict on an answer that was found."""
-    return Verdict(correct, answer, Reason.CORRECT if correct else Reason.WRONG)
+    return Grade(correct, answer, Reason.CORRECT if correct else Reason.WRONG)
 
 
-def unanswered(reason: Reason) -> Verdict:
+def unanswered(reason: Reason) -> Grade:
     """The verdict where there is no answer to compare."""
-    return Verdict(False, None, reason)
+    return Grade(False, None, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A sample's entry in the log: ``tokens`` is the OSL; offset and size locate the entry, in bytes.
+
+    ``defect`` is EMPTY, LOOPING, TRUNCATED, or None for an output that ended by itself.
+    """
+
+    seq_id: int
+    tokens: int
+    defect: Reason | None
+    has_final: bool
+    offset: int
+    size: int
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the token limit ended it."""
+        return self.defect in (Reason.TRUNCATED, Reason.LOOPING)
+
+
+@dataclass(frozen=True, slots=True)
+class GradedSample:
+    """``logged`` is None for a sample that the log lacks. ``grades`` has the modes that were asked for."""
+
+    qsl_idx: int
+    reference: Reference
+    logged: Logged | None
+    grades: Mapping[Mode, Grade]
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the two modes differ on right or wrong."""
+        return len({grade.correct for grade in self.grades.values()}) > 1
+
+
+def absent(qsl_idx: int, reference: Reference, modes: tuple[Mode, ...]) -> GradedSample:
+    """A sample without an entry: wrong in every mode."""
+    return GradedSample(qsl_idx, reference, None, dict.fromkeys(modes, unanswered(Reason.MISSING)))
