@@ -1,93 +1,167 @@
-"""The command line of prepare_submission.py. Imports stay light: ``--help`` answers at once."""
+"""The command line of prepare_submission.py and its options. Imports stay light for a fast ``--help``."""
 
 import argparse
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.cli.main import guarded
-from harness.cli.parser import Parser
+from harness.cli.parser import Parser, path
 from harness.cli.signals import interruptible
+from harness.config.options import CONFIG_DIR, RunOptions
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 
-_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+if TYPE_CHECKING:
+    from harness.config.benchmark import Scenario
+
+_RUN: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
 _SCENARIOS = ("offline", "server", "interactive", "single-stream")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """The table of results: a CSV file to write, and an earlier round's tree to compare with."""
+
+    csv: Path | None = None
+    against: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(TableOptions):
+    """``build``. ``scenario`` is empty for all that are found; ``division`` None takes that of the TOML."""
+
+    submission: Path
+    results: Path = _RUN["output_dir"]
+    output: Path = Path("submission")
+    division: Literal["closed", "open"] | None = None
+    scenario: "tuple[Scenario, ...]" = ()
+    benchmark: str = _RUN["benchmark"]
+    user_conf: Path | None = None
+    force: bool = False
+    servers_moved: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(TableOptions):
+    """``check``. ``kept`` None takes the folder beside the tree, ``round`` None the current round."""
+
+    tree: Path
+    round: str | None = None
+    kept: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemOptions:
+    """``system``."""
+
+    submission: Path | None = None
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """All flags with their defaults, each written here once."""
+    """All flags; their defaults are those of the options."""
     parser = Parser(
         prog="prepare_submission.py",
-        description="Make the folder that MLCommons accepts from finished runs, and check such folders.",
+        description="Build the folder that MLCommons accepts from finished runs, and check such folders.",
         epilog="Exit codes: 0 no issues, 5 issues, 2 input that cannot be used,"
         " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_build(commands.add_parser("build", help="make the folder from the runs' results, then check it"))
-    _add_check(commands.add_parser("check", help="check a folder, of this harness or another"))
-    _add_system(commands.add_parser("system", help="print the system description of this machine, as TOML"))
+    _add_build(commands.add_parser("build", help="build the folder from the results of runs, then check it"))
+    _add_check(commands.add_parser("check", help="check a folder, built by this harness or another"))
+    _add_system(commands.add_parser("system", help="print the system description of this machine as TOML"))
     return parser
 
 
 def _add_build(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--results", type=path, help="--output-dir of the runs (%(default)s)")
     parser.add_argument(
-        "--results", type=Path, default=Path("mlperf_results"), help="--output-dir of the runs (%(default)s)"
+        "--submission",
+        type=path,
+        required=True,
+        help="TOML with the facts that only the submitter knows: names, system, weights",
     )
+    parser.add_argument("--output", type=path, help="the folder to build (%(default)s)")
+    parser.add_argument("--division", choices=("closed", "open"), help="(default: that of the TOML)")
     parser.add_argument(
-        "--submission", type=Path, required=True, help="TOML with what only you know: names, system, weights"
-    )
-    parser.add_argument("--output", type=Path, default=Path("submission"), help="the folder (%(default)s)")
-    parser.add_argument("--division", choices=("closed", "open"), help="(default: the TOML's)")
-    parser.add_argument(
-        "--scenario", action="append", choices=_SCENARIOS, default=[], help="repeatable (default: all found)"
+        "--scenario",
+        action="append",
+        choices=_SCENARIOS,
+        help="scenario to submit; repeat it for several (default: all that are found)",
     )
     parser.add_argument(
         "--benchmark",
-        choices=sorted(path.stem for path in _CONFIGS.glob("*.toml")),
-        default="gpt-oss-120b",
+        choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
         help="benchmark definition in configs/ (%(default)s)",
     )
-    parser.add_argument("--user-conf", type=Path, help="(default: the file that each run used)")
-    parser.add_argument("--force", action="store_true", help="replace results that are there already")
-    _add_summary(parser)
+    parser.add_argument("--user-conf", type=path, help="(default: the file that each run used)")
+    parser.add_argument("--force", action="store_true", help="replace results that exist already")
+    _add_table(parser)
     parser.add_argument(
         "--servers-moved",
         action="store_true",
-        help="runs of one scenario may name their servers by different addresses: they are the same servers",
+        help="accept runs of one scenario that name the same servers by different addresses",
     )
+    parser.set_defaults(**_defaults(BuildOptions) | {"scenario": None})
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tree", type=Path, help="the folder that holds closed/ or open/")
-    parser.add_argument("--round", help="whose seeds the runs must have (default: the current round)")
-    _add_summary(parser)
+    parser.add_argument("tree", type=path, help="the folder that holds closed/ or open/")
+    parser.add_argument("--round", help="round whose rules and seeds apply (default: the current round)")
+    _add_table(parser)
     parser.add_argument(
-        "--kept", type=Path, help="full accuracy logs and run.json (default: TREE.kept, where it exists)"
+        "--kept", type=path, help="full accuracy logs and run.json (default: TREE.kept, if it exists)"
     )
+    parser.set_defaults(**_defaults(CheckOptions))
 
 
-def _add_summary(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table of results as CSV too")
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--csv", type=path, metavar="FILE", help="write the table of results to a CSV file")
     parser.add_argument(
         "--against",
-        type=Path,
+        type=path,
         metavar="TREE",
-        help="compare the results with those of an earlier round's tree, one's own or the published one",
+        help="compare the results with those of an earlier round's tree, your own or a published one",
     )
 
 
 def _add_system(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--submission", type=Path, help="a TOML to complete: only what it lacks is printed")
+    parser.add_argument("--submission", type=path, help="TOML to complete: only missing fields are printed")
+    parser.set_defaults(**_defaults(SystemOptions))
+
+
+def _defaults(options: type) -> dict[str, object]:
+    return {
+        field.name: getattr(options, field.name) for field in fields(options) if hasattr(options, field.name)
+    }
+
+
+def parse_options(argv: list[str] | None = None) -> BuildOptions | CheckOptions | SystemOptions:
+    """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
+    given = vars(build_parser().parse_args(argv))
+    match given.pop("command"):
+        case "build":
+            return BuildOptions(**given | {"scenario": tuple(dict.fromkeys(given["scenario"] or ()))})
+        case "check":
+            return CheckOptions(**given)
+    return SystemOptions(**given)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run one command, and return the exit code."""
-    arguments = build_parser().parse_args(argv)
-    return guarded("prepare_submission.py", "info", lambda: _run(arguments))
+    options = parse_options(argv)
+    return guarded("prepare_submission.py", "info", lambda: _run(options))
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    # Everything heavy is imported only when there is something to do.
+def _run(options: BuildOptions | CheckOptions | SystemOptions) -> int:
+    # Heavy modules are imported only when a command runs.
     from harness.submission import command
 
-    run = {"build": command.build, "check": command.check, "system": command.system}[arguments.command]
     with interruptible():
-        return EXIT_VALID if run(arguments) else EXIT_THRESHOLD
+        match options:
+            case BuildOptions():
+                passed = command.build(options)
+            case CheckOptions():
+                passed = command.check(options)
+            case SystemOptions():
+                passed = command.system(options)
+    return EXIT_VALID if passed else EXIT_THRESHOLD
