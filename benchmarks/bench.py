@@ -1,4 +1,4 @@
-"""What the benchmarks share: the stub server as the other side, the whole harness as the side measured."""
+"""Shared by the benchmarks: the stub server, and the complete harness as the program under measurement."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ PORT = 31900
 
 
 class Stub:
-    """Stub servers on consecutive ports, a process each; ``knobs`` as in stub/README.md."""
+    """Stub servers on consecutive ports, one process each; ``knobs`` as in stub/README.md."""
 
     def __init__(self, processes: int = 1, cores: Sequence[int] = (1,), **knobs: int) -> None:
         if not STUB.exists():
@@ -53,16 +53,16 @@ class Stub:
             process.wait()
 
     def kill(self) -> None:
-        """Die as a server dies: all connections are reset."""
+        """Kill the processes; all connections are reset."""
         for process in self._running:
             process.kill()
 
     def stats(self) -> list[dict[str, Any]]:
-        """Each process's own counts."""
+        """The counts of each process."""
         return [json.loads(_get(url, "/_stats")) for url in self.urls]
 
     def log(self) -> list[dict[str, int]]:
-        """The true times of every whole answer, without the trial requests' ones."""
+        """The true times of every complete answer, trial requests excluded."""
         rows: list[dict[str, int]] = []
         for url in self.urls:
             rows += [
@@ -113,7 +113,7 @@ def run_harness(
     conf: str,
     cores: Sequence[int] = (0,),
 ) -> Measured:
-    """Run run_mlperf.py, pinned to ``cores``, and read what it left. Raises SystemExit when it failed."""
+    """Run run_mlperf.py, pinned to ``cores``, and read its results. Raises SystemExit when it failed."""
     conf_path = folder / "user.conf"
     conf_path.write_text(conf)
     words = [sys.executable, ROOT / "run_mlperf.py", "--scenario", scenario, "--user-conf", conf_path]
@@ -137,13 +137,13 @@ def run_harness(
 
 
 def pinned(cores: Sequence[int]) -> set[int]:
-    """Those of ``cores`` that exist here, else all: on one core everything shares it."""
+    """Those of ``cores`` that exist here, otherwise all: on one core everything shares it."""
     there = os.sched_getaffinity(0)
     return set(cores) & there or there
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Aligned columns, numbers with three figures that matter."""
+    """Aligned columns; numbers have three significant digits."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(columns), *texts]) for i in range(len(columns))]
     print(f"\n{title}")
@@ -195,7 +195,7 @@ def _wait_for(url: str) -> None:
 def _watch_memory(process: "subprocess.Popen[str]") -> float:
     """Peak of the resident memory of the program and its children together, shared pages once, in MiB.
 
-    From statm, which costs nothing: walking page tables for exact shares can stall a large client.
+    Read from statm, which is cheap; walking page tables for exact shares can stall a large client.
     """
     import psutil
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What one core of client carries: the whole harness with LoadGen on core 0, the C stub on core 1.
+"""Capacity of one client core: the complete harness with LoadGen on core 0, the C stub on core 1.
 
     python benchmarks/client_capacity.py [--repeats 3]
 
-CPU is that of LoadGen's process and the worker during the test, from run.json. Medians of the repeats.
+CPU time covers LoadGen's process and the worker during the test, from run.json. Medians of the repeats.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> None:
             *(paced(folder, repeats, cumulative) for cumulative in (0, 1)),
         ]
     columns = ("workload", "per second", "CPU us for each", "client cores", "client share p99 ms")
-    print_table("client_capacity: the whole harness, client on one core", columns, rows)
+    print_table("client_capacity: the complete harness, client on one core", columns, rows)
     save("client_capacity", [dict(zip(columns, row, strict=True)) for row in rows])
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How fast grading is: a synthetic log of full size, graded by us and by the same rules the plain way.
+"""Speed of grading: a synthetic log of full size, graded by this harness and by a plain program.
 
     python -m benchmarks.grading_speed --folder /var/tmp/grading-speed
 
 The log has 4,395 outputs in harmony structure with lengths like those of published accuracy runs; programs
-and their tests are those of datasets/samples. "Plain" loads the log whole, turns every output into a list of
-ids and then into text, and applies the official rules to that. It decodes with our tokenizer unless
---tokenizer-json names a Hugging Face one, which is what the reference uses and slower.
-"seconds" are those of reading and grading, the tokenizer loaded.
+and their tests are those of datasets/samples. "Plain" loads the complete log, turns every output into a list
+of ids and then into text, and applies the official rules to that. It decodes with this harness's tokenizer
+unless --tokenizer-json names a Hugging Face one, which the reference uses and which is slower.
+"seconds" cover reading and grading, not the loading of the tokenizer.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def _measured(command: list[str]) -> str:
-    """Run a program and say what it took, the processes that it started included, and what it printed."""
+    """Run a program. Returns its time and memory, child processes included, and its printed results."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -85,7 +85,7 @@ def _measured(command: list[str]) -> str:
 
 
 def plain(folder: Path, tokenizer_json: Path | None) -> dict[str, float]:
-    """The rules as they read: everything in memory, everything decoded."""
+    """The rules in the plain way: everything in memory, everything decoded."""
     decode, references = _decoder(tokenizer_json), load_references(folder / "reference.parquet")
     started = time.monotonic()
     with (folder / "log.json").open() as file:
@@ -171,7 +171,7 @@ def make(folder: Path, unanswered: int) -> None:
 
 
 def _is_thought(token: int) -> bool:
-    """Whether it may lie in a thought; a fence of the prompts would be a program by the official rules."""
+    """Whether a token may stand in a thought; the official rules take a code fence for a program."""
     return token < min(tokenizer.SPECIAL.values()) and b"`" not in tokenizer.token_bytes(token)
 
 

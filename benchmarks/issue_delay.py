@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How late a query leaves: LoadGen's scheduled time to the last byte of the request in the kernel.
+"""Issue delay: from LoadGen's scheduled time to the last byte of the request in the kernel.
 
-LoadGen's trace has for each query the scheduled time and its own delay until the issue callback;
-requests.parquet has from there on. The mean of the first is held against the schedule lag
-that run.json derives without a trace. Run it on a quiet machine; the stub server shares it.
+For each query, LoadGen's trace has the delay from the scheduled time to the issue callback, and
+requests.parquet has the rest. The mean of the first is compared with the schedule lag that run.json
+derives without a trace. Run it on a quiet machine; the stub server runs on the same one.
 
     benchmarks/stub/build.sh && python benchmarks/issue_delay.py --qps 100 --answer-s 2
 """

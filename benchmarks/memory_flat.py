@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Does memory stay flat? 200 000 streamed queries through the harness, each process looked at every second.
+"""Memory over 200 000 streamed queries: resident memory of each process, read every second.
 
     python benchmarks/memory_flat.py [--queries 200000]
 
-The worker and the supervisor may not grow after the first tenth. LoadGen's process must: LoadGen keeps the
-latencies and the log of every query until its end, and the harness 64 bytes of times for each. Exit code 1
-when a process grew more than its bound.
+The worker and the supervisor must not grow after the first tenth. LoadGen's process grows by design: LoadGen
+keeps the latencies and the log of every query until the end, and the harness 64 bytes of times for each.
+Exit code 1 when a process grew more than its bound.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 from bench import Stub, print_table, run_harness, save, write_prompts
 
-STREAMS, TOKENS = 256, 16  # a fixed number in flight: what grows then is kept, not under way
+STREAMS, TOKENS = 256, 16  # a fixed number in flight: growth is memory that is kept
 CONF = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_query_count = {}\n"
 ROLES = ("supervisor", "LoadGen", "worker")  # in the order of their start
 WARM = 0.1  # of the queries
@@ -32,8 +32,8 @@ MOST_LOADGEN_BYTES = 512  # for each query
 
 
 @dataclass(frozen=True)
-class Look:
-    """One moment: queries answered so far, resident MiB by role."""
+class Reading:
+    """One reading: queries answered so far, resident MiB by role."""
 
     second: float
     answered: int
@@ -41,29 +41,29 @@ class Look:
 
 
 class Watch(threading.Thread):
-    """Looks at the processes of run_mlperf.py, a child of this process, once a second."""
+    """Reads the memory of the processes of run_mlperf.py, a child of this process, once a second."""
 
     def __init__(self, stub_url: str) -> None:
         super().__init__(daemon=True)
-        self.looks: list[Look] = []
+        self.readings: list[Reading] = []
         self._stub_url = stub_url
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Until ``end``."""
+        """Read until ``end`` is called."""
         start = time.monotonic()
         while not self._ended.wait(1.0):
             mib = resident()
-            with suppress(OSError):  # a stub that is too busy to say: no look this time
+            with suppress(OSError):  # a stub that is too busy to answer: no reading this time
                 if len(mib) < len(ROLES):
                     continue
-                self.looks.append(Look(time.monotonic() - start, answered(self._stub_url), mib))
+                self.readings.append(Reading(time.monotonic() - start, answered(self._stub_url), mib))
 
-    def end(self) -> list[Look]:
-        """All looks while queries were being answered, one before the first and after the last included."""
+    def end(self) -> list[Reading]:
+        """All readings, one before the first answer and one after the last included."""
         self._ended.set()
         self.join()
-        return self.looks
+        return self.readings
 
 
 def resident() -> dict[str, float]:
@@ -80,13 +80,13 @@ def resident() -> dict[str, float]:
 
 
 def answered(stub_url: str) -> int:
-    """Whole answers so far, by the server's count."""
+    """Complete answers so far, counted by the server."""
     with urllib.request.urlopen(stub_url + "/_stats", timeout=10) as answer:
         return int(json.loads(answer.read())["completed"])
 
 
 def main() -> int:
-    """Run once; 1 when memory grew."""
+    """Run once. Returns 1 when memory grew."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -110,32 +110,32 @@ def main() -> int:
         )
         conf = CONF.format(queries)
         run = run_harness(Path(name), *flags, scenario="offline", urls=stub.urls, conf=conf)
-        looks = [look for look in watch.end() if 0 < look.answered < queries]
-    print(f"{run.statistics['completed']} of {run.statistics['queries']} completed, {len(looks)} looks")
-    rows = table(looks, WARM * queries)
+        readings = [reading for reading in watch.end() if 0 < reading.answered < queries]
+    print(f"{run.statistics['completed']} of {run.statistics['queries']} completed, {len(readings)} readings")
+    rows = table(readings, WARM * queries)
     columns = ("process", "MiB after a tenth", "MiB at the end", "grew MiB", "bytes a query", "bound MiB")
     print_table("memory_flat", columns, rows)
     save("memory_flat", {"rows": [dict(zip(columns, row, strict=True)) for row in rows],
-                         "looks": [vars_of(look) for look in looks]})  # fmt: skip
+                         "readings": [vars_of(reading) for reading in readings]})  # fmt: skip
     flat = all(float(str(row[3])) <= float(str(row[5])) for row in rows)
     return 0 if flat and run.statistics["completed"] >= queries else 1
 
 
-def table(looks: Sequence[Look], warm: float) -> list[list[object]]:
-    """A row for each process: growth from the first look after ``warm`` queries to the last."""
-    first, last = next(look for look in looks if look.answered >= warm), looks[-1]
+def table(readings: Sequence[Reading], warm: float) -> list[list[object]]:
+    """A row for each process: growth from the first reading after ``warm`` queries to the last."""
+    first, last = next(reading for reading in readings if reading.answered >= warm), readings[-1]
     served = last.answered - first.answered
     bounds = {**MOST_MIB, "LoadGen": MOST_LOADGEN_BYTES * served / 2**20}
     rows: list[list[object]] = []
     for role in ROLES:
-        grew = max(look.mib[role] for look in looks if look.answered >= warm) - first.mib[role]
+        grew = max(reading.mib[role] for reading in readings if reading.answered >= warm) - first.mib[role]
         rows.append([role, first.mib[role], last.mib[role], grew, grew * 2**20 / served, bounds[role]])
     return rows
 
 
-def vars_of(look: Look) -> dict[str, object]:
-    """A look as JSON."""
-    return {"second": round(look.second, 1), "answered": look.answered, **look.mib}
+def vars_of(reading: Reading) -> dict[str, object]:
+    """A reading as JSON."""
+    return {"second": round(reading.second, 1), "answered": reading.answered, **reading.mib}
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
     python benchmarks/record_load.py --load 512-gpu
 
 Poisson arrivals, 1 364 tokens for each answer, stream interval 100, as the submitted systems answered: the
-stub holds the first token and the pace. Streams are spread over stub processes and workers as descriptors
-allow. Prints what was held, or the limit that stands in the way.
+stub keeps the delay of the first token and the pace. Streams are distributed over stub processes and workers
+within the limit on descriptors. Prints the load that was reached, or the limit that prevented it.
 """
 
 import argparse
@@ -41,7 +41,7 @@ LOADS = {"72-gpu": Load(750, 1000, 60), "512-gpu": Load(4000, 1000, 34.1)}
 
 
 def main() -> None:
-    """Hold one load and print how it went."""
+    """Run one load and print the result."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -51,17 +51,17 @@ def main() -> None:
     arguments = parser.parse_args()
     load = LOADS[arguments.load]
     load = Load(load.qps * arguments.scale, load.ttft_ms, load.tpot_ms)
-    processes = spread(load.streams)
+    processes = process_count(load.streams)
     print(f"{load.qps:g}/s, about {load.streams} streams, {processes} stub processes and workers")
     rows = hold(load, processes, arguments.hold_s)
     print_table(f"record_load: {arguments.load} x {arguments.scale:g}", ("", "value"), rows)
     save(f"record_load_{arguments.load}", dict(rows))
 
 
-def spread(streams: int) -> int:
-    """Processes on each side, so that descriptors suffice; a fifth is headroom.
+def process_count(streams: int) -> int:
+    """Processes on each side, so that descriptors suffice, with a fifth of headroom.
 
-    Local ports need none: the harness takes further source addresses.
+    Local ports need no headroom: the harness uses further source addresses.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return max(1, -(-int(streams * 1.2) // (hard - SPARE)))
@@ -117,7 +117,7 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
 
 
 def given_up(run: Measured) -> list[list[object]]:
-    """Rows of a run in which queries failed: the load was not held."""
+    """Rows of a run in which queries failed: the load was not reached."""
     return [
         ["failures", run.statistics["failures"]],
         ["reasons", "; ".join(run.record["verdict"]["reasons"])],

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Start-up: --help, imports, loading a full-size dataset, and the largest Offline query ever submitted.
+"""Start-up time: --help, imports, a full-size dataset, and the largest Offline query ever submitted.
 
     python benchmarks/startup.py [--repeats 3] [--whole]
 
-LoadGen hands Offline's samples over as two lists; the dispatcher makes arrays of them. ``--whole`` also sends
-all of them through the whole harness to the stub server (minutes).
+LoadGen passes Offline's samples as two lists; the dispatcher makes arrays of them. ``--whole`` also sends all
+of them through the complete harness to the stub server (minutes).
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measured(folder: Path, repeats: int) -> Iterator[list[object]]:
-    """What takes seconds."""
+    """The steps that take seconds."""
     small = write_prompts(folder / "small.parquet", 6396, 1500)
     large = write_prompts(folder / "large.parquet", 6396, 8000)
     measures: dict[str, Callable[[], list[float]]] = {
@@ -70,7 +70,7 @@ def measured(folder: Path, repeats: int) -> Iterator[list[object]]:
 
 
 def whole(folder: Path) -> list[list[object]]:
-    """The largest Offline query through LoadGen, worker and stub; short answers, so that it ends."""
+    """The largest Offline query through LoadGen, worker and stub, with short answers so that it ends."""
     dataset = write_prompts(folder / "whole.parquet", 6396, 200)
     flags = ("--input-file", dataset, "--max-new-tokens", 4, "--max-concurrency", 512)
     start = time.monotonic()
@@ -80,21 +80,21 @@ def whole(folder: Path) -> list[list[object]]:
     first_ns = run.requests("issued_ns", "sent_ns").min()
     print(f"{rows['completed']} completed, failures {rows['failures']}, CPU {run.cpu_s:.0f} s")
     return [
-        ["the same, whole run: all of it", seconds, run.peak_rss_mib],
+        ["the same, complete run: total", seconds, run.peak_rss_mib],
         ["the same: from issue to last answer", rows["duration_ns"] / 1e9, "-"],
         ["the same: from issue to the first request sent", (first_ns.iloc[1] - first_ns.iloc[0]) / 1e9, "-"],
     ]
 
 
 def run_seconds(*arguments: str) -> list[float]:
-    """Wall seconds of a whole Python process."""
+    """Wall seconds of a complete Python process."""
     start = time.monotonic()
     subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     return [time.monotonic() - start]
 
 
 def printed(code: str) -> list[float]:
-    """What a program prints of its own inner time, and memory."""
+    """The seconds and the memory that a program prints."""
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
     return [float(word) for word in done.stdout.split()]
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How far LoadGen's and our times are from what happened: the stub server knows when it really sent.
+"""Errors of LoadGen's and the harness's times against the times at which the stub server really sent.
 
     python benchmarks/timing_truth.py [--streams 16 256 500 1024]
 
-Server scenario, Poisson arrivals, 100 tokens each 20 ms. Truth is the stub's: request complete to first and
-last event. The error of TTFT holds what the harness adds on the way out and back: issue, send, receive,
-report. The client share is our own claim of the way back (kernel stamp to LoadGen's call); its truth is the
-stub's send stamp to LoadGen's call.
+Server scenario, Poisson arrivals, 100 tokens 20 ms apart. The true times are the stub's: from the complete
+request to the first and last event. The TTFT error contains the time that the harness adds: issue, send,
+receive, report. The client share is the harness's own figure for the way back (kernel stamp to LoadGen's
+call); its true value is the time from the stub's send stamp to LoadGen's call.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def truth_by_sample(log: list[dict[str, int]], dataset: Path) -> dict[int, list[
 
 
 def compare(run: Measured, truth: dict[int, list[dict[str, int]]]) -> dict[str, Any]:
-    """Errors in microseconds of each quantity, as LoadGen was told and as requests.parquet has it."""
+    """Errors in microseconds of each quantity, as reported to LoadGen and as in requests.parquet."""
     rows = run.requests().sort_values("sent_ns")
     turn: dict[int, int] = defaultdict(int)
     records = []

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Other clients beside this one: the same workloads, one after the other, against the same stub server.
+"""Comparison with other clients: the same workloads, one after the other, against the same stub server.
 
-    python benchmarks/peers.py --python VENV/bin/python [--reference CHECKOUT] [--tokenizer FOLDER]
+    python benchmarks/peers/peers.py --python VENV/bin/python [--reference CHECKOUT] [--tokenizer FOLDER]
 
-VENV holds what the peers need (the dependency group "benchmarks", SGLang where it is wanted); the checkout
-is one of mlcommons/inference. A peer that is not there is named. Rate, CPU time and true TTFT are taken from
-outside: the stub's own record of every answer, and /proc. The client has core 0, the stub core 1. The error
-of TTFT is the client's claimed mean (p99) less the stub's true mean (p99).
+VENV holds the packages of the other clients (the dependency group "benchmarks", and SGLang for its clients);
+CHECKOUT is one of mlcommons/inference. Clients that are not installed are listed. Rate, CPU time and true
+TTFT are measured from outside: the stub's record of every answer, and /proc. The client runs on core 0, the
+stub on core 1. The TTFT error is the client's reported mean (p99) minus the stub's true mean (p99).
 """
 
 import argparse
@@ -24,21 +24,23 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import Stub, pinned, print_table, save, write_prompts
 from peer_tools import Job, Tool, Workload, absent, figures, foreign, harness, plain, reference, sglang
 
 PROMPTS = 512
-# With text: SGLang's own Python client takes an event without text for none.
+# With text: SGLang's Python client ignores events without text.
 PACED = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000, "text": 1}
 KNOBS = {"offline": {}, "streams": PACED, "poisson": PACED}
-LIMIT_S = 60  # a slower client is cut short: its rate is that of the answers until then
+LIMIT_S = 60  # a slower client is stopped; its rate covers the answers until then
 KILL_AFTER_S, NOTICE_S = 3.0, 20.0
 SAMPLE_S = 0.05
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How one command ended: ``cpu`` are (monotonic ns, CPU seconds of its processes so far)."""
+    """The end of one command. ``cpu`` holds (monotonic ns, CPU seconds of its processes so far)."""
 
     code: int | None
     output: str
@@ -46,11 +48,13 @@ class Ended:
 
 
 def main() -> None:
-    """Run every workload with every tool that is there."""
+    """Run every workload with every installed client."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--python", default=sys.executable, help="the Python that has the peers' packages")
+    parser.add_argument(
+        "--python", default=sys.executable, help="Python that has the packages of the other clients"
+    )
     parser.add_argument("--reference", type=Path, help="a checkout of mlcommons/inference")
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer's folder, for SGLang's clients")
     parser.add_argument("--command", action="append", default=[], metavar="NAME=LINE", help="another client")
@@ -65,7 +69,7 @@ def main() -> None:
         "TTFT error ms",
         "p99",
         "lost",
-        "told",
+        "reported",
         "exit",
     )
     rows = [
@@ -79,7 +83,7 @@ def main() -> None:
 
 
 def workloads(scale: float) -> list[Workload]:
-    """Counts are multiples of the prompts, as LoadGen issues them; "killed": the server dies on the way."""
+    """Counts are multiples of the prompts, as LoadGen issues them. In "killed" the server dies."""
     return [
         Workload("offline", PROMPTS * max(1, round(80 * scale)), 128, 512, 2000, stream=False),
         Workload("streams", PROMPTS * max(1, round(4 * scale)), 100, 256, 200),
@@ -89,29 +93,29 @@ def workloads(scale: float) -> list[Workload]:
 
 
 def available(arguments: argparse.Namespace) -> Iterator[Tool]:
-    """The tools that can run; of the others it is said why not."""
+    """The clients that can run; for each of the others, print the reason."""
     python = arguments.python
     yield harness()
     for library in ("aiohttp", "httpx"):
-        if there(library, absent(python, library)):
+        if is_installed(library, absent(python, library)):
             yield plain(library, python)
     lacks = (
         "no --reference"
         if arguments.reference is None
         else absent(python, "mlperf_loadgen", "aiohttp", "tqdm")
     )
-    if there("MLCommons reference", lacks):
+    if is_installed("MLCommons reference", lacks):
         yield reference(python, arguments.reference.absolute())
     for module in ("sglang.benchmark.serving", "sglang.benchmark.rust_client"):
         lacks = "no --tokenizer" if arguments.tokenizer is None else absent(python, module)
-        if there(module, lacks):
+        if is_installed(module, lacks):
             yield sglang(module, python, arguments.tokenizer.absolute())
     for command in arguments.command:
         yield foreign(*command.split("=", 1))
 
 
-def there(name: str, lacks: str) -> bool:
-    """Say it when a peer is absent."""
+def is_installed(name: str, lacks: str) -> bool:
+    """Whether nothing is missing; print the reason otherwise."""
     if lacks:
         print(f"absent: {name}: {lacks}", flush=True)
     return not lacks
@@ -135,7 +139,7 @@ def measure(tool: Tool, load: Workload) -> list[object]:
 
 
 def figures_of(tool: Tool, job: Job, ended: Ended, truth: list[dict[str, int]]) -> list[object]:
-    """The row of a run that was left alone."""
+    """The row of a run whose server stays up."""
     load = job.workload
     if len(truth) < 2:
         print(f"{tool.name}: {len(truth)} answers\n{ended.output[-2000:]}")
@@ -149,14 +153,14 @@ def figures_of(tool: Tool, job: Job, ended: Ended, truth: list[dict[str, int]]) 
     if claimed is not None and load.stream:
         errors = [f"{(claimed[key] - true[key]) / 1e6:+.2f}" for key in ("mean", "p99")]
     cpu = (cpu_at(ended.cpu, end) - cpu_at(ended.cpu, start)) * 1e6 / count
-    told = "-" if failures is None else failures
-    whole = ended.code is not None
-    lost = max(0, load.count - len(truth)) if whole else "-"
-    return [count / seconds, cpu, *errors, lost, told, str(ended.code) if whole else "cut short"]
+    reported = "-" if failures is None else failures
+    finished = ended.code is not None
+    lost = max(0, load.count - len(truth)) if finished else "-"
+    return [count / seconds, cpu, *errors, lost, reported, str(ended.code) if finished else "cut short"]
 
 
 def watch_the_end(tool: Tool, job: Job, stub: Stub, planned: tuple[list[str], Path]) -> list[object]:
-    """Kill the server on the way: requests that were lost, those that the tool names, and its exit code."""
+    """Kill the server during the run. Returns lost requests, reported ones, and the client's exit code."""
     answered: list[int] = []
 
     def kill() -> None:
@@ -176,7 +180,7 @@ def watch_the_end(tool: Tool, job: Job, stub: Stub, planned: tuple[list[str], Pa
 
 
 def claims(tool: Tool, job: Job, ended: Ended) -> tuple[dict[str, float] | None, int | None]:
-    """What the tool says of itself, as far as it got."""
+    """TTFT figures and failures that the client reports; None for what it did not write."""
     try:
         return tool.claims(job, ended.output)
     except (OSError, ValueError, KeyError, IndexError):
@@ -184,7 +188,7 @@ def claims(tool: Tool, job: Job, ended: Ended) -> tuple[dict[str, float] | None,
 
 
 def run(words: Sequence[str], folder: Path, limit_s: float) -> Ended:
-    """Run to the end on core 0 while its CPU time is sampled; exit code None: it had to be killed."""
+    """Run on core 0 and sample CPU time. The exit code is None for a command that had to be killed."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             words,
@@ -205,7 +209,7 @@ def run(words: Sequence[str], folder: Path, limit_s: float) -> Ended:
 
 
 def watch(process: "subprocess.Popen[bytes]", limit_s: float) -> Iterator[tuple[int, float]]:
-    """CPU seconds of a program and its children at points in time, until it ends."""
+    """Samples of the CPU seconds of a program and its children, until it ends."""
     until, spent = time.monotonic() + limit_s, {}
     while process.poll() is None and time.monotonic() < until:
         try:
@@ -220,7 +224,7 @@ def watch(process: "subprocess.Popen[bytes]", limit_s: float) -> Iterator[tuple[
 
 
 def cpu_at(cpu: list[tuple[int, float]], moment_ns: int) -> float:
-    """CPU seconds at a moment, between two samples."""
+    """CPU seconds at a moment, interpolated between two samples."""
     times, seconds = zip(*cpu, strict=True)
     return float(np.interp(moment_ns, times, seconds))
 

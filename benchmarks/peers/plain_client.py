@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A plain load loop on aiohttp or httpx, as one writes it in an afternoon: the peers' smallest member.
+"""A plain load loop on aiohttp or httpx, for comparison.
 
-benchmarks/peers.py starts it with a Python that has the library. Prints one JSON object: ``ttft_ns`` of each
-answered request, from its scheduled time, and the number of ``failures``; exit code 1 when there are any.
+benchmarks/peers/peers.py starts it with a Python that has the library. Prints one JSON object: ``ttft_ns`` of
+each answered request, from its scheduled time, and the number of ``failures``; exit code 1 if there are any.
 """
 
 import argparse
@@ -21,7 +21,7 @@ _SEED = 7
 
 
 def main() -> None:
-    """Run the load and print what the client saw."""
+    """Run the load and print TTFTs and failures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("library", choices=("aiohttp", "httpx"))
     parser.add_argument("--url", required=True)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """All requests: an open loop with ``qps``, else ``concurrency`` of them at once."""
+    """All requests: an open loop with ``qps``, otherwise ``concurrency`` requests at a time."""
     prompts = json.loads(arguments.prompts.read_text())
     payloads = [
         {
@@ -59,7 +59,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 async def open_loop(post: Post, payloads: list[Any], qps: float, outcomes: list[int | None]) -> None:
-    """Requests at Poisson times, whatever the answers do."""
+    """Requests at Poisson times, independent of the answers."""
     gaps, due = random.Random(_SEED), time.monotonic()
     async with asyncio.TaskGroup() as group:
         for payload in payloads:
@@ -69,7 +69,7 @@ async def open_loop(post: Post, payloads: list[Any], qps: float, outcomes: list[
 
 
 async def closed_loop(post: Post, payloads: list[Any], concurrency: int, outcomes: list[int | None]) -> None:
-    """As many requests at once as ``concurrency`` says."""
+    """Keep ``concurrency`` requests in flight."""
     left = iter(payloads)
 
     async def keep_asking() -> None:
@@ -80,7 +80,7 @@ async def closed_loop(post: Post, payloads: list[Any], concurrency: int, outcome
 
 
 async def ask(post: Post, payload: dict[str, Any], scheduled_ns: int, outcomes: list[int | None]) -> None:
-    """One request: the time to its first event, or None when its answer is not whole."""
+    """One request: the time to its first event, or None when its answer is not complete."""
     first = 0
     count, reason = 0, None
     try:
@@ -93,8 +93,8 @@ async def ask(post: Post, payload: dict[str, Any], scheduled_ns: int, outcomes: 
                     count, reason = meta["completion_tokens"], meta["finish_reason"]
     except Exception:  # noqa: BLE001 - whatever went wrong, this request has no answer
         reason = None
-    whole = reason is not None and count == payload["sampling_params"]["max_new_tokens"]
-    outcomes.append(first - scheduled_ns if whole else None)
+    complete = reason is not None and count == payload["sampling_params"]["max_new_tokens"]
+    outcomes.append(first - scheduled_ns if complete else None)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""How each client is started for one workload, and where it leaves the TTFT that it claims."""
+"""The command line of each client for one workload, and the reader of the TTFT that it reports."""
 
 import json
 import re
@@ -43,9 +43,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Tool:
-    """``command`` gives the words to run and the folder to run in, None for what the tool cannot do.
+    """``command`` returns the words to run and the folder to run in, None for an unsupported workload.
 
-    ``claims`` reads, after the run, TTFT figures and the number of failures that the tool reports.
+    ``claims`` reads, after the run, the TTFT figures and the number of failures that the client reports.
     """
 
     name: str
@@ -88,7 +88,7 @@ def reference(python: str, checkout: Path) -> Tool:
     def command(job: Job) -> tuple[list[str], Path] | None:
         load = job.workload
         if load.stream and not load.qps:
-            return None  # its Offline does not stream
+            return None  # the reference's Offline does not stream
         words = [python, "run_mlperf.py", "--scenario", _scenario(load), "--user-conf", str(_conf(job))]
         words += ["--input-file", str(job.parquet), "--server-url", job.url, "--output-dir", str(job.folder)]
         words += ["--max-new-tokens", str(load.tokens), "--max-concurrency", str(load.concurrency)]
@@ -107,14 +107,14 @@ def plain(library: str, python: str) -> Tool:
 
     def command(job: Job) -> tuple[list[str], Path]:
         load = job.workload
-        words = [python, str(ROOT / "benchmarks/plain_client.py"), library, "--url", job.url]
+        words = [python, str(Path(__file__).with_name("plain_client.py")), library, "--url", job.url]
         words += ["--prompts", str(job.prompts), "--tokens", str(load.tokens), "--count", str(load.count)]
         words += ["--concurrency", str(load.concurrency), "--stream", str(int(load.stream))]
         return words + (["--qps", str(load.qps)] if load.qps else []), job.folder
 
     def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
-        said = json.loads(output.splitlines()[-1])
-        return figures(said["ttft_ns"]) if said["ttft_ns"] else None, said["failures"]
+        reported = json.loads(output.splitlines()[-1])
+        return figures(reported["ttft_ns"]) if reported["ttft_ns"] else None, reported["failures"]
 
     return Tool(f"plain {library} loop", command, claims)
 
@@ -135,9 +135,9 @@ def sglang(module: str, python: str, tokenizer: Path) -> Tool:
         return words + ([] if load.stream else ["--disable-stream"]), job.folder
 
     def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
-        said: dict[str, Any] = json.loads((job.folder / "sglang.jsonl").read_text().splitlines()[-1])
-        ttfts = np.array([seconds for seconds in said["ttfts"] if seconds]) * 1e9
-        return figures(ttfts) if len(ttfts) else None, job.workload.count - said["completed"]
+        reported: dict[str, Any] = json.loads((job.folder / "sglang.jsonl").read_text().splitlines()[-1])
+        ttfts = np.array([seconds for seconds in reported["ttfts"] if seconds]) * 1e9
+        return figures(ttfts) if len(ttfts) else None, job.workload.count - reported["completed"]
 
     return Tool(module, command, claims)
 
@@ -145,7 +145,7 @@ def sglang(module: str, python: str, tokenizer: Path) -> Tool:
 def foreign(name: str, line: str) -> Tool:
     """Any command: {url}, {prompts}, {tokens}, {count}, {concurrency} and {qps} are filled in.
 
-    What it claims is not known; the stub's own record still tells its rate, its CPU time and what it lost.
+    Its reported figures are unknown; rate, CPU time and lost requests come from the stub and /proc.
     """
 
     def command(job: Job) -> tuple[list[str], Path]:
@@ -164,7 +164,7 @@ def foreign(name: str, line: str) -> Tool:
 
 
 def absent(python: str, *modules: str) -> str:
-    """Why a peer cannot run under ``python``: the last line of its failed import; "" when it can."""
+    """The reason why a client cannot run under ``python``: the last line of the failed import, or ""."""
     code = "import " + ", ".join(modules)
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120)
