@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import psutil
 
 from tests.faults.matrix import Setting
+from tests.kit import wait_until
 from tests.runs import FinishedRun, command, small_dataset
 from tests.stub import StubServer
 
@@ -156,11 +156,3 @@ def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
             if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
-    """Look twenty times a second; fail when it takes too long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)

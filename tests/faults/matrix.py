@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from tests.stub import Fault
+from tests.stub import INCREMENTAL_ONLY, Fault
 
 VALID, INVALID, INTERRUPTED, NOTHING = "VALID", "INVALID", "INTERRUPTED", "none"
 DEADLINE_S = 4  # --timeout of the runs with faults of single answers
@@ -37,113 +37,9 @@ OPENAI_RUNS = (SERVER, OFFLINE_ACCURACY)
 WHOLE_RUNS = (OFFLINE_ACCURACY, OFFLINE, SERVER)  # answers that are not streamed: Offline's own choice
 WHOLE_OPENAI_RUNS = (OFFLINE, OFFLINE_ACCURACY)
 
-
-SAME, ONLY_STREAMS = "as in streams", "only in streams"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerFault:
-    """A fault of one answer.
-
-    ``named``: its name in requests.parquet and run.json, "" where the answer is complete; ``whole``: its name
-    in an answer that is not streamed. ``late``: it is noticed at the deadline, the others at once.
-    """
-
-    fault: Fault
-    what: str
-    named: str
-    late: bool = False
-    whole: str = SAME
-
-    @property
-    def named_whole(self) -> str:
-        return self.named if self.whole == SAME else self.whole
-
-    @property
-    def noticed(self) -> str:
-        return "deadline" if self.late else "at once" if self.named else "-"
-
-
-ANSWERS = (
-    AnswerFault(Fault.HTTP_400_JSON, "400 with a JSON body", "http_status"),
-    AnswerFault(Fault.HTTP_404, "404 with a JSON body", "http_status"),
-    AnswerFault(Fault.HTTP_429_EMPTY, "429 with an empty body", "http_status"),
-    AnswerFault(Fault.HTTP_500, "500 with a JSON body", "http_status"),
-    AnswerFault(Fault.HTTP_500_HTML, "500 with HTML and escape sequences", "http_status"),
-    AnswerFault(Fault.HTTP_500_EMPTY, "500 with an empty body", "http_status"),
-    AnswerFault(Fault.HTTP_503, "503 with Retry-After", "http_status"),
-    AnswerFault(Fault.REDIRECT, "redirect", "http_status"),
-    AnswerFault(Fault.NOT_HTTP, "bytes that are not HTTP", "http_protocol"),
-    AnswerFault(Fault.EMPTY_ANSWER, "200 without a body", "unfinished", whole="malformed"),
-    AnswerFault(Fault.RESET_AT_ONCE, "reset before the answer", "no_response"),
-    AnswerFault(Fault.RESET_BEFORE_FIRST, "reset before the first token", "truncated"),
-    AnswerFault(Fault.RESET_IN_FIRST, "reset while the first token arrives", "truncated"),
-    AnswerFault(Fault.RESET_AFTER_FIRST, "reset after the first token", "truncated"),
-    AnswerFault(Fault.RESET_MIDDLE, "reset in the middle", "truncated"),
-    AnswerFault(Fault.CLOSE_AT_ONCE, "closed before the answer", "no_response"),
-    AnswerFault(Fault.CLOSE_AFTER_HEADERS, "closed after the headers", "truncated"),
-    AnswerFault(Fault.CUT_CHUNKED, "chunked, cut between two chunks", "truncated"),
-    AnswerFault(Fault.CUT_IN_CHUNK, "chunked, cut inside a chunk", "truncated"),
-    AnswerFault(Fault.CUT_LENGTH, "with Content-Length, cut", "truncated"),
-    AnswerFault(Fault.CUT_UNFRAMED, "without framing, cut inside an event", "truncated"),
-    AnswerFault(
-        Fault.CUT_UNFRAMED_BETWEEN,
-        "without framing, cut between two events",
-        "unfinished",
-        whole=ONLY_STREAMS,
-    ),
-    AnswerFault(Fault.ERROR_AT_START, "error event instead of tokens", "in_band_error"),
-    AnswerFault(Fault.ERROR_MIDDLE, "error event after some tokens", "in_band_error"),
-    AnswerFault(Fault.ERROR_GOES_ON, "error in the middle of a stream that goes on", "in_band_error"),
-    AnswerFault(
-        Fault.ERROR_EVENT, "`event: error` in a stream that goes on", "in_band_error", whole=ONLY_STREAMS
-    ),
-    AnswerFault(Fault.MALFORMED_JSON, "malformed JSON", "malformed"),
-    AnswerFault(Fault.MALFORMED_MIDDLE, "malformed JSON in the middle, with a count", "malformed"),
-    AnswerFault(Fault.GZIP, "compressed without being asked", "malformed"),
-    AnswerFault(Fault.HTML, "200 with an HTML page", "malformed"),
-    AnswerFault(Fault.ABORT, "finish reason abort", "aborted"),
-    AnswerFault(
-        Fault.ABORT_GOES_ON, "abort in the middle of a stream that goes on", "aborted", whole=ONLY_STREAMS
-    ),
-    AnswerFault(Fault.NO_FINISH, "no finish reason", "unfinished"),
-    AnswerFault(Fault.UNKNOWN_REASON, "finish reason cancelled", "finish_reason"),
-    AnswerFault(Fault.EMPTY_REASON, "empty finish reason", "finish_reason"),
-    AnswerFault(Fault.TWO_ENDS, "two events with a finish reason", "after_end", whole=ONLY_STREAMS),
-    AnswerFault(Fault.WRONG_COUNT, "ids disagree with the count", "token_count"),
-    AnswerFault(Fault.SHRINKING_IDS, "ids shrink", "token_count", whole=ONLY_STREAMS),
-    AnswerFault(Fault.DUPLICATED_ID, "an id twice", "token_count"),
-    AnswerFault(Fault.SKIPPED_ID, "an id left out", "token_count"),
-    AnswerFault(Fault.CHANGED_IDS, "ids sent earlier change", "token_count", whole=ONLY_STREAMS),
-    AnswerFault(Fault.SWAPPED_MIDDLE, "ids swapped in the middle", "token_count", whole=ONLY_STREAMS),
-    AnswerFault(Fault.NEGATIVE_ID, "negative id", "token_value"),
-    AnswerFault(Fault.HUGE_ID, "id beyond the vocabulary", "token_value"),
-    AnswerFault(Fault.FLOAT_ID, "fractional id", "malformed"),
-    AnswerFault(Fault.NAN_ID, "NaN as an id", "malformed"),
-    AnswerFault(Fault.ZERO_TOKENS, "no token", "no_tokens"),
-    AnswerFault(Fault.TOO_MANY_TOKENS, "more tokens than asked for", "too_many_tokens"),
-    AnswerFault(Fault.HUGE_EVENT, "an event of 5 MB", "too_large"),
-    AnswerFault(Fault.ENDLESS_EVENT, "an event without end", "too_large"),
-    AnswerFault(Fault.ENDLESS_HEADERS, "headers without end", "too_large"),
-    AnswerFault(Fault.SLOW_HEADERS, "headers slower than the deadline", "timeout", late=True),
-    AnswerFault(Fault.SILENT, "silence before the answer", "timeout", late=True),
-    AnswerFault(Fault.SILENT_AFTER_HEADERS, "silence before the first token", "timeout", late=True),
-    AnswerFault(Fault.SILENT_AFTER_FIRST, "silence after the first token", "timeout", late=True),
-    AnswerFault(Fault.CRLF, "CRLF line ends", ""),
-    AnswerFault(Fault.BOM, "a byte order mark before the first event", ""),
-    AnswerFault(Fault.BYTEWISE, "every byte alone", ""),
-    AnswerFault(Fault.SPLIT_UTF8, "UTF-8 characters cut in two", ""),
-    AnswerFault(Fault.GARBAGE_AFTER, "garbage after a whole answer", ""),
-    AnswerFault(Fault.SECOND_RESPONSE, "a second answer, to no request", ""),
-)
-
-# What only a stream can show that repeats what it said.
-CUMULATIVE_ONLY = frozenset({Fault.CHANGED_IDS, Fault.SWAPPED_MIDDLE})
-# Of a stream whose events carry only what is new; there nothing that was sent can change later.
-INCREMENTAL = (
-    AnswerFault(Fault.REPEATED_EVENT, "an event twice", "token_count"),
-    AnswerFault(Fault.SKIPPED_EVENT, "an event left out", "token_count"),
-)
+# The faults of single answers that each of these runs meets; of incremental streams see stub/faults.py.
+ANSWERS = tuple(f for f in Fault if f not in {*INCREMENTAL_ONLY, Fault.ONE_TOKEN, Fault.ONE_PIECE})
+INCREMENTAL = tuple(f for f in Fault if f in INCREMENTAL_ONLY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.faults.going import Going, Scene, wait_until
+from tests.faults.going import Going, Scene
+from tests.kit import wait_until
 from tests.stub import Facts, Fault, StubServer
 
 _TMPFS = 'exec unshare -rm sh -c \'mount -t tmpfs -o size={size} none "$OUT" && exec "$@"\' sh "$@"'

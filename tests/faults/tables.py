@@ -8,22 +8,20 @@ from pathlib import Path
 
 from tests.faults.matrix import (
     ANSWERS,
-    CUMULATIVE_ONLY,
     CUMULATIVE_RUNS,
     INCREMENTAL,
     INCREMENTAL_RUNS,
     MACHINE_FAULTS,
     NOTHING,
-    ONLY_STREAMS,
     OPENAI_RUNS,
     PROCESS_FAULTS,
     SERVER_FAULTS,
     SETTINGS,
     WHOLE_OPENAI_RUNS,
     WHOLE_RUNS,
-    AnswerFault,
     RunFault,
 )
+from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, Fault
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/faults.md"
 BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- end of the fault matrix -->"
@@ -51,8 +49,10 @@ def run_cells() -> int:
 
 def tables() -> str:
     """One line for each fault."""
-    answers = [[row.what, _named(row.named), _named_whole(row), row.noticed] for row in ANSWERS]
-    incremental = [[f"{row.what} (incremental)", _named(row.named), "-", row.noticed] for row in INCREMENTAL]
+    answers = [[row.what, _named(row.failure), _named_whole(row), _noticed(row)] for row in ANSWERS]
+    incremental = [
+        [f"{row.what} (incremental)", _named(row.failure), "-", _noticed(row)] for row in INCREMENTAL
+    ]
     met = len(ANSWERS) + len(INCREMENTAL)
     in_turn = len(CUMULATIVE_RUNS + INCREMENTAL_RUNS + OPENAI_RUNS + WHOLE_RUNS + WHOLE_OPENAI_RUNS)
     cells = (
@@ -76,8 +76,12 @@ def _named(failure: str) -> str:
     return f"`{failure}`" if failure else "complete"
 
 
-def _named_whole(row: AnswerFault) -> str:
-    return "-" if row.whole == ONLY_STREAMS else _named(row.named_whole)
+def _named_whole(row: Fault) -> str:
+    return "-" if row.whole == ONLY_STREAMS else _named(row.whole)
+
+
+def _noticed(row: Fault) -> str:
+    return "deadline" if row.late else "at once" if row.failure else "-"
 
 
 def _run_line(row: RunFault) -> list[str]:

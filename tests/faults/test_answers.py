@@ -4,25 +4,23 @@ All faults meet one run of each setting, in turn: a cell of the matrix is one qu
 """
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from tests.faults.matrix import (
     ANSWERS,
-    CUMULATIVE_ONLY,
     CUMULATIVE_RUNS,
     DEADLINE_S,
     INCREMENTAL,
     INCREMENTAL_RUNS,
-    ONLY_STREAMS,
     OPENAI_RUNS,
     WHOLE_OPENAI_RUNS,
     WHOLE_RUNS,
 )
 from tests.runs import run_mlperf, small_dataset
-from tests.stub import StubServer, expected_ids
+from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, StubServer, expected_ids
 
+WHOLE = [row for row in ANSWERS if row.whole != ONLY_STREAMS]
 TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
 
 
@@ -43,29 +41,24 @@ def test_cumulative_streams(setting, tmp_path):
 
 @in_runs(INCREMENTAL_RUNS, quick=0)
 def test_incremental_streams(setting, tmp_path):
-    faults = [row for row in ANSWERS if row.fault not in CUMULATIVE_ONLY]
+    faults = [row for row in ANSWERS if row not in CUMULATIVE_ONLY]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], cumulative=False)
 
 
 @in_runs(OPENAI_RUNS)
 def test_openai_protocol(setting, tmp_path):
-    faults = [row for row in ANSWERS if row.fault not in CUMULATIVE_ONLY]
+    faults = [row for row in ANSWERS if row not in CUMULATIVE_ONLY]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
 
 
 @in_runs(WHOLE_RUNS)
 def test_answers_that_are_not_streamed(setting, tmp_path):
-    meet_in_turn(tmp_path, setting, whole_rows(), streams=False)
+    meet_in_turn(tmp_path, setting, WHOLE, streams=False)
 
 
 @in_runs(WHOLE_OPENAI_RUNS, quick=0)
 def test_openai_answers_that_are_not_streamed(setting, tmp_path):
-    meet_in_turn(tmp_path, setting, whole_rows(), "--backend", "openai", streams=False)
-
-
-def whole_rows():
-    """The faults that such answers can have, by their names there."""
-    return [replace(row, named=row.named_whole) for row in ANSWERS if row.whole != ONLY_STREAMS]
+    meet_in_turn(tmp_path, setting, WHOLE, "--backend", "openai", streams=False)
 
 
 def meet_in_turn(tmp_path, setting, rows, *arguments, streams=True, **knobs):
@@ -73,9 +66,7 @@ def meet_in_turn(tmp_path, setting, rows, *arguments, streams=True, **knobs):
     if streams != (setting.scenario != "offline"):
         arguments = (*arguments, "--stream", "on" if streams else "off")
     dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
-    with StubServer(
-        tokens=TOKENS, event_delay_s=0.002, faults=[None, *(row.fault for row in rows)], **knobs
-    ) as stub:
+    with StubServer(tokens=TOKENS, event_delay_s=0.002, faults=[None, *rows], **knobs) as stub:
         run = run_mlperf(
             tmp_path,
             *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", ASKED),
@@ -90,7 +81,8 @@ def meet_in_turn(tmp_path, setting, rows, *arguments, streams=True, **knobs):
         )
         met = {prompts.index(r.prompt_ids): row for r, row in zip(stub.requests[1:], rows, strict=False)}
     assert len(met) == len(rows)
-    victims = {sample: row.named for sample, row in met.items() if row.named}
+    names = {sample: row.failure if streams else row.whole for sample, row in met.items()}
+    victims = {sample: name for sample, name in names.items() if name}
     check_verdict(run, victims)
     if setting.accuracy:
         answered = {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.going import Scene, alive, going, wait_until
+from tests.faults.going import Scene, alive, going
 from tests.faults.matrix import OFFLINE
+from tests.kit import wait_until
 
 LASTS_S = 4.2  # a run on an idle machine, from its start to the last line
 MOMENTS = [LASTS_S * i / 40 for i in range(44)]

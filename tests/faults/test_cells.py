@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.faults.going import Going, alive, going, wait_until
+from tests.faults.going import Going, alive, going
 from tests.faults.matrix import (
     INTERRUPTED,
     MACHINE_FAULTS,
@@ -18,6 +18,7 @@ from tests.faults.matrix import (
     Setting,
 )
 from tests.faults.scenes import SCENES
+from tests.kit import wait_until
 from tests.runs import FinishedRun
 
 

@@ -7,8 +7,9 @@ import subprocess
 import psutil
 import pytest
 
-from tests.faults.going import OFFLINE_CONF, SERVER_CONF, Going, alive, wait_until
+from tests.faults.going import OFFLINE_CONF, SERVER_CONF, Going, alive
 from tests.faults.matrix import OFFLINE, SERVER_ACCURACY
+from tests.kit import wait_until
 from tests.runs import ACCURACY, PERFORMANCE, command
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(150)]

@@ -10,42 +10,24 @@ import time
 from pathlib import Path
 
 from harness.config.deadlines import Deadlines
-from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure
 from sut.client.client import HttpClient
-from sut.client.connections import Request
 from sut.client.endpoint import resolve_endpoint
-from sut.client.response import ResponseReader
-from sut.wire import make_wire, max_event_bytes
-
-VOCABULARY = 201088
+from tests.kit import make_request, wire_of
 
 
 def drain(url: str, shape: str, timeout_s: str, before_kib: int) -> None:
     """One query with the limits of an official accuracy run."""
-    parameters = SamplingParameters(
-        max_new_tokens=32768,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        skip_special_tokens=False,
-        stream=shape == "stream",
-    )
-    wire = make_wire("sglang", parameters, VOCABULARY, "m")
+    limits = {"max_new_tokens": 32768, "stream": shape == "stream"}
     outcomes = []
     client = HttpClient(
-        [resolve_endpoint(url, wire.path, None)],
+        [resolve_endpoint(url, wire_of().path, None)],
         Deadlines(request_s=float(timeout_s)),
         lambda request: None,
         lambda request, outcome: outcomes.append(outcome),
     )
-    reader = ResponseReader(
-        wire.answer(), streams=wire.streams, max_event_bytes=max_event_bytes(parameters, VOCABULARY)
-    )
-    body = wire.render([1, 2, 3])
     start = time.monotonic()
-    whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-    client.start(Request(0, 0, time.monotonic_ns(), whole, reader))
+    client.start(make_request([1, 2, 3], **limits))
     while not outcomes:
         client.poll(0.05)
         client.tick()

@@ -3,12 +3,11 @@
 import itertools
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
+from tests.kit import listening, read_request
 from tests.stub.protocol import Options, compact, information
 
 KEY = "sk-Tr0ub4dor-and-3-correct-horses"
@@ -52,47 +51,12 @@ def hostile(generate: Reply, pages: dict[str, Reply] | None = None) -> Iterator[
 def _serve(
     connection: socket.socket, server: Hostile, reply: Callable[[bytes, bytes], Iterable[bytes]]
 ) -> None:
-    while request := _request(connection):
+    while request := read_request(connection):
         server.heads.append(request[0])
         for piece in reply(*request):
             connection.sendall(piece)
         if b"connection: close" in request[0].lower():
             return
-
-
-@contextmanager
-def listening(serve: Callable[[socket.socket], Any]) -> Iterator[str]:
-    """A listener whose connections are served each in a thread and closed afterwards."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=play, args=(listener.accept()[0],), daemon=True).start()
-
-    def play(connection: socket.socket) -> None:
-        with suppress(OSError), connection:
-            serve(connection)
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-
-
-def _request(connection: socket.socket) -> tuple[bytes, bytes] | None:
-    data = b""
-    while b"\r\n\r\n" not in data:
-        if not (piece := connection.recv(1 << 16)):
-            return None
-        data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = re.search(rb"(?i)content-length: *(\d+)", head)
-    while len(body) < (int(length[1]) if length else 0):
-        body += connection.recv(1 << 16)
-    return head, body
 
 
 def honest(body: bytes) -> bytes:

@@ -14,8 +14,9 @@ from sut.servers.discovery import survey
 from sut.servers.info_client import ControlPlane
 from sut.servers.preflight import flush_caches
 from sut.servers.server_info import ServerFacts
+from tests.kit import listening, read_request
 from tests.runs import command, small_dataset
-from tests.security.hostile import OK, STREAM, _request, chunk, document, hostile, listening
+from tests.security.hostile import OK, STREAM, chunk, document, hostile
 
 WITHIN_S = 0.5
 MOST_MIB = 8  # the pages themselves may be 1 MiB
@@ -50,7 +51,7 @@ def slowly(head, rest):
 
 def answering(pieces):
     def serve(connection):
-        _request(connection)
+        read_request(connection)
         for piece in pieces():
             connection.sendall(piece)
 

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from tests.kit import listening, read_request
 from tests.runs import ROOT
-from tests.security.hostile import OK, STREAM, _request, chunk, listening
+from tests.security.hostile import OK, STREAM, chunk
 
 MIB = 1 << 20
 # The largest event of an honest answer of 32 768 tokens is 5 MiB; a list of its ids, decoded, as much again.
@@ -90,10 +91,10 @@ def drainer():
 
 def drain(process, shape, pieces, rest, timeout_s):
     def serve(connection):
-        _request(connection)
+        read_request(connection)
         for piece in itertools.chain(pieces, rest):
             connection.sendall(piece)
-        _request(connection)
+        read_request(connection)
 
     with listening(serve) as url:
         process.stdin.write(f"{url} {shape} {timeout_s}\n")

@@ -8,13 +8,15 @@ Real sockets, one thread with an asyncio loop, standard library only. What must 
 beforehand: ``expected_ids(prompt_ids, n)``.
 """
 
-from .faults import BENIGN, Fault, Schedule, every, first_time
+from .faults import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault, Schedule, every, first_time
 from .protocol import Facts, Options, expected_ids
 from .request import Request
 from .server import StubServer, refused_url
 
 __all__ = [
-    "BENIGN",
+    "CUMULATIVE_ONLY",
+    "INCREMENTAL_ONLY",
+    "ONLY_STREAMS",
     "Facts",
     "Fault",
     "Options",

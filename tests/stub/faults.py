@@ -5,96 +5,98 @@ where it is sent wrongly.
 """
 
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import Enum
 
 from .request import Request
 
+ONLY_STREAMS = "only in streams"
+
 
 class Fault(Enum):
-    """What goes wrong with one request."""
+    """What goes wrong with one answer: in words, the failure as which it must end, "" where it is complete,
+    and that of an answer that is not streamed, where it is another one."""
 
-    HTTP_500 = auto()
-    HTTP_500_HTML = auto()
-    HTTP_500_EMPTY = auto()
-    HTTP_400_JSON = auto()
-    HTTP_404 = auto()
-    HTTP_429_EMPTY = auto()
-    HTTP_503 = auto()
-    REDIRECT = auto()
-    NOT_HTTP = auto()
-    EMPTY_ANSWER = auto()
-    RESET_AT_ONCE = auto()
-    RESET_BEFORE_FIRST = auto()
-    RESET_IN_FIRST = auto()
-    RESET_AFTER_FIRST = auto()
-    RESET_MIDDLE = auto()
-    CLOSE_AT_ONCE = auto()
-    CLOSE_AFTER_HEADERS = auto()
-    CUT_CHUNKED = auto()
-    CUT_IN_CHUNK = auto()
-    CUT_LENGTH = auto()
-    CUT_UNFRAMED = auto()
-    CUT_UNFRAMED_BETWEEN = auto()
-    SILENT = auto()
-    SILENT_AFTER_HEADERS = auto()
-    SILENT_AFTER_FIRST = auto()
-    SLOW_HEADERS = auto()
-    ENDLESS_HEADERS = auto()
-    CRLF = auto()
-    BYTEWISE = auto()
-    SPLIT_UTF8 = auto()
-    HUGE_EVENT = auto()
-    ENDLESS_EVENT = auto()
-    GARBAGE_AFTER = auto()
-    SECOND_RESPONSE = auto()
-    ERROR_AT_START = auto()
-    ERROR_MIDDLE = auto()
-    MALFORMED_JSON = auto()
-    ABORT = auto()
-    NO_FINISH = auto()
-    WRONG_COUNT = auto()
-    SHRINKING_IDS = auto()
-    DUPLICATED_ID = auto()
-    SKIPPED_ID = auto()
-    CHANGED_IDS = auto()
-    REPEATED_EVENT = auto()
-    SKIPPED_EVENT = auto()
-    NEGATIVE_ID = auto()
-    HUGE_ID = auto()
-    FLOAT_ID = auto()
-    NAN_ID = auto()
-    ZERO_TOKENS = auto()
-    ONE_TOKEN = auto()
-    TOO_MANY_TOKENS = auto()
-    UNKNOWN_REASON = auto()
-    EMPTY_REASON = auto()
-    ERROR_GOES_ON = auto()
-    ERROR_EVENT = auto()
-    ABORT_GOES_ON = auto()
-    MALFORMED_MIDDLE = auto()
-    SWAPPED_MIDDLE = auto()
-    TWO_ENDS = auto()
-    GZIP = auto()
-    HTML = auto()
-    BOM = auto()
-    ONE_PIECE = auto()
+    HTTP_400_JSON = "400 with a JSON body", "http_status"
+    HTTP_404 = "404 with a JSON body", "http_status"
+    HTTP_429_EMPTY = "429 with an empty body", "http_status"
+    HTTP_500 = "500 with a JSON body", "http_status"
+    HTTP_500_HTML = "500 with HTML and escape sequences", "http_status"
+    HTTP_500_EMPTY = "500 with an empty body", "http_status"
+    HTTP_503 = "503 with Retry-After", "http_status"
+    REDIRECT = "redirect", "http_status"
+    NOT_HTTP = "bytes that are not HTTP", "http_protocol"
+    EMPTY_ANSWER = "200 without a body", "unfinished", "malformed"
+    RESET_AT_ONCE = "reset before the answer", "no_response"
+    RESET_BEFORE_FIRST = "reset before the first token", "truncated"
+    RESET_IN_FIRST = "reset while the first token arrives", "truncated"
+    RESET_AFTER_FIRST = "reset after the first token", "truncated"
+    RESET_MIDDLE = "reset in the middle", "truncated"
+    CLOSE_AT_ONCE = "closed before the answer", "no_response"
+    CLOSE_AFTER_HEADERS = "closed after the headers", "truncated"
+    CUT_CHUNKED = "chunked, cut between two chunks", "truncated"
+    CUT_IN_CHUNK = "chunked, cut inside a chunk", "truncated"
+    CUT_LENGTH = "with Content-Length, cut", "truncated"
+    CUT_UNFRAMED = "without framing, cut inside an event", "truncated"
+    CUT_UNFRAMED_BETWEEN = "without framing, cut between two events", "unfinished", ONLY_STREAMS
+    ERROR_AT_START = "error event instead of tokens", "in_band_error"
+    ERROR_MIDDLE = "error event after some tokens", "in_band_error"
+    ERROR_GOES_ON = "error in the middle of a stream that goes on", "in_band_error"
+    ERROR_EVENT = "`event: error` in a stream that goes on", "in_band_error", ONLY_STREAMS
+    MALFORMED_JSON = "malformed JSON", "malformed"
+    MALFORMED_MIDDLE = "malformed JSON in the middle, with a count", "malformed"
+    GZIP = "compressed without being asked", "malformed"
+    HTML = "200 with an HTML page", "malformed"
+    ABORT = "finish reason abort", "aborted"
+    ABORT_GOES_ON = "abort in the middle of a stream that goes on", "aborted", ONLY_STREAMS
+    NO_FINISH = "no finish reason", "unfinished"
+    UNKNOWN_REASON = "finish reason cancelled", "finish_reason"
+    EMPTY_REASON = "empty finish reason", "finish_reason"
+    TWO_ENDS = "two events with a finish reason", "after_end", ONLY_STREAMS
+    WRONG_COUNT = "ids disagree with the count", "token_count"
+    SHRINKING_IDS = "ids shrink", "token_count", ONLY_STREAMS
+    DUPLICATED_ID = "an id twice", "token_count"
+    SKIPPED_ID = "an id left out", "token_count"
+    CHANGED_IDS = "ids sent earlier change", "token_count", ONLY_STREAMS
+    SWAPPED_MIDDLE = "ids swapped in the middle", "token_count", ONLY_STREAMS
+    NEGATIVE_ID = "negative id", "token_value"
+    HUGE_ID = "id beyond the vocabulary", "token_value"
+    FLOAT_ID = "fractional id", "malformed"
+    NAN_ID = "NaN as an id", "malformed"
+    ZERO_TOKENS = "no token", "no_tokens"
+    TOO_MANY_TOKENS = "more tokens than asked for", "too_many_tokens"
+    HUGE_EVENT = "an event of 5 MB", "too_large"
+    ENDLESS_EVENT = "an event without end", "too_large"
+    ENDLESS_HEADERS = "headers without end", "too_large"
+    SLOW_HEADERS = "headers slower than the deadline", "timeout"
+    SILENT = "silence before the answer", "timeout"
+    SILENT_AFTER_HEADERS = "silence before the first token", "timeout"
+    SILENT_AFTER_FIRST = "silence after the first token", "timeout"
+    CRLF = "CRLF line ends"
+    BOM = "a byte order mark before the first event"
+    BYTEWISE = "every byte alone"
+    SPLIT_UTF8 = "UTF-8 characters cut in two"
+    GARBAGE_AFTER = "garbage after a whole answer"
+    SECOND_RESPONSE = "a second answer, to no request"
+    # Of streams whose events carry only what is new; in the others they do no harm.
+    REPEATED_EVENT = "an event twice", "token_count"
+    SKIPPED_EVENT = "an event left out", "token_count"
+    # Complete answers that say something about the server or the way to it.
+    ONE_TOKEN = "an answer of one token"
+    ONE_PIECE = "all events at once, at the end"
+
+    def __init__(self, what: str, failure: str = "", whole: str | None = None) -> None:
+        self.what, self.failure = what, failure
+        self.whole = failure if whole is None else whole
+
+    @property
+    def late(self) -> bool:
+        """Whether it is noticed at the deadline, the others at once."""
+        return self.failure == "timeout"
 
 
-# Odd, but a whole and correct answer all the same: a client must complete these.
-BENIGN = frozenset(
-    {
-        Fault.SLOW_HEADERS,
-        Fault.CRLF,
-        Fault.BOM,
-        Fault.ONE_PIECE,
-        Fault.BYTEWISE,
-        Fault.SPLIT_UTF8,
-        Fault.ONE_TOKEN,
-        Fault.HUGE_EVENT,
-        Fault.GARBAGE_AFTER,
-        Fault.SECOND_RESPONSE,
-    }
-)
+# What only a stream can show that repeats what it said, and only one that does not.
+CUMULATIVE_ONLY = frozenset({Fault.CHANGED_IDS, Fault.SWAPPED_MIDDLE})
+INCREMENTAL_ONLY = frozenset({Fault.REPEATED_EVENT, Fault.SKIPPED_EVENT})
 
 Schedule = Callable[[Request], Fault | None]
 

@@ -2,23 +2,18 @@
 
 import http.server
 import json
-import socket
 import threading
 from contextlib import contextmanager
 
 import pytest
 
-from harness.config.generation import SamplingParameters
 from harness.errors import ServerError
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.discovery import survey
 from sut.servers.server_info import ServerFacts
-from sut.wire import make_wire
+from tests.kit import parameters, wire_of
 
-PARAMETERS = SamplingParameters(
-    max_new_tokens=10240, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
-VOCABULARY = 201088
+PARAMETERS = parameters(max_new_tokens=10240)
 NOT_SGLANG = "no SGLang server"
 # What SGLang 0.5.23 and llama.cpp (xllamacpp) say of themselves, cut to what matters.
 LLAMA_MODELS = {"id": "tiny.gguf", "owned_by": "llamacpp", "meta": {"n_vocab": 201088, "n_ctx_train": 131072}}
@@ -57,36 +52,6 @@ def pages(table, key=None, open_paths=("/health",)):
         server.server_close()
 
 
-@contextmanager
-def bare(answer):
-    """A server that does ``answer(connection)`` with every connection."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    held = []
-
-    def serve():
-        try:
-            while True:
-                held.append(listener.accept()[0])
-                threading.Thread(target=attempt, args=(held[-1],), daemon=True).start()
-        except OSError:
-            return
-
-    def attempt(connection):
-        try:
-            answer(connection)
-        except OSError:
-            return
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        for connection in held:
-            connection.close()
-
-
 def refusal(urls, backend="sglang", key=None, seconds=20.0):
     """The wording with which ``survey`` refuses; ``seconds`` is --preflight-timeout."""
     with pytest.raises(ServerError) as caught:
@@ -97,12 +62,9 @@ def refusal(urls, backend="sglang", key=None, seconds=20.0):
 
 
 def endpoints(*stubs, wire="sglang"):
-    path = make_wire(wire, PARAMETERS, VOCABULARY, "m").path
+    path = wire_of(wire).path
     return [resolve_endpoint(getattr(stub, "url", stub), path, None) for stub in stubs]
 
 
 def facts(url, wire="sglang", **more):
     return ServerFacts(url=url, wire=wire, engine="x", **more)
-
-
-# -- what a server says of itself

@@ -8,8 +8,6 @@ from multiprocessing import Pipe
 import numpy as np
 
 from harness.config.deadlines import Deadlines
-from harness.config.generation import SamplingParameters
-from harness.dataset.samples import SampleSet
 from harness.record.journal import read_journal
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.counters import CounterBoard
@@ -17,10 +15,9 @@ from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, ReportReader
 from sut.ipc.request_store import render_arena
 from sut.wire import make_wire
 from sut.worker.process import Worker, WorkerSpec
+from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
 
-PARAMETERS = SamplingParameters(
-    max_new_tokens=6, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
+PARAMETERS = parameters(max_new_tokens=6)
 PROMPTS = [[index + 1] * (index + 1) for index in range(40)]
 
 
@@ -32,7 +29,7 @@ class Rig:
         tmp_path,
         *urls,
         max_in_flight=0,
-        timeout_s=20.0,
+        timeout_s=600.0,
         wire="sglang",
         parameters=PARAMETERS,
         retries=0,
@@ -40,12 +37,10 @@ class Rig:
         accuracy=False,
         kept=None,
     ):
-        ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in PROMPTS])
-        offsets = np.cumsum([0, *map(len, PROMPTS)], dtype=np.int64)
-        protocol = make_wire(wire, parameters, 201088, "m")
-        arena = render_arena(SampleSet(tmp_path, "0" * 64, ids, offsets), protocol)
+        protocol = make_wire(wire, parameters, VOCABULARY, "m")
+        arena = render_arena(sample_set(tmp_path, PROMPTS), protocol)
         self.channel, theirs = socket.socketpair()
-        self.channel.settimeout(90)
+        self.channel.settimeout(PATIENCE_S)
         self.board = CounterBoard(1)
         self.journal_dir = tmp_path
         spec = WorkerSpec(
@@ -54,7 +49,7 @@ class Rig:
             wire=wire,
             model="m",
             parameters=parameters,
-            vocabulary_size=201088,
+            vocabulary_size=VOCABULARY,
             max_in_flight=max_in_flight,
             warm_connections=1,
             deadlines=Deadlines(request_s=timeout_s),
@@ -104,7 +99,7 @@ class Rig:
     def finish(self):
         """Hang up; the journal afterwards."""
         self.channel.shutdown(socket.SHUT_WR)
-        self.thread.join(90)
+        self.thread.join(PATIENCE_S)
         assert not self.thread.is_alive()
         assert self.error is None, repr(self.error)
         return read_journal(self.journal_dir)

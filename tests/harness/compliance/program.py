@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +43,6 @@ def run_compliance(folder: Path, *words: object, timeout: float = 150) -> Finish
 def start(folder: Path, *words: object) -> "subprocess.Popen[str]":
     command = [str(word) for word in (sys.executable, ROOT / "run_compliance.py", *words)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_until(happened: Callable[[], bool], limit_s: float = 120) -> None:
-    end = time.monotonic() + limit_s
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
 
 
 def dataset(path: Path, rows: int, effort: str = "high") -> Path:

@@ -18,8 +18,8 @@ from tests.harness.compliance.program import (
     run_compliance,
     start,
     user_conf,
-    wait_until,
 )
+from tests.kit import wait_until
 from tests.runs import PERFORMANCE, ROOT, SAMPLES, run_mlperf, small_dataset
 from tests.stub import Facts, Fault, StubServer, every, refused_url
 

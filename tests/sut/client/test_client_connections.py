@@ -10,8 +10,9 @@ import pytest
 from harness.record.outcome import Completion, FailureKind
 from sut.client.connections import Request
 from sut.client.response import ResponseReader
+from tests.kit import read_request, reset, scripted
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.driver import answer, assert_completed, assert_failed, read_request, reset, scripted
+from tests.sut.driver import answer, assert_completed, assert_failed
 
 # -- connections
 

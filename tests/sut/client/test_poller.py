@@ -9,7 +9,8 @@ import pytest
 from harness.record.outcome import FailureKind
 from sut.client import client as client_module
 from sut.client.poller import NAP_S, PollSets
-from tests.sut.driver import assert_failed, read_request, reset, scripted
+from tests.kit import read_request, reset, scripted
+from tests.sut.driver import assert_failed
 
 READ = select.EPOLLIN
 GAP_S = 0.02

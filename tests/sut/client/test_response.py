@@ -3,19 +3,13 @@
 import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
-from harness.config.generation import SamplingParameters
 from harness.record.outcome import Completion, Failure, FailureKind
-from sut.client.response import ResponseReader
-from sut.wire import make_wire, max_event_bytes
+from tests.kit import reader_of
 
 DATA = Path(__file__).parents[2] / "data"
-PARAMETERS = SamplingParameters(
-    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
 GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
 GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195947]
 LLAMA = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
@@ -33,10 +27,7 @@ ASKED = {("sglang", True): 20, ("sglang", False): 4, ("llamacpp", True): 8}
 
 def reader(streams=True, wire="sglang", max_bytes=None):
     asked = ASKED.get((wire, streams), 20)
-    parameters = msgspec.structs.replace(PARAMETERS, stream=streams, max_new_tokens=asked)
-    answer = make_wire(wire, parameters, 201088, "m").answer()
-    bound = max_bytes or max_event_bytes(parameters, 201088)
-    return ResponseReader(answer, streams=streams, max_event_bytes=bound)
+    return reader_of(wire, max_bytes, stream=streams, max_new_tokens=asked)
 
 
 def run(pieces, streams=True, wire="sglang", max_bytes=None):

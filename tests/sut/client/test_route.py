@@ -14,8 +14,9 @@ from sut.client.endpoint import Route, most_pairs, reachable, resolve, resolve_e
 from sut.client.transport import KernelClock, PlainTransport
 from sut.supervisor.connection_limits import Room, wide_enough
 from sut.supervisor.machine_limits import Limits
+from tests.kit import read_request, scripted
 from tests.stub import refused_url
-from tests.sut.driver import answer, read_request, scripted
+from tests.sut.driver import answer
 
 LOOPBACK = Route(socket.AF_INET, ("127.0.0.1", 30000))
 

@@ -4,28 +4,16 @@ import json
 import multiprocessing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from harness.config.generation import SamplingParameters
-from harness.dataset.samples import SampleSet
 from sut.ipc.request_store import render_arena
-from sut.wire import make_wire
+from tests.kit import sample_set, wire_of
 
-PARAMETERS = SamplingParameters(
-    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
 PROMPTS = [[200006, 1, 2], [7], list(range(5000)), [201087], [3, 3, 3]]
 
 
-def sample_set(prompts):
-    ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in prompts])
-    offsets = np.cumsum([0, *map(len, prompts)], dtype=np.int64)
-    return SampleSet(Path("x.parquet"), "0" * 64, ids, offsets)
-
-
 def rendered(prompts, wire="sglang"):
-    return render_arena(sample_set(prompts), make_wire(wire, PARAMETERS, 201088, "m"))
+    return render_arena(sample_set(Path("x.parquet"), prompts), wire_of(wire))
 
 
 def parsed(view):

@@ -8,8 +8,9 @@ import pytest
 
 from harness.errors import ConfigError, ServerError
 from sut.servers.discovery import survey
+from tests.kit import listening
 from tests.stub import Facts, StubServer, refused_url
-from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, NOT_SGLANG, bare, pages, refusal
+from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, NOT_SGLANG, pages, refusal
 
 
 def test_sglang_facts():
@@ -206,7 +207,7 @@ def test_a_server_that_is_not_ready():
 
 
 def test_a_server_that_says_nothing():
-    with bare(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url:
+    with listening(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url:
         text = refusal(url, seconds=0.5)
     assert "/health gave no answer within 0.5 s" in text
     assert "--preflight-timeout" in text
@@ -215,7 +216,7 @@ def test_a_server_that_says_nothing():
 def test_a_wait_is_named_after_a_second(caplog):
     with (
         caplog.at_level("INFO", "mlperf"),
-        bare(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url,
+        listening(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url,
     ):
         refusal(url, seconds=1.5)
     (message,) = caplog.messages
@@ -233,7 +234,7 @@ def test_a_busy_server_that_answers_slowly():
             body = table.get(request.split()[1], b"{}")
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
-    with bare(answer) as url:
+    with listening(answer) as url:
         assert survey([url], "sglang", None, 60)[0].model == "m"
 
 
@@ -243,7 +244,7 @@ def test_a_server_that_answers_health_and_then_says_nothing():
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         time.sleep(20)
 
-    with bare(answer) as url:
+    with listening(answer) as url:
         assert "/model_info" in refusal(url, seconds=3)
 
 
@@ -260,7 +261,7 @@ def test_a_server_that_never_comes_to_an_end(start):
             time.sleep(0.1)
         connection.shutdown(socket.SHUT_RDWR)
 
-    with bare(trickle) as url:
+    with listening(trickle) as url:
         assert "within 0.3 s" in refusal(url, seconds=0.3)
 
 
@@ -270,7 +271,7 @@ def test_an_endless_page():
         while True:
             connection.sendall(b"y" * 100_000)
 
-    with bare(flood) as url:
+    with listening(flood) as url:
         assert "/health" in refusal(url)
 
 
@@ -288,7 +289,7 @@ def test_compressed_answers():
                 b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (coding, len(body), body)
             )
 
-    with bare(answer) as url:
+    with listening(answer) as url:
         (fact,) = survey([url], "sglang", None, 20)
     assert (fact.model, fact.dp_size) == ("m", 8)
 
@@ -299,7 +300,7 @@ def test_something_that_speaks_no_http():
         connection.recv(1000)
         connection.shutdown(socket.SHUT_RDWR)
 
-    with bare(greet) as url:
+    with listening(greet) as url:
         assert refusal(url).startswith(f"{url}: not reachable")
 
 
@@ -350,7 +351,7 @@ def test_tls_to_a_plain_server():
         connection.recv(1000)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
 
-    with bare(plain) as url:
+    with listening(plain) as url:
         assert "begins with http://" in refusal(url.replace("http:", "https:"))
 
 

@@ -4,21 +4,19 @@ import json
 
 import pytest
 
-from harness.config.generation import SamplingParameters
 from harness.errors import ServerError
 from sut.servers.preflight import Trial
+from tests.kit import VOCABULARY, listening, parameters
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.pages import PARAMETERS, VOCABULARY, bare, endpoints, facts
+from tests.sut.pages import PARAMETERS, endpoints, facts
 
 
 @pytest.mark.parametrize("wire", ["sglang", "openai"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_trial(wire, stream):
-    parameters = SamplingParameters(
-        max_new_tokens=10240, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=stream
-    )
+    given = parameters(max_new_tokens=10240, stream=stream)
     with StubServer() as a, StubServer() as b:
-        trial = Trial(facts(a.url, wire, served_name="gpt-oss-120b"), parameters, VOCABULARY, 20)
+        trial = Trial(facts(a.url, wire, served_name="gpt-oss-120b"), given, VOCABULARY, 20)
         assert trial.run(endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
         for stub in (a, b):
             (request,) = stub.requests
@@ -28,11 +26,8 @@ def test_trial(wire, stream):
 
 
 def test_trial_asks_for_no_more_than_the_run_does():
-    parameters = SamplingParameters(
-        max_new_tokens=1, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-    )
     with StubServer() as stub:
-        Trial(facts(stub.url), parameters, VOCABULARY, 20).run(endpoints(stub), [1])
+        Trial(facts(stub.url), parameters(max_new_tokens=1), VOCABULARY, 20).run(endpoints(stub), [1])
         assert stub.requests[0].asked_tokens == 1
 
 
@@ -105,7 +100,7 @@ def test_trial_with_a_wrong_prompt_count():
         connection.recv(1 << 16)
         connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
-    with bare(answer) as url, pytest.raises(ServerError) as caught:
+    with listening(answer) as url, pytest.raises(ServerError) as caught:
         Trial(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1, 2, 3])
     assert "a prompt of 3 token ids was counted as 4; the server does not take ids as they are" in str(
         caught.value

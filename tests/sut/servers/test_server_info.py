@@ -14,7 +14,8 @@ from sut.servers.server_info import (
     server_line,
     stream_warnings,
 )
-from tests.sut.pages import VOCABULARY, facts
+from tests.kit import VOCABULARY
+from tests.sut.pages import facts
 
 # -- another model, or another form of it
 

@@ -4,26 +4,21 @@ import json
 import math
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from harness.config.generation import SamplingParameters
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.wire.llamacpp import LlamaCppWire
 from sut.wire.sse import EventReader
+from tests.kit import VOCABULARY, parameters
 
 DATA = Path(__file__).parents[2] / "data"
-VOCABULARY = 201088
-PARAMETERS = SamplingParameters(
-    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
+PARAMETERS = parameters()
 # The recording run's ids, the same from its stream and from its whole answer (seed 7).
 IDS = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
 
 
 def judge(events, max_new_tokens=20):
-    parameters = msgspec.structs.replace(PARAMETERS, max_new_tokens=max_new_tokens)
-    answer = LlamaCppWire(parameters, VOCABULARY).answer()
+    answer = LlamaCppWire(parameters(max_new_tokens=max_new_tokens), VOCABULARY).answer()
     for event in events:
         if (failure := answer.feed(event)) is not None:
             return failure
@@ -63,9 +58,7 @@ def assert_failed(outcome, kind, wording=""):
 
 @pytest.mark.parametrize(("given", "sent"), [(0, 0), (-1, 0), (40, 40)])
 def test_request_body(given, sent):
-    wire = LlamaCppWire(
-        msgspec.structs.replace(PARAMETERS, top_k=given, extra={"ignore_eos": True}), VOCABULARY
-    )
+    wire = LlamaCppWire(parameters(top_k=given, extra={"ignore_eos": True}), VOCABULARY)
     body = json.loads(wire.render([1, 2]))
     assert body["prompt"] == [1, 2]
     assert body["n_predict"] == 20

@@ -8,25 +8,20 @@ import json
 import math
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from harness.config.generation import SamplingParameters
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.wire.openai import OpenAIWire
 from sut.wire.sse import DONE, EventReader
+from tests.kit import VOCABULARY, parameters
 
 DATA = Path(__file__).parents[2] / "data"
-VOCABULARY = 201088
-PARAMETERS = SamplingParameters(
-    max_new_tokens=20, temperature=1.0, top_p=0.9, top_k=0, skip_special_tokens=False, stream=True
-)
+PARAMETERS = parameters(top_p=0.9)
 IDS = [200005, 35644, 200008, 976]
 
 
 def judge(chunks, max_new_tokens=20):
-    parameters = msgspec.structs.replace(PARAMETERS, max_new_tokens=max_new_tokens)
-    answer = OpenAIWire(parameters, VOCABULARY, "m").answer()
+    answer = OpenAIWire(parameters(max_new_tokens=max_new_tokens), VOCABULARY, "m").answer()
     for chunk in chunks:
         if (failure := answer.feed(chunk)) is not None:
             return failure
@@ -87,8 +82,7 @@ def test_request_body():
 
 
 def test_request_body_without_stream():
-    parameters = msgspec.structs.replace(PARAMETERS, stream=False, top_k=7, extra={"seed": 3})
-    wire = OpenAIWire(parameters, VOCABULARY, "m")
+    wire = OpenAIWire(parameters(stream=False, top_k=7, extra={"seed": 3}), VOCABULARY, "m")
     body = json.loads(wire.render([1]))
     assert (body["stream"], body["top_k"], body["seed"], wire.streams) == (False, 7, 3, False)
     assert "stream_options" not in body  # an error for vLLM and OpenAI without stream

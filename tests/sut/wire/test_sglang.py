@@ -4,19 +4,15 @@ import json
 import math
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from harness.config.generation import SamplingParameters
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.wire.sglang import SglangWire
 from sut.wire.sse import DONE, EventReader
+from tests.kit import VOCABULARY, parameters
 
 DATA = Path(__file__).parents[2] / "data"
-VOCABULARY = 201088
-PARAMETERS = SamplingParameters(
-    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
+PARAMETERS = parameters()
 # What transformers and SGLang's four stream modes agreed on when the streams were recorded.
 GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
 GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195947]
@@ -24,8 +20,7 @@ GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195
 
 def judge(events, max_new_tokens=20):
     """The outcome of an answer, as the response reader would drive it."""
-    parameters = msgspec.structs.replace(PARAMETERS, max_new_tokens=max_new_tokens)
-    answer = SglangWire(parameters, VOCABULARY).answer()
+    answer = SglangWire(parameters(max_new_tokens=max_new_tokens), VOCABULARY).answer()
     for event in events:
         if (failure := answer.feed(event)) is not None:
             return failure
@@ -92,12 +87,12 @@ def test_request_body():
 
 @pytest.mark.parametrize(("given", "sent"), [(0, -1), (-1, -1), (1, 1), (50, 50)])
 def test_top_k(given, sent):
-    wire = SglangWire(msgspec.structs.replace(PARAMETERS, top_k=given), VOCABULARY)
+    wire = SglangWire(parameters(top_k=given), VOCABULARY)
     assert json.loads(wire.render([1]))["sampling_params"]["top_k"] == sent
 
 
 def test_extra_parameters_travel_as_they_are():
-    wire = SglangWire(msgspec.structs.replace(PARAMETERS, stream=False, extra={"min_p": 0.1}), VOCABULARY)
+    wire = SglangWire(parameters(stream=False, extra={"min_p": 0.1}), VOCABULARY)
     body = json.loads(wire.render([1]))
     assert body["sampling_params"]["min_p"] == 0.1
     assert body["stream"] is False

@@ -2,28 +2,23 @@
 
 import itertools
 
-import msgspec
 import numpy as np
 import pytest
 
-from harness.config.generation import SamplingParameters
 from harness.record.journal import FINISH_REASONS
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
-from tests.harness.compliance.program import wait_until
+from tests.kit import parameters, wait_until
 from tests.stub import Fault, StubServer, expected_ids, refused_url
-from tests.sut.rig import PARAMETERS, PROMPTS
+from tests.sut.rig import PROMPTS
 
 
 @pytest.mark.parametrize("wire", ["sglang", "openai"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_reports_and_journal_of_whole_answers(start, wire, stream):
-    parameters = SamplingParameters(
-        max_new_tokens=6, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=stream
-    )
     with StubServer() as stub:
-        rig = start(stub.url, wire=wire, parameters=parameters)
+        rig = start(stub.url, wire=wire, parameters=parameters(max_new_tokens=6, stream=stream))
         rig.assign(*range(30))
         reports = rig.collect(30)
         journal = rig.finish()
@@ -54,9 +49,8 @@ def test_reports_and_journal_of_whole_answers(start, wire, stream):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_loadgen_s_offline_hears_of_no_first_token(start, stream):
-    parameters = msgspec.structs.replace(PARAMETERS, stream=stream)
     with StubServer() as stub:
-        rig = start(stub.url, parameters=parameters, first_tokens=False)
+        rig = start(stub.url, parameters=parameters(max_new_tokens=6, stream=stream), first_tokens=False)
         rig.assign(*range(5))
         assert {kind for _, kind, _ in rig.collect(5)} == {COMPLETE}
     assert (rig.finish().rows["first_token_ns"] > 0).all() == stream
@@ -114,11 +108,8 @@ def test_tokens_of_answers_that_go_on_are_counted(start):
     "fault", [Fault.NEGATIVE_ID, Fault.HUGE_ID, Fault.WRONG_COUNT, Fault.FLOAT_ID, Fault.ZERO_TOKENS]
 )
 def test_a_worker_survives_a_lie_in_the_very_first_event(start, fault, stream):
-    parameters = SamplingParameters(
-        max_new_tokens=6, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=stream
-    )
     with StubServer(faults=[fault, None], tokens=1) as stub:
-        rig = start(stub.url, parameters=parameters, max_in_flight=1)
+        rig = start(stub.url, parameters=parameters(max_new_tokens=6, stream=stream), max_in_flight=1)
         rig.assign(0, 1)
         reports = rig.collect(2)
         rig.finish()

@@ -1,0 +1,124 @@
+"""What tests of several rooms build: parameters, a rendered request, scripted peers, waiting for an event."""
+
+import itertools
+import re
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from harness.config.generation import SamplingParameters
+from harness.dataset.samples import SampleSet
+from sut.client.connections import Request
+from sut.client.response import ResponseReader
+from sut.wire import make_wire, max_event_bytes
+
+VOCABULARY = 201088
+PATIENCE_S = 120.0  # for an event that must come: a busy machine has time enough, a hang fails the test
+
+
+def parameters(**changes: Any) -> SamplingParameters:
+    """gpt-oss's parameters for a stream of at most 20 tokens, with ``changes``."""
+    fixed = {"max_new_tokens": 20, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "stream": True}
+    return SamplingParameters(**fixed | {"skip_special_tokens": False} | changes)
+
+
+def wire_of(protocol: str = "sglang", **changes: Any):
+    """The protocol with ``parameters(**changes)``."""
+    return make_wire(protocol, parameters(**changes), VOCABULARY, "m")
+
+
+def reader_of(protocol: str = "sglang", most: int | None = None, **changes: Any) -> ResponseReader:
+    """A reader of one response in the protocol with ``parameters(**changes)``."""
+    given = parameters(**changes)
+    bound = most or max_event_bytes(given, VOCABULARY)
+    answer = make_wire(protocol, given, VOCABULARY, "m").answer()
+    return ResponseReader(answer, streams=given.stream, max_event_bytes=bound)
+
+
+def make_request(prompt: list[int], query_id: int = 0, protocol: str = "sglang", **changes: Any) -> Request:
+    """A request as a worker renders it."""
+    body = wire_of(protocol, **changes).render(prompt)
+    whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    return Request(query_id, 0, time.monotonic_ns(), whole, reader_of(protocol, **changes))
+
+
+def sample_set(path, prompts: list[list[int]]) -> SampleSet:
+    ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in prompts])
+    return SampleSet(path, "0" * 64, ids, np.cumsum([0, *map(len, prompts)], dtype=np.int64))
+
+
+def wait_until(happened: Callable[[], Any], seconds: float = PATIENCE_S) -> None:
+    """Look fifty times a second; fail when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@contextmanager
+def scripted(*scripts: Callable[[socket.socket], Any]) -> Iterator[tuple[str, list[socket.socket]]]:
+    """A server that plays ``scripts[i]`` with its i-th connection, the last one again and again.
+
+    Its URL and its ends of the connections, which stay open where the script does not close them.
+    """
+    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+    held: list[socket.socket] = []
+
+    def serve() -> None:
+        with suppress(OSError):
+            for index in itertools.count():
+                held.append(listener.accept()[0])
+                script = scripts[min(index, len(scripts) - 1)]
+                threading.Thread(target=play, args=(script, held[-1]), daemon=True).start()
+
+    def play(script: Callable[[socket.socket], Any], connection: socket.socket) -> None:
+        with suppress(OSError):  # the client has gone: what the test is about
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            script(connection)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", held
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for connection in held:
+            connection.close()
+
+
+@contextmanager
+def listening(serve: Callable[[socket.socket], Any]) -> Iterator[str]:
+    """The URL of a server that serves each connection and closes it."""
+
+    def play(connection: socket.socket) -> None:
+        with connection:
+            serve(connection)
+
+    with scripted(play) as (url, _):
+        yield url
+
+
+def read_request(connection: socket.socket) -> tuple[bytes, bytes] | None:
+    """Head and body of one request; None at the end of the connection."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if not (piece := connection.recv(1 << 16)):
+            return None
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: *(\d+)", head)
+    while len(body) < (int(length[1]) if length else 0):
+        body += connection.recv(1 << 20)
+    return head, body
+
+
+def reset(connection: socket.socket) -> None:
+    """Close with RST instead of FIN."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
