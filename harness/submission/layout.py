@@ -97,6 +97,24 @@ def scenario_named(folder: str) -> Scenario | None:
     return scenario if scenario is not None and folder in (FOLDER_OF[scenario], folder.lower()) else None
 
 
+# submission_structure.md, "Endpoints submission structure": these take the place of LoadGen's logs.
+_ENDPOINTS_FILES = ("config.yaml", "performance/result_summary.json")
+_ENDPOINTS_SERVER = "online"  # the Endpoints harness's name for Server
+
+
+def has_endpoints_layout(folder: Path) -> bool:
+    """Whether a scenario's folder holds results of the MLPerf Endpoints harness, and no log of LoadGen."""
+    logs = (PERFORMANCE / DETAIL, ACCURACY / DETAIL)
+    return all((folder / name).is_file() for name in _ENDPOINTS_FILES) and not any(
+        (folder / log).is_file() for log in logs
+    )
+
+
+def endpoints_scenario(folder: str) -> Scenario | None:
+    """The scenario of a folder in the Endpoints layout."""
+    return "server" if folder.lower() == _ENDPOINTS_SERVER else scenario_named(folder)
+
+
 def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
     """All scenario folders of a tree. Raises ConfigError when it has none."""
     if not root.is_dir():

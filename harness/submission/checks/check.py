@@ -17,6 +17,8 @@ from harness.submission.layout import (
     BenchmarkDir,
     ScenarioDir,
     benchmark_dirs,
+    endpoints_scenario,
+    has_endpoints_layout,
     read_fields,
     scenario_dirs,
     scenario_named,
@@ -91,6 +93,8 @@ class _Tree:
         scenario = folder.scenario
         if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
             return None
+        if has_endpoints_layout(folder.path):
+            return None
         seeds = self._rules.seeds_of(self._round, benchmark)
         return CheckContext(folder, benchmark, scenario, self._rules, seeds)
 
@@ -122,7 +126,13 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
     have: set[Scenario] = set()
     for name in sorted(path.name for path in folder.path.iterdir() if path.is_dir()):
         found = scenario_named(name)
-        if found is not None and (found in rule.allowed or not folder.binding):
+        if has_endpoints_layout(folder.path / name):
+            have.update({endpoints_scenario(name)} - {None})
+            text = (
+                "has the Endpoints layout (result_summary.json, no LoadGen logs): this result is not checked"
+            )
+            yield Issue("scenarios", f"{where}/{name}", text, is_warning=True)
+        elif found is not None and (found in rule.allowed or not folder.binding):
             have.add(found)
         elif not folder.binding and name.lower() in _UNDEFINED_SCENARIOS:
             yield Issue("scenarios", where, f"{name} is not checked", is_warning=True)

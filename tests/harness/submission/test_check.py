@@ -85,6 +85,42 @@ def test_another_benchmark_is_a_warning(tree, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
 
 
+@pytest.mark.parametrize("name", ["Interactive", "Online"])
+def test_the_endpoints_layout_is_a_warning(tree, capsys, name):
+    """submission_structure.md: config.yaml, result_summary.json and accuracy_results.json instead of logs."""
+    rename("Interactive", name)(tree)
+    folder = tree / RESULTS / name
+    for run in ("performance", "accuracy"):
+        for path in [path for path in (folder / run).rglob("*") if path.is_file()]:
+            path.unlink()
+    for path in ("config.yaml", "performance/result_summary.json", "accuracy/accuracy_results.json"):
+        (folder / path).write_text("{}\n")
+    assert [(found.where, found.is_warning) for found in check_tree(tree)] == [(f"{RESULTS}/{name}", True)]
+    assert main(["check", str(tree)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
+
+
+def test_missing_logs_are_no_endpoints_layout(tree):
+    for run in ("performance/run_1", "accuracy"):
+        remove(f"Interactive/{run}/{DETAIL}")(tree)
+    (tree / RESULTS / "Interactive/config.yaml").write_text("{}\n")
+    assert codes(check_tree(tree)) == {"missing-file": 2}
+
+
+def test_power_measurements_are_a_warning(tree):
+    """Their files must be there; what they say is not checked."""
+    rules, folder = load_rules().power, tree / RESULTS / "Offline/performance"
+    shutil.copytree(folder / "run_1", folder / "ranging")
+    (folder / "power").mkdir()
+    names = [("power", name) for name in rules.power] + [("ranging", "spl.txt"), ("run_1", "spl.txt")]
+    for run, name in names:
+        (folder / run / name).write_text("1\n")
+    found = [found for found in check_tree(tree) if found.code == "power"]
+    assert [(found.where, found.is_warning) for found in found] == [
+        (f"{RESULTS}/Offline/performance/power", True)
+    ]
+
+
 NAMES = [
     ("closed", "llama3_1-8b", None, "llama3.1-8b"),
     ("closed", "llama3_1-8b-edge", None, "llama3.1-8b-edge"),
