@@ -37,7 +37,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         help="resume the accuracy run in the output folder; only unanswered samples are sent",
     )
     group.add_argument(
-        "--input-file", type=path, required=True, help="tokenized dataset (parquet or pickle file)"
+        "--input-file", type=path, required=True, help="tokenized dataset (parquet, pickle or JSON file)"
     )
     group.add_argument("--max-samples", type=int, help="use only the first N samples (default: all)")
     add_settings(group)

@@ -77,7 +77,7 @@ def build_run_parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="[TEST=]FILE",
-        help="tokenized dataset of the test (parquet or pickle file); with several tests one for each, "
+        help="tokenized dataset of the test (parquet, pickle or JSON file); with several tests one for each, "
         "TEST07=FILE and TEST09=FILE",
     )
     _add_verification(workload, "the test's --input-file")

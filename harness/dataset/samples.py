@@ -54,7 +54,7 @@ class SampleSet:
 
 
 def load_samples(path: Path, *, vocabulary_size: int, max_samples: int | None = None) -> SampleSet:
-    """Read and check the prompts of a parquet or pickle file, column ``input_tokens`` or ``tok_input``.
+    """Read and check the prompts of a parquet, pickle or JSON file, column ``input_tokens`` or ``tok_input``.
 
     Every row is checked, also those beyond ``max_samples``. A DatasetError names file, row and value.
     """

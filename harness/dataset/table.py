@@ -1,4 +1,4 @@
-"""Named columns of a dataset file: parquet or a pickled table, one class a format.
+"""Named columns of a dataset file: parquet, a pickled table or a JSON array, one class a format.
 
 A further format is a subclass of Table, a line in ``_FORMATS`` and its mark in ``_content``.
 """
@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from harness.dataset import pickled_frame
 from harness.errors import DatasetError
 
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 _PARQUET_MAGIC = b"PAR1"  # the first and the last four bytes of a complete file
 _PICKLE_MAGIC = b"\x80"  # the PROTO opcode of protocol 2 and later
+_JSON_STARTS = (b"[", b"{")
+_BOM = b"\xef\xbb\xbf"
 _BATCH_ROWS = 256
+_HEAD_BYTES = 64
+_EXPECTED = "a parquet, pickle or JSON file"
 
 
 class Table(ABC):
@@ -34,7 +40,11 @@ class Table(ABC):
 
     def column(self, name: str) -> list[Any]:
         """The cells of one column as Python values, in the order of the rows. Reads no other column."""
-        return self._cells(self.first_column((name,)))
+        return list(self.cells(name))
+
+    def cells(self, name: str) -> Iterator[Any]:
+        """``column`` one cell at a time, for cells that are large as Python values."""
+        yield from self._cells(self.first_column((name,)))
 
     def first_column(self, names: Iterable[str]) -> str:
         """The first of these names that a column has, exactly one. Raises DatasetError where none has."""
@@ -50,7 +60,7 @@ class Table(ABC):
     def _names(self) -> tuple[str, ...]: ...
 
     @abstractmethod
-    def _cells(self, name: str) -> list[Any]: ...
+    def _cells(self, name: str) -> Iterable[Any]: ...
 
 
 class ParquetTable(Table):
@@ -79,9 +89,10 @@ class ParquetTable(Table):
     def _names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
 
-    def _cells(self, name: str) -> list[Any]:
+    def _cells(self, name: str) -> Iterator[Any]:
         with self.batches(name) as batches:
-            return [cell for batch in batches for cell in batch.to_pylist()]
+            for batch in batches:
+                yield from batch.to_pylist()
 
 
 class PickleTable(Table):
@@ -102,6 +113,42 @@ class PickleTable(Table):
         return cells if isinstance(cells, list) else cells.tolist()
 
 
+class JsonTable(Table):
+    """A JSON array of objects, each a row. Its columns are the keys of the first row.
+
+    The cells stay in the bytes of the file until they are asked for: half a gigabyte of Python integers is
+    not made of 165 MB of token ids.
+    """
+
+    @cached_property
+    def _rows(self) -> list[dict[str, msgspec.Raw]]:
+        with _json_read(self.path):
+            content = memoryview(self.path.read_bytes())
+            rows: list[dict[str, msgspec.Raw]] = _decode_rows(content[_bom_length(content) :])
+        if not rows:
+            raise DatasetError(f"{self.path}: no rows, expected an array of objects; download it again")
+        return rows
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._rows[0])
+
+    def _cells(self, name: str) -> Iterator[Any]:
+        for number, row in enumerate(self._rows):
+            if name not in row:
+                raise DatasetError(f"{self.path}: row {number}: no {name}, which the first row has")
+            with _json_read(self.path, f"row {number}: {name}: "):
+                cell = _decode_cell(row[name])
+            yield cell
+
+
+_decode_rows = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+_decode_cell = msgspec.json.Decoder().decode
+
+
+def _bom_length(content: memoryview) -> int:
+    return len(_BOM) if content[: len(_BOM)] == _BOM else 0
+
+
 class _Format(NamedTuple):
     suffixes: tuple[str, ...]
     open: Callable[[Path], Table]
@@ -110,6 +157,7 @@ class _Format(NamedTuple):
 _FORMATS = {
     "parquet": _Format((".parquet",), ParquetTable),
     "pickle": _Format((".pkl", ".pickle"), PickleTable),
+    "JSON": _Format((".json",), JsonTable),
 }
 
 
@@ -140,24 +188,26 @@ def one_line(message: object) -> str:
 def _content(path: Path) -> str:
     head, tail = _ends(path)
     if not head:
-        raise DatasetError(f"{path}: empty file, expected a parquet or pickle file; download it again")
-    if head == _PARQUET_MAGIC:
+        raise DatasetError(f"{path}: empty file, expected {_EXPECTED}; download it again")
+    if head.startswith(_PARQUET_MAGIC):
         if tail != _PARQUET_MAGIC:
             raise DatasetError(
                 f"{path}: truncated, no {_PARQUET_MAGIC.decode()} at its end; download it again"
             )
         return "parquet"
-    return (
-        "pickle" if head.startswith(_PICKLE_MAGIC) else "neither parquet nor a pickle of protocol 2 or later"
-    )
+    if head.startswith(_PICKLE_MAGIC):
+        return "pickle"
+    if head.removeprefix(_BOM).lstrip().startswith(_JSON_STARTS):
+        return "JSON"
+    return "neither parquet nor a pickle of protocol 2 or later nor JSON"
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:
     if path.exists() and not path.is_file():
-        raise DatasetError(f"{path}: not a regular file, expected a parquet or pickle file")
+        raise DatasetError(f"{path}: not a regular file, expected {_EXPECTED}")
     try:
         with path.open("rb") as file:
-            head = file.read(4)
+            head = file.read(_HEAD_BYTES)
             file.seek(-min(8, path.stat().st_size), 2)
             return head, file.read()[-4:]
     except FileNotFoundError as error:
@@ -180,4 +230,20 @@ def _readable(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError, ArithmeticError, LookupError, ValueError) as error:
         raise DatasetError(
             f"{path}: not a readable parquet file: {one_line(error)}; download it again"
+        ) from error
+
+
+@contextmanager
+def _json_read(path: Path, where: str = "") -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as error:
+        raise DatasetError(
+            f"{path}: out of memory while reading it; free memory or lift ulimit -v"
+        ) from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(
+            f"{path}: {where}not a readable JSON array of objects: {one_line(error)}; download it again"
         ) from error

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import pickled_frame
-from harness.dataset.table import ParquetTable, Table, one_line
+from harness.dataset.table import JsonTable, ParquetTable, Table, one_line
 from harness.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def token_rows(table: Table) -> TokenRows:
         _check_type(table.path, name, table.schema.field(name).type)
         with table.batches(name) as batches:
             return _from_batches(table.path, batches)
+    if isinstance(table, JsonTable):  # row by row: as Python integers all ids take ten times the memory
+        cells = table.cells(name)
+        return _from_cells(table.path, [_cell_ids(table.path, row, cell) for row, cell in enumerate(cells)])
     return _from_cells(table.path, table.column(name))
 
 
@@ -121,6 +124,7 @@ def _length(path: Path, row: int, cell: object) -> int:
 
 
 def _cell_ids(path: Path, row: int, cell: Any) -> npt.NDArray[Any]:
+    _length(path, row, cell)
     if isinstance(cell, np.ndarray):
         if cell.dtype.kind not in "iu":
             raise DatasetError(f"{path}: row {row}: {cell.dtype} values, expected integer token ids")

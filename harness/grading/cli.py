@@ -34,7 +34,7 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
         "--reference-data",
         type=Path,
         required=True,
-        help="parquet or pickle with dataset and ground_truth",
+        help="parquet, pickle or JSON file with dataset and ground_truth",
     )
     group.add_argument(
         "--tokenizer",
