@@ -6,7 +6,6 @@ from pathlib import Path
 
 from harness.compliance.audit_config import test_named
 from harness.config import rule_checks
-from harness.config.benchmark import LOADGEN_SCENARIO
 from harness.config.expected_queries import Issue, expected_issue
 from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
 from harness.config.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
@@ -76,7 +75,7 @@ class Prepared:
 
 def read_inputs(plan: RunPlan) -> Inputs:
     """Read and check the files of a plan. Raises ConfigError and DatasetError."""
-    target = Target(plan.model_key, LOADGEN_SCENARIO[plan.scenario], plan.scenario == "interactive")
+    target = Target(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
     user = read_conf(plan.user_conf, target)
     mlperf = Conf() if plan.mlperf_conf is None else read_conf(plan.mlperf_conf, target, "mlperf")
     audit, skipped = _audit_settings(plan, target)
@@ -108,11 +107,11 @@ def _audit_settings(plan: RunPlan, target: Target) -> tuple[Mapping[str, Number]
 
 def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[str]:
     """A conf file of other models or scenarios leaves LoadGen its own rate, which nobody asked for."""
-    key = "target_latency" if plan.scenario == "single-stream" else "target_qps"
+    key = plan.scenario.rate_key
     if key not in settings:
         yield (
             f"{plan.user_conf}: no row sets {key} for {plan.model_key} and "
-            f"{LOADGEN_SCENARIO[plan.scenario]}: LoadGen takes its own, {_LOADGEN_RATES[key]}"
+            f"{plan.scenario.loadgen}: LoadGen takes its own, {_LOADGEN_RATES[key]}"
         )
 
 
@@ -154,8 +153,8 @@ def prepare(
     doubts = (
         *model_warnings(servers, plan.benchmark),
         *replica_warnings(servers),
-        *(stream_warnings(servers) if plan.scenario == "offline" and plan.parameters.stream else ()),
-        *room.doubts(expected, all_at_once=not plan.is_server),
+        *(stream_warnings(servers) if not plan.scenario.streams and plan.parameters.stream else ()),
+        *room.doubts(expected, all_at_once=not plan.scenario.poisson),
     )
     _require_official(plan, deviations)
     return Prepared(
@@ -167,7 +166,7 @@ def prepare(
         concurrency,
         expected,
         deviations,
-        expected_issue(readback, LOADGEN_SCENARIO[plan.scenario], len(samples), accuracy=plan.accuracy),
+        expected_issue(readback, plan.scenario.loadgen, len(samples), accuracy=plan.accuracy),
         doubts,
         inputs.warnings,
         _audit_line(plan, inputs.audit),
@@ -219,14 +218,13 @@ def _issue_line(plan: RunPlan, issue: Issue) -> str:
     """``6396 queries, the dataset once, scheduled over 10m40s``."""
     times = issue.samples / issue.dataset
     share = f", {times:g} x the dataset" if times.is_integer() else ""
-    count = f"{issue.samples} {'samples in one query' if plan.scenario == 'offline' else 'queries'}{share}"
+    count = f"{issue.samples} {'samples in one query' if plan.scenario.one_query else 'queries'}{share}"
     if issue.scheduled:
         return f"{count}, scheduled over {duration(issue.seconds or 0)}"
     if issue.seconds is None:
         return count
-    at = "target_latency" if plan.scenario == "single-stream" else "target_qps"
     least = "" if issue.exact else "at least "
-    return f"{least}{count}, about {duration(issue.seconds)} at the {at} asked for"
+    return f"{least}{count}, about {duration(issue.seconds)} at the {plan.scenario.rate_key} asked for"
 
 
 def _audit_line(plan: RunPlan, audit: Mapping[str, Number] | None) -> str:
@@ -283,7 +281,7 @@ def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tu
     found = rule_checks.setting_deviations(locked, readback, inputs.settings, len(inputs.samples))
     if plan.audit is None and inputs.audit is not None:
         found = (_audit_deviation(inputs.audit), *found)
-    if plan.scenario == "offline" and not plan.accuracy and plan.audit is None:
+    if plan.scenario.one_query and not plan.accuracy and plan.audit is None:
         found += rule_checks.offline_deviations(readback, plan.benchmark.dataset(accuracy=False))
     if plan.mlperf_conf is not None:
         found += (f"--mlperf-conf {plan.mlperf_conf} stands in for LoadGen's own mlperf.conf",)
@@ -306,7 +304,7 @@ def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], room: Room) -> i
     """As asked, if the machine can hold it; Offline's own choice is what fits."""
     if plan.max_concurrency is not None:
         room.check(plan.max_concurrency)
-    if plan.max_concurrency is not None or plan.scenario != "offline":
+    if plan.max_concurrency is not None or not plan.scenario.one_query:
         return plan.max_concurrency
     wanted = sum(
         server.max_running_requests or _UNKNOWN_RANK_RUNS * (server.dp_size or 1) for server in servers

@@ -249,11 +249,11 @@ def _close(prepared: Prepared, record: RunRecord, ending: Ending) -> Closing:
         replicas=[server.url for server in prepared.servers],
         samples=len(prepared.samples),
         accuracy=plan.accuracy,
-        ttft_limit_ns=int(prepared.readback["ttft_latency"]) if plan.is_server else None,
+        ttft_limit_ns=int(prepared.readback["ttft_latency"]) if plan.scenario.poisson else None,
         dataset=plan.input_file,
         settings=prepared.readback,
         benchmark=plan.benchmark.name,
-        tpot_limit_ns=int(prepared.readback["tpot_latency"]) if plan.is_server else None,
+        tpot_limit_ns=int(prepared.readback["tpot_latency"]) if plan.scenario.poisson else None,
         arguments=sys.argv if plan.audit is None else (),  # a compliance test starts anew
         width=shutil.get_terminal_size().columns if sys.stdout.isatty() else None,
     )

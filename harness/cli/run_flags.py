@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.cli.parser import Parser, path
 from harness.config.options import CONFIG_DIR, SERVER_URL, RunOptions
+from harness.config.scenario import Scenario
 
 # Flags that are repeated begin with None: argparse would append to any other default.
 DEFAULTS = {field.name: field.default for field in fields(RunOptions) if field.default is not MISSING}
@@ -48,7 +49,7 @@ def add_benchmark(group: argparse._ArgumentGroup, default_scenario: str = "%(def
     """Scenario and benchmark; ``default_scenario`` describes what holds without the flag."""
     group.add_argument(
         "--scenario",
-        choices=("offline", "server", "interactive", "single-stream"),
+        choices=tuple(Scenario),
         help="MLPerf scenario; interactive is LoadGen's Server with tighter limits "
         f"(default: {default_scenario})",
     )

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.compliance.rules import THRESHOLDS, ComplianceRule, TestName
-from harness.config.loadgen_conf import SCENARIO_NAMES, USER_KEYS
+from harness.config.loadgen_conf import USER_KEYS
+from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 
 _MOST_DIGITS = 40  # beyond a few hundred python has no number for them
@@ -115,10 +116,10 @@ def _row(where: str, text: str) -> tuple[str, str, Setting]:
         return "*", key, _number(where, value)
     if key not in _LOADGEN_KEYS:
         raise ConfigError(f"{where}: LoadGen reads no key {key!r} from an audit.config; check the spelling")
-    if model != "*" or scenario not in ("*", *SCENARIO_NAMES):
+    if model != "*" or scenario not in ("*", *LOADGEN_SCENARIOS):
         raise ConfigError(
             f"{where}: LoadGen reads an audit.config for model * only, and for the scenarios "
-            f"{', '.join(SCENARIO_NAMES)} or *; got {model}.{scenario}"
+            f"{', '.join(LOADGEN_SCENARIOS)} or *; got {model}.{scenario}"
         )
     return scenario, key, _number(where, value)
 

@@ -6,15 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.cli import run_flags
 from harness.cli.parser import Parser, path
 from harness.config.options import RunOptions
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-
-if TYPE_CHECKING:
-    from harness.config.benchmark import Scenario
 
 VERIFY = "verify"
 _TESTS = ("TEST06", "TEST07", "TEST09")
@@ -48,11 +45,15 @@ class VerifyOptions:
     test: str
     log_dir: Path
     benchmark: str = run_flags.DEFAULTS["benchmark"]
-    scenario: "Scenario | None" = None
+    scenario: Scenario | None = None
     audit_configs: tuple[str, ...] = ()
     reference_data: Path | None = None
     non_official: bool = False
     output_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.scenario is not None:
+            object.__setattr__(self, "scenario", Scenario.parse(self.scenario))
 
 
 def build_run_parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from harness.compliance.plan import ComplianceRun, audit_of, resolve_runs
 from harness.compliance.rules import RUN_FOLDER, rule_of
 from harness.compliance.run_logs import ACCURACY_LOG, is_complete, log_file, logs_in, read_detail_log
 from harness.compliance.verify import Question, Verification, verify
-from harness.config.benchmark import LOADGEN_SCENARIO, load_benchmark
+from harness.config.benchmark import load_benchmark
 from harness.config.plan import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.record.output_dir import make_room, release_reserve
@@ -76,7 +76,7 @@ def verify_logs(options: VerifyOptions) -> int:
     rule = rule_of(load_benchmark(options.benchmark), options.test)  # type: ignore[arg-type]
     audits = files_by_test("--audit-config", options.audit_configs, (rule.test,))
     log_dir = logs_in(options.log_dir.absolute())
-    named = None if options.scenario is None else LOADGEN_SCENARIO[options.scenario]
+    named = None if options.scenario is None else options.scenario.loadgen
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
     question = Question(
         benchmark=load_benchmark(options.benchmark),

@@ -9,7 +9,7 @@ from harness.compliance.cli import ALL_TESTS, ComplianceOptions, files_by_test
 from harness.compliance.rules import ComplianceRule, TestName, needed_tests, rule_of
 from harness.compliance.verify import Question, load_answers
 from harness.config import rule_checks
-from harness.config.benchmark import LOADGEN_SCENARIO, Benchmark, load_benchmark
+from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.plan import AuditRun, RunPlan, resolve_plan
 from harness.dataset.samples import load_samples, prompt_efforts
 from harness.errors import ConfigError, DatasetError
@@ -74,7 +74,7 @@ def _run(
             f"{dataset}: not the dataset of {test}: {'; '.join(deviations)}; "
             f"pass {rule.dataset.file}, or add --non-official"
         )
-    given = audit_of(rule, audit_file, LOADGEN_SCENARIO[options.run.scenario])
+    given = audit_of(rule, audit_file, options.run.scenario.loadgen)
     audit = given if official else given.scaled_to(samples)
     _refuse_crash(audit, samples)
     run = replace(options.run, input_file=dataset)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from harness.compliance.rules import ComplianceVerdict
+from harness.config.scenario import needs_first_tokens
 from harness.loadgen_logs.accuracy_log import LogEntry
 
 _MOST_ENDS = 1
@@ -14,7 +15,7 @@ def judge_consistency(
     entries: Iterable[LogEntry], scenario: str, eos_token_ids: tuple[int, ...]
 ) -> ComplianceVerdict:
     """``scenario`` is LoadGen's; Offline reports no first token, so that check is left out there."""
-    needs_first = scenario != "Offline"
+    needs_first = needs_first_tokens(scenario)
     count = 0
     first = ends = counts = True
     for entry in entries:

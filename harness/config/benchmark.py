@@ -4,24 +4,14 @@ A misspelt key in a definition is an error.
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
-
-Scenario = Literal["offline", "server", "interactive", "single-stream"]
-SCENARIOS: tuple[Scenario, ...] = ("offline", "server", "interactive", "single-stream")
-
-LoadGenScenario = Literal["Offline", "Server", "SingleStream"]
-LOADGEN_SCENARIO: dict[str, LoadGenScenario] = {
-    "offline": "Offline",
-    "server": "Server",
-    "interactive": "Server",
-    "single-stream": "SingleStream",
-}
 
 
 class LoadGenKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,12 +97,11 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def model_key(self, scenario: Scenario) -> str:
         """LoadGen's key for a scenario; Interactive is LoadGen's Server under a key of its own."""
-        if scenario != "interactive":
+        if not scenario.key_suffix:
             return self.loadgen.model_key
         if self.loadgen.interactive_model_key is None:
-            raise ConfigError(
-                f"{self.name} has no interactive scenario; choose offline, server or single-stream"
-            )
+            others = ", ".join(other for other in Scenario if not other.key_suffix)
+            raise ConfigError(f"{self.name} has no {scenario} scenario, expected one of {others}")
         return self.loadgen.interactive_model_key
 
     def dataset(self, *, accuracy: bool) -> DatasetRule:

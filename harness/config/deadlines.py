@@ -99,9 +99,7 @@ def resolve_policy(options: RunOptions, *, streams: bool) -> FailurePolicy:
     return FailurePolicy(
         max_failures=_max_failures(options.fail_fast, options.max_failures, options.accuracy),
         give_up=options.fail_fast is not False,
-        first_failures=(
-            FIRST_FAILURES_SINGLE_STREAM if options.scenario == "single-stream" else FIRST_FAILURES
-        ),
+        first_failures=FIRST_FAILURES_SINGLE_STREAM if options.scenario.one_at_a_time else FIRST_FAILURES,
         progress_s=PROGRESS_S if progress is None else progress,
         ask_in_silence=not streams,
         retries=_retries(options.retries),

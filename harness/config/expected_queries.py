@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.config.benchmark import LoadGenScenario
+from harness.config.scenario import LoadGenScenario
 
 _OFFLINE_SLACK = 1.1
 _SINGLE_STREAM_SLACK = 2.0

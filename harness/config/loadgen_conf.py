@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
-
-SCENARIO_NAMES = ("SingleStream", "MultiStream", "Server", "Offline")
 
 # Models that LoadGen 6.0's own mlperf.conf knows.
 MODELS = frozenset(
@@ -60,7 +59,7 @@ _IN_ALL = (
     "performance_issue_same_index performance_sample_count_override accuracy_sample_count_override "
     "sample_concatenate_permutation print_timestamps accuracy_log_rng_seed accuracy_log_sampling_target"
 )
-_KEY_SCENARIOS = dict.fromkeys(_IN_ALL.split(), SCENARIO_NAMES) | {
+_KEY_SCENARIOS = dict.fromkeys(_IN_ALL.split(), LOADGEN_SCENARIOS) | {
     "ttft_latency": ("Server",),
     "tpot_latency": ("Server",),
     "coalesce_queries": ("Server",),
@@ -244,7 +243,7 @@ def _parts(name: str) -> tuple[str, str, str]:
         return (*("*", "*")[: 3 - len(parts)], *parts)  # type: ignore[return-value]
     if len(parts) == 1:
         return "*", "*", parts[0]
-    return ("*", *parts) if _near(parts[0], SCENARIO_NAMES) else (parts[0], "*", parts[1])  # type: ignore[return-value]
+    return ("*", *parts) if _near(parts[0], LOADGEN_SCENARIOS) else (parts[0], "*", parts[1])  # type: ignore[return-value]
 
 
 def _model(model: str, scenario: str, target: Target, kind: Kind) -> str | None:
@@ -259,11 +258,11 @@ def _model(model: str, scenario: str, target: Target, kind: Kind) -> str | None:
 
 
 def _scenario(scenario: str, target: Target) -> str | None:
-    if scenario == "*" or scenario in SCENARIO_NAMES:
+    if scenario == "*" or scenario in LOADGEN_SCENARIOS:
         return scenario
     if scenario.lower() == "interactive":
         return target.scenario if target.interactive else None
-    return _near(scenario, SCENARIO_NAMES)
+    return _near(scenario, LOADGEN_SCENARIOS)
 
 
 def _key(key: str, scenario: str, kind: Kind) -> str | None:
@@ -301,7 +300,7 @@ def _reason(words: list[str], name: str, kind: Kind) -> str:
             "LoadGen has no scenario Interactive and skips such rows; write .Server. under the model's "
             "-interactive key"
         )
-    if scenario != "*" and scenario not in SCENARIO_NAMES:
+    if scenario != "*" and scenario not in LOADGEN_SCENARIOS:
         return f"LoadGen knows no scenario {scenario!r} and skips its rows"
     if places := _KEY_SCENARIOS.get(key):
         remedy = _COUNTERPART.get((scenario, key), "remove the row")

@@ -6,10 +6,9 @@ Imports stay light, since ``--help`` shows the defaults.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from harness.config.benchmark import Scenario
+from harness.config.scenario import Scenario
 
 CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
@@ -33,12 +32,12 @@ _PATHS = (
 class RunOptions:
     """What is asked of a run, before anything is read or checked; ``resolve_plan`` makes a RunPlan of it.
 
-    Paths may be strings and ``server_url`` one string. Times are in seconds; None leaves the choice to the
-    plan. ``warnings`` are about the command line itself; ``log_level`` concerns the program only.
+    Paths and the scenario may be strings, ``server_url`` one string. Times are in seconds; None leaves the
+    choice to the plan. ``warnings`` are about the command line; ``log_level`` concerns the program only.
     """
 
     input_file: Path
-    scenario: "Scenario" = "offline"
+    scenario: Scenario = Scenario.OFFLINE
     benchmark: str = "gpt-oss-120b"
     accuracy: bool = False
     resume: bool = False
@@ -72,5 +71,6 @@ class RunOptions:
         for name in _PATHS:
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, Path(value))
+        object.__setattr__(self, "scenario", Scenario.parse(self.scenario))
         urls = (self.server_url,) if isinstance(self.server_url, str) else tuple(self.server_url)
         object.__setattr__(self, "server_url", urls)

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.compliance.rules import RUN_FOLDER
 from harness.config import generation
-from harness.config.benchmark import SCENARIOS, Benchmark, DatasetRule, Scenario, load_benchmark
+from harness.config.benchmark import Benchmark, DatasetRule, load_benchmark
 from harness.config.deadlines import (
     Deadlines,
     FailurePolicy,
@@ -24,6 +24,7 @@ from harness.config.deadlines import (
 from harness.config.generation import MOST_NUMBER, SamplingParameters
 from harness.config.loadgen_conf import read_text
 from harness.config.options import SERVER_URL, Backend, RunOptions, Stream
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 Mode = Literal["performance", "accuracy"]
@@ -95,11 +96,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Whether LoadGen logs every answer."""
         return self.mode == "accuracy"
 
-    @property
-    def is_server(self) -> bool:
-        """Whether queries arrive on LoadGen's Poisson schedule (server and interactive)."""
-        return self.scenario in ("server", "interactive")
-
 
 def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
     """Turn options into a plan. Raises ConfigError; reads small config files only.
@@ -115,7 +111,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         official, _optional("--generation-config", options.generation_config), options.max_new_tokens
     )
     official, parameters = generation.settle_stream(
-        official, parameters, options.stream, timed=options.scenario != "offline"
+        official, parameters, options.stream, timed=options.scenario.streams
     )
     mode: Mode = "accuracy" if options.accuracy else "performance"
     scenario_dir = options.output_dir.absolute() / options.scenario
@@ -162,7 +158,6 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
 def _check_choices(options: RunOptions) -> None:
     """The parser refuses other words; a caller from Python gets the same answer here."""
     for name, known in (
-        ("scenario", SCENARIOS),
         ("backend", get_args(Backend)),
         ("stream", get_args(Stream)),
     ):

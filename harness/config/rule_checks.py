@@ -7,8 +7,9 @@ is an error, because LoadGen then measures something else than the benchmark.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from harness.config.benchmark import Benchmark, DatasetRule, Scenario
+from harness.config.benchmark import Benchmark, DatasetRule
 from harness.config.expected_queries import offline_samples
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 Setting = int | float | bool
@@ -70,7 +71,7 @@ def locked_settings(
     if limits is not None:
         locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS
         locked["tpot_latency"] = limits.tpot_ms * _NS_PER_MS
-    if scenario not in ("server", "interactive"):  # LoadGen reads these in all, uses them in Server
+    if not scenario.poisson:  # LoadGen reads these in all, uses them in Server
         locked = {name: value for name, value in locked.items() if not name.startswith("server_")}
     if accuracy:
         locked = {name: value for name, value in locked.items() if name not in _PERFORMANCE_ONLY}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.config.benchmark import Benchmark, Scenario
+from harness.config.benchmark import Benchmark
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.submission.accuracy_files import digest, truncated, without_hash
@@ -27,7 +28,6 @@ from harness.submission.layout import (
     ACCURACY_LOG,
     ACCURACY_TEXT,
     DETAIL,
-    FOLDER_OF,
     PERFORMANCE,
     SUMMARY,
     VERIFY_FILE,
@@ -103,7 +103,7 @@ def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> Bu
     refuse_existing([request.output / request.runs_folder, kept / request.runs_folder], request.force)
     with staging(request.output) as folder:
         for run in runs:
-            target = Path(request.runs_folder, FOLDER_OF[run.scenario])
+            target = Path(request.runs_folder, run.scenario.folder)
             _write_scenario(request, run, rules, folder / "tree" / target, folder / "kept" / target)
             write_file(folder / "tree" / target / "measurements.json", _json(measured))
             copy_file(confs[run.scenario], folder / "tree" / target / "user.conf")

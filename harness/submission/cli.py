@@ -3,19 +3,16 @@
 import argparse
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from harness.cli.main import guarded
 from harness.cli.parser import Parser, path
 from harness.cli.signals import interruptible
 from harness.config.options import CONFIG_DIR, RunOptions
+from harness.config.scenario import Scenario
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 
-if TYPE_CHECKING:
-    from harness.config.benchmark import Scenario
-
 _RUN: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
-_SCENARIOS = ("offline", "server", "interactive", "single-stream")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +31,7 @@ class BuildOptions(TableOptions):
     results: Path = _RUN["output_dir"]
     output: Path = Path("submission")
     division: Literal["closed", "open"] | None = None
-    scenario: "tuple[Scenario, ...]" = ()
+    scenario: tuple[Scenario, ...] = ()
     benchmark: str = _RUN["benchmark"]
     user_conf: Path | None = None
     force: bool = False
@@ -85,7 +82,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scenario",
         action="append",
-        choices=_SCENARIOS,
+        choices=tuple(Scenario),
         help="scenario to submit; repeat it for several (default: all that are found)",
     )
     parser.add_argument(
@@ -140,7 +137,8 @@ def parse_options(argv: list[str] | None = None) -> BuildOptions | CheckOptions 
     given = vars(build_parser().parse_args(argv))
     match given.pop("command"):
         case "build":
-            return BuildOptions(**given | {"scenario": tuple(dict.fromkeys(given["scenario"] or ()))})
+            chosen = map(Scenario.parse, given["scenario"] or ())
+            return BuildOptions(**given | {"scenario": tuple(dict.fromkeys(chosen))})
         case "check":
             return CheckOptions(**given)
     return SystemOptions(**given)

@@ -11,7 +11,6 @@ from harness.submission.checks.issue import Issue
 from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, TableOptions
 from harness.submission.documents import FROM_RUNS, read_submitter_info
 from harness.submission.find_runs import scenarios_there
-from harness.submission.layout import FOLDER_OF
 from harness.submission.machine import machine_fields
 from harness.submission.rules import SystemRule, load_rules
 from harness.submission.summary import compare, summarize, table, write_csv
@@ -30,7 +29,7 @@ def build(options: BuildOptions) -> bool:
         servers_moved=options.servers_moved,
     )
     built = build_tree(request, machine_fields(), load_rules())
-    names = [FOLDER_OF[run.scenario] for run in built.runs]
+    names = [run.scenario.folder for run in built.runs]
     print(f"{options.output}: {request.runs_folder} with {', '.join(names)}")
     left = sorted(set(scenarios_there(request.results)) - {run.scenario for run in built.runs})
     if left:

@@ -16,7 +16,7 @@ from harness.errors import ConfigError
 from harness.submission.checks.check_context import Logs
 from harness.submission.checks.documents import system_issues
 from harness.submission.find_runs import ScenarioRuns
-from harness.submission.layout import FOLDER_OF, PERFORMANCE
+from harness.submission.layout import PERFORMANCE
 from harness.submission.rules import Rules
 
 Fields = dict[str, Any]
@@ -113,7 +113,7 @@ def _software(machine: Mapping[str, str], records: Sequence[Mapping[str, Any]]) 
 def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs) -> str:
     """Of the runs' own run.json; runs of another harness have none."""
     records = run.records()
-    lines = [f"# {benchmark.name}, {FOLDER_OF[run.scenario]}", "", *_result(logs)]
+    lines = [f"# {benchmark.name}, {run.scenario.folder}", "", *_result(logs)]
     if (record := records.get(PERFORMANCE.as_posix())) is not None:
         lines += ["", "## What ran", "", *_made_of(record)]
     if commands := list(_commands(records)):

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.compliance.rules import RUN_FOLDER
-from harness.config.benchmark import Benchmark, Scenario
+from harness.config.benchmark import Benchmark
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
@@ -17,7 +18,6 @@ from harness.submission.layout import (
     ACCURACY_LOG,
     ACCURACY_TEXT,
     DETAIL,
-    FOLDER_OF,
     PERFORMANCE,
     SUMMARY,
     VERIFY_FILE,
@@ -86,7 +86,7 @@ def find_runs(
 
 def scenarios_there(results: Path) -> tuple[Scenario, ...]:
     """Every scenario that has a folder in ``results``, whatever is in it."""
-    return tuple(scenario for scenario in FOLDER_OF if (results / scenario).is_dir())
+    return tuple(scenario for scenario in Scenario if (results / scenario).is_dir())
 
 
 def _scenarios(results: Path, rule: Suite, division: str) -> list[Scenario]:
@@ -101,7 +101,7 @@ def _scenarios(results: Path, rule: Suite, division: str) -> list[Scenario]:
                 "run one, or name what is there with --scenario"
             )
     if not found:
-        raise ConfigError(f"--results {results}: no scenario's folder in it, expected {', '.join(FOLDER_OF)}")
+        raise ConfigError(f"--results {results}: no scenario's folder in it, expected {', '.join(Scenario)}")
     return found
 
 

@@ -6,17 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.config.benchmark import Scenario
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 DIVISIONS = ("closed", "open", "network")
-FOLDER_OF: dict[Scenario, str] = {
-    "offline": "Offline",
-    "server": "Server",
-    "interactive": "Interactive",
-    "single-stream": "SingleStream",
-}
-_SCENARIO_OF: dict[str, Scenario] = {folder.lower(): scenario for scenario, folder in FOLDER_OF.items()}
 
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 ACCURACY_LOG, ACCURACY_TEXT = "mlperf_log_accuracy.json", "accuracy.txt"
@@ -93,8 +86,8 @@ class ScenarioDir(BenchmarkDir):
 
 def scenario_named(folder: str) -> Scenario | None:
     """The scenario of a folder. The official checker accepts "Offline" and "offline", not "OFFLINE"."""
-    scenario = _SCENARIO_OF.get(folder.lower())
-    return scenario if scenario is not None and folder in (FOLDER_OF[scenario], folder.lower()) else None
+    known = (scenario for scenario in Scenario if folder in (scenario.folder, scenario.folder.lower()))
+    return next(known, None)
 
 
 # submission_structure.md, "Endpoints submission structure": these take the place of LoadGen's logs.
@@ -112,7 +105,7 @@ def has_endpoints_layout(folder: Path) -> bool:
 
 def endpoints_scenario(folder: str) -> Scenario | None:
     """The scenario of a folder in the Endpoints layout."""
-    return "server" if folder.lower() == _ENDPOINTS_SERVER else scenario_named(folder)
+    return Scenario.SERVER if folder.lower() == _ENDPOINTS_SERVER else scenario_named(folder)
 
 
 def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:

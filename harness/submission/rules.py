@@ -7,11 +7,11 @@ import msgspec
 from harness.config.benchmark import (
     CONFIG_DIR,
     Benchmark,
-    Scenario,
     available_benchmarks,
     load_benchmark,
     read_definition,
 )
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 # Beside the rounds: definitions of benchmarks that are checked here and not run.

@@ -13,13 +13,6 @@ from harness.submission.layout import ACCURACY, ACCURACY_TEXT, PERFORMANCE, VERI
 from harness.text import printable
 
 _NS_PER_MS = 1e6
-# LoadGen's row for each scenario's result, as the official checker takes it for language models.
-_RESULT = {
-    "offline": "result_tokens_per_second",
-    "server": "result_completed_tokens_per_second",
-    "interactive": "result_completed_tokens_per_second",
-    "single-stream": "result_90.00_percentile_latency_ns",
-}
 _TTFT = "result_first_token_99.00_percentile_latency_ns"
 _TPOT = "result_time_per_output_token_99.00_percentile_ns"
 
@@ -73,9 +66,9 @@ def _row(context: CheckContext) -> Row:
     folder, logs = context.dir, read_logs(context, PERFORMANCE)
     description = read_fields(folder.system_file)
     system = {} if isinstance(description, str) else description
-    single = context.scenario == "single-stream"
-    result = logs.number(_RESULT[context.scenario])
-    latency = context.is_server  # LoadGen logs them elsewhere too, where no limit holds
+    single = context.scenario.one_at_a_time
+    result = logs.number(context.scenario.result)
+    latency = context.scenario.poisson  # LoadGen logs them elsewhere too, where no limit holds
     return Row(
         division=folder.division,
         submitter=folder.org,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import mlperf_loadgen as lg
 
-from harness.config.benchmark import LoadGenScenario
+from harness.config.scenario import LoadGenScenario
 from harness.errors import ConfigError
 
 FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes what it has once in this time
@@ -135,14 +135,6 @@ def run_test(
     log_settings.log_mode_async_poll_interval_ms = int(FLUSH_INTERVAL_S * 1000)
     log_settings.enable_trace = spec.trace
     lg.StartTestWithLogSettings(sut, qsl, settings, log_settings, spec.audit_config)
-
-
-def wants_first_tokens(scenario: LoadGenScenario) -> bool:
-    """Whether LoadGen waits for first tokens: in its Offline it does not (needs_first_token in loadgen.cc).
-
-    Of those that it is told there it would make percentiles over all samples, told or not.
-    """
-    return scenario != "Offline"
 
 
 def first_tokens(responses: list["lg.QuerySampleResponse"]) -> None:

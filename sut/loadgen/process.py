@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.config.scenario import needs_first_tokens
 from harness.errors import ConfigError, machine_failure
 from harness.record.journal import REPORT_ROW, REPORTS_FILE
 from harness.record.outcome import FailureKind
@@ -97,7 +98,7 @@ class _Run:
         self._lanes = lanes
         self._library = SampleLibrary(spec.samples)
         self._counters = board.row(0)
-        self._reporter = Reporter(self._lanes, first_tokens=binding.wants_first_tokens(spec.scenario))
+        self._reporter = Reporter(self._lanes, first_tokens=needs_first_tokens(spec.scenario))
         self._dispatcher = Dispatcher(self._lanes, self._counters, self._reporter.fail)
         self._ended, self._end = os.pipe()
         self._error: str | None = None

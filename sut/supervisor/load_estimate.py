@@ -15,9 +15,9 @@ _LENGTHS_RULE = "TEST09"  # the one rule that states a mean output length
 
 def expected_load(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
     """Server loads follow from the target rate, as if each token were an event of its own."""
-    if plan.scenario == "single-stream":
+    if plan.scenario.one_at_a_time:
         return Load(open_at_most=1)
-    if not plan.is_server:
+    if not plan.scenario.poisson:
         return Load(open_at_most=plan.max_concurrency)
     qps = float(settings.get("target_qps", _LOADGEN_QPS))
     tokens = output_tokens(plan)

@@ -9,7 +9,6 @@ from multiprocessing import Pipe
 import numpy as np
 import numpy.typing as npt
 
-from harness.config.benchmark import LOADGEN_SCENARIO
 from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
@@ -19,7 +18,7 @@ from harness.record.outcome import FailureKind
 from sut.client.endpoint import Endpoint
 from sut.ipc.counters import CounterBoard
 from sut.ipc.request_store import RequestArena
-from sut.loadgen.binding import Readback, TestSpec, wants_first_tokens
+from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import LaneSpec, loadgen_main
 from sut.servers.health import Ask, Pulse, ReplicaWatch
 from sut.supervisor.journal_sync import JournalSync
@@ -183,7 +182,7 @@ class Session:
         plan = self._plan
         spec = TestSpec(
             model_key=plan.model_key,
-            scenario=LOADGEN_SCENARIO[plan.scenario],
+            scenario=plan.scenario.loadgen,
             accuracy=plan.accuracy,
             user_conf=str(plan.user_conf),
             mlperf_conf=None if plan.mlperf_conf is None else str(plan.mlperf_conf),
@@ -215,7 +214,7 @@ class Session:
             warm_connections=_warm(share, len(target.endpoints)),
             deadlines=plan.deadlines,
             retries=plan.policy.retries,
-            first_tokens=wants_first_tokens(LOADGEN_SCENARIO[plan.scenario]),
+            first_tokens=plan.scenario.streams,
             accuracy=plan.accuracy,
             journal_dir=self._journal_dir,
             kept=target.kept,

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.config.benchmark import Benchmark, Scenario
+from harness.config.benchmark import Benchmark
+from harness.config.scenario import Scenario
 from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.compliance_tests import check_tests
@@ -13,7 +14,6 @@ from harness.submission.checks.issue import Issue
 from harness.submission.checks.performance import check_performance
 from harness.submission.checks.run_record import check_records
 from harness.submission.layout import (
-    FOLDER_OF,
     BenchmarkDir,
     ScenarioDir,
     benchmark_dirs,
@@ -135,7 +135,7 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
         elif not folder.binding and name.lower() in _UNDEFINED_SCENARIOS:
             yield Issue("scenarios", where, f"{name} is not checked", is_warning=True)
         else:
-            expected = ", ".join(FOLDER_OF[scenario] for scenario in rule.allowed)
+            expected = ", ".join(scenario.folder for scenario in rule.allowed)
             yield Issue("scenarios", where, f"{name} may not be there, expected {expected}")
     if folder.binding:
         yield from (Issue("scenarios", where, what) for what in _missing(folder, suite, rule, have))
@@ -149,6 +149,6 @@ def _missing(folder: BenchmarkDir, suite: str, rule: Suite, have: set[Scenario])
         return
     for scenario in rule.required:
         if scenario not in have:
-            yield f"{FOLDER_OF[scenario]} is missing"
+            yield f"{scenario.folder} is missing"
     if rule.one_of and not have.intersection(rule.one_of):
-        yield f"{' or '.join(FOLDER_OF[scenario] for scenario in rule.one_of)} is missing"
+        yield f"{' or '.join(scenario.folder for scenario in rule.one_of)} is missing"

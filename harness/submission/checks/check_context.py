@@ -6,7 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config.benchmark import Benchmark, Scenario
+from harness.config.benchmark import Benchmark
+from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.submission.checks.issue import Issue
 from harness.submission.layout import DETAIL, SUMMARY, ScenarioDir
@@ -29,16 +30,6 @@ class CheckContext:
     def closed(self) -> bool:
         """Whether accuracy target, tests and settings are binding."""
         return self.dir.binding
-
-    @property
-    def is_server(self) -> bool:
-        """Interactive is LoadGen's Server too."""
-        return self.scenario in ("server", "interactive")
-
-    @property
-    def loadgen_scenario(self) -> str:
-        """LoadGen's name of the scenario."""
-        return {"offline": "Offline", "single-stream": "SingleStream"}.get(self.scenario, "Server")
 
     def issue(self, code: str, path: Path, what: str, *, is_warning: bool = False) -> Issue:
         """``path`` is absolute or relative to the scenario's folder."""

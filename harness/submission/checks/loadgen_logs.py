@@ -77,10 +77,10 @@ def _errors(context: CheckContext, logs: Logs, samples: int | None) -> Iterator[
 
 def _scenario(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     found = logs.detail.effective.get("scenario")
-    if found != context.loadgen_scenario:
-        text = f"scenario is {found}, expected {context.loadgen_scenario} in a folder {context.dir.folder}"
+    if found != context.scenario.loadgen:
+        text = f"scenario is {found}, expected {context.scenario.loadgen} in a folder {context.dir.folder}"
         yield context.issue("scenario", logs.folder / DETAIL, text)
-    elif context.is_server:
+    elif context.scenario.poisson:
         yield from _limits(context, logs)
 
 

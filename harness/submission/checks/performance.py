@@ -76,7 +76,7 @@ def _settings(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _concerns(context: CheckContext, name: str) -> bool:
-    return context.is_server or not name.startswith("server_")
+    return context.scenario.poisson or not name.startswith("server_")
 
 
 def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
@@ -89,7 +89,7 @@ def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     if generated != answered:
         text = f"result_query_count is {answered}, but {generated} queries were generated"
         yield context.issue("sample-count", logs.folder / DETAIL, text)
-    if context.scenario == "offline" and context.closed:
+    if context.scenario.one_query and context.closed:
         yield from _one_query(context, logs, expected)
 
 
@@ -136,7 +136,7 @@ def _target(context: CheckContext, logs: Logs) -> Iterator[Issue]:
         context.rules.target_latency_ms.get(context.benchmark.name),
         logs.number("effective_target_latency_ns"),
     )
-    if most is not None and context.is_server and found is not None and found > most * 1e6:
+    if most is not None and context.scenario.poisson and found is not None and found > most * 1e6:
         text = f"effective_target_latency_ns is {found}, expected {most * 1_000_000} or less"
         yield context.issue("latency", logs.folder / DETAIL, text)
 
@@ -145,7 +145,7 @@ def _rate(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """Offline's samples/s, which is the result, follows from the longest latency."""
     rate, longest = logs.number("result_samples_per_second"), logs.number("result_max_latency_ns")
     issued = logs.samples_issued
-    if context.scenario != "offline" or not issued or rate is None or longest is None:
+    if not context.scenario.one_query or not issued or rate is None or longest is None:
         return
     if abs(rate * longest / 1e9 / issued - 1) > _CROSS_CHECK:
         text = (

@@ -10,7 +10,8 @@ import pytest
 
 from harness.cli.run_flags import build_parser, parse_options
 from harness.config.api_key import api_key
-from harness.config.benchmark import CONFIG_DIR, SCENARIOS, available_benchmarks
+from harness.config.benchmark import CONFIG_DIR, available_benchmarks
+from harness.config.scenario import Scenario
 from tests.runs import run_here
 
 ROOT = Path(__file__).parents[3]
@@ -72,7 +73,7 @@ VALUES = [
     ("--max-failures", "5", "max_failures", 5),
     ("--audit-config", "audit.config", "audit_config", Path("audit.config")),
     *(("--stream", name, "stream", name) for name in ("auto", "on", "off")),
-    *(("--scenario", name, "scenario", name) for name in SCENARIOS),
+    *(("--scenario", name, "scenario", name) for name in Scenario),
     *(("--backend", name, "backend", name) for name in ("sglang", "openai", "embedded")),
     *(("--benchmark", name, "benchmark", name) for name in ("gpt-oss-120b", "deepseek-r1", "llama3.1-8b")),
     *(("--log-level", name, "log_level", name) for name in ("debug", "info", "warning", "error")),
@@ -144,7 +145,7 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
 
 def test_choices_are_those_of_the_definitions():
     choices = {action.dest: action.choices for action in build_parser()._actions}
-    assert tuple(choices["scenario"]) == SCENARIOS
+    assert tuple(choices["scenario"]) == tuple(Scenario)
     assert tuple(choices["benchmark"]) == available_benchmarks()
 
 

@@ -4,9 +4,10 @@ from itertools import product
 
 import pytest
 
-from harness.config.benchmark import CONFIG_DIR, SCENARIOS, available_benchmarks, load_benchmark
+from harness.config.benchmark import CONFIG_DIR, available_benchmarks, load_benchmark
 from harness.config.loadgen_conf import Target, read_conf
 from harness.config.rule_checks import locked_settings, offline_deviations, setting_deviations
+from harness.config.scenario import Scenario
 from harness.dataset.tokenizer import decode
 from harness.errors import ConfigError
 from tests.harness.config.readback import loadgen_reads
@@ -28,7 +29,7 @@ BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b")
 @pytest.fixture(scope="module")
 def readback():
     """LoadGen's settings by conf file, benchmark and scenario."""
-    cases = list(product(("user.conf", "quick.conf"), BENCHMARKS, SCENARIOS))
+    cases = list(product(("user.conf", "quick.conf"), BENCHMARKS, Scenario))
     asked = [
         (CONFIG_DIR / conf, load_benchmark(name).model_key(scenario), LOADGEN_SCENARIO[scenario])
         for conf, name, scenario in cases
@@ -63,7 +64,7 @@ def test_rules(name, key, perf, perf_tokens, acc, acc_tokens, server, interactiv
     assert (accuracy.samples, accuracy.max_new_tokens) == (acc, acc_tokens)
     limits = {scenario: (at.ttft_ms, at.tpot_ms) for scenario, at in benchmark.latency_limits.items()}
     assert limits == {"server": server, "interactive": interactive}
-    keys = [benchmark.model_key(scenario) for scenario in SCENARIOS]
+    keys = [benchmark.model_key(scenario) for scenario in Scenario]
     assert keys == [key, key, f"{key}-interactive", key]
 
 
@@ -129,7 +130,7 @@ def test_effort_ids_spell_the_effort(effort):
 # -- LoadGen's own settings
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", Scenario)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_loadgen_holds_what_is_locked(readback, name, scenario):
     settings = readback["user.conf", name, scenario]
@@ -139,7 +140,7 @@ def test_loadgen_holds_what_is_locked(readback, name, scenario):
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_locks_what_would_change_it(name):
-    locked = locked_settings(load_benchmark(name), "server")
+    locked = locked_settings(load_benchmark(name), Scenario.SERVER)
     assert locked["min_duration_ms"] == 600_000
     assert locked["sample_concatenate_permutation"] is True
     assert locked["use_token_latencies"] is True
@@ -148,7 +149,7 @@ def test_every_benchmark_locks_what_would_change_it(name):
 
 
 def test_gpt_oss_needs_at_least_100_queries(readback):
-    for scenario in ("server", "interactive", "single-stream"):
+    for scenario in (Scenario.SERVER, Scenario.INTERACTIVE, Scenario.SINGLE_STREAM):
         assert readback["user.conf", "gpt-oss-120b", scenario]["min_query_count"] == 100
 
 
@@ -157,7 +158,7 @@ def test_gpt_oss_needs_at_least_100_queries(readback):
 )
 def test_user_conf_is_official(readback, name, samples):
     """600 s, and an Offline query that holds the whole dataset however low target_qps is."""
-    for scenario in SCENARIOS:
+    for scenario in Scenario:
         assert readback["user.conf", name, scenario]["min_duration_ms"] == 600_000
     assert readback["user.conf", name, "offline"]["min_query_count"] == samples
 
@@ -165,13 +166,13 @@ def test_user_conf_is_official(readback, name, samples):
 @pytest.mark.parametrize("conf", ["user.conf", "quick.conf"])
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_row_of_our_confs_is_read(conf, name):
-    for scenario in SCENARIOS:
+    for scenario in Scenario:
         found = read_conf(CONFIG_DIR / conf, target(load_benchmark(name), scenario))
         assert found.rows
         assert found.warnings == ()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", Scenario)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_our_user_conf_deviates_in_nothing_and_quick_conf_does(readback, name, scenario):
     benchmark = load_benchmark(name)
@@ -193,7 +194,7 @@ def test_quick_conf_says_in_its_first_line_that_it_is_not_official():
 
 
 def test_quick_conf_is_quick(readback):
-    for name, scenario in product(BENCHMARKS, SCENARIOS):
+    for name, scenario in product(BENCHMARKS, Scenario):
         assert readback["quick.conf", name, scenario]["min_duration_ms"] <= 30_000
 
 
@@ -237,35 +238,35 @@ def test_a_benchmark_without_interactive_says_so(tmp_path, monkeypatch):
     )
     monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", tmp_path)
     benchmark = load_benchmark("mine")
-    assert benchmark.model_key("server") == "gpt-oss-120b"
+    assert benchmark.model_key(Scenario.SERVER) == "gpt-oss-120b"
     with pytest.raises(ConfigError, match="no interactive scenario"):
-        benchmark.model_key("interactive")
+        benchmark.model_key(Scenario.INTERACTIVE)
 
 
 # What a user.conf can ask for that makes a run easier than the rules' own. Each must be told as a deviation.
 SOFTER = [
-    ("server", "*.Server.min_duration = 1000"),
-    ("server", "*.Server.ttft_latency = 60000"),
-    ("server", "*.Server.tpot_latency = 500"),
-    ("server", "*.Server.use_token_latencies = 0"),
-    ("offline", "*.Offline.sample_concatenate_permutation = 0"),
-    ("offline", "*.Offline.performance_sample_count_override = 64"),
-    ("offline", "*.Offline.performance_issue_same = 1"),
-    ("offline", "*.Offline.performance_issue_unique = 1"),
-    ("server", "*.Server.target_latency_percentile = 50"),
-    ("interactive", "*.Server.target_latency_percentile = 90"),
-    ("server", "*.Server.coalesce_queries = 1"),
-    ("server", "*.Server.max_async_queries = 64"),
-    ("server", "*.Server.infer_token_latencies = 1"),
-    ("offline", "*.Offline.min_query_count = 1"),  # 660 samples at 1 sample/s: a part of the dataset
+    (Scenario.SERVER, "*.Server.min_duration = 1000"),
+    (Scenario.SERVER, "*.Server.ttft_latency = 60000"),
+    (Scenario.SERVER, "*.Server.tpot_latency = 500"),
+    (Scenario.SERVER, "*.Server.use_token_latencies = 0"),
+    (Scenario.OFFLINE, "*.Offline.sample_concatenate_permutation = 0"),
+    (Scenario.OFFLINE, "*.Offline.performance_sample_count_override = 64"),
+    (Scenario.OFFLINE, "*.Offline.performance_issue_same = 1"),
+    (Scenario.OFFLINE, "*.Offline.performance_issue_unique = 1"),
+    (Scenario.SERVER, "*.Server.target_latency_percentile = 50"),
+    (Scenario.INTERACTIVE, "*.Server.target_latency_percentile = 90"),
+    (Scenario.SERVER, "*.Server.coalesce_queries = 1"),
+    (Scenario.SERVER, "*.Server.max_async_queries = 64"),
+    (Scenario.SERVER, "*.Server.infer_token_latencies = 1"),
+    (Scenario.OFFLINE, "*.Offline.min_query_count = 1"),  # 660 samples at 1 sample/s: a part of the dataset
 ]
 # What the rules leave to the submitter: loads, and tests longer than they ask for.
 ALLOWED = [
-    ("offline", "*.Offline.target_qps = 4212"),
-    ("server", "*.Server.target_qps = 3956"),
-    ("single-stream", "*.SingleStream.target_latency = 10"),
-    ("offline", "*.Offline.min_query_count = 12792"),
-    ("server", "*.Server.min_duration = 1200000"),
+    (Scenario.OFFLINE, "*.Offline.target_qps = 4212"),
+    (Scenario.SERVER, "*.Server.target_qps = 3956"),
+    (Scenario.SINGLE_STREAM, "*.SingleStream.target_latency = 10"),
+    (Scenario.OFFLINE, "*.Offline.min_query_count = 12792"),
+    (Scenario.SERVER, "*.Server.min_duration = 1200000"),
 ]
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.loadgen_conf import MODELS, SCENARIO_NAMES, USER_KEYS, ConfRow, Target, read_conf
+from harness.config.loadgen_conf import MODELS, USER_KEYS, ConfRow, Target, read_conf
+from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 from tests.harness.config.readback import loadgen_reads
 
@@ -28,8 +29,8 @@ def write(directory, name, text):
 def plain_settings(tmp_path_factory):
     """Settings without any row, by scenario."""
     path = write(tmp_path_factory.mktemp("conf"), "empty.conf", "")
-    answers = loadgen_reads([(path, MODEL, scenario) for scenario in SCENARIO_NAMES])
-    return {scenario: settings for scenario, (_, settings) in zip(SCENARIO_NAMES, answers, strict=True)}
+    answers = loadgen_reads([(path, MODEL, scenario) for scenario in LOADGEN_SCENARIOS])
+    return {scenario: settings for scenario, (_, settings) in zip(LOADGEN_SCENARIOS, answers, strict=True)}
 
 
 @pytest.fixture(scope="module")

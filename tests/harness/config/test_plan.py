@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from harness.cli.run_flags import parse_options
-from harness.config.benchmark import CONFIG_DIR, SCENARIOS
+from harness.config.benchmark import CONFIG_DIR
 from harness.config.generation import official_parameters
 from harness.config.options import RunOptions
 from harness.config.plan import parse_server_urls, resolve_plan
+from harness.config.scenario import Scenario
 from harness.errors import EXIT_USAGE, ConfigError
 
 
@@ -192,7 +193,7 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
     assert plan.log_dir == tmp_path / "out" / "offline" / "performance"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", Scenario)
 @pytest.mark.parametrize(("flags", "mode"), [((), "performance"), (("--accuracy",), "accuracy")])
 def test_logs_go_to_scenario_and_mode(tmp_path, scenario, flags, mode):
     plan = plan_of("--output-dir", str(tmp_path), "--scenario", scenario, *flags)
@@ -210,7 +211,7 @@ def test_a_stray_audit_config_is_not_picked_up(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "key", "is_server"),
+    ("scenario", "key", "poisson"),
     [
         ("offline", "gpt-oss-120b", False),
         ("server", "gpt-oss-120b", True),
@@ -218,9 +219,9 @@ def test_a_stray_audit_config_is_not_picked_up(tmp_path, monkeypatch):
         ("single-stream", "gpt-oss-120b", False),
     ],
 )
-def test_scenarios(scenario, key, is_server):
+def test_scenarios(scenario, key, poisson):
     plan = plan_of("--scenario", scenario)
-    assert (plan.scenario, plan.model_key, plan.is_server) == (scenario, key, is_server)
+    assert (plan.scenario, plan.model_key, plan.scenario.poisson) == (scenario, key, poisson)
 
 
 @pytest.mark.parametrize(("flags", "tokens"), [((), 10240), (("--accuracy",), 32768)])

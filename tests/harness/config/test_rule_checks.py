@@ -4,6 +4,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.config.rule_checks import dataset_deviations, dataset_rule, locked_settings, setting_deviations
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 GPT_OSS = load_benchmark("gpt-oss-120b")
@@ -15,10 +16,10 @@ GPT_OSS = load_benchmark("gpt-oss-120b")
 @pytest.mark.parametrize(
     ("scenario", "limits"),
     [
-        ("server", {"ttft_latency": 3_000_000_000, "tpot_latency": 80_000_000}),
-        ("interactive", {"ttft_latency": 2_000_000_000, "tpot_latency": 15_000_000}),
-        ("offline", {}),
-        ("single-stream", {}),
+        (Scenario.SERVER, {"ttft_latency": 3_000_000_000, "tpot_latency": 80_000_000}),
+        (Scenario.INTERACTIVE, {"ttft_latency": 2_000_000_000, "tpot_latency": 15_000_000}),
+        (Scenario.OFFLINE, {}),
+        (Scenario.SINGLE_STREAM, {}),
     ],
 )
 def test_locked_settings(scenario, limits):
@@ -31,7 +32,8 @@ def test_locked_settings(scenario, limits):
 
 def test_an_accuracy_run_locks_nothing_that_has_no_effect_there():
     dropped = (
-        locked_settings(GPT_OSS, "server").keys() - locked_settings(GPT_OSS, "server", accuracy=True).keys()
+        locked_settings(GPT_OSS, Scenario.SERVER).keys()
+        - locked_settings(GPT_OSS, Scenario.SERVER, accuracy=True).keys()
     )
     assert dropped == {
         "min_duration_ms",
@@ -44,9 +46,11 @@ def test_an_accuracy_run_locks_nothing_that_has_no_effect_there():
 
 def test_a_compliance_test_locks_its_own_settings():
     audit = {"min_duration": 0, "sample_concatenate_permutation": 0, "ttft_latency": 5, "min_query_count": 9}
-    locked = locked_settings(GPT_OSS, "server", audit=audit)
+    locked = locked_settings(GPT_OSS, Scenario.SERVER, audit=audit)
     changed = {
-        name: value for name, value in locked.items() if value != locked_settings(GPT_OSS, "server")[name]
+        name: value
+        for name, value in locked.items()
+        if value != locked_settings(GPT_OSS, Scenario.SERVER)[name]
     }
     assert changed == {
         "min_duration_ms": 0,
@@ -96,7 +100,7 @@ UNASKED = [
 
 @pytest.mark.parametrize(("name", "got", "keys", "samples", "fragments"), ASKED)
 def test_what_was_asked_for_is_a_deviation(name, got, keys, samples, fragments):
-    locked = locked_settings(GPT_OSS, "server")
+    locked = locked_settings(GPT_OSS, Scenario.SERVER)
     readback = {**locked, name: got}
     assert got != locked[name]
     found = setting_deviations(locked, readback, keys, samples)
@@ -110,7 +114,7 @@ def test_what_was_asked_for_is_a_deviation(name, got, keys, samples, fragments):
 
 @pytest.mark.parametrize(("name", "got", "keys"), UNASKED)
 def test_what_nobody_asked_for_is_an_error(name, got, keys):
-    locked = locked_settings(GPT_OSS, "server")
+    locked = locked_settings(GPT_OSS, Scenario.SERVER)
     with pytest.raises(ConfigError) as caught:
         setting_deviations(locked, {**locked, name: got}, keys, 6396)
     message = str(caught.value)
@@ -119,12 +123,12 @@ def test_what_nobody_asked_for_is_an_error(name, got, keys):
 
 
 def test_equal_settings_deviate_in_nothing():
-    locked = locked_settings(GPT_OSS, "interactive")
+    locked = locked_settings(GPT_OSS, Scenario.INTERACTIVE)
     assert setting_deviations(locked, {**locked, "server_target_qps": 7.0}, ["target_qps"], 6396) == ()
 
 
 def test_each_deviation_is_told():
-    locked = locked_settings(GPT_OSS, "server")
+    locked = locked_settings(GPT_OSS, Scenario.SERVER)
     readback = {**locked, "min_duration_ms": 1, "ttft_latency": 1}
     assert len(setting_deviations(locked, readback, ["min_duration", "ttft_latency"], 6396)) == 2
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from harness.config.benchmark import available_benchmarks, load_benchmark
+from harness.config.scenario import Scenario
 from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.check_context import CheckContext
@@ -180,7 +181,7 @@ def test_scores_and_lengths(tree, name, printed, issues):
     benchmark = definition_of(name)
     assert benchmark is not None
     (folder.path / "accuracy/accuracy.txt").write_text(f"{printed}\nhash={'0' * 64}\n")
-    context = CheckContext(folder, benchmark, "offline", load_rules(), {})
+    context = CheckContext(folder, benchmark, Scenario.OFFLINE, load_rules(), {})
     assert codes(check_accuracy(context, None)).get("accuracy", 0) == issues
 
 
@@ -248,7 +249,7 @@ def test_test06(tree, checks, failed):
         load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
     )
     write_test06(folder.path / "TEST06", TEST06.format(*checks))
-    context = CheckContext(folder, benchmark, "offline", load_rules(), {})
+    context = CheckContext(folder, benchmark, Scenario.OFFLINE, load_rules(), {})
     assert [issue.what for issue in check_tests(context, None)] == failed
 
 
@@ -279,7 +280,7 @@ def test_the_log_of_test06_is_complete(tree, log, expected):
         load_benchmark("deepseek-r1"), compliance={"TEST06": {"dataset": "performance"}}
     )
     write_test06(folder.path / "TEST06", TEST06.format("Skipped", "True", "True"), log)
-    context = CheckContext(folder, benchmark, "offline", load_rules(), {})
+    context = CheckContext(folder, benchmark, Scenario.OFFLINE, load_rules(), {})
     assert codes(check_tests(context, None)) == expected
 
 

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+from harness.config.scenario import needs_first_tokens
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, REPORT_STRUCT
 
 SAMPLES = 12
@@ -182,7 +183,7 @@ def loadgen_child(behaviours, scenario, accuracy, folder, channel):
     for (_, theirs), behaviour in zip(pairs, behaviours, strict=True):
         FakeWorker(theirs, behaviour).start()
     lanes = [Lane(ours, 0) for ours, _ in pairs]
-    reporter = Reporter(lanes, first_tokens=binding.wants_first_tokens(scenario))
+    reporter = Reporter(lanes, first_tokens=needs_first_tokens(scenario))
     dispatcher = Dispatcher(lanes, CounterBoard(1).row(0), reporter.fail)
     reporter.start(dispatcher)
     binding.run_test(settings, spec, dispatcher.issue, lambda indexes: None, lambda indexes: None)
