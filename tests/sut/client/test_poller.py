@@ -2,6 +2,7 @@
 
 import select
 import socket
+import threading
 import time
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from harness.record.outcome import FailureKind
 from sut.client import client as client_module
 from sut.client.poller import NAP_S, PollSets
-from tests.kit import read_request, reset, scripted
+from tests.kit import PATIENCE_S, read_request, reset, scripted
 from tests.sut.driver import assert_failed
 
 READ = select.EPOLLIN
@@ -96,60 +97,62 @@ def flowing_from_one(monkeypatch):
     monkeypatch.setattr(client_module, "_FLOWING_FROM", 1)
 
 
-def paced(*events):
-    """Plays one answer for each request on the connection, its events GAP_S apart."""
+class Paced:
+    """Plays one answer for each request, an event for each ``go``; ``end`` is what it does afterwards."""
 
-    def play(connection):
-        length = sum(map(len, events))
+    def __init__(self, *events, end=None):
+        self.events, self.end, self._go = events, end, threading.Semaphore(0)
+
+    def __call__(self, connection):
+        length = sum(map(len, self.events)) + (1 if self.end else 0)
         while read_request(connection):
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length)
-            for event in events:
+            for event in self.events:
+                self._go.acquire(timeout=PATIENCE_S)
                 connection.sendall(event)
-                time.sleep(GAP_S)
+            if self.end:
+                self._go.acquire(timeout=PATIENCE_S)
+                self.end(connection)
 
-    return play
-
-
-def until_flowing(driver):
-    until = time.monotonic() + 60
-    while not driver.client._polls.flowing:
-        assert time.monotonic() < until
-        driver.client.poll(0.01)
+    def go(self, driver, until):
+        """The next event, well after the last one, and what the client makes of it."""
+        time.sleep(GAP_S)
+        self._go.release()
+        driver.poll_until(until)
 
 
 def test_a_paced_stream_flows_and_its_connection_serves_the_next_query(drive, flowing_from_one):
-    with scripted(paced(FIRST, SECOND, LAST)) as (url, held):
+    script = Paced(FIRST, SECOND, LAST)
+    with scripted(script) as (url, held):
         driver = drive(url)
         for _ in range(2):
             query = driver.start()
-            until_flowing(driver)
-            assert driver.firsts[-1] == query
-            assert driver.wait(query)[0].output_ids.tolist() == [7, 8, 9]
+            script.go(driver, lambda: query in driver.firsts)  # noqa: B023
+            script.go(driver, lambda: driver.client._polls.flowing)
+            script.go(driver, lambda: query in driver.outcomes)  # noqa: B023
+            assert driver.outcomes[query].output_ids.tolist() == [7, 8, 9]
             assert driver.client._polls.flowing == 0
         assert len(held) == 1
 
 
-def test_few_streams_and_fast_ones_stay_urgent(drive):
-    with scripted(paced(FIRST, SECOND, LAST)) as (url, _):
+def test_few_streams_stay_urgent(drive):
+    script = Paced(FIRST, SECOND, LAST)
+    with scripted(script) as (url, _):
         driver = drive(url)
-        driver.start()
-        while len(driver.outcomes) < 1:
-            driver.client.poll(0.01)
+        request = driver.requests[driver.start()]
+        for tokens in (1, 2):
+            script.go(driver, lambda: request.reader.tokens == tokens)  # noqa: B023
             assert driver.client._polls.flowing == 0
+        script.go(driver, lambda: driver.outcomes)
 
 
 def test_a_stream_that_breaks_in_flow_is_a_failure_and_leaves_the_set(drive, flowing_from_one):
-    def play(connection):
-        assert read_request(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n" + FIRST)
-        time.sleep(GAP_S)
-        connection.sendall(SECOND)
-        time.sleep(GAP_S)
-        reset(connection)
-
-    with scripted(play) as (url, _):
+    script = Paced(FIRST, SECOND, end=reset)
+    with scripted(script) as (url, _):
         driver = drive(url)
         query = driver.start()
-        until_flowing(driver)
-        assert_failed(driver.wait(query)[0], FailureKind.TRUNCATED)
+        script.go(driver, lambda: driver.firsts)
+        script.go(driver, lambda: driver.client._polls.flowing)
+        script.go(driver, lambda: driver.outcomes)
+        assert_failed(driver.outcomes[query], FailureKind.TRUNCATED)
         assert driver.client._polls.flowing == 0

@@ -11,6 +11,7 @@ import pytest
 
 from sut.client.endpoint import Route
 from sut.client.transport import KernelClock, PlainTransport, TlsTransport, realtime_offset_ns
+from tests.kit import PATIENCE_S
 
 BUSY_NS = 20_000_000  # the clocks' offset as a busy machine reads it; a step is seconds
 SLACK_NS = 200_000  # the two clocks are read one after the other; see realtime_offset_ns
@@ -29,7 +30,7 @@ def connected():
         transport.close()
 
 
-def wait_ready(transport, seconds=5):
+def wait_ready(transport, seconds=PATIENCE_S):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if transport.ready():
@@ -38,7 +39,7 @@ def wait_ready(transport, seconds=5):
     return False
 
 
-def received(transport, seconds=5):
+def received(transport, seconds=PATIENCE_S):
     select.select([transport.fileno()], [], [], seconds)
     return transport.receive()
 
@@ -62,7 +63,7 @@ def full_backlog():
 # -- stamps
 
 
-@pytest.mark.parametrize("delay_s", [0, 0.05])
+@pytest.mark.parametrize("delay_s", [0, 0.2])
 def test_arrival_lies_between_the_send_and_the_read(delay_s):
     """Also when the client is busy elsewhere while the bytes arrive."""
     with connected() as (transport, server):
@@ -77,8 +78,8 @@ def test_arrival_lies_between_the_send_and_the_read(delay_s):
             assert data == b"x"
             assert before - SLACK_NS <= arrived <= time.monotonic_ns() + SLACK_NS
             errors.append(arrived - sent)
-        if delay_s:  # loopback delivers within the send: nothing of the 50 ms may be in the stamp
-            assert sorted(errors)[2] < 5_000_000
+        if delay_s:  # loopback delivers within the send: nothing of the pause may be in the stamp
+            assert sorted(errors)[2] < 100_000_000
 
 
 def test_stamps_follow_the_order_of_sends():
@@ -125,7 +126,7 @@ def test_nothing_there_and_the_end():
 def test_unasked_bytes_make_an_idle_connection_unusable():
     with connected() as (transport, server):
         server.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
-        select.select([transport.fileno()], [], [], 5)
+        select.select([transport.fileno()], [], [], PATIENCE_S)
         assert not transport.alive()
 
 

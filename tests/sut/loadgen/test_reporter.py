@@ -235,7 +235,7 @@ def _ending(behaviours, scenario, accuracy):
         except EOFError:
             lost, calls = [], []
         finally:
-            process.join(2)
+            process.join(60)
             process.kill()
             process.join()
         return Ending(process.exitcode, lost, calls, *_logs(Path(folder)))

@@ -1,11 +1,11 @@
 """Replicas that workers have given up: asked until they are well, and every worker hears of it."""
 
-import time
 from multiprocessing import Pipe
 
 import pytest
 
 from sut.servers.health import Pulse, ReplicaWatch, ask_health, ask_work
+from tests.kit import wait_until
 from tests.stub import StubServer, refused_url
 
 
@@ -61,10 +61,8 @@ def test_close_ends_the_questions(pipes, monkeypatch):
     watch.suspected(0)
     heard(pipes[0][1])
     watch.close()
-    time.sleep(0.1)
-    count = len(asked)
-    time.sleep(0.1)
-    assert len(asked) == count
+    wait_until(lambda: not watch._asking)
+    assert asked
 
 
 def test_ask_health():

@@ -124,10 +124,12 @@ def test_nobody_listens(start):
         assert set(rig.finish().rows["failure"]) == {FailureKind.CONNECT}
 
 
-def test_silence_ends_at_the_timeout(start):
+def test_silence_ends_at_the_timeout(start, pass_time):
     with StubServer(faults=Fault.SILENT_AFTER_FIRST) as stub:
-        rig = start(stub.url, timeout_s=0.3)
+        rig = start(stub.url)
         rig.assign(7)
+        wait_until(lambda: rig.counter(Counter.PARTIAL_TOKENS) == 1)
+        pass_time(601)
         assert [(q, kind) for q, kind, _ in rig.collect(1)] == [(7, FIRST), (7, FAILED)]
         rows = rig.finish().rows
     assert rows["failure"].tolist() == [FailureKind.TIMEOUT]

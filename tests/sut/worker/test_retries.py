@@ -41,7 +41,7 @@ def test_an_accuracy_query_is_sent_again(start):
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_first_token_that_is_held_on_purpose_is_no_time_of_the_client(start, retries):
     """LoadGen is told of it as soon as it may be told: that moment is the report's."""
-    with StubServer(event_delay_s=0.05) as stub:
+    with StubServer(event_delay_s=0.2) as stub:
         rig = start(stub.url, retries=retries, accuracy=True)
         rig.assign(5)
         rig.collect(1)
