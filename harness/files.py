@@ -9,6 +9,8 @@ from typing import IO
 # Whatever the umask: what a run leaves is evidence, and others must not be able to change it.
 _OTHERS_WRITE = 0o002
 
+COMPLIANCE_RUN = "run"  # folder of a compliance test's run, beside what is verified of it
+
 
 def keep_others_from_writing() -> None:
     """Take the write permission of others away from all files and folders that this process will make.

@@ -14,7 +14,6 @@ from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 VERIFY = "verify"
-_TESTS = ("TEST06", "TEST07", "TEST09")
 ALL_TESTS = "all"
 _CODES = (
     "Exit codes: 0 test passed, 5 test failed, 2 usage, config, dataset or unusable logs, 3 server, "
@@ -69,8 +68,9 @@ def build_run_parser() -> argparse.ArgumentParser:
         "--test",
         action="append",
         required=True,
-        choices=(*_TESTS, ALL_TESTS),
-        help="test to run; repeat it for several, or all that the benchmark needs",
+        type=_test_name,
+        metavar="TEST",
+        help="test to run, such as TEST07; repeat it for several, or 'all' that the benchmark needs",
     )
     run_flags.add_benchmark(workload)
     workload.add_argument(
@@ -97,7 +97,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         description="Verify the logs of a compliance run, of this harness or another.",
         epilog=_CODES,
     )
-    parser.add_argument("test", choices=_TESTS)
+    parser.add_argument("test", type=str.upper, metavar="TEST", help="test to verify, such as TEST07")
     parser.add_argument(
         "--log-dir",
         type=path,
@@ -111,6 +111,10 @@ def build_verify_parser() -> argparse.ArgumentParser:
         "--output-dir", type=path, help="write the verified folder to DIR/<TEST>/ (default: print only)"
     )
     return parser
+
+
+def _test_name(text: str) -> str:
+    return ALL_TESTS if text.lower() == ALL_TESTS else text.upper()
 
 
 def _add_verification(group: argparse._ArgumentGroup, default_reference: str) -> None:

@@ -1,4 +1,4 @@
-"""Was the audit.config in force? LoadGen's detail log names the settings that a run really had."""
+"""The settings of an audit.config against the effective settings in LoadGen's detail log."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,9 +24,9 @@ _AS_LOGGED: dict[str, Callable[[Setting], Any]] = {
 
 
 def differences(settings: Mapping[str, Setting], effective: Mapping[str, Any]) -> dict[str, str]:
-    """What is not as the audit.config says, by its key: one line each, empty when all was in force.
+    """One line for each setting that is not as in the audit.config, by its key.
 
-    Settings of which the log does not tell are no difference.
+    A setting that the log does not contain is no difference.
     """
     found = {}
     for key, value in settings.items():

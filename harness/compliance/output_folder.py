@@ -1,68 +1,59 @@
-"""The verified folder of one test, as a submission holds it: logs, then the verification file, last."""
+"""The verified folder of one test, as a submission holds it: the logs, and last the verification file."""
 
 import contextlib
 import shutil
 from pathlib import Path
 
-from harness.compliance.rules import ComplianceVerdict, TestName
+from harness.compliance.compliance_test import ComplianceTest, TestResult
+from harness.compliance.registry import TESTS
 from harness.compliance.run_logs import ACCURACY_LOG, DETAIL, SUMMARY, log_file
 from harness.errors import ConfigError
 from harness.files import replacing
 
-_STATEMENT: dict[TestName, str] = {
-    "TEST06": "verify_accuracy",
-    "TEST07": "verify_accuracy",
-    "TEST09": "verify_output_len",
-}
-_PASSING = ("TEST PASS", "TEST06 verification complete")
 
-
-def statement_name(test: TestName, *, official: bool) -> str:
-    """``verify_accuracy.txt``; of another name where no submission may use it."""
-    return f"{_STATEMENT[test]}.txt" if official else f"{_STATEMENT[test]}.NOT_OFFICIAL.txt"
-
-
-def marked(text: str, reasons: tuple[str, ...]) -> str:
-    """The official text; with ``reasons`` why it is none, the words that mean a pass do not appear."""
+def marked(text: str, pass_line: str, reasons: tuple[str, ...]) -> str:
+    """The official text; with ``reasons`` why it is not official, the line that means a pass is changed."""
     if not reasons:
         return text
-    for words in _PASSING:
-        text = text.replace(words, f"NOT OFFICIAL {words.removeprefix('TEST ')}")
+    text = text.replace(pass_line, f"NOT OFFICIAL {pass_line.removeprefix('TEST ')}")
     listed = [f"NOT OFFICIAL: {reason}" for reason in reasons]
     return "\n".join([*listed, "No submission may use this file.", "", text])
 
 
 def write_folder(
-    folder: Path, log_dir: Path, test: TestName, verdict: ComplianceVerdict, reasons: tuple[str, ...]
+    folder: Path, log_dir: Path, test: ComplianceTest, result: TestResult, reasons: tuple[str, ...]
 ) -> Path:
     """Copy the logs into ``folder`` and write the verification file; returns its path.
 
-    ``reasons`` say why the result is not official, empty if it is. What an earlier verification left here is
-    replaced. Raises ConfigError when the folder cannot be written; then nothing of it stays.
+    ``reasons`` say why the result is not official, empty if it is; the file then has another name, which no
+    submission may use. An earlier verification is replaced. Raises ConfigError when the folder cannot be
+    written; then nothing of it stays.
     """
-    statement = folder / statement_name(test, official=not reasons)
+    verify_file = folder / test.verify_file
+    if reasons:
+        verify_file = verify_file.with_name(f"{verify_file.stem}.NOT_OFFICIAL{verify_file.suffix}")
     try:
         clear(folder)
         _copy(log_dir, folder / "accuracy", (ACCURACY_LOG,))
         _copy(log_dir, folder / "performance" / "run_1", (SUMMARY, DETAIL))
-        if verdict.scorecard:
+        if result.scorecard:
             (folder / "accuracy" / "accuracy.txt").write_text(
-                marked(verdict.scorecard, reasons), encoding="utf-8"
+                marked(result.scorecard, test.pass_line, reasons), encoding="utf-8"
             )
-        with replacing(statement) as file:
-            file.write(marked(verdict.statement, reasons).encode())
+        with replacing(verify_file) as file:
+            file.write(marked(result.verify_text, test.pass_line, reasons).encode())
     except OSError as error:
         with contextlib.suppress(OSError):
             clear(folder)
         raise ConfigError(
             f"{folder}: cannot write there: {error.strerror or error}; choose another --output-dir"
         ) from error
-    return statement
+    return verify_file
 
 
 def clear(folder: Path) -> None:
-    """Take away an earlier verification, its statement first; a run's own logs stay."""
-    for stem in set(_STATEMENT.values()):
+    """Remove an earlier verification, its verification file first; a run's own logs stay."""
+    for stem in {Path(test.verify_file).stem for test in TESTS.values()}:
         for path in folder.glob(f"{stem}.*"):
             path.unlink()
     for name in ("accuracy", "performance"):

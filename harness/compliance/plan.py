@@ -1,13 +1,14 @@
-"""The plans of compliance runs: dataset, audit settings and references of every test are checked first."""
+"""Plans of compliance runs. Dataset, audit settings and references of every test are checked first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.compliance.audit_config import AuditConfig, read_audit_config, shipped
+from harness.compliance.audit_config import AuditConfig, official_audit, read_audit_config
 from harness.compliance.cli import ALL_TESTS, ComplianceOptions, files_by_test
-from harness.compliance.rules import ComplianceRule, TestName, needed_tests, rule_of
-from harness.compliance.verify import Question, load_answers
+from harness.compliance.compliance_test import ComplianceTest
+from harness.compliance.registry import find_test, needed_tests
+from harness.compliance.verify import VerifyRequest, load_answers
 from harness.config import rule_checks
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.plan import AuditRun, RunPlan, resolve_plan
@@ -17,15 +18,15 @@ from harness.errors import ConfigError, DatasetError
 
 @dataclass(frozen=True, slots=True)
 class ComplianceRun:
-    """One test: what runs, and what is asked of its logs. ``folder`` is where its verdict goes."""
+    """One test: the plan of its run, and how the logs are verified. ``folder`` gets the verdict."""
 
     plan: RunPlan
-    question: Question
+    request: VerifyRequest
 
     @property
-    def test(self) -> TestName:
-        """Which test."""
-        return self.question.rule.test
+    def test(self) -> str:
+        """The name of the test."""
+        return self.request.test.name
 
     @property
     def folder(self) -> Path:
@@ -34,7 +35,7 @@ class ComplianceRun:
 
 
 def resolve_runs(options: ComplianceOptions) -> tuple[ComplianceRun, ...]:
-    """All tests that are to run, in order. Raises ConfigError, DatasetError and GradingError."""
+    """All tests to run, in order. Raises ConfigError, DatasetError and GradingError."""
     benchmark = load_benchmark(options.run.benchmark)
     tests = _tests(options.tests, benchmark)
     inputs = files_by_test("--input-file", options.input_files, tests)
@@ -45,14 +46,14 @@ def resolve_runs(options: ComplianceOptions) -> tuple[ComplianceRun, ...]:
     return tuple(_run(options, benchmark, test, inputs[test], audits.get(test)) for test in tests)
 
 
-def audit_of(rule: ComplianceRule, path: Path | None, loadgen_scenario: str | None) -> AuditConfig:
+def audit_of(test: ComplianceTest, path: Path | None, loadgen_scenario: str | None) -> AuditConfig:
     """The user's audit.config, or the official settings."""
-    return shipped(rule) if path is None else read_audit_config(path, rule.test, loadgen_scenario)
+    return official_audit(test) if path is None else read_audit_config(path, test, loadgen_scenario)
 
 
-def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[TestName, ...]:
+def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[str, ...]:
     if ALL_TESTS not in asked:
-        return tuple(rule_of(benchmark, test).test for test in dict.fromkeys(asked))  # type: ignore[arg-type]
+        return tuple(find_test(benchmark, name).name for name in dict.fromkeys(asked))
     tests = needed_tests(benchmark)
     if not tests:
         raise ConfigError(f"{benchmark.name} needs no compliance test")
@@ -62,56 +63,58 @@ def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[TestName, ...]:
 def _run(
     options: ComplianceOptions,
     benchmark: Benchmark,
-    test: TestName,
+    name: str,
     dataset: Path,
     audit_file: Path | None,
 ) -> ComplianceRun:
-    rule = rule_of(benchmark, test)
+    test = find_test(benchmark, name)
     official = not options.non_official
-    samples, deviations = _dataset(benchmark, rule, dataset)
+    samples, deviations = _dataset(benchmark, test, dataset)
     if deviations and official:
         raise DatasetError(
-            f"{dataset}: not the dataset of {test}: {'; '.join(deviations)}; "
-            f"pass {rule.dataset.file}, or add --non-official"
+            f"{dataset}: not the dataset of {name}: {'; '.join(deviations)}; "
+            f"pass {test.dataset.file}, or add --non-official"
         )
-    given = audit_of(rule, audit_file, options.run.scenario.loadgen)
+    given = audit_of(test, audit_file, options.run.scenario.loadgen)
     audit = given if official else given.scaled_to(samples)
     _refuse_crash(audit, samples)
     run = replace(options.run, input_file=dataset)
-    plan = resolve_plan(run, _audit_run(rule, given, audit, official))
+    plan = resolve_plan(run, _audit_run(test, given, audit, official))
     references = options.reference_data or dataset
-    question = Question(benchmark, rule, audit, plan.log_dir, references, official, own=True, samples=samples)
-    if (known := len(load_answers(question))) and known != samples:
+    request = VerifyRequest(
+        benchmark, test, audit, plan.log_dir, references, official, own=True, samples=samples
+    )
+    if (known := len(load_answers(request))) and known != samples:
         raise DatasetError(f"{references}: {known} references for {samples} samples of {dataset}")
-    return ComplianceRun(plan, question)
+    return ComplianceRun(plan, request)
 
 
-def _dataset(benchmark: Benchmark, rule: ComplianceRule, path: Path) -> tuple[int, tuple[str, ...]]:
-    """Rows, and how the file differs from the test's dataset."""
+def _dataset(benchmark: Benchmark, test: ComplianceTest, path: Path) -> tuple[int, tuple[str, ...]]:
+    """The number of rows, and how the file differs from the test's dataset."""
     samples = load_samples(path, vocabulary_size=benchmark.vocabulary_size)
     markers = benchmark.reasoning_effort_ids
     efforts = prompt_efforts(samples, markers)
-    return len(samples), rule_checks.dataset_deviations(rule.dataset, len(samples), efforts, bool(markers))
+    return len(samples), rule_checks.dataset_deviations(test.dataset, len(samples), efforts, bool(markers))
 
 
-def _audit_run(rule: ComplianceRule, given: AuditConfig, audit: AuditConfig, official: bool) -> AuditRun:
+def _audit_run(test: ComplianceTest, given: AuditConfig, audit: AuditConfig, official: bool) -> AuditRun:
     changed = [
-        f"{rule.test} {key} is {value}, not {given.settings[key]} of {given.source}"
+        f"{test.name} {key} is {value}, not {given.settings[key]} of {given.source}"
         for key, value in audit.settings.items()
         if given.settings.get(key, value) != value
     ]
     return AuditRun(
-        test=rule.test,
-        dataset=rule.dataset,
+        test=test.name,
+        dataset=test.dataset,
         settings=dict(audit.settings),
-        text=audit.render(rule.test),
+        text=audit.render(test.name),
         official=official,
         deviations=tuple(changed),
     )
 
 
 def _refuse_crash(audit: AuditConfig, samples: int) -> None:
-    """LoadGen reads past the end of its samples; counts of an audit.config come after the usual clamp."""
+    """LoadGen would read past the end of its samples: it clamps counts before it reads an audit.config."""
     count = audit.settings.get("performance_sample_count_override", 0)
     if count > samples:
         raise ConfigError(

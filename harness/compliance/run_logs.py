@@ -1,4 +1,4 @@
-"""The logs of a compliance run beside the answers: was it the test, and was the run worth anything?"""
+"""The logs of a compliance run besides its answers: the settings in effect, and whether the run is usable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ import numpy.typing as npt
 
 from harness.compliance.audit_config import AuditConfig
 from harness.compliance.effective_settings import differences
-from harness.compliance.rules import RUN_FOLDER
 from harness.errors import ConfigError, GradingError
+from harness.files import COMPLIANCE_RUN
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 
 _LISTED = 5
 
 
-def require_whole(log: AccuracyLog) -> npt.NDArray[np.int64]:
+def require_complete(log: AccuracyLog) -> npt.NDArray[np.int64]:
     """The sample index of every entry, in the order of the log. GradingError for a log that breaks off."""
     indexes = np.fromiter((entry.qsl_idx for entry in log), np.int64)
     if log.cut is not None:
         raise GradingError(
             f"{log.path}: cut short at byte {log.cut.offset} after {len(indexes)} entries "
-            f"({log.cut.reason}); verify the whole log, or run the test again"
+            f"({log.cut.reason}); verify the complete log, or run the test again"
         )
     return indexes
 
@@ -33,26 +33,26 @@ def require_whole(log: AccuracyLog) -> npt.NDArray[np.int64]:
 def require_each_once(log: AccuracyLog, expected: int | None) -> int:
     """Every index from 0 to ``expected`` - 1 once; None: to the number of entries. Returns the number.
 
-    Raises GradingError that says how many samples are missing, repeated or strange.
+    Raises GradingError with the numbers of missing, repeated and unknown samples.
     """
-    indexes = require_whole(log)
+    indexes = require_complete(log)
     wanted = len(indexes) if expected is None else expected
     known = indexes[(indexes >= 0) & (indexes < wanted)]
     counts = np.bincount(known, minlength=wanted)
     found = [
-        _told(np.flatnonzero(counts == 0), f"of {wanted} samples missing"),
-        _told(np.flatnonzero(counts > 1), "logged more than once"),
-        _told(np.unique(indexes[(indexes < 0) | (indexes >= wanted)]), f"beyond 0..{wanted - 1}"),
+        _listed(np.flatnonzero(counts == 0), f"of {wanted} samples missing"),
+        _listed(np.flatnonzero(counts > 1), "logged more than once"),
+        _listed(np.unique(indexes[(indexes < 0) | (indexes >= wanted)]), f"beyond 0..{wanted - 1}"),
     ]
     if any(found):
         raise GradingError(
             f"{log.path}: {', '.join(filter(None, found))}; the test needs each sample exactly once: "
-            "check that the audit settings were in force and the dataset is the test's"
+            "check that the audit settings were in effect and the dataset is the test's"
         )
     return wanted
 
 
-def _told(indexes: npt.NDArray[np.int64], what: str) -> str:
+def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
     if not len(indexes):
         return ""
     shown = ", ".join(str(index) for index in indexes[:_LISTED])
@@ -68,7 +68,7 @@ _PLACES = {
     SUMMARY: Path("performance/run_1"),
     DETAIL: Path("performance/run_1"),
 }
-# Their purpose is that each sample is logged once, which the accuracy log shows for itself; earlier official
+# Their purpose is that each sample is logged once, which the accuracy log itself shows; earlier official
 # files had other values.
 _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 
@@ -88,20 +88,20 @@ class _RunRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """``troubles`` make the run worthless, ``notes`` are what else a reader should know.
+    """``errors`` make the run unusable, ``warnings`` do not.
 
     ``scenario`` is LoadGen's; ``deviations`` are known of runs of this harness.
     """
 
     scenario: str | None
-    troubles: tuple[str, ...]
-    notes: tuple[str, ...]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
     deviations: tuple[str, ...] = ()
 
 
 def logs_in(folder: Path) -> Path:
     """Where the logs of a test's folder are: the run beside what was verified of it, if it is there."""
-    own = folder / RUN_FOLDER
+    own = folder / COMPLIANCE_RUN
     return own if not (folder / ACCURACY_LOG).exists() and (own / ACCURACY_LOG).exists() else folder
 
 
@@ -113,16 +113,16 @@ def log_file(log_dir: Path, name: str) -> Path:
 
 
 def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFacts:
-    """Everything that the folder tells of its run. Raises ConfigError for a log that is cut short."""
+    """The facts of the run whose logs the folder holds. Raises ConfigError for a log that is cut short."""
     record = _record(log_dir / RUN_RECORD)
-    notes = [f"no {name}: what it would tell is not confirmed" for name in _missing(log_dir)]
-    notes += _summary_notes(log_dir)
-    errors = _errors(log_dir, detail)
+    warnings = [f"no {name}: what it would show is not confirmed" for name in _missing(log_dir)]
+    warnings += _summary_warnings(log_dir)
+    errors = _loadgen_errors(log_dir, detail)
     scenario = detail.effective.get("scenario")
     if record is None:  # another harness: the official scripts take its word, and so the verdict stands
-        return RunFacts(scenario, (), (*notes, *errors))
-    troubles = (*errors, *_own_troubles(record))
-    return RunFacts(scenario, troubles, tuple(notes), tuple(record.deviations))
+        return RunFacts(scenario, (), (*warnings, *errors))
+    errors += _record_errors(record)
+    return RunFacts(scenario, tuple(errors), tuple(warnings), tuple(record.deviations))
 
 
 def is_complete(log_dir: Path) -> bool:
@@ -140,12 +140,12 @@ def read_detail_log(log_dir: Path) -> LoadgenDetail:
     return detail
 
 
-def require_in_force(
+def require_effective(
     detail: LoadgenDetail, audit: AuditConfig, log_dir: Path, *, exact: bool
 ) -> tuple[str, ...]:
-    """Raise ConfigError when the settings were not those of the test; returns what is worth a note.
+    """Raise ConfigError when the settings in effect were not those of the test; returns warnings.
 
-    ``exact`` asks for every setting; without it the log has been seen to hold each sample once.
+    ``exact`` requires every setting; without it the log is known to hold each sample once.
     """
     effective: Mapping[str, Any] = detail.effective
     if not effective:
@@ -154,10 +154,10 @@ def require_in_force(
     shown = [] if exact else [found.pop(key) for key in _SHOWN_BY_THE_LOG if key in found]
     if found:
         raise ConfigError(
-            f"{log_file(log_dir, DETAIL)}: the audit settings ({audit.source}) were not in force: "
+            f"{log_file(log_dir, DETAIL)}: the audit settings ({audit.source}) were not in effect: "
             f"{'; '.join(found.values())}; run the test again with them, or name the run's own --audit-config"
         )
-    return tuple(f"{line}; each sample was logged exactly once all the same" for line in shown)
+    return tuple(f"{line}; the log still has each sample exactly once" for line in shown)
 
 
 def _missing(log_dir: Path) -> list[str]:
@@ -174,8 +174,8 @@ def _summary(log_dir: Path) -> LoadgenSummary | None:
     return summary
 
 
-def _summary_notes(log_dir: Path) -> list[str]:
-    """A test asks what was answered, not how fast: LoadGen's own result is no part of its verdict."""
+def _summary_warnings(log_dir: Path) -> list[str]:
+    """A test is about the answers, not their speed: LoadGen's own result is no part of its verdict."""
     summary = _summary(log_dir)
     if summary is None or summary.result_valid:
         return []
@@ -183,16 +183,16 @@ def _summary_notes(log_dir: Path) -> list[str]:
     return [f"LoadGen says INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"]
 
 
-def _errors(log_dir: Path, detail: LoadgenDetail) -> list[str]:
+def _loadgen_errors(log_dir: Path, detail: LoadgenDetail) -> list[str]:
     summary = _summary(log_dir)
     counted = [f"LoadGen counts {summary.errors} errors"] if summary and summary.errors else []
     return counted + [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
 
 
-def _own_troubles(record: _RunRecord) -> list[str]:
+def _record_errors(record: _RunRecord) -> list[str]:
     verdict = record.verdict
     if verdict is None:
-        return [f"{RUN_RECORD} has no verdict: the run was killed or is still going on"]
+        return [f"{RUN_RECORD} has no verdict: the run was killed or still runs"]
     if verdict.result == "VALID" or verdict.complete:
         return []
     return [f"{RUN_RECORD} says {verdict.result}: {'; '.join(verdict.reasons[:3])}"]

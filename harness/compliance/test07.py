@@ -1,8 +1,17 @@
 """TEST07: the answers of a performance run score as high as the threshold asks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
-from harness.compliance.rules import MIN_ACCURACY, RULE, ComplianceRule, ComplianceVerdict
+from harness.compliance.compliance_test import (
+    RULE,
+    ComplianceTest,
+    JudgedRun,
+    TestResult,
+    VerifiedFigures,
+    stated_number,
+)
 from harness.config.benchmark import Benchmark
 from harness.errors import GradingError
 from harness.grading.evaluate import Evaluation, evaluate
@@ -13,7 +22,53 @@ from harness.grading.reports.console import scorecard
 from harness.grading.target import TargetResult
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
+MIN_ACCURACY = "test07_accuracy_threshold"
 _DECIMALS = 3  # of exact_match in the evaluator's printout, from which the official script takes the score
+
+
+class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
+    """TEST07. ``metric`` must reach ``threshold``, in percent."""
+
+    name: ClassVar[str] = "TEST07"
+    threshold_keys: ClassVar[tuple[str, ...]] = (MIN_ACCURACY,)
+    needs_references: ClassVar[bool] = True
+    unusual_log: ClassVar[str] = (
+        "the log has {form}, which the official evaluator misreads: this is its verdict"
+    )
+
+    metric: str
+    threshold: float
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The lowest score that passes."""
+        return {MIN_ACCURACY: self.threshold}
+
+    def require_references(self, references: tuple[Reference, ...]) -> None:
+        """Raise GradingError for programs."""
+        require_gradable(references)
+
+    def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
+        """Score the log; one in another form than LoadGen's as the official script misreads it."""
+        limit = self.dataset.max_new_tokens
+        result = grade_answers(log, run.references, run.benchmark, limit, run.thresholds)
+        if not log.is_odd:
+            return result
+        if not log.is_array:
+            return unreadable()
+        return grade_answers(log.as_int32(), run.references, run.benchmark, limit, run.thresholds)
+
+    def read(self, text: str) -> VerifiedFigures:
+        """The figure is the score in percent."""
+        return replace(super().read(text), figure=stated_number(text, "Accuracy score"))
+
+    def recheck_figures(self, text: str) -> Iterator[str]:
+        """Score and threshold."""
+        score, against = stated_number(text, "Accuracy score"), stated_number(text, "Accuracy threshold")
+        if score is None or score < self.threshold:
+            yield f"accuracy score is {score}, expected {self.threshold} or more"
+        if against is not None and against != self.threshold:
+            yield f"was verified against {against}, expected {self.threshold}"
 
 
 def require_gradable(references: Sequence[Reference]) -> None:
@@ -30,19 +85,19 @@ def grade_answers(
     log: AccuracyLog,
     references: Sequence[Reference],
     benchmark: Benchmark,
-    rule: ComplianceRule,
-    thresholds: dict[str, float],
-) -> ComplianceVerdict:
-    """Score a whole log by the official rules. Raises GradingError for a log that cannot be graded."""
+    max_new_tokens: int,
+    thresholds: Mapping[str, float],
+) -> TestResult:
+    """Score a complete log by the official rules. Raises GradingError for a log that cannot be graded."""
     require_own_tokenizer(benchmark, None)
-    decoder = OutputDecoder(rule.dataset.max_new_tokens)
+    decoder = OutputDecoder(max_new_tokens)
     repeats = benchmark.dataset(accuracy=True).repeats
     evaluation = evaluate(log, references, decoder, (Mode.OFFICIAL,), repeats, None, lambda *_: None)
     return _result(evaluation, thresholds[MIN_ACCURACY])
 
 
-def _result(evaluation: Evaluation, threshold: float) -> ComplianceVerdict:
-    """Held against the score as it is printed, like the official script, which knows no other."""
+def _result(evaluation: Evaluation, threshold: float) -> TestResult:
+    """Compare the score as it is printed, like the official script, which has no other."""
     whole = evaluation.scores[Mode.OFFICIAL]
     score = round(whole.percentage, _DECIMALS)
     passed = score >= threshold
@@ -55,11 +110,11 @@ def _result(evaluation: Evaluation, threshold: float) -> ComplianceVerdict:
         "TEST PASS" if passed else "TEST FAIL",
     ]
     summary = f"exact_match {score} of {whole.total} samples, threshold {threshold}"
-    return ComplianceVerdict(passed, summary, card + "\n".join(lines) + "\n", card)
+    return TestResult(passed, summary, card + "\n".join(lines) + "\n", card)
 
 
-def unreadable() -> ComplianceVerdict:
-    """The official script's file for a log that its evaluator gives no score of."""
+def unreadable() -> TestResult:
+    """The official script's file for a log that its evaluator cannot score."""
     lines = [
         "",
         RULE,
@@ -68,4 +123,4 @@ def unreadable() -> ComplianceVerdict:
         "Error: Could not parse accuracy score",
         "TEST FAIL",
     ]
-    return ComplianceVerdict(False, "the official evaluator gives no score", "\n".join(lines) + "\n")
+    return TestResult(False, "the official evaluator gives no score", "\n".join(lines) + "\n")

@@ -70,7 +70,8 @@ _KEY_SCENARIOS = dict.fromkeys(_IN_ALL.split(), LOADGEN_SCENARIOS) | {
     "target_latency_percentile": ("SingleStream", "MultiStream", "Server"),
 }
 USER_KEYS = frozenset(_KEY_SCENARIOS)
-_THRESHOLD_PREFIX = ("test07_", "test09_")  # of an audit.config, for the verification scripts
+# A row of an audit.config for the verification script of a compliance test; LoadGen skips it.
+THRESHOLD = re.compile(r"(test\d\d)_\w+")
 _DECIMAL_KEYS = ("target_qps", "target_latency", "target_latency_percentile")
 
 # Rows of published files that LoadGen reads nowhere, and what to write in their place.
@@ -269,7 +270,7 @@ def _key(key: str, scenario: str, kind: Kind) -> str | None:
     """The key that LoadGen reads for the scenario, or that is meant; None where it reads none."""
     if kind == "mlperf":
         return key
-    if kind == "audit" and (key == "mode" or key.startswith(_THRESHOLD_PREFIX)):
+    if kind == "audit" and (key == "mode" or THRESHOLD.fullmatch(key)):
         return key
     readable = [name for name, places in _KEY_SCENARIOS.items() if scenario == "*" or scenario in places]
     if key in readable:
@@ -325,7 +326,7 @@ def _number(where: str, key: str, words: list[str]) -> Number:
     text = words[0]
     if len(words) > 1:
         raise ConfigError(f"{where}: got {len(words)} values, expected one; LoadGen takes {words[-1]}")
-    if key in _DECIMAL_KEYS or key.startswith(_THRESHOLD_PREFIX):
+    if key in _DECIMAL_KEYS or THRESHOLD.fullmatch(key):
         value = float(text) if _DECIMAL.fullmatch(text) else math.nan
         if 0 < value < math.inf or (value == 0 and key != "target_qps"):
             return value

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from harness.compliance.rules import RUN_FOLDER
+from harness.compliance.audit_config import plain_rows
 from harness.config import generation
 from harness.config.benchmark import Benchmark, DatasetRule, load_benchmark
 from harness.config.deadlines import (
@@ -26,6 +26,7 @@ from harness.config.loadgen_conf import read_text
 from harness.config.options import SERVER_URL, Backend, RunOptions, Stream
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
+from harness.files import COMPLIANCE_RUN
 
 Mode = Literal["performance", "accuracy"]
 LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
@@ -115,8 +116,9 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
     )
     mode: Mode = "accuracy" if options.accuracy else "performance"
     scenario_dir = options.output_dir.absolute() / options.scenario
-    log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{RUN_FOLDER}")
+    log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{COMPLIANCE_RUN}")
     audit_config = _optional("--audit-config", options.audit_config)
+    audit_text, rewritten = (None, ()) if audit_config is None else _audit_text(audit_config)
     return RunPlan(
         benchmark=benchmark,
         scenario=options.scenario,
@@ -140,7 +142,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         user_conf=_existing("--user-conf", options.user_conf),
         mlperf_conf=_optional("--mlperf-conf", options.mlperf_conf),
         audit_config=audit_config,
-        audit_text=_audit_text(audit_config) if audit is None else audit.text,
+        audit_text=audit_text if audit is None else audit.text,
         dry_run=options.dry_run,
         deviations=(
             *generation.deviations(official, parameters),
@@ -148,6 +150,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         ),
         warnings=(
             *options.warnings,
+            *rewritten,
             *generation.not_applied(options.generation_config),
             *unused_deadlines(options, streams=parameters.stream),
         ),
@@ -165,9 +168,23 @@ def _check_choices(options: RunOptions) -> None:
             raise ConfigError(f"{name} is {given!r}, expected {', '.join(known)}")
 
 
-def _audit_text(path: Path | None) -> str | None:
-    """What the run is held to, whatever becomes of the file while it lasts."""
-    return None if path is None else read_text(f"--audit-config {path}", path)
+def _audit_text(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The file as LoadGen gets it, and a warning where rows are rewritten for it."""
+    source = f"--audit-config {path}"
+    text = read_text(source, path)
+    plain = plain_rows(text)
+    changed = [
+        number
+        for number, lines in enumerate(zip(text.split("\n"), plain.split("\n"), strict=True), start=1)
+        if lines[0] != lines[1]
+    ]
+    if not changed:
+        return text, ()
+    more = f" (and {len(changed) - 1} more such rows)" if len(changed) > 1 else ""
+    return plain, (
+        f"{source}:{changed[0]}: rewritten for LoadGen, which reads no comment behind a value and no "
+        f"'key=3' without spaces{more}",
+    )
 
 
 def _server_urls(backend: Backend, values: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""accuracy.txt, the verify files and the truncated accuracy log: how they are read and written."""
+"""accuracy.txt and the truncated accuracy log: how they are read and written."""
 
 import hashlib
 import re
@@ -9,8 +9,6 @@ GAP = b"\n\n...\n\n"  # between the two ends of a truncated log
 
 _HASH = re.compile(r"^hash=(\w+)$", re.MULTILINE)
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
-_PASS = re.compile(r"^TEST PASS[ \t\r]*$", re.MULTILINE)
-_FAIL = re.compile(r"^TEST FAIL[ \t\r]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +22,6 @@ class AccuracyText:
     def score(self, metric: str) -> float | None:
         """The last one."""
         return self.scores[metric][-1] if metric in self.scores else None
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyText:
-    """What a compliance test's verify file says. ``passed`` is None where it has no verdict or both."""
-
-    passed: bool | None
-    score: float | None  # TEST07
-    threshold: float | None  # TEST07
-    mean_tokens: float | None  # TEST09
-    samples: int | None
 
 
 def parse_accuracy(text: str, metrics: tuple[str, ...]) -> AccuracyText:
@@ -60,24 +47,6 @@ def _float(digits: str) -> float | None:
 def without_hash(text: str) -> str:
     """The text with any earlier hash line taken out."""
     return _HASH.sub("", text).rstrip() + "\n"
-
-
-def parse_verify(text: str) -> VerifyText:
-    """verify_accuracy.txt or verify_output_len.txt."""
-    passed, failed = bool(_PASS.search(text)), bool(_FAIL.search(text))
-    total = _TOTAL.search(text)
-    return VerifyText(
-        passed=passed if passed != failed else None,
-        score=_number(text, "Accuracy score"),
-        threshold=_number(text, "Accuracy threshold"),
-        mean_tokens=_number(text, "Mean output tokens"),
-        samples=int(total[1]) if total else None,
-    )
-
-
-def _number(text: str, name: str) -> float | None:
-    found = re.findall(rf"^{name}: ([\d.]+)[ \t\r]*$", text, re.MULTILINE)
-    return float(found[-1]) if found else None
 
 
 def digest(path: Path) -> str:

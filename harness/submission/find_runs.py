@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.compliance.rules import RUN_FOLDER
+from harness.compliance.registry import TESTS, needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
+from harness.files import COMPLIANCE_RUN
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.submission.accuracy_files import is_complete
@@ -20,7 +21,6 @@ from harness.submission.layout import (
     DETAIL,
     PERFORMANCE,
     SUMMARY,
-    VERIFY_FILE,
 )
 from harness.submission.rules import Suite
 
@@ -45,7 +45,7 @@ class ScenarioRuns:
 
     def record_files(self) -> dict[str, Path]:
         """Where the run.json of each run lies, by the run's folder in a submission; it may be missing."""
-        tests = {test: self.path / test / RUN_FOLDER / RUN_RECORD for test in self.tests}
+        tests = {test: self.path / test / COMPLIANCE_RUN / RUN_RECORD for test in self.tests}
         own = {PERFORMANCE: self.performance, ACCURACY: self.accuracy}
         return {name.as_posix(): path / RUN_RECORD for name, path in own.items()} | tests
 
@@ -71,9 +71,7 @@ def find_runs(
             "closed division; leave it out, or choose --division open"
         )
     wanted = list(only) or _scenarios(results, rule, division)
-    tests = (
-        tuple(name for name in benchmark.compliance if name in VERIFY_FILE) if division == "closed" else ()
-    )
+    tests = needed_tests(benchmark) if division == "closed" else ()
     runs = tuple(ScenarioRuns(scenario, results / scenario, tests) for scenario in wanted)
     missing = [what for run in runs for what in _missing(run)]
     if missing:
@@ -110,8 +108,8 @@ def _missing(run: ScenarioRuns) -> Iterator[str]:
     wanted += [run.accuracy / name for name in (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT)]
     for test in run.tests:
         folder = run.path / test
-        wanted += [folder / VERIFY_FILE[test], folder / "accuracy" / ACCURACY_LOG]
-        if test != "TEST06":
+        wanted += [folder / TESTS[test].verify_file, folder / "accuracy" / ACCURACY_LOG]
+        if TESTS[test].every_sample:
             wanted += [folder / PERFORMANCE / name for name in (SUMMARY, DETAIL)]
     for path in wanted:
         if path.is_file():

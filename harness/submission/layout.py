@@ -14,11 +14,6 @@ DIVISIONS = ("closed", "open", "network")
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 ACCURACY_LOG, ACCURACY_TEXT = "mlperf_log_accuracy.json", "accuracy.txt"
 PERFORMANCE, ACCURACY = Path("performance/run_1"), Path("accuracy")
-VERIFY_FILE = {
-    "TEST06": "verify_accuracy.txt",
-    "TEST07": "verify_accuracy.txt",
-    "TEST09": "verify_output_len.txt",
-}
 
 
 @dataclass(frozen=True, slots=True)

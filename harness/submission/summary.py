@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from harness.compliance.registry import find_test, needed_tests
 from harness.errors import ConfigError
-from harness.submission.accuracy_files import parse_accuracy, parse_verify
+from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
-from harness.submission.checks.compliance_tests import tests_of
-from harness.submission.layout import ACCURACY, ACCURACY_TEXT, PERFORMANCE, VERIFY_FILE, read_fields
+from harness.submission.layout import ACCURACY, ACCURACY_TEXT, PERFORMANCE, read_fields
 from harness.text import printable
 
 _NS_PER_MS = 1e6
@@ -108,17 +108,13 @@ def _accuracy(context: CheckContext) -> str:
 
 def _tests(context: CheckContext) -> Iterator[str]:
     """Each with its verdict and its figure."""
-    for test in tests_of(context):
-        path = context.dir.path / test / VERIFY_FILE[test]
-        if not path.is_file():
-            continue
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if test == "TEST06":
-            yield f"{test} {'PASS' if 'TEST06 verification complete' in text else 'FAIL'}"
-            continue
-        found = parse_verify(text)
-        figure = found.score if found.score is not None else found.mean_tokens
-        yield f"{test} {'PASS' if found.passed else 'FAIL'} {'-' if figure is None else f'{figure:g}'}"
+    for name in needed_tests(context.benchmark):
+        test = find_test(context.benchmark, name)
+        path = context.dir.path / name / test.verify_file
+        if path.is_file():
+            found = test.read(path.read_text(encoding="utf-8", errors="replace"))
+            figure = f" {'-' if found.figure is None else f'{found.figure:g}'}" if test.threshold_keys else ""
+            yield f"{name} {'PASS' if found.passed else 'FAIL'}{figure}"
 
 
 def compare(rows: Sequence[Row], earlier: Sequence[Row]) -> tuple[Compared, ...]:

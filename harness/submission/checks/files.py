@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.compliance.registry import TESTS
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.accuracy_files import digest, parse_accuracy
 from harness.submission.checks.check_context import CheckContext
@@ -14,7 +15,6 @@ from harness.submission.layout import (
     DETAIL,
     DIVISIONS,
     PERFORMANCE,
-    VERIFY_FILE,
     ScenarioDir,
 )
 
@@ -42,7 +42,7 @@ def _trouble(path: Path, most_bytes: int) -> str:
 def check_encoding(context: CheckContext) -> Iterator[Issue]:
     """The text files that the official checker reads, and fails on when a byte is not UTF-8."""
     names = [PERFORMANCE / DETAIL, ACCURACY / DETAIL, ACCURACY / ACCURACY_TEXT]
-    names += [Path(test, name) for test, name in VERIFY_FILE.items()]
+    names += [Path(name, test.verify_file) for name, test in TESTS.items()]
     for name in names:
         path = context.dir.path / name
         if path.is_file() and not _is_text(path):

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from harness.compliance.registry import TESTS
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import ACCURACY, PERFORMANCE, VERIFY_FILE
+from harness.submission.layout import ACCURACY, PERFORMANCE
 
 RUN_RECORD = "run.json"
 ADDRESS = "server"
@@ -29,7 +30,7 @@ def check_records(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
     if kept is None:
         return
     found = {folder: read_record(kept / folder / RUN_RECORD) for folder in (PERFORMANCE, ACCURACY)}
-    found |= {Path(test): read_record(kept / test / RUN_RECORD) for test in VERIFY_FILE}
+    found |= {Path(test): read_record(kept / test / RUN_RECORD) for test in TESTS}
     records = {folder: record for folder, record in found.items() if record is not None}
     for folder, record in records.items():
         if folder in (PERFORMANCE, ACCURACY):

@@ -89,6 +89,16 @@ def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path):
     assert (run.log_dir / "audit.config").read_text() == CHEAT
 
 
+def test_rows_that_loadgen_would_not_read_are_rewritten_for_it(stub, tmp_path, capfd):
+    """LoadGen refuses the complete file for a comment behind a value."""
+    text = "*.*.mode = 2\n*.*.min_duration = 0 # ms\n*.*.min_query_count=9\n"
+    run = run_here(capfd, tmp_path, *audited(stub, tmp_path, text), "--dry-run")
+    assert run.code == 0, run.stderr
+    (line,) = [line for line in run.stdout.splitlines() if line.startswith("audit ")]
+    assert "mode 2, min_duration 0, min_query_count 9" in line
+    assert f"WARNING   --audit-config {tmp_path}/audit.config:2: " in run.stdout
+
+
 @pytest.mark.parametrize("scenario", ["Offline", "*"])
 @pytest.mark.parametrize("test", OFFICIAL_AUDITS)
 def test_an_official_audit_config_names_its_test(stub, tmp_path, capfd, test, scenario):

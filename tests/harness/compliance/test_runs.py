@@ -78,7 +78,7 @@ def test_test07_passes(scenario, test07_file, stub, tmp_path):
     assert done.code == 0, done.stdout + done.stderr
     folder = tmp_path / "out" / scenario / "TEST07"
     assert re.search(r"TEST07: TEST PASS: exact_match \S+ of 990 samples, threshold 0.0", done.stdout)
-    assert "NOTE test07_accuracy_threshold is 0.0" in done.stdout
+    assert "WARNING test07_accuracy_threshold is 0.0" in done.stdout
     assert f"{tmp_path}/audit.config is not used" in done.stderr
     files = [name for name in written(folder) if not name.startswith("run/")]
     assert files == [*VERIFIED, "verify_accuracy.txt"]
@@ -208,7 +208,7 @@ def test_a_run_that_is_only_too_slow_has_a_verdict(stub, tmp_path):
     words = ("--test", "TEST07", "--input-file", COMPLIANCE, "--non-official", "--max-new-tokens", 4)
     done = run_compliance(tmp_path, *words, *flags(tmp_path, stub, "server"))
     assert done.code == 5, done.stdout + done.stderr
-    said = "NOTE LoadGen says INVALID: Early stopping not satisfied"
+    said = "WARNING LoadGen says INVALID: Early stopping not satisfied"
     assert said in done.stdout
     assert "NOT OFFICIAL FAIL" in done.stdout
     logs = tmp_path / "out/server/TEST07/run"

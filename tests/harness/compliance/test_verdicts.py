@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.compliance.rules import MAX_TOKENS, MIN_ACCURACY, MIN_TOKENS, rule_of
+from harness.compliance.compliance_test import JudgedRun
+from harness.compliance.registry import find_test
 from harness.compliance.test06 import judge_consistency
-from harness.compliance.test07 import grade_answers, require_gradable
-from harness.compliance.test09 import judge_lengths, measure
+from harness.compliance.test07 import MIN_ACCURACY, require_gradable
+from harness.compliance.test09 import MAX_TOKENS, MIN_TOKENS
 from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
 from harness.grading.references import load_references
@@ -28,44 +29,45 @@ def log_of(folder: Path, text: str) -> AccuracyLog:
 
 
 def scored(folder: Path, right: int, threshold: float):
-    log, rule = log_of(folder, cases.answers_log(right)), rule_of(GPT_OSS, "TEST07")
-    return grade_answers(log, cases.references(), GPT_OSS, rule, {MIN_ACCURACY: threshold})
+    run = JudgedRun(GPT_OSS, {MIN_ACCURACY: threshold}, cases.references())
+    return find_test(GPT_OSS, "TEST07").judge(log_of(folder, cases.answers_log(right)), run)
 
 
 def measured(folder: Path, name: str):
     bounds = dict(zip((MIN_TOKENS, MAX_TOKENS), cases.BOUNDS, strict=True))
-    return judge_lengths(measure(log_of(folder, cases.lengths_log(name))), bounds)
+    log = log_of(folder, cases.lengths_log(name))
+    return find_test(GPT_OSS, "TEST09").judge(log, JudgedRun(GPT_OSS, bounds))
 
 
 @pytest.mark.parametrize("name", cases.LENGTHS)
 def test_test09(name, tmp_path):
     verdict = measured(tmp_path, name)
-    assert verdict.statement == official.said("TEST09", name)
-    assert verdict.passed == ("TEST PASS" in verdict.statement)
+    assert verdict.verify_text == official.said("TEST09", name)
+    assert verdict.passed == ("TEST PASS" in verdict.verify_text)
 
 
 @pytest.mark.parametrize("name", cases.SCORES)
 def test_test07(name, tmp_path):
     verdict = scored(tmp_path, *cases.SCORES[name])
-    start = verdict.statement.index(official.SUMMARY)
-    assert verdict.statement[start:] == official.said("TEST07", name)
-    assert verdict.passed == ("TEST PASS" in verdict.statement)
-    score = re.search(r"'exact_match': ([\d.]+)", verdict.statement)
-    assert score and f"Accuracy score: {float(score[1])}\n" in verdict.statement
+    start = verdict.verify_text.index(official.SUMMARY)
+    assert verdict.verify_text[start:] == official.said("TEST07", name)
+    assert verdict.passed == ("TEST PASS" in verdict.verify_text)
+    score = re.search(r"'exact_match': ([\d.]+)", verdict.verify_text)
+    assert score and f"Accuracy score: {float(score[1])}\n" in verdict.verify_text
 
 
 @pytest.mark.parametrize("name", cases.CONSISTENCY)
 def test_test06(name, tmp_path):
     scenario, text = cases.CONSISTENCY[name]
     verdict = judge_consistency(log_of(tmp_path, text), scenario, (cases.EOS,))
-    assert verdict.statement == official.said("TEST06", name)
-    assert verdict.passed == ("TEST06 verification complete" in verdict.statement)
+    assert verdict.verify_text == official.said("TEST06", name)
+    assert verdict.passed == ("TEST06 verification complete" in verdict.verify_text)
 
 
 def test_test06_knows_every_end(tmp_path):
     """The official script compares with one id, and with none when it comes from its command line."""
     log = log_of(tmp_path, cases.array([cases.entry(0, [5, 6, 128008, 128009])]))
-    ends = rule_of(load_benchmark("llama3.1-8b"), "TEST06").eos_token_ids
+    ends = find_test(load_benchmark("llama3.1-8b"), "TEST06").eos_token_ids
     assert judge_consistency(log, "Server", ends).passed is False
     assert judge_consistency(log, "Server", (128009,)).passed is True
 
@@ -103,13 +105,13 @@ def real(name: str) -> list[Path]:
 
 
 def test_our_test09_file_reads_like_the_published_ones(tmp_path):
-    ours = shape(measured(tmp_path, "within").statement)
+    ours = shape(measured(tmp_path, "within").verify_text)
     files = real("verify_output_len.txt")
     assert [shape(path.read_text()) for path in files] == [ours] * len(files)
 
 
 def test_our_test07_file_reads_like_the_published_ones(tmp_path):
-    ours = shape(scored(tmp_path, 20, 60.698).statement)
+    ours = shape(scored(tmp_path, 20, 60.698).verify_text)
     for path in real("verify_accuracy.txt"):
         lines = shape(path.read_text())
         start = lines.index("MLPerf Accuracy Evaluation Results") - 1

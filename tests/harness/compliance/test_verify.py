@@ -190,7 +190,7 @@ def test_what_the_official_scripts_do_not_look_at_is_a_note(name, logs, low, ver
         (logs / file).write_text(text)
     code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
     assert code == 0
-    assert f"NOTE {said}" in printed
+    assert f"WARNING {said}" in printed
     assert "TEST09: TEST PASS" in printed
 
 
@@ -201,7 +201,7 @@ def test_a_run_of_ours_that_is_only_too_slow(logs, low, verify):
     )
     code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
     assert code == 0
-    assert f"NOTE {NOTED['invalid'][1]}" in printed
+    assert f"WARNING {NOTED['invalid'][1]}" in printed
 
 
 @pytest.mark.parametrize("name", WORTHLESS)
@@ -225,7 +225,7 @@ def test_settings_of_earlier_rounds(key, logs, low, verify):
     """Other ways to have each sample logged once; the log shows that it was."""
     (logs / DETAIL).write_text(detail({key: EARLIER[key]}))
     code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
-    assert (code, f"NOTE effective_{key} was {EARLIER[key]}" in printed) == (0, True)
+    assert (code, f"WARNING effective_{key} was {EARLIER[key]}" in printed) == (0, True)
 
 
 def test_the_folder_of_the_logs_is_not_overwritten(logs, low, verify, tmp_path):
@@ -366,7 +366,7 @@ def test_test07_of_an_odd_log_is_the_official_verdict(name, references, verify, 
     words = ("--log-dir", logs, "--reference-data", references, "--output-dir", tmp_path / "out")
     code, printed, _ = verify("TEST07", *words)
     assert code == 5
-    assert f"NOTE the log has {'JSON lines' if name == 'JSON lines' else 'token ids of int64'}" in printed
+    assert f"WARNING the log has {'JSON lines' if name == 'JSON lines' else 'token ids of int64'}" in printed
     assert (tmp_path / "out/TEST07/verify_accuracy.txt").read_text().endswith(ending)
 
 
@@ -377,15 +377,15 @@ def test_test09_reads_both_shapes(name, logs, low, verify):
         (logs / ACCURACY).write_text("\n".join(ENTRIES) + "\n")
     code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
     assert code == 0
-    assert ("NOTE the log has JSON lines" in printed) == (name == "JSON lines")
+    assert ("WARNING the log has JSON lines" in printed) == (name == "JSON lines")
 
 
 PUBLISHED = {  # the official checker took all of them
     "RedHat/results/8xB200-LLM-D-Openshift/gpt-oss-120b/Offline": (0, "TEST07: TEST PASS"),
     "RedHat/results/8xB200-LLM-D-Openshift/gpt-oss-120b/Server": (0, "TEST07: TEST PASS"),
     "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b/Offline": (0, "TEST07: TEST PASS"),
-    "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b/Server": (0, "NOTE 1 x LoadGen error"),
-    "Nebius/results/nebius_b200_n1/gpt-oss-120b/Interactive": (0, "NOTE LoadGen says INVALID"),
+    "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b/Server": (0, "WARNING 1 x LoadGen error"),
+    "Nebius/results/nebius_b200_n1/gpt-oss-120b/Interactive": (0, "WARNING LoadGen says INVALID"),
 }
 
 

@@ -1,0 +1,124 @@
+"""A compliance test: one class, filled with the figures that a benchmark's definition gives it."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+
+from harness.config.benchmark import Benchmark, DatasetRule
+from harness.grading.references import Reference
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+
+RULE = "=" * 80
+_TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """The result: ``verify_text`` is the official verification file, ``summary`` one line of figures.
+
+    ``scorecard`` is the evaluator's printout where the test scores answers.
+    """
+
+    __test__: ClassVar[bool] = False  # not a class of tests for pytest
+
+    passed: bool
+    summary: str
+    verify_text: str
+    scorecard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedFigures:
+    """What a verification file states. ``passed`` is None where it has no verdict or both verdicts."""
+
+    passed: bool | None
+    figure: float | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """What a test is judged by besides its log. ``thresholds`` may be those of a user's audit.config.
+
+    ``scenario`` is LoadGen's; None where neither the logs nor the user name it.
+    """
+
+    benchmark: Benchmark
+    thresholds: Mapping[str, float]
+    references: tuple[Reference, ...] = ()
+    scenario: str | None = None
+
+
+class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One test of one benchmark: its dataset and its audit settings by LoadGen's key.
+
+    A subclass adds the keys of its own that a definition gives, and is listed in ``registry.TESTS``.
+    """
+
+    name: ClassVar[str]
+    verify_file: ClassVar[str] = "verify_accuracy.txt"
+    pass_line: ClassVar[str] = "TEST PASS"
+    # The names under which an audit.config holds its thresholds.
+    threshold_keys: ClassVar[tuple[str, ...]] = ()
+    # Whether the log must hold every sample exactly once; otherwise LoadGen logs a random part of them. A
+    # submission then holds the complete accuracy log, and may lack the others.
+    every_sample: ClassVar[bool] = True
+    needs_references: ClassVar[bool] = False
+    # Note on a log whose form LoadGen does not write; ``{form}`` says which form.
+    unusual_log: ClassVar[str] = "the log has {form}"
+
+    dataset: DatasetRule
+    audit: dict[str, int]
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The official thresholds by ``threshold_keys``."""
+        return {}
+
+    @property
+    def mean_token_bounds(self) -> tuple[float, float] | None:
+        """Lowest and highest mean output length of a performance run; None where the test has none."""
+        return None
+
+    def require_references(self, references: tuple[Reference, ...]) -> None:
+        """Raise GradingError for references that the test cannot grade."""
+
+    def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
+        """The verdict of the official script on a complete log. Raises GradingError and ConfigError."""
+        raise NotImplementedError
+
+    def read(self, text: str) -> VerifiedFigures:
+        """The figures of a verification file, of this harness or the official script."""
+        passed, failed = (
+            re.search(rf"^{words}[ \t\r]*$", text, re.MULTILINE) is not None
+            for words in (self.pass_line, "TEST FAIL")
+        )
+        total = _TOTAL.search(text)
+        return VerifiedFigures(passed if passed != failed else None, samples=int(total[1]) if total else None)
+
+    def recheck(self, text: str) -> Iterator[str]:
+        """What is wrong with a submitted verification file, one line each."""
+        found = self.read(text)
+        if found.passed is not True:
+            shown = "TEST FAIL" if found.passed is False else "neither TEST PASS nor TEST FAIL, or both"
+            yield f"says {shown}, expected {self.pass_line}"
+        yield from self.recheck_figures(text)
+        if found.samples is not None and found.samples != self.dataset.samples:
+            yield f"{found.samples} samples were verified, expected {self.dataset.samples}"
+
+    def recheck_figures(self, text: str) -> Iterator[str]:
+        """What is wrong with the figures of a submitted verification file, one line each."""
+        yield from ()
+
+    def cross_check(self, text: str, mean_tokens: float | None) -> str | None:
+        """Where a verification file contradicts the mean output length of LoadGen's own logs."""
+        return None
+
+
+def stated_number(text: str, name: str) -> float | None:
+    """The number of the last ``name: number`` line."""
+    found = re.findall(rf"^{name}: ([\d.]+)[ \t\r]*$", text, re.MULTILINE)
+    return float(found[-1]) if found else None

@@ -1,0 +1,111 @@
+"""A compliance test is one class and its section of a benchmark's definition."""
+
+from typing import ClassVar
+
+import pytest
+
+from harness.compliance.cli import parse_options
+from harness.compliance.command import verify_logs
+from harness.compliance.compliance_test import ComplianceTest, TestResult
+from harness.compliance.plan import resolve_runs
+from harness.compliance.registry import TESTS, find_test, needed_tests
+from harness.compliance.test09 import measure
+from harness.config.benchmark import CONFIG_DIR, load_benchmark
+from harness.errors import ConfigError
+from tests.harness.compliance import cases
+from tests.runs import SAMPLES
+
+DEFINITION = """
+[compliance.TEST99]
+dataset = "performance"
+longest = 1300
+
+[compliance.TEST99.audit]
+mode = 2
+min_query_count = 3
+performance_issue_unique = 1
+"""
+
+
+class LongestTest(ComplianceTest, frozen=True, kw_only=True):
+    """No output is longer than ``longest`` tokens, or than the threshold of a user's audit.config."""
+
+    name: ClassVar[str] = "TEST99"
+    verify_file: ClassVar[str] = "verify_longest.txt"
+    threshold_keys: ClassVar[tuple[str, ...]] = ("test99_longest",)
+
+    longest: int
+
+    @property
+    def thresholds(self):
+        return {"test99_longest": float(self.longest)}
+
+    def judge(self, log, run):
+        found = measure(log).longest
+        passed = found <= run.thresholds["test99_longest"]
+        return TestResult(passed, f"longest {found}", f"TEST {'PASS' if passed else 'FAIL'}\n")
+
+
+@pytest.fixture
+def registered(tmp_path, monkeypatch):
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
+    (configs / "gpt-oss-120b.toml").write_text(text + DEFINITION)
+    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", configs)
+    monkeypatch.setitem(TESTS, LongestTest.name, LongestTest)
+    return load_benchmark("gpt-oss-120b")
+
+
+def test_it_is_planned_with_its_audit_settings(registered, tmp_path):
+    assert needed_tests(registered) == ("TEST07", "TEST09", "TEST99")
+    words = ("--test", "test99", "--input-file", SAMPLES / "perf_sample.parquet", "--non-official")
+    (item,) = resolve_runs(parse_options([*map(str, words), "--output-dir", str(tmp_path / "out")]))
+    assert (item.test, item.folder) == ("TEST99", tmp_path / "out" / "offline" / "TEST99")
+    assert item.plan.log_dir == item.folder / "run"
+    assert item.plan.audit.settings == {"mode": 2, "min_query_count": 64, "performance_issue_unique": 1}
+    assert "*.*.test99_longest = 1300.0" in item.plan.audit.text
+
+
+@pytest.mark.parametrize(
+    ("audit", "code", "text"), [("", 5, "TEST FAIL"), ("*.*.test99_longest = 1400  # tokens\n", 0, "PASS")]
+)
+def test_it_is_verified_into_its_folder(registered, tmp_path, capsys, audit, code, text):
+    logs = cases.write_logs(tmp_path / "logs", cases.lengths_log("within"))
+    words = ["verify", "TEST99", "--log-dir", logs, "--non-official", "--output-dir", tmp_path / "out"]
+    if audit:
+        (tmp_path / "mine.config").write_text(audit)
+        words += ["--audit-config", tmp_path / "mine.config"]
+    assert verify_logs(parse_options([str(word) for word in words])) == code
+    assert "longest 1400" in capsys.readouterr().out
+    folder = tmp_path / "out" / "TEST99"
+    assert (folder / "accuracy" / "mlperf_log_accuracy.json").exists()
+    written = (folder / "verify_longest.NOT_OFFICIAL.txt").read_text()
+    assert text in written and "TEST PASS" not in written
+
+
+def test_the_submission_checker_asks_for_it(registered):
+    test = find_test(registered, "TEST99")
+    assert list(test.recheck("TEST PASS\n")) == []
+    assert len(list(test.recheck("TEST FAIL\n"))) == 1
+    assert len(list(test.recheck("Total samples: 3\nTEST PASS\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "named"),
+    [
+        ({"dataset": "performance", "audit": {}}, "longest"),
+        ({"dataset": "no", "audit": {}, "longest": 1}, "no"),
+        ({"audit": {}, "longest": 1}, "dataset"),
+        ({"dataset": "performance", "audit": {}, "longest": 1, "shortest": 1}, "shortest"),
+    ],
+)
+def test_a_wrong_definition_is_one_line(registered, section, named):
+    registered.compliance["TEST99"] = section
+    with pytest.raises(ConfigError, match=rf"compliance\.TEST99: .*{named}"):
+        find_test(registered, "TEST99")
+
+
+def test_a_test_that_the_benchmark_does_not_have():
+    with pytest.raises(ConfigError, match="TEST06"):
+        find_test(load_benchmark("gpt-oss-120b"), "TEST06")
