@@ -3,11 +3,11 @@
 
     python scripts/compare_checkers.py INFERENCE RESULTS [--version v6.0] [--python PYTHON] [--absent FILE]
 
-INFERENCE is a checkout of mlcommons/inference, RESULTS one of the results of a round. The official checker
-needs numpy, pandas and pyyaml, so it may have an interpreter of its own. A checkout without its largest files
-names them with --absent, one path a line: a benchmark whose detail logs are absent is left out for both.
+INFERENCE is a checkout of mlcommons/inference, RESULTS one of a round's results. The official checker needs
+numpy, pandas and pyyaml; --python names an interpreter that has them. --absent names a file with the paths
+that RESULTS lacks, one per line: a benchmark whose detail logs are absent is left out for both checkers.
 
-One row for each tree (division and submitter), with a class for each line:
+The table has one row for each tree (division and submitter). Each issue gets a class:
 same           both report that result, document or file
 ours right     only ours reports it, and FINDINGS says why it is right
 false alarm    only ours reports it
@@ -35,9 +35,9 @@ from harness.submission.layout import DIVISIONS, ScenarioDir, scenario_dirs
 from harness.submission.rules import definition_of, load_rules
 
 CLASSES = ("same", "ours right", "false alarm", "missed", "not checked")
-_GONE = "submission_structure.md asks for the test's logs, truncate_accuracy_log.py for its accuracy.txt"
-_EMPTY = "no answer was logged: the official script passes a log that it has nothing to look at in"
-# What is right of our lines where the official checker says nothing: code, where, reason. Each was looked at.
+_GONE = "submission_structure.md requires the test's logs, truncate_accuracy_log.py its accuracy.txt"
+_EMPTY = "no answer was logged: the official script passes an empty log"
+# Issues that only ours reports, and rightly: code, where, reason. Each one was checked by hand.
 FINDINGS = (
     ("test06-log", "closed/*/results/*/llama3_1-8b/*/TEST06/*", _EMPTY),
     ("test06-log", "closed/Google/results/GB200-*/deepseek-r1/Server/TEST06/*", _EMPTY),
@@ -69,16 +69,16 @@ _LOGS = ("performance/run_1/mlperf_log_detail.txt", "accuracy/mlperf_log_detail.
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of one checker. ``key`` is the result, document or file that it is about."""
+class OfficialLine:
+    """One line of the official checker. ``key`` is the result, document or file that it concerns."""
 
     key: str
     text: str
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A line with its class and, where only one checker has it, why."""
+class ClassifiedLine:
+    """A line with its class and, if only ours has it, the reason."""
 
     kind: str
     text: str
@@ -109,13 +109,13 @@ def main(argv: list[str] | None = None) -> int:
             folder for folder in found if folder.org_path == tree and folder.path.parent not in left_out
         ]
         refused, theirs = _official(arguments, tree, inside)
-        judged = list(_judge(mine, theirs, inside))
-        counts = Counter(one.kind for one in judged)
+        classified = list(_classify(mine, theirs, inside))
+        counts = Counter(one.kind for one in classified)
         total += counts
         warnings = sum(issue.is_warning for issue in mine)
         cells = f"{name:34}{len(inside):8}{refused:8}{len(mine) - warnings:8}{warnings:10}"
         print(cells, *(f"{counts[kind]:12}" for kind in CLASSES))
-        for one in judged if arguments.lines else ():
+        for one in classified if arguments.lines else ():
             print(f"    {one.kind}: {one.text}{f' ({one.reason})' if one.reason else ''}")
     for path in sorted(left_out):
         print(f"left out, its logs are absent: {path.relative_to(arguments.results)}")
@@ -128,8 +128,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("inference", type=Path, help="a checkout of mlcommons/inference")
     parser.add_argument("results", type=Path, help="a checkout of a round's results")
     parser.add_argument("--version", default="v6.0", help="the round (%(default)s)")
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the official checker")
-    parser.add_argument("--absent", type=Path, help="paths that the checkout lacks, one a line")
+    parser.add_argument("--python", default=sys.executable, help="interpreter for the official checker")
+    parser.add_argument(
+        "--absent", type=Path, help="file with the paths that the checkout lacks, one per line"
+    )
     parser.add_argument("--lines", action="store_true", help="print every line with its class")
     arguments = parser.parse_args(argv)
     arguments.results, arguments.inference = arguments.results.absolute(), arguments.inference.absolute()
@@ -142,8 +144,8 @@ def _lacks_logs(folder: ScenarioDir, absent: frozenset[str]) -> bool:
 
 def _official(
     arguments: argparse.Namespace, tree: Path, inside: Sequence[ScenarioDir]
-) -> tuple[int, list[Line]]:
-    """Results that the official checker refuses, and its lines with those of repository_checks.sh."""
+) -> tuple[int, list[OfficialLine]]:
+    """Number of results that the official checker refuses; its lines and those of repository_checks.sh."""
     tools = arguments.inference / "tools/submission"
     with tempfile.TemporaryDirectory() as folder:
         view = Path(folder, "view")
@@ -157,18 +159,20 @@ def _official(
         )
         lines = list(_checker_lines(done.stderr, view))
         if "SUMMARY: submission" not in done.stderr:
-            lines.append(Line(tree.relative_to(arguments.results).as_posix(), done.stderr.splitlines()[-1]))
+            lines.append(
+                OfficialLine(tree.relative_to(arguments.results).as_posix(), done.stderr.splitlines()[-1])
+            )
     listed = subprocess.run(
         ["bash", str(tools / "repository_checks.sh"), str(tree)], capture_output=True, text=True, check=True
     ).stdout
     paths = {line.rstrip(";") for line in listed.splitlines() if line.startswith(str(tree))}
     files = [Path(path).relative_to(arguments.results).as_posix() for path in sorted(paths)]
-    lines += [Line(name, "repository_checks.sh names it") for name in files]
+    lines += [OfficialLine(name, "repository_checks.sh names it") for name in files]
     return sum("NoResults" in line.text for line in lines), lines
 
 
 def _link(results: Path, tree: Path, inside: Sequence[ScenarioDir], view: Path) -> None:
-    """The tree as the official checker is to see it: links, without what is left out."""
+    """Link the tree for the official checker, without the benchmarks that are left out."""
     target = view / tree.relative_to(results)
     target.mkdir(parents=True)
     for entry in tree.iterdir():
@@ -180,23 +184,23 @@ def _link(results: Path, tree: Path, inside: Sequence[ScenarioDir], view: Path) 
         link.symlink_to(path)
 
 
-def _checker_lines(stderr: str, view: Path) -> Iterator[Line]:
-    """One line for each result that is refused, with what was said of it before."""
-    said: list[str] = []
+def _checker_lines(stderr: str, view: Path) -> Iterator[OfficialLine]:
+    """One line for each refused result, with the errors logged before."""
+    errors: list[str] = []
     reasons: dict[str, list[str]] = {}
     for line in stderr.splitlines():
         severity = re.match(r"\[[^\]]* (ERROR|WARNING|INFO)\] (.*)", line)
         text = severity[2].replace(f"{view}{os.sep}", "") if severity else ""
         if ended := re.match(r"Some .*[Cc]hecks failed for: (.*)", text):
-            reasons.setdefault(_result(ended[1]), []).extend(said)
-            said = []
+            reasons.setdefault(_result(ended[1]), []).extend(errors)
+            errors = []
         elif text.startswith("Starting "):
-            said = []
+            errors = []
         elif refused := re.match(r"NoResults (.*)", text):
             key = _result(refused[1])
-            yield Line(key, f"NoResults: {'; '.join(reasons.get(key, ()))[:400]}")
+            yield OfficialLine(key, f"NoResults: {'; '.join(reasons.get(key, ()))[:400]}")
         elif severity and ("ERROR" in severity[1] or "accuracy not met" in text) and "SUMMARY" not in text:
-            said.append(text)
+            errors.append(text)
 
 
 def _result(path: str) -> str:
@@ -204,10 +208,12 @@ def _result(path: str) -> str:
     return "/".join(path.split("/")[:6])
 
 
-def _judge(mine: Sequence[Issue], theirs: Sequence[Line], inside: Sequence[ScenarioDir]) -> Iterator[Judged]:
+def _classify(
+    mine: Sequence[Issue], theirs: Sequence[OfficialLine], inside: Sequence[ScenarioDir]
+) -> Iterator[ClassifiedLine]:
     for issue in mine:
         if not issue.is_warning:
-            yield _judge_ours(issue, theirs)
+            yield _classify_ours(issue, theirs)
     rules = load_rules()
     for line in theirs:
         if any(_same(issue, line) for issue in mine if not issue.is_warning):
@@ -216,21 +222,21 @@ def _judge(mine: Sequence[Issue], theirs: Sequence[Line], inside: Sequence[Scena
             official_name(folder, rules) for folder in inside if line.key == folder.relative(folder.path)
         ]
         defined = [name for name in names if definition_of(name) is not None]
-        yield Judged("missed" if defined or not names else "not checked", f"{line.key}: {line.text}")
+        yield ClassifiedLine("missed" if defined or not names else "not checked", f"{line.key}: {line.text}")
 
 
-def _judge_ours(issue: Issue, theirs: Sequence[Line]) -> Judged:
+def _classify_ours(issue: Issue, theirs: Sequence[OfficialLine]) -> ClassifiedLine:
     text = str(issue).split("; rule:")[0]
     if any(_same(issue, line) for line in theirs):
-        return Judged("same", text)
+        return ClassifiedLine("same", text)
     for code, where, reason in FINDINGS:
         if fnmatch.fnmatchcase(issue.code, code) and fnmatch.fnmatchcase(issue.where, where):
-            return Judged("ours right", text, reason)
-    return Judged("false alarm", text)
+            return ClassifiedLine("ours right", text, reason)
+    return ClassifiedLine("false alarm", text)
 
 
-def _same(issue: Issue, line: Line) -> bool:
-    """The same file; or a result that is refused, and a issue of it or of something that it rests on."""
+def _same(issue: Issue, line: OfficialLine) -> bool:
+    """The same file; or a refused result, and an issue of it or of a file that it depends on."""
     where, key = issue.where, line.key
     if where == key or where.startswith(f"{key}/"):
         return True

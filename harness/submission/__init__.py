@@ -1,1 +1,1 @@
-"""The submission folder: made from runs, and checked before the official checker sees it."""
+"""The submission folder: built from runs, and checked like MLCommons's submission checker does."""

@@ -13,7 +13,7 @@ _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class AccuracyText:
-    """``scores`` by metric: every one that is printed, in order; None for what is no number."""
+    """Figures of accuracy.txt. ``scores`` holds all printed scores of a metric, None for a malformed one."""
 
     scores: dict[str, tuple[float | None, ...]]
     samples: int | None
@@ -25,9 +25,9 @@ class AccuracyText:
 
 
 def parse_accuracy(text: str, metrics: tuple[str, ...]) -> AccuracyText:
-    """As the official checker reads it: line by line, one blank before the number.
+    """Read accuracy.txt with the official checker's patterns: line by line, one blank before the number.
 
-    Only ROUGE scores may stand behind several blanks and a quote.
+    Only ROUGE scores may have several blanks and a quote before the number.
     """
     scores: dict[str, tuple[float | None, ...]] = {}
     for metric in metrics:
@@ -45,7 +45,7 @@ def _float(digits: str) -> float | None:
 
 
 def without_hash(text: str) -> str:
-    """The text with any earlier hash line taken out."""
+    """The text without its hash lines."""
     return _HASH.sub("", text).rstrip() + "\n"
 
 
@@ -56,7 +56,7 @@ def digest(path: Path) -> str:
 
 
 def truncated(path: Path, shown_bytes: int) -> bytes:
-    """What is submitted of a log; a log that is shorter than ``shown_bytes`` stays whole."""
+    """The two ends of a log, as it is submitted; a log shorter than ``shown_bytes`` stays complete."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if size < shown_bytes:
@@ -67,17 +67,17 @@ def truncated(path: Path, shown_bytes: int) -> bytes:
 
 
 def ends_match(submitted: Path, full: Path, shown_bytes: int) -> bool:
-    """Whether ``submitted`` is what ``truncated`` makes of ``full``."""
+    """Whether ``submitted`` is the truncated form of ``full``."""
     return submitted.read_bytes() == truncated(full, shown_bytes)
 
 
 def is_complete(path: Path) -> bool:
-    """Whether LoadGen's JSON array has its end, and nothing was cut out of it."""
+    """Whether LoadGen's JSON array has its end and was not truncated."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 64))
         if not file.read().rstrip().endswith(b"]"):
             return False
-        # A log that was truncated for a submission has the gap right behind its first 4 KiB.
+        # A log truncated for a submission has the gap right after its first 4 KiB.
         file.seek(0)
         return GAP not in file.read(64 << 10)

@@ -1,4 +1,4 @@
-"""Makes the submission folder from runs: everything is checked first, then written aside, then renamed."""
+"""Building the submission folder: all input is checked, then files are staged, then renamed into place."""
 
 import json
 import platform
@@ -47,9 +47,9 @@ from harness.submission.staging import (
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build. ``user_conf`` overrides the file that the performance run names.
+    """What to build. ``user_conf`` overrides the file that the performance run used.
 
-    ``servers_moved`` says that runs of one scenario name the same servers by other addresses.
+    ``servers_moved`` accepts runs of one scenario that name the same servers by different addresses.
     """
 
     benchmark: Benchmark
@@ -63,7 +63,7 @@ class BuildRequest:
 
     @property
     def org(self) -> Path:
-        """``<division>/<org>``, in the tree and among the kept files."""
+        """``<division>/<org>``, in the tree and in the folder of kept files."""
         return Path(self.info.division, self.info.submitter)
 
     @property
@@ -74,9 +74,9 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What was built. ``from_machine`` are fields of the description that this machine filled in.
+    """The scenarios that were built. ``from_machine`` are description fields taken from this machine.
 
-    ``elsewhere`` is True where the servers are on other machines, so that none was.
+    ``elsewhere``: the servers are on other machines, so no field was taken from this one.
     """
 
     runs: tuple[ScenarioRuns, ...]
@@ -120,19 +120,19 @@ def _has_changes(record: Mapping[str, Any]) -> bool:
 
 
 def _refuse_mixed(request: BuildRequest, runs: Sequence[ScenarioRuns]) -> None:
-    """A result, its accuracy and its tests are of one system only when one server gave them."""
+    """Raise ConfigError unless all runs of a scenario have the same server, settings and harness commit."""
     for run in runs:
         found = origin_differences(run.records())
         texts = [text for what, text in found if not (request.servers_moved and what == ADDRESS)]
         if texts:
             raise ConfigError(
-                f"{request.results / run.scenario}: its runs do not belong together: {'; '.join(texts)}; "
-                "repeat those that differ (--servers-moved: the same servers had other addresses)"
+                f"{request.results / run.scenario}: its runs have different origins: {'; '.join(texts)}; "
+                "repeat those that differ, or pass --servers-moved if only the servers' addresses changed"
             )
 
 
 def _refuse_type(request: BuildRequest, suite: str) -> None:
-    """The official checker fails on a benchmark that the system's type does not have."""
+    """Raise ConfigError for a system type without this benchmark, which the official checker refuses."""
     types = str(request.info.system.get("system_type", ""))
     if request.info.division == "closed" and types and suite not in types.split(","):
         raise ConfigError(
@@ -142,7 +142,7 @@ def _refuse_type(request: BuildRequest, suite: str) -> None:
 
 
 def _moves(request: BuildRequest, folder: Path, system_file: Path, kept: Path) -> Iterator[Move]:
-    """The results last: a tree that has them has everything."""
+    """All moves, the results last: a tree with results is complete."""
     tree, source = folder / "tree", request.org / "src" / request.benchmark.name
     yield Move(tree / source, request.output / source, keep=True)
     yield Move(tree / system_file, request.output / system_file, keep=True)
@@ -159,7 +159,7 @@ def _user_conf(request: BuildRequest, run: ScenarioRuns) -> Path:
 
 
 def _own_user_conf(run: ScenarioRuns) -> Path | None:
-    """As the run had it; the file that it names may have changed since."""
+    """The copy beside the run's logs; the original file may have changed since."""
     kept = run.performance / "user.conf"
     if kept.is_file():
         return kept
@@ -205,7 +205,7 @@ def _copy_logs(source: Path, target: Path) -> None:
 
 
 def _shorten(source: Path, target: Path, kept: Path, rules: Rules) -> None:
-    """The log's ends, the hash of the whole in accuracy.txt, and the whole kept aside."""
+    """Write the truncated log and accuracy.txt with the full log's hash; keep the full log aside."""
     log, text = source / ACCURACY_LOG, source / ACCURACY_TEXT
     written = without_hash(text.read_text(encoding="utf-8", errors="replace")) if text.is_file() else ""
     write_file(target / ACCURACY_TEXT, f"{written}\nhash={digest(log)}\n".lstrip())

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``submitter`` and ``system_id`` become folders; ``system`` and ``measurements`` are fields by name."""
+    """The submitter's TOML. ``submitter`` and ``system_id`` become folder names."""
 
     submitter: str
     system_id: str
@@ -36,12 +36,12 @@ class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
-    """Read and check the names; ``division`` overrides the file's. Raises ConfigError."""
+    """Read the TOML and check its names; ``division`` overrides that of the file. Raises ConfigError."""
     try:
         found = msgspec.toml.decode(path.read_bytes(), type=SubmitterInfo)
     except OSError as error:
         raise ConfigError(
-            f"--submission {path}: {error.strerror}; configs/submission/example.toml is one to start from"
+            f"--submission {path}: {error.strerror}; start from a copy of configs/submission/example.toml"
         ) from error
     except msgspec.DecodeError as error:
         raise ConfigError(f"--submission {path}: {error}") from error
@@ -54,14 +54,14 @@ def _check_name(path: Path, field: str, name: str) -> None:
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"--submission {path}: {field} is {name!r}, expected a folder's name: letters, digits and ._+-, "
-            "no slash, no space, no leading dot"
+            "without slash, space or leading dot"
         )
 
 
 def system_fields(
     info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[Mapping[str, Any]], rules: Rules
 ) -> Fields:
-    """All required fields, and those that the submitter adds. ConfigError names what is missing."""
+    """All required fields and those that the submitter adds. Raises ConfigError that names missing fields."""
     folders = {"division": info.division, "submitter": info.submitter}
     stated = {name: value for name, value in info.system.items() if value != ""}
     known = {**machine, **_software(machine, records), **stated, **folders}
@@ -69,19 +69,19 @@ def system_fields(
     fields |= {name: value for name, value in known.items() if name not in fields}
     if issues := list(system_issues(fields, rules.system, folders)):
         raise ConfigError(
-            f"the system description is not complete: {'; '.join(issues)}; write these into [system] "
-            "of the submission's TOML ('prepare_submission.py system' on a node of the system prints them)"
+            f"the system description is incomplete: {'; '.join(issues)}; write these into [system] "
+            "of the submission's TOML ('prepare_submission.py system' prints them on a node of the system)"
         )
     return fields
 
 
 def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: Rules) -> Fields:
-    """Raises ConfigError that names what is missing."""
+    """The fields of measurements.json. Raises ConfigError that names missing fields."""
     fields: Fields = {"starting_weights_filename": _weights(benchmark), **info.measurements}
     missing = [name for name in rules.measurements.required if not fields.get(name)]
     if missing:
         raise ConfigError(
-            f"measurements.json is not complete: empty {', '.join(missing)}; write these into "
+            f"measurements.json is incomplete: empty {', '.join(missing)}; write these into "
             "[measurements] of the submission's TOML"
         )
     return fields
@@ -93,7 +93,7 @@ def _weights(benchmark: Benchmark) -> str:
 
 
 def _software(machine: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> Fields:
-    """What the runs recorded of the server and of the client."""
+    """Software of the server and of the client, from run.json."""
     fields: Fields = {}
     servers = [server for record in records for server in record.get("servers") or ()]
     versions = {
@@ -111,11 +111,11 @@ def _software(machine: Mapping[str, str], records: Sequence[Mapping[str, Any]]) 
 
 
 def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs) -> str:
-    """Of the runs' own run.json; runs of another harness have none."""
+    """Result, software, commands and deviations; runs of another harness have no run.json."""
     records = run.records()
     lines = [f"# {benchmark.name}, {run.scenario.folder}", "", *_result(logs)]
     if (record := records.get(PERFORMANCE.as_posix())) is not None:
-        lines += ["", "## What ran", "", *_made_of(record)]
+        lines += ["", "## Software and settings", "", *_made_of(record)]
     if commands := list(_commands(records)):
         lines += ["", "## Commands", "", *commands]
     if records:
@@ -129,7 +129,7 @@ def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs) -> str:
 
 
 def _result(logs: Logs) -> Iterator[str]:
-    yield f"LoadGen {logs.values.get('loadgen_version')} says {logs.values.get('result_validity')}."
+    yield f"Result of LoadGen {logs.values.get('loadgen_version')}: {logs.values.get('result_validity')}."
     if logs.mean_tokens is not None:
         yield f"Mean output tokens per sample: {logs.mean_tokens:.2f}."
 
@@ -145,7 +145,7 @@ def _made_of(record: Record) -> Iterator[str]:
         names = ("engine", "version", "model", "dp_size", "context_length")
         yield "- server: " + _listed({name: server.get(name) for name in names})
         if settings := server.get("settings"):
-            yield "- server settings, as the server names them: " + _listed(settings)
+            yield "- server settings, as reported by the server: " + _listed(settings)
     yield f"- dataset: {plan.get('samples')} samples, sha256 {plan.get('dataset_sha256')}"
     parameters = plan.get("parameters") or {}
     yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
@@ -160,18 +160,18 @@ def _listed(fields: Record) -> str:
 
 
 def _commands(records: Mapping[str, Record]) -> Iterator[str]:
-    """As the runs were called, each one once; folders of the machine are left out of the paths."""
+    """The commands of the runs, each one once, with the folders of this machine removed from paths."""
     called = [(one.get("provenance") or {}).get("command") for one in records.values()]
     lines = dict.fromkeys(_command_line(words) for words in called if isinstance(words, list) and words)
     if not lines:
         return
-    yield "The runs were started with these commands. user.conf is that of the performance run."
+    yield "Commands of the runs. user.conf is that of the performance run."
     yield ""
     yield "```bash"
     yield from lines
     yield "```"
     yield ""
-    yield "eval_mlperf_accuracy.py made accuracy.txt from the log of the accuracy run."
+    yield "eval_mlperf_accuracy.py wrote accuracy.txt from the log of the accuracy run."
 
 
 def _command_line(words: Sequence[object]) -> str:
@@ -179,6 +179,6 @@ def _command_line(words: Sequence[object]) -> str:
 
 
 def _without_folder(word: str) -> str:
-    """``/home/me/acc.parquet`` is acc.parquet, also behind ``--flag=`` and ``TEST07=``."""
+    """``/home/me/acc.parquet`` becomes acc.parquet, also after ``--flag=`` and ``TEST07=``."""
     before, equals, path = word.rpartition("=")
     return f"{before}{equals}{PurePosixPath(path).name}" if path.startswith("/") else word

@@ -1,4 +1,4 @@
-"""The runs that a submission is made of: found below --results, and whole before anything is written."""
+"""The runs of a submission: found below --results, and complete before anything is written."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from harness.submission.rules import Suite
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRuns:
-    """The folder ``results/<scenario>`` of one scenario, and the compliance tests in it."""
+    """The folder ``results/<scenario>`` and the compliance tests in it."""
 
     scenario: Scenario
     path: Path
@@ -44,13 +44,13 @@ class ScenarioRuns:
         return self.path / "accuracy"
 
     def record_files(self) -> dict[str, Path]:
-        """Where the run.json of each run lies, by the run's folder in a submission; it may be missing."""
+        """The path of each run's run.json, by the run's folder in a submission; the file may be missing."""
         tests = {test: self.path / test / COMPLIANCE_RUN / RUN_RECORD for test in self.tests}
         own = {PERFORMANCE: self.performance, ACCURACY: self.accuracy}
         return {name.as_posix(): path / RUN_RECORD for name, path in own.items()} | tests
 
     def records(self) -> dict[str, dict[str, Any]]:
-        """Every run.json that is there and can be read, by the run's folder in a submission."""
+        """Every readable run.json, by the run's folder in a submission."""
         found = {name: read_record(path) for name, path in self.record_files().items()}
         return {name: record for name, record in found.items() if record is not None}
 
@@ -58,9 +58,9 @@ class ScenarioRuns:
 def find_runs(
     results: Path, benchmark: Benchmark, rule: Suite, division: str, only: Sequence[Scenario]
 ) -> tuple[ScenarioRuns, ...]:
-    """The scenarios that are there and may be submitted, or ``only`` these.
+    """The scenarios in ``results`` that may be submitted, or those in ``only``.
 
-    Raises ConfigError that names everything that is missing.
+    Raises ConfigError that names every missing or damaged file.
     """
     if not results.is_dir():
         raise ConfigError(f"--results {results}: no such folder; pass the --output-dir of the runs")
@@ -68,7 +68,7 @@ def find_runs(
     if refused:
         raise ConfigError(
             f"--scenario {refused[0]}: {benchmark.name} is submitted with {', '.join(rule.allowed)} in the "
-            "closed division; leave it out, or choose --division open"
+            "closed division; remove the flag, or pass --division open"
         )
     wanted = list(only) or _scenarios(results, rule, division)
     tests = needed_tests(benchmark) if division == "closed" else ()
@@ -83,12 +83,12 @@ def find_runs(
 
 
 def scenarios_there(results: Path) -> tuple[Scenario, ...]:
-    """Every scenario that has a folder in ``results``, whatever is in it."""
+    """Every scenario that has a folder in ``results``, with or without runs."""
     return tuple(scenario for scenario in Scenario if (results / scenario).is_dir())
 
 
 def _scenarios(results: Path, rule: Suite, division: str) -> list[Scenario]:
-    """What is there and, in the closed division, what must be; nothing there that no result may have."""
+    """Scenarios found; in the closed division, those that may be submitted and those that are required."""
     found = list(scenarios_there(results))
     if division == "closed":
         found = [scenario for scenario in found if scenario in rule.allowed]
@@ -96,10 +96,10 @@ def _scenarios(results: Path, rule: Suite, division: str) -> list[Scenario]:
         if rule.one_of and not set(found).intersection(rule.one_of):
             raise ConfigError(
                 f"--results {results}: closed needs {' or '.join(rule.one_of)}, found {', '.join(found)}; "
-                "run one, or name what is there with --scenario"
+                "run one of them, or name the scenarios to submit with --scenario"
             )
     if not found:
-        raise ConfigError(f"--results {results}: no scenario's folder in it, expected {', '.join(Scenario)}")
+        raise ConfigError(f"--results {results}: it has no scenario folder, expected {', '.join(Scenario)}")
     return found
 
 
@@ -120,14 +120,14 @@ def _missing(run: ScenarioRuns) -> Iterator[str]:
 
 
 def _remedy(missing: Sequence[str]) -> str:
-    """Who writes what."""
+    """The programs that write the missing files."""
     programs = []
     if any("/performance/" in name and "TEST" not in name for name in missing):
         programs.append("run_mlperf.py")
     if any("/accuracy/mlperf" in name and "TEST" not in name for name in missing):
         programs.append("run_mlperf.py --accuracy")
     if any(name.endswith(f"accuracy/{ACCURACY_TEXT}") for name in missing):
-        programs.append("eval_mlperf_accuracy.py, whose output is accuracy.txt")
+        programs.append("eval_mlperf_accuracy.py (its output is accuracy.txt)")
     if any("TEST" in name for name in missing):
         programs.append("run_compliance.py")
     return f"run {', '.join(programs)}"

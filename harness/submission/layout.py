@@ -135,7 +135,7 @@ def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def read_fields(path: Path) -> dict[str, Any] | str:
-    """The object in a JSON file, or what is wrong with the file."""
+    """The object in a JSON file, or the reason why there is none."""
     if not path.is_file():
         return "is missing"
     try:

@@ -1,4 +1,4 @@
-"""The fields of a system description that a machine can tell. What it cannot is left out, never guessed."""
+"""System description fields measured on this machine. Unknown fields are omitted, never guessed."""
 
 import csv
 import json
@@ -24,12 +24,12 @@ _NVIDIA = (
 
 
 def accelerator_fields(ask: Ask) -> dict[str, str]:
-    """Fields of the description; empty where there is neither program nor accelerator."""
+    """Accelerator fields; empty without an accelerator or its program."""
     return nvidia_fields(ask) or rocm_fields(ask)
 
 
 def nvidia_fields(ask: Ask) -> dict[str, str]:
-    """From ``nvidia-smi``: all cards are described by the first, which must be alike."""
+    """From ``nvidia-smi``. The first card stands for all of them."""
     listing = ask("nvidia-smi", f"--query-gpu={','.join(_NVIDIA)}", "--format=csv,noheader,nounits")
     cards = [[cell.strip() for cell in row] for row in csv.reader(listing.splitlines())]
     cards = [card for card in cards if len(card) == len(_NVIDIA)]
@@ -49,7 +49,7 @@ def nvidia_fields(ask: Ask) -> dict[str, str]:
 
 
 def rocm_fields(ask: Ask) -> dict[str, str]:
-    """From ``rocm-smi --json``: its keys are "card0", "card1", ...; names of rows differ between releases."""
+    """From ``rocm-smi --json``, whose keys are "card0", "card1", ...; row names differ between releases."""
     names = _cards(ask("rocm-smi", "--showproductname", "--json"))
     if not names:
         return {}
@@ -88,7 +88,7 @@ _TIMEOUT_S = 20
 
 
 def ask(*command: str) -> str:
-    """A program's output in English; empty when it is not there, fails or does not end."""
+    """The output of a program in English; empty if it is missing, fails or does not end."""
     if shutil.which(command[0]) is None:
         return ""
     try:
@@ -133,7 +133,7 @@ def operating_system(release: str) -> str:
 
 
 def processor_fields(lscpu: str) -> dict[str, str]:
-    """From ``lscpu``; the core count is that of one processor, as the published descriptions have it."""
+    """From ``lscpu``. The core count is that of one processor, as in the published descriptions."""
     pairs = (line.partition(":") for line in lscpu.splitlines())
     rows = {name.strip(): value.strip() for name, _, value in pairs}
     fields = {
@@ -151,13 +151,13 @@ def processor_fields(lscpu: str) -> dict[str, str]:
 
 
 def memory_fields(meminfo: str) -> dict[str, str]:
-    """MemTotal, which the kernel gives in KiB."""
+    """From MemTotal, which is in KiB."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
     return {"host_memory_capacity": f"{int(found[1]) * 1024 / _GIB:.0f} GiB"} if found else {}
 
 
 def storage_fields(lsblk: str) -> dict[str, str]:
-    """From ``lsblk -P``: whole disks, summed, with their kinds."""
+    """From ``lsblk -P``: total size and kinds of the disks, partitions excluded."""
     disks = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lsblk.splitlines()]
     disks = [disk for disk in disks if disk.get("TYPE") == "disk" and int(disk.get("SIZE") or 0)]
     if not disks:
@@ -176,7 +176,7 @@ def _disk_kind(disk: Mapping[str, str]) -> str:
 
 
 def network_fields(classes: Path) -> dict[str, str]:
-    """Cards of /sys/class: InfiniBand devices where there are any, else Ethernet with a device behind it."""
+    """Network cards from /sys/class: InfiniBand devices if there are any, otherwise Ethernet devices."""
     cards = _infiniband(classes / "infiniband") or _ethernet(classes / "net")
     if not cards:
         return {}

@@ -1,4 +1,4 @@
-"""What a round asks of a submission: configs/submission/rounds.toml beside the benchmark's definition."""
+"""The rules of a round: configs/submission/rounds.toml, in addition to the benchmark's definition."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ from harness.config.benchmark import (
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
-# Beside the rounds: definitions of benchmarks that are checked here and not run.
+# The rounds, and definitions of benchmarks that can be checked but not run.
 CHECKED_ONLY = CONFIG_DIR / "submission"
 ROUNDS_FILE = CHECKED_ONLY / "rounds.toml"
 SEED_NAMES = ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed")
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Scenarios of a closed submission: all of ``required`` and, where it is not empty, one of ``one_of``."""
+    """Scenarios of a closed submission: all of ``required`` and, unless it is empty, one of ``one_of``."""
 
     benchmarks: tuple[str, ...]
     required: tuple[Scenario, ...]
@@ -29,7 +29,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def allowed(self) -> tuple[Scenario, ...]:
-        """Every scenario that may be there."""
+        """Every scenario that may be submitted."""
         return (*self.required, *self.one_of)
 
 
@@ -42,7 +42,7 @@ class FileRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SystemRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of systems/<system>.json, and what some of them may hold."""
+    """Fields of systems/<system>.json, and the permitted values of some."""
 
     meaningful: tuple[str, ...]
     optional: tuple[str, ...]
@@ -53,7 +53,7 @@ class SystemRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Every field that must be there."""
+        """Every required field."""
         return (*self.meaningful, *self.optional)
 
 
@@ -72,7 +72,7 @@ class PowerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The complete file."""
 
     current: str
     seeds: dict[str, dict[str, int]]
@@ -87,27 +87,27 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def rounds(self) -> tuple[str, ...]:
-        """Rounds whose seeds are known, the current one first."""
+        """Rounds with known seeds, the current one first."""
         return (self.current, *self.seeds)
 
     def suite_of(self, benchmark: str) -> tuple[str, Suite]:
-        """The suite that a benchmark belongs to, with its name."""
+        """Name and rules of the suite that a benchmark belongs to."""
         found = [pair for pair in self.suites.items() if benchmark in pair[1].benchmarks]
         return found[0] if found else list(self.suites.items())[-1]
 
     def seeds_of(self, round_name: str, benchmark: Benchmark) -> Mapping[str, int]:
-        """LoadGen's seeds in a round. Raises ConfigError for a round that is not known."""
+        """LoadGen's seeds in a round. Raises ConfigError for an unknown round."""
         if round_name == self.current:
             return {name: int(benchmark.loadgen.settings[name]) for name in SEED_NAMES}
         if round_name not in self.seeds:
             raise ConfigError(
-                f"--round {round_name}: its seeds are not known, expected one of {', '.join(self.rounds)}"
+                f"--round {round_name}: unknown round, expected one of {', '.join(self.rounds)}"
             )
         return self.seeds[round_name]
 
 
 def load_rules() -> Rules:
-    """Read the file. Raises ConfigError when it is malformed."""
+    """Read the rules. Raises ConfigError when the file is malformed."""
     try:
         return msgspec.toml.decode(ROUNDS_FILE.read_bytes(), type=Rules)
     except msgspec.DecodeError as error:
@@ -115,7 +115,7 @@ def load_rules() -> Rules:
 
 
 def definition_of(name: str) -> Benchmark | None:
-    """The definition of a benchmark, None for one that this harness does not know."""
+    """The definition of a benchmark, None if this harness has none."""
     if name in available_benchmarks():
         return load_benchmark(name)
     path = CHECKED_ONLY / f"{name}.toml"

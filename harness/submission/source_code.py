@@ -16,15 +16,15 @@ _TIMEOUT_S = 30
 
 
 def copy_source(target: Path, root: Path = ROOT) -> int:
-    """Copy the tracked files as they are on disk; returns their number. Raises ConfigError without git.
+    """Copy the tracked files as they are on disk. Returns their number; raises ConfigError without git.
 
-    A file that git does not know is never copied: it may be a note, a key or somebody's data.
+    Untracked files are never copied: they may be notes, keys or private data.
     """
     wanted = [path for path in _tracked(root) if _belongs(path) and (root / path).is_file()]
     for path in wanted:
         if (root / path).stat().st_size <= _MOST_SOURCE_BYTES:
             copy_file(root / path, target / path)
-            shutil.copymode(root / path, target / path)  # setup.sh is started by its name
+            shutil.copymode(root / path, target / path)  # setup.sh must stay executable
     return len(wanted)
 
 
@@ -34,7 +34,7 @@ def _tracked(root: Path) -> Iterator[Path]:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(
-            f"src/ is made of the files that git knows in {root}, and git ls-files failed there ({error}); "
+            f"src/ holds the files that git tracks in {root}, and git ls-files failed there ({error}); "
             "run prepare_submission.py in a git checkout of this harness"
         ) from error
     for name in done.stdout.split(b"\0"):
@@ -43,7 +43,7 @@ def _tracked(root: Path) -> Iterator[Path]:
 
 
 def _belongs(path: Path) -> bool:
-    """No tests, nothing hidden, no name that the submission rules refuse."""
+    """Whether a file is published: no tests, no hidden files, no names that the submission rules refuse."""
     return path.parts[0] not in _LEFT_OUT and not any(
         part.startswith(".") or " " in part for part in path.parts
     )
@@ -51,7 +51,7 @@ def _belongs(path: Path) -> bool:
 
 _MOST_TEXT_BYTES = 4 << 20  # logs are larger, and LoadGen's
 _LISTED = 5
-# Each with the name of what it looks like. The last two ask for digits: a word is no key.
+# Kind and pattern. The last two require a digit, so that plain words do not match.
 _KINDS = (
     ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{20,}"),
     ("an OpenAI key", r"\bsk-[A-Za-z0-9_-]{20,}"),
@@ -77,13 +77,13 @@ _PATTERNS = tuple((kind, re.compile(pattern)) for kind, pattern in _KINDS)
 
 
 def refuse_secrets(tree: Path) -> None:
-    """Look at every text file below ``tree``. Raises ConfigError with file, line and kind, never the text."""
+    """Search all text files below ``tree``. Raises ConfigError with file, line and kind, not the text."""
     found = [where for path in sorted(tree.rglob("*")) if path.is_file() for where in _secrets(path, tree)]
     if found:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         raise ConfigError(
-            f"this would publish what looks like a secret: {', '.join(found[:_LISTED])}{more}; "
-            "remove it from the file, and withdraw the key"
+            f"text that looks like a secret would be published: {', '.join(found[:_LISTED])}{more}; "
+            "remove it from the file, and revoke the key"
         )
 
 

@@ -1,4 +1,4 @@
-"""Files written beside their place and renamed into it: a reader finds the old tree or the new one."""
+"""Staged writing: files are written beside their destination and renamed, so no tree is half written."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from harness.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One file or folder that is ready, and its place. ``keep``: what is there already may stay."""
+    """A staged file or folder and its destination. ``keep``: an existing one may stay."""
 
     staged: Path
     final: Path
@@ -22,7 +22,7 @@ class Move:
 
 @contextmanager
 def staging(output: Path) -> Iterator[Path]:
-    """A folder on the file system of ``output`` that is gone afterwards."""
+    """A temporary folder on the file system of ``output``."""
     folder: Path | None = None
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def staging(output: Path) -> Iterator[Path]:
     except OSError as error:
         where = error.filename or output
         raise ConfigError(
-            f"--output {output}: {where}: {error.strerror or error}; make room or choose another folder"
+            f"--output {output}: {where}: {error.strerror or error}; free space or choose another folder"
         ) from error
     finally:
         if folder is not None:
@@ -40,7 +40,7 @@ def staging(output: Path) -> Iterator[Path]:
 
 
 def refuse_existing(finals: Sequence[Path], force: bool) -> None:
-    """Raises ConfigError that names what would be overwritten."""
+    """Raise ConfigError that names the paths that would be overwritten."""
     there = [str(path) for path in finals if path.exists()]
     if there and not force:
         raise ConfigError(
@@ -49,7 +49,7 @@ def refuse_existing(finals: Sequence[Path], force: bool) -> None:
 
 
 def put_in_place(moves: Sequence[Move], folder: Path, force: bool) -> None:
-    """Rename all; what is replaced goes into ``folder``, the staging folder."""
+    """Rename all; replaced files go into ``folder``, the staging folder."""
     for number, move in enumerate(moves):
         if move.final.exists():
             if move.keep and not force:
@@ -60,7 +60,7 @@ def put_in_place(moves: Sequence[Move], folder: Path, force: bool) -> None:
 
 
 def keep_file(source: Path, target: Path) -> None:
-    """A second name for a large file where the file system can, else a copy."""
+    """Hard-link a large file, or copy it where the file system has no links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
@@ -69,12 +69,12 @@ def keep_file(source: Path, target: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """A plain copy, its folder made."""
+    """Copy a file; create its folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Text or bytes, its folder made."""
+    """Write text or bytes; create the folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content.encode() if isinstance(content, str) else content)

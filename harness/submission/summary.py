@@ -1,4 +1,4 @@
-"""The results of a tree, a row for each system, benchmark and scenario, beside those of an earlier tree."""
+"""The table of results: a row for each system, benchmark and scenario, compared with an earlier tree."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -19,9 +19,9 @@ _TPOT = "result_time_per_output_token_99.00_percentile_ns"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One result. ``result`` is tokens/s, of SingleStream the 90th percentile of the latency in ms.
+    """One result. ``result`` is in tokens/s; for SingleStream it is the 90th percentile latency in ms.
 
-    None stands for what the logs do not have.
+    None: the logs do not have the value.
     """
 
     division: str
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A row beside an earlier one. ``share`` is new over old; ``by`` says of what."""
+    """A row and an earlier one. ``share`` is new / old of the quantity ``by``."""
 
     row: Row
     earlier: Row | None
@@ -58,7 +58,7 @@ class Compared:
 
 
 def summarize(contexts: Sequence[CheckContext]) -> tuple[Row, ...]:
-    """In the order of the tree."""
+    """One row for each result, in the order of the tree."""
     return tuple(_row(context) for context in contexts)
 
 
@@ -68,7 +68,7 @@ def _row(context: CheckContext) -> Row:
     system = {} if isinstance(description, str) else description
     single = context.scenario.one_at_a_time
     result = logs.number(context.scenario.result)
-    latency = context.scenario.poisson  # LoadGen logs them elsewhere too, where no limit holds
+    latency = context.scenario.poisson  # LoadGen logs them in every scenario; limits exist only here
     return Row(
         division=folder.division,
         submitter=folder.org,
@@ -107,7 +107,7 @@ def _accuracy(context: CheckContext) -> str:
 
 
 def _tests(context: CheckContext) -> Iterator[str]:
-    """Each with its verdict and its figure."""
+    """Each test with its verdict and figure."""
     for name in needed_tests(context.benchmark):
         test = find_test(context.benchmark, name)
         path = context.dir.path / name / test.verify_file
@@ -118,7 +118,7 @@ def _tests(context: CheckContext) -> Iterator[str]:
 
 
 def compare(rows: Sequence[Row], earlier: Sequence[Row]) -> tuple[Compared, ...]:
-    """Each row beside that of the same system, else the best of the same accelerator, per accelerator."""
+    """Each row with that of the same system, or else the best per accelerator of the same model."""
     return tuple(_compare(row, earlier) for row in rows)
 
 
@@ -140,7 +140,7 @@ def _task(row: Row) -> tuple[str, str]:
 
 
 def table(rows: Sequence[Compared]) -> Iterator[str]:
-    """Lines for the terminal, the comparison only where there is one."""
+    """Lines for the terminal; comparison columns only if there is a comparison."""
     against = any(one.earlier for one in rows)
     cells = [["system", "benchmark", "scenario", "result", "TTFT p99", "TPOT p99", "accuracy", "tests"]]
     cells[0] += ["earlier", "change"] if against else []
@@ -173,7 +173,7 @@ def _change(one: Compared) -> list[str]:
 
 
 def write_csv(path: Path, rows: Sequence[Compared]) -> None:
-    """All fields of every row; raises ConfigError when the file cannot be written."""
+    """Write all fields of every row. Raises ConfigError when the file cannot be written."""
     more = ("earlier_submitter", "earlier_system", "earlier_result", "new_over_earlier", "compared_by")
     names = [field.name for field in fields(Row)]
     try:

@@ -1,1 +1,1 @@
-"""Checks of a submission tree, a module per subject."""
+"""Checks of a submission tree, one module per subject."""

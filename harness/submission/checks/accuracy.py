@@ -1,4 +1,4 @@
-"""What is asked of an accuracy run, of accuracy.txt and of a truncated accuracy log."""
+"""Checks of an accuracy run, of accuracy.txt and of a truncated accuracy log."""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _SHA256_DIGITS = 64
 
 
 def check_accuracy(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
-    """All issues about ``accuracy/``; ``kept`` is the scenario's folder of full logs, if there is one."""
+    """All issues of ``accuracy/``. ``kept`` is the scenario's folder of full logs, if it exists."""
     logs = read_logs(context, ACCURACY)
     yield from check_logs(context, logs, "AccuracyOnly")
     if usable(logs):
@@ -46,14 +46,14 @@ def check_accuracy_log(context: CheckContext, folder: Path, kept: Path | None) -
 def _against_full(context: CheckContext, log: Path, full: Path, expected: str) -> Iterator[Issue]:
     found = digest(full)
     if found != expected:
-        text = f"accuracy.txt says hash={expected[:12]}…, the full log's is {found[:12]}…"
+        text = f"accuracy.txt has hash={expected[:12]}…, the sha256 of the full log is {found[:12]}…"
         yield context.issue("hash", log, text)
     if not ends_match(log, full, context.rules.files.shown_bytes):
-        yield context.issue("not-truncated", log, "is not made of the ends of the full log")
+        yield context.issue("not-truncated", log, "is not the truncated form of the full log")
 
 
 def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """Older LoadGens do not log their count of accuracy samples."""
+    """Older LoadGen versions do not log the count of accuracy samples."""
     expected = context.benchmark.dataset(accuracy=True).samples
     settings = [name for name in ("effective_accuracy_sample_count",) if name in logs.values]
     yield from check_sample_counts(context, logs, expected, *settings)
@@ -83,11 +83,11 @@ def _text(context: CheckContext) -> Iterator[Issue]:
 def _bounded(
     context: CheckContext, path: Path, metric: str, found: AccuracyText, bounds: tuple[float, float]
 ) -> Iterator[Issue]:
-    """Every score that is printed counts. Without a lower bound none need be printed."""
+    """Every printed score must be within the bounds; without a lower bound the metric may be missing."""
     low, high = bounds
     scores = found.scores.get(metric, ())
     if not scores and low:
-        text = f"no {metric!r} in it, expected a line with '{metric}': NUMBER, one blank before the number"
+        text = f"{metric!r} is missing, expected a line with '{metric}': NUMBER, one blank before the number"
         yield context.issue("accuracy", path, text)
     for score in scores:
         if score is None or not low <= score <= high:

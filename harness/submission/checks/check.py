@@ -30,14 +30,14 @@ _UNDEFINED_SCENARIOS = ("multistream",)  # of MLPerf, and of none of our benchma
 
 
 def kept_beside(root: Path) -> Path:
-    """Where the files that are kept aside lie, for the tree ``root``."""
+    """The folder of the files that are kept and not submitted, for the tree ``root``."""
     return root.with_name(root.name + ".kept")
 
 
 def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None = None) -> tuple[Issue, ...]:
     """All issues of a submission, warnings included. Raises ConfigError when ``root`` is no submission.
 
-    ``kept`` holds full accuracy logs and run.json under the tree's own names.
+    ``kept`` holds full accuracy logs and run.json under the same paths as in the tree.
     """
     rules = load_rules()
     found = scenario_dirs(root)
@@ -52,7 +52,7 @@ def check_contexts(root: Path, round_name: str | None = None) -> tuple[CheckCont
 
 
 class _Tree:
-    """One tree and the rules of one round."""
+    """A tree and the rules of one round."""
 
     def __init__(self, root: Path, rules: Rules, round_name: str, kept: Path) -> None:
         self._root, self._rules, self._round, self._kept = root, rules, round_name, kept
@@ -72,21 +72,21 @@ class _Tree:
         return tuple(context for folder in found if (context := self._context(folder)) is not None)
 
     def _benchmark(self, folder: BenchmarkDir) -> Iterator[Issue]:
-        """The folder's name and the scenarios in it."""
+        """The name of a benchmark's folder and the scenarios in it."""
         name, where = official_name(folder, self._rules), folder.relative(folder.path)
         if name not in self._rules.benchmarks.get(self._round, (name,)):
-            text = f"{folder.benchmark} is no benchmark of {self._round}; the official checker fails on it"
+            text = f"{folder.benchmark} is no benchmark of {self._round}; the official checker refuses it"
             yield Issue("benchmark", where, text)
         elif definition_of(name) is None:
             yield Issue(
-                "benchmark", where, f"{folder.benchmark} is not defined here: not checked", is_warning=True
+                "benchmark", where, f"{folder.benchmark} has no definition here: not checked", is_warning=True
             )
         else:
             suite, rule = self._rules.suite_of(name)
             yield from _scenarios(folder, suite, rule)
 
     def _context(self, folder: ScenarioDir) -> CheckContext | None:
-        """None for what is not checked; the benchmark's folder has got its line already."""
+        """None for a folder that is not checked; ``_benchmark`` reports those."""
         name = official_name(folder, self._rules)
         benchmark: Benchmark | None = definition_of(name)
         _, suite = self._rules.suite_of(name)
@@ -111,7 +111,7 @@ class _Tree:
 
 
 def official_name(folder: BenchmarkDir, rules: Rules) -> str:
-    """The benchmark that a folder stands for; open submitters map names of their own in a file."""
+    """The official name of a folder's benchmark; open results may map other names in model_mapping.json."""
     name = rules.aliases.get(folder.benchmark, folder.benchmark)
     known = any(name in names for names in rules.benchmarks.values())
     if known or folder.binding:
@@ -121,7 +121,7 @@ def official_name(folder: BenchmarkDir, rules: Rules) -> str:
 
 
 def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]:
-    """The scenarios of one benchmark on one system."""
+    """Scenario folders that are missing, not allowed or not checked."""
     where = folder.relative(folder.path)
     have: set[Scenario] = set()
     for name in sorted(path.name for path in folder.path.iterdir() if path.is_dir()):
@@ -136,7 +136,7 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
             yield Issue("scenarios", where, f"{name} is not checked", is_warning=True)
         else:
             expected = ", ".join(scenario.folder for scenario in rule.allowed)
-            yield Issue("scenarios", where, f"{name} may not be there, expected {expected}")
+            yield Issue("scenarios", where, f"{name} is not allowed, expected {expected}")
     if folder.binding:
         yield from (Issue("scenarios", where, what) for what in _missing(folder, suite, rule, have))
 

@@ -1,4 +1,4 @@
-"""One run's LoadGen logs in a tree, and which rules they are held against."""
+"""The scenario under check with its rules, and the LoadGen logs of one run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _POWER_TIME = "%m-%d-%Y %H:%M:%S.%f"
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """One scenario's folder and the rules that hold for it."""
+    """One scenario's folder and the rules that apply to it."""
 
     dir: ScenarioDir
     benchmark: Benchmark
@@ -45,29 +45,24 @@ class Logs:
     detail: LoadgenDetail
 
     @property
-    def missing(self) -> bool:
-        """Neither of the two files is there."""
-        return self.summary.problem == "missing" and self.detail.problem == "missing"
-
-    @property
     def values(self) -> Mapping[str, Any]:
         """Rows of the detail log by key."""
         return self.detail.values
 
     def number(self, key: str) -> int | float | None:
-        """A row's value; None where there is no row or no number in it."""
+        """A row's value; None if there is no row or it holds no number."""
         value = self.values.get(key)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     @property
     def samples_issued(self) -> int | float | None:
-        """Samples of all queries that LoadGen made."""
+        """Samples of all queries that LoadGen generated."""
         queries, each = self.number("generated_query_count"), self.number("generated_samples_per_query")
         return None if queries is None or each is None else queries * each
 
     @property
     def lasted_s(self) -> float | None:
-        """Seconds between LoadGen's marks of begin and end."""
+        """Seconds between power_begin and power_end."""
         begin, end = self.values.get("power_begin"), self.values.get("power_end")
         if not isinstance(begin, str) or not isinstance(end, str):
             return None
@@ -92,6 +87,6 @@ class Logs:
 
 
 def read_logs(context: CheckContext, folder: Path) -> Logs:
-    """Read what there is; problems are fields of the two."""
+    """Read both logs; a missing or damaged one says so in its field ``problem``."""
     path = context.dir.path / folder
     return Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))

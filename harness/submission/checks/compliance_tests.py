@@ -13,8 +13,8 @@ from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
 from harness.submission.layout import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
 
-# A compliance test is no measurement: that LoadGen calls it INVALID for its latencies or early stopping is no
-# failure. Its other constraints must be met.
+# A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other
+# constraints must be met.
 _BINDING = ("Min duration", "Min queries")
 
 
@@ -49,7 +49,7 @@ def _verify_path(context: CheckContext, test: ComplianceTest) -> Path:
 def _run_of_random_samples(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
     """The official scripts leave the accuracy log complete; LoadGen's other logs may be missing.
 
-    A log without answers passes the official script, which then has nothing to look at.
+    The official script passes a log without answers, because it has nothing to verify.
     """
     log = context.dir.path / test.name / ACCURACY / ACCURACY_LOG
     if not log.is_file():

@@ -1,4 +1,4 @@
-"""What is asked of the documents beside the logs: systems/, measurements.json, user.conf, README.md, src/."""
+"""Checks of systems/, src/, measurements.json, user.conf, README.md and the files of power measurements."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,7 +33,7 @@ def check_scenario_documents(context: CheckContext) -> Iterator[Issue]:
 
 
 def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
-    """The system's description and src/, once for each system."""
+    """The system description and src/, once for each system."""
     source = folder.org_path / "src"
     if not source.is_dir() or not any(source.iterdir()):
         yield Issue("missing-file", folder.relative(source), "is missing or empty")
@@ -48,7 +48,7 @@ def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
 
 
 def _nameplate(folder: SystemDir) -> Iterator[Issue]:
-    """The official checker reads the list of power supplies, and fails on one that is no YAML."""
+    """The official checker reads the list of power supplies and fails if it is not YAML."""
     path = folder.system_file.with_name(f"{folder.system}_power.yaml")
     if not path.is_file():
         return
@@ -59,18 +59,18 @@ def _nameplate(folder: SystemDir) -> Iterator[Issue]:
 
 
 def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[str, str]) -> Iterator[str]:
-    """``folders`` holds values that the folders' names give and the file must repeat."""
+    """Errors of a system description. ``folders`` holds folder names that the file must repeat."""
     wanted = (*rule.fields, *(rule.network if fields.get(_IS_NETWORK) else ()))
     missing = [name for name in wanted if name not in fields]
     if missing:
         yield f"missing: {', '.join(missing)}"
-    # The official checker takes the number 0 for empty, and the text "0" not.
+    # For the official checker the number 0 is empty and the text "0" is not.
     empty = [name for name in rule.meaningful if name in fields and not fields[name]]
     if empty:
         yield f"empty: {', '.join(empty)}"
     for name, expected in folders.items():
         if name in fields and str(fields[name]).lower() != expected.lower():
-            yield f"{name} is {fields[name]!r}, its folder says {expected!r}"
+            yield f"{name} is {fields[name]!r}, its folder is {expected!r}"
     for name in rule.whole_numbers:
         found = str(fields.get(name, "")).strip()
         if found and not found.isdigit():
@@ -83,17 +83,18 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
 
 
 def _network_issues(is_network: object, division: str) -> Iterator[str]:
-    """ "true" or "false" as text: the official checker fails on a JSON true."""
+    """The value must be the text "true" or "false"; the official checker fails on a JSON true."""
     if is_network is not None and not isinstance(is_network, str):
         yield f'{_IS_NETWORK} is {is_network!r}, expected the text "true" or "false"'
         return
     found = (is_network or "").lower() == "true"
     if division in ("closed", "network") and found != (division == "network"):
-        yield f"{_IS_NETWORK} is {is_network!r}, in the division {division!r}"
+        expected = division == "network"
+        yield f"{_IS_NETWORK} is {is_network!r}, expected {expected} in the division {division!r}"
 
 
 def check_power(context: CheckContext) -> Iterator[Issue]:
-    """Without a folder ``performance/power`` there is nothing to ask."""
+    """The files of a result with power measurements, if it has any; the measurements are not checked."""
     if not (context.dir.path / _POWER).exists():
         return
     rule = context.rules.power
@@ -103,6 +104,6 @@ def check_power(context: CheckContext) -> Iterator[Issue]:
         if missing := [name for name in expected if name not in names]:
             yield context.issue("power", folder, f"missing: {', '.join(missing)}")
         if more := sorted(names.difference(expected, rule.optional)):
-            yield context.issue("power", folder, f"not expected there: {', '.join(more)}")
-    text = "power measurements are not checked here, only that their files are there"
+            yield context.issue("power", folder, f"not expected: {', '.join(more)}")
+    text = "power measurements are not checked, only that their files exist"
     yield context.issue("power", _POWER, text, is_warning=True)

@@ -1,4 +1,4 @@
-"""What is asked of all files of a tree: plain, small, readable, with harmless names, and no run twice."""
+"""Checks of all files of a tree: kind, name, size and encoding, and no run submitted twice."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,12 +22,12 @@ from harness.submission.layout import (
 def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
     """Names, kinds and sizes of everything below the divisions."""
     for path in sorted(path for name in DIVISIONS for path in (root / name).rglob("*")):
-        what = _trouble(path, most_bytes)
+        what = _issue(path, most_bytes)
         if what:
             yield Issue("files", path.relative_to(root).as_posix(), what)
 
 
-def _trouble(path: Path, most_bytes: int) -> str:
+def _issue(path: Path, most_bytes: int) -> str:
     if path.is_symlink():
         return "is a symbolic link"
     if path.name.startswith("."):
@@ -40,7 +40,7 @@ def _trouble(path: Path, most_bytes: int) -> str:
 
 
 def check_encoding(context: CheckContext) -> Iterator[Issue]:
-    """The text files that the official checker reads, and fails on when a byte is not UTF-8."""
+    """The text files that the official checker reads as UTF-8."""
     names = [PERFORMANCE / DETAIL, ACCURACY / DETAIL, ACCURACY / ACCURACY_TEXT]
     names += [Path(name, test.verify_file) for name, test in TESTS.items()]
     for name in names:
@@ -60,13 +60,13 @@ def _is_text(path: Path) -> bool:
 
 
 def check_repeats(root: Path, scenario_dirs: Sequence[ScenarioDir]) -> Iterator[Issue]:
-    """Detail logs and accuracy logs hold times and tokens: those of two runs are never alike.
+    """Detail and accuracy logs hold times and tokens, so those of two runs are never equal.
 
-    Scores may be: of 990 answers some are right, and a greedy model gives the same ones again.
+    Scores may be equal: a greedy model gives the same answers again.
     """
     seen: dict[str, tuple[Path, Path]] = {}
     for folder in scenario_dirs:
-        for path in _evidence(folder):
+        for path in _run_files(folder):
             run = folder.path / path.relative_to(folder.path).parts[0]
             for key in _fingerprints(path):
                 first, first_run = seen.setdefault(key, (path, run))
@@ -75,13 +75,13 @@ def check_repeats(root: Path, scenario_dirs: Sequence[ScenarioDir]) -> Iterator[
                     yield Issue("repeat", folder.relative(path), text)
 
 
-def _evidence(folder: ScenarioDir) -> list[Path]:
+def _run_files(folder: ScenarioDir) -> list[Path]:
     names = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)
     return sorted(path for name in names for path in folder.path.rglob(name))
 
 
 def _fingerprints(path: Path) -> tuple[str, ...]:
-    """The file's own digest; of accuracy.txt those of the full log."""
+    """The digest of a log; for accuracy.txt, the hashes of the full log in it."""
     if path.name == ACCURACY_TEXT:
         text = path.read_text(encoding="utf-8", errors="replace")
         return tuple(f"full log {found}" for found in parse_accuracy(text, ()).hashes)

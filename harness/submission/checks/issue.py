@@ -6,12 +6,12 @@ from harness.text import printable
 
 RULES: dict[str, tuple[str, str]] = {
     "missing-file": (
-        "every file of the submission structure is there",
-        "add it, or prepare the folder again",
+        "every file of the submission structure exists",
+        "add it, or build the folder again",
     ),
-    "log-damaged": ("LoadGen's logs are whole", "copy them again, or repeat the run"),
+    "log-damaged": ("LoadGen's logs are complete", "copy them again, or repeat the run"),
     "logs-disagree": ("summary and detail log are of one run and unedited", "repeat the run"),
-    "loadgen-errors": ("LoadGen met no error, whatever its result says", "find the cause and repeat the run"),
+    "loadgen-errors": ("LoadGen logged no error, even in a VALID run", "find the cause and repeat the run"),
     "invalid": ("LoadGen's result is VALID", "repeat the run with settings that the system holds"),
     "mode": ("accuracy and performance logs lie in their own folders", "put the run into its folder"),
     "scenario": ("logs lie in the folder of their scenario", "put the run into its folder"),
@@ -20,7 +20,7 @@ RULES: dict[str, tuple[str, str]] = {
         "the benchmark's settings are as the rules lock them",
         "repeat the run without overriding them",
     ),
-    "sample-count": ("every sample of the dataset is used", "repeat the run with the whole dataset"),
+    "sample-count": ("every sample of the dataset is used", "repeat the run with the complete dataset"),
     "min-duration": (
         "a performance run lasts 600 s or longer",
         "repeat the run with the official min_duration",
@@ -32,8 +32,8 @@ RULES: dict[str, tuple[str, str]] = {
         "raise target_qps or min_query_count and repeat the run",
     ),
     "mean-tokens": (
-        "answers of the performance run are as long as TEST09 asks for",
-        "look at the generation settings and the dataset, repeat the run",
+        "mean output tokens of the performance run are within TEST09's bounds",
+        "check the generation settings and the dataset, repeat the run",
     ),
     "audit-in-force": (
         "an ordinary run takes no settings from an audit.config",
@@ -45,22 +45,25 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "accuracy": (
         "accuracy and output lengths are within their bounds",
-        "look at the evaluator's report, repeat the accuracy run",
+        "read the evaluator's report, repeat the accuracy run",
     ),
-    "hash": ("accuracy.txt ends with hash=<sha256 of the full log>", "prepare the folder again"),
-    "not-truncated": ("accuracy logs are cut to their first and last 4 KiB", "prepare the folder again"),
+    "hash": ("accuracy.txt ends with hash=<sha256 of the full log>", "build the folder again"),
+    "not-truncated": ("accuracy logs are cut to their first and last 4 KiB", "build the folder again"),
     "test06-log": (
         "the accuracy log of TEST06 is complete and holds answers",
-        "repeat TEST06, and leave its log as it is",
+        "repeat TEST06, and do not edit its log",
     ),
-    "test-missing": ("closed results have every compliance test", "run run_compliance.py, prepare again"),
-    "test-failed": ("compliance tests pass", "look at the verify file, repeat the test"),
+    "test-missing": (
+        "closed results have every compliance test",
+        "run run_compliance.py, then build the folder again",
+    ),
+    "test-failed": ("compliance tests pass", "read the verify file, repeat the test"),
     "scenarios": (
         "a closed result has the scenarios of its benchmark and no others",
         "run the missing scenario, remove any other",
     ),
     "benchmark": ("folders are named after a benchmark of the round", "rename or remove the folder"),
-    "encoding": ("text files are UTF-8", "write the file anew"),
+    "encoding": ("text files are UTF-8", "write the file again as UTF-8"),
     "power": (
         "a result with a folder performance/power has all power files and no others",
         "complete or remove the power measurements",
@@ -69,16 +72,22 @@ RULES: dict[str, tuple[str, str]] = {
         "figures that follow from each other agree",
         "repeat the run; never edit a log or a verify file",
     ),
-    "system": ("systems/<system>.json has its 35 fields", "complete the submission's TOML, prepare again"),
-    "measurements": ("measurements.json has its 5 fields", "complete the submission's TOML, prepare again"),
-    "repeat": ("no two runs have the same log", "look for a run that was copied into two folders"),
+    "system": (
+        "systems/<system>.json has its 35 fields",
+        "complete the submission's TOML, then build the folder again",
+    ),
+    "measurements": (
+        "measurements.json has its 5 fields",
+        "complete the submission's TOML, then build the folder again",
+    ),
+    "repeat": ("no two runs have the same log", "find the run that was copied into two folders"),
     "files": ("plain files without spaces or leading dots, at most 50 MB", "rename or remove it"),
-    "deviations": ("a closed result comes from a run without deviations", "repeat the run as the rules say"),
+    "deviations": ("a closed result comes from a run without deviations", "repeat the run by the rules"),
     "origin": (
         "all runs of a scenario come from one server, version and commit",
         "repeat the runs that differ",
     ),
-    "run-verdict": ("run.json says VALID", "repeat the run"),
+    "run-verdict": ("the verdict in run.json is VALID", "repeat the run"),
 }
 
 

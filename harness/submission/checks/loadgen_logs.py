@@ -1,4 +1,4 @@
-"""What is asked of the LoadGen logs of every run: whole, without errors, of this scenario and this round."""
+"""Checks of every run's LoadGen logs: complete, without errors, of the right scenario and round."""
 
 from collections.abc import Iterator
 
@@ -9,15 +9,15 @@ from harness.submission.layout import DETAIL, SUMMARY
 _NS_PER_MS = 1_000_000
 
 
-_COMPLETE = "Max query count reached"  # an end as planned, where every sample was issued
+_COMPLETE = "Max query count reached"  # no error where every sample was issued
 
 
 def check_logs(
     context: CheckContext, logs: Logs, mode: str, *, samples: int | None = None
 ) -> Iterator[Issue]:
-    """``mode`` is LoadGen's: PerformanceOnly or AccuracyOnly. Damaged logs get no further issues.
+    """``mode`` is LoadGen's: PerformanceOnly or AccuracyOnly. Damaged logs are not checked further.
 
-    ``samples`` are those of a test, which may end at its count of queries.
+    ``samples``: the count of a compliance test, which may end at its max_query_count.
     """
     damage = list(_damage(context, logs))
     yield from damage
@@ -33,7 +33,7 @@ def check_logs(
 
 
 def usable(logs: Logs) -> bool:
-    """Whether values of the detail log can be believed."""
+    """Whether both logs are complete, so that their values can be checked."""
     return not logs.detail.problem and not logs.summary.problem
 
 
@@ -46,7 +46,7 @@ def _damage(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _agreement(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """Both files say the same of what both say."""
+    """Values that both files hold must be equal."""
     summary, detail = logs.summary, logs.detail
     valid = {"VALID": True, "INVALID": False}.get(str(detail.values.get("result_validity")))
     pairs = {
@@ -65,7 +65,7 @@ def _agreement(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _errors(context: CheckContext, logs: Logs, samples: int | None) -> Iterator[Issue]:
-    """One issue for all messages: the first says what kind of trouble it is."""
+    """One issue for all error messages, with the first one."""
     count = max(logs.detail.error_count, int(logs.number("num_errors") or 0))
     if count:
         first = next(iter(logs.detail.errors), "no message")
@@ -85,7 +85,7 @@ def _scenario(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _limits(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """Server and Interactive differ in nothing else that LoadGen logs."""
+    """The latency limits: the only logged difference between Server and Interactive."""
     requested = logs.detail.requested
     found = [_milliseconds(requested.get(f"server_{name}_latency")) for name in ("ttft", "tpot")]
     limits = context.benchmark.latency_limits
@@ -116,7 +116,7 @@ def _seeds(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def check_sample_counts(context: CheckContext, logs: Logs, expected: int, *settings: str) -> Iterator[Issue]:
-    """The dataset's size, samples that were issued, and ``settings`` of the detail log, against the rule."""
+    """Compare dataset size, samples issued and ``settings`` of the detail log with ``expected``."""
     found = {name: logs.values.get(name) for name in (*settings, "qsl_reported_total_count")}
     for name, value in {**found, "samples issued": logs.samples_issued}.items():
         if value != expected:

@@ -1,4 +1,4 @@
-"""What is asked of a performance run."""
+"""Checks of a performance run."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, usable
 from harness.submission.layout import ACCURACY_LOG, DETAIL, PERFORMANCE, SUMMARY
 
-# LoadGen's setting for each of the benchmark's that a performance run's detail log tells.
+# The key in the detail log of each setting that the rules lock.
 _LOCKED = {
     "sample_concatenate_permutation": "effective_sample_concatenate_permutation",
     "use_token_latencies": "requested_use_token_latencies",
@@ -18,14 +18,14 @@ _LOCKED = {
     "performance_issue_unique": "effective_performance_issue_unique",
 }
 _AUDIT_WARNING = "Audit Config"
-_NETWORK_SUT = "Network SUT"  # what the name of a system in the network division must hold
+_NETWORK_SUT = "Network SUT"  # in the name of every SUT of the network division
 # Offline, samples/s x longest latency = samples of the query: within 4.1e-6 in all 139 Offline logs of v6.0's
-# language models (LoadGen prints six digits). Twenty times that is still far below any edit that would pay.
+# language models (LoadGen prints six digits). This is twenty times that, far below any edit that pays.
 _CROSS_CHECK = 1e-4
 
 
 def check_performance(context: CheckContext) -> Iterator[Issue]:
-    """All issues about ``performance/run_1``."""
+    """All issues of ``performance/run_1``."""
     logs = read_logs(context, PERFORMANCE)
     yield from check_logs(context, logs, "PerformanceOnly")
     if not usable(logs):
@@ -49,8 +49,8 @@ def check_performance(context: CheckContext) -> Iterator[Issue]:
 def _result(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     if logs.summary.result_valid is not True:
         unmet = ", ".join(name for name, met in logs.summary.constraints.items() if not met)
-        said = logs.values.get("result_validity")
-        text = f"LoadGen's result is {said}: {unmet or 'nothing named'} not satisfied"
+        found = logs.values.get("result_validity")
+        text = f"LoadGen's result is {found}: not satisfied: {unmet or 'no constraint named'}"
         yield context.issue("invalid", logs.folder / SUMMARY, text)
     if logs.values.get("early_stopping_met") is not True:
         text = f"early_stopping_met is {logs.values.get('early_stopping_met')}, expected true"
@@ -85,7 +85,7 @@ def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _one_query(context: CheckContext, logs: Logs, expected: int) -> Iterator[Issue]:
-    """The official checker looks at the setting; the samples that were really made are looked at too."""
+    """The official checker reads the setting only; the samples that were generated are checked here too."""
     for key in ("effective_samples_per_query", "generated_samples_per_query"):
         found = logs.number(key)
         if found is None or found < expected:
@@ -95,14 +95,12 @@ def _one_query(context: CheckContext, logs: Logs, expected: int) -> Iterator[Iss
 
 def _duration(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     expected = int(context.benchmark.loadgen.settings["min_duration_ms"])
-    asked = logs.number("effective_min_duration_ms")
-    if asked is None or asked < expected:
-        text = f"effective_min_duration_ms is {asked}, expected {expected} or more"
+    requested = logs.number("effective_min_duration_ms")
+    if requested is None or requested < expected:
+        text = f"effective_min_duration_ms is {requested}, expected {expected} or more"
         yield context.issue("min-duration", logs.folder / DETAIL, text)
-    elif logs.lasted_s is not None and logs.lasted_s < asked / 1000:
-        text = (
-            f"power_begin and power_end are {logs.lasted_s:.1f} s apart, min_duration was {asked / 1000:g} s"
-        )
+    elif logs.lasted_s is not None and logs.lasted_s < requested / 1000:
+        text = f"the run lasted {logs.lasted_s:.1f} s (power_end), min_duration was {requested / 1000:g} s"
         yield context.issue("min-duration", logs.folder / DETAIL, text)
 
 
@@ -122,7 +120,7 @@ def _latency(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _target(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """The latency that LoadGen's early stopping was held against; 0 where only TTFT and TPOT count."""
+    """The latency bound of LoadGen's early stopping; 0 where only TTFT and TPOT count."""
     most, found = (
         context.rules.target_latency_ms.get(context.benchmark.name),
         logs.number("effective_target_latency_ns"),
@@ -133,7 +131,7 @@ def _target(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _rate(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """Offline's samples/s, which is the result, follows from the longest latency."""
+    """Offline's samples/s follow from the longest latency."""
     rate, longest = logs.number("result_samples_per_second"), logs.number("result_max_latency_ns")
     issued = logs.samples_issued
     if not context.scenario.one_query or not issued or rate is None or longest is None:
@@ -171,7 +169,9 @@ def _audit(context: CheckContext, logs: Logs) -> Iterator[Issue]:
             yield context.issue("audit-in-force", logs.folder / DETAIL, text)
     for message in logs.detail.warnings:
         if _AUDIT_WARNING in message:
-            yield context.issue("audit-in-force", logs.folder / DETAIL, f"LoadGen says: {message}")
+            yield context.issue("audit-in-force", logs.folder / DETAIL, f"LoadGen's warning: {message}")
     log = context.dir.path / PERFORMANCE / ACCURACY_LOG
     if log.is_file() and log.stat().st_size > EMPTY_LOG_BYTES:
-        yield context.issue("audit-in-force", log, "a performance run logged answers, expected an empty log")
+        yield context.issue(
+            "audit-in-force", log, "the performance run logged answers, expected an empty log"
+        )

@@ -1,4 +1,4 @@
-"""What run.json says of a run; it is kept beside the tree, never inside."""
+"""Checks of run.json, which is kept beside the tree and never submitted."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -43,9 +43,9 @@ def check_records(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
 
 
 def origin_differences(records: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """What differs between the runs of one scenario in server and commit, and how.
+    """Differences in server and commit between the runs of one scenario, as (field, text).
 
-    ``records`` are by the name of the run. A server's address alone may change while the server does not.
+    ``records`` are by the name of the run. The address of a server may change while the server does not.
     """
     origins = [(name, _origin(record)) for name, record in records.items()]
     for name, origin in origins[1:]:
@@ -56,7 +56,7 @@ def origin_differences(records: Mapping[str, dict[str, Any]]) -> Iterator[tuple[
 
 
 def _origin(record: Mapping[str, Any]) -> dict[str, str]:
-    """Empty where the record does not say. An embedded server has another port in each run."""
+    """Empty values where the record has none. An embedded server has another port in each run."""
     servers = _servers(record)
     embedded = (record.get("plan") or {}).get("backend") == "embedded"
     settings = [server.get("settings") for server in servers if server.get("settings")]
@@ -72,7 +72,7 @@ def _origin(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def servers_elsewhere(record: Mapping[str, Any], hostname: str) -> bool:
-    """Whether the run was made on, or its servers are on, another machine than this one."""
+    """Whether the client or a server of the run was on another machine than this one."""
     host = ((record.get("provenance") or {}).get("host") or {}).get("hostname")
     hosts = {urlsplit(str(server["url"])).hostname for server in _servers(record) if server.get("url")}
     return (host or hostname) != hostname or not hosts <= {*_LOCAL, hostname.lower()}
@@ -87,5 +87,5 @@ def _verdict(context: CheckContext, folder: Path, record: dict[str, Any]) -> Ite
     verdict = record.get("verdict") or {}
     result = verdict.get("result")
     if result != "VALID":
-        reasons = "; ".join(map(str, verdict.get("reasons") or ())) or "the run did not end"
-        yield context.issue("run-verdict", folder, f"run.json says {result}: {reasons}")
+        reasons = "; ".join(map(str, verdict.get("reasons") or ())) or "the run did not finish"
+        yield context.issue("run-verdict", folder, f"the verdict in run.json is {result}: {reasons}")

@@ -1,11 +1,11 @@
-"""What ``build`` is given in tests, and how it is called."""
+"""The submitter's TOML for tests, and calls of ``build``."""
 
 import json
 
 from harness.submission.cli import main
 from harness.submission.rules import load_rules
 
-STATEMENT = """\
+INFO = """\
 submitter = "MyOrg"
 system_id = "made_up"
 
@@ -18,17 +18,22 @@ retraining = "No"
 weight_data_types = "mxfp4"
 weight_transformations = "none"
 """
-SAID = {"status": "available", "system_type": "datacenter", "number_of_nodes": 1, "accelerators_per_node": 8}
-# Fields that a submitter need not write: folders, and what run.json tells.
-TOLD = ("division", "submitter", "framework", "other_software_stack")
+STATED = {
+    "status": "available",
+    "system_type": "datacenter",
+    "number_of_nodes": 1,
+    "accelerators_per_node": 8,
+}
+# Fields that are not in the TOML's [system]: folder names, and those from run.json.
+FROM_ELSEWHERE = ("division", "submitter", "framework", "other_software_stack")
 
 
-def write_statement(folder, without=(), **more):
-    names = [name for name in load_rules().system.meaningful if name not in TOLD]
-    fields = {name: SAID.get(name, "made up") for name in names if name not in without} | more
+def write_info(folder, without=(), **more):
+    names = [name for name in load_rules().system.meaningful if name not in FROM_ELSEWHERE]
+    fields = {name: STATED.get(name, "made up") for name in names if name not in without} | more
     lines = "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in fields.items())
     path = folder / "submission.toml"
-    path.write_text(STATEMENT.format(system=lines))
+    path.write_text(INFO.format(system=lines))
     return path
 
 

@@ -1,11 +1,11 @@
-"""Runs and a statement to build a submission from."""
+"""Runs and a TOML to build a submission from."""
 
 import shutil
 
 import pytest
 
 from harness.submission import command
-from tests.harness.submission.building import write_statement
+from tests.harness.submission.building import write_info
 from tests.harness.submission.trees import results_of, unpack
 
 
@@ -24,6 +24,6 @@ def results(runs, tmp_path):
 
 
 @pytest.fixture
-def statement(tmp_path, monkeypatch):
+def info(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "machine_fields", lambda: {"host_memory_capacity": "2048 GiB"})
-    return write_statement(tmp_path)
+    return write_info(tmp_path)

@@ -1,4 +1,4 @@
-"""Ways to damage a right tree, and the issues that each must get."""
+"""Ways to damage a correct tree, and the issues that each must have."""
 
 import json
 import shutil
@@ -169,7 +169,7 @@ TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 VALID_SUMMARY = text(f"Offline/{RUN}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
 SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server_tpot_latency": 80_000_000}
 
-# damage -> the issues it gets: (code, how many)
+# Damage, and its issues by code with their number.
 DAMAGES = [
     ("Interactive in a Server folder", rename("Interactive", "Server"), {"scenario": 4}),
     ("Server limits in Interactive", row(f"Interactive/{RUN}", **SERVER_ROWS), {"scenario": 1}),

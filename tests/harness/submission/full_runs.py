@@ -1,4 +1,4 @@
-"""All runs of a submission, of full size, as a submitter makes them.
+"""All runs of a full-size submission, with the commands of a submitter.
 
     python -m tests.harness.submission.full_runs FOLDER [--official]
 

@@ -1,7 +1,7 @@
 """A synthetic benchmark of full size: datasets of the official sizes, and a server that knows the answers.
 
-The official datasets cannot be had in a test, and no stub can solve problems. So rows are made up, and the
-server answers from their ground truth: right where a row's number says so, for a score near a real one.
+Tests have no official datasets, and a stub cannot solve problems. So the rows are made up, and the server
+answers from their ground truth, rightly for a fixed share of the rows: the score is near a real one.
 """
 
 import json
@@ -126,7 +126,7 @@ Answer = Callable[[list[int]], list[int]]
 
 
 class AnsweringServer(StubServer):
-    """Answers with ``answer`` of the prompt, in two events, cut to as many tokens as were asked for."""
+    """Answers with ``answer(prompt)`` in two events, cut to the requested number of tokens."""
 
     def __init__(self, answer: Answer, **knobs: Any) -> None:
         super().__init__(**knobs)
@@ -145,7 +145,7 @@ class AnsweringServer(StubServer):
 
 
 def truth(rows: Sequence[Row], *, wrong_each: float) -> Answer:
-    """Right but for every ``wrong_each``-th row; different shares give different scores."""
+    """Right except for every ``wrong_each``-th row; different shares give different scores."""
     known: dict[str, list[int]] = {}
     answers: dict[tuple[int, ...], list[int]] = {}
     for number, row in enumerate(rows):

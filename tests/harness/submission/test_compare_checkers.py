@@ -1,4 +1,4 @@
-"""scripts/compare_checkers.py: its classes, and how it reads the official checker."""
+"""scripts/compare_checkers.py: its classes, and its reading of the official checker's log."""
 
 import importlib.util
 from pathlib import Path
@@ -16,7 +16,7 @@ spec.loader.exec_module(script)
 RESULT = "closed/MyOrg/results/made_up/gpt-oss-120b/Offline"
 OTHER = "closed/MyOrg/results/made_up/whisper/Offline"
 INTEL = "closed/Intel/results/1-node-4x-BMG-B60/gpt-oss-120b/Server/TEST07/accuracy/accuracy.txt"
-REFUSED = script.Line(RESULT, "NoResults: seeds")
+REFUSED = script.OfficialLine(RESULT, "NoResults: seeds")
 # Lines of the official checker of August 2026.
 STDERR = """\
 [2026-11-21 22:01:53,600 base.py:50 INFO] Starting performance checks for: /view/{result}/{detail}
@@ -36,15 +36,15 @@ CASES = [
     ([issue(f"{RESULT}/performance/run_1/mlperf_log_detail.txt")], [REFUSED], ["same"]),
     ([issue("closed/MyOrg/systems/made_up.json", "system")], [REFUSED], ["same"]),
     ([issue("closed/MyOrg/results/made_up/gpt-oss-120b", "scenarios")], [REFUSED], ["same"]),
-    ([issue("closed/MyOrg/x.swp", "files")], [script.Line("closed/MyOrg/x.swp", "named")], ["same"]),
+    ([issue("closed/MyOrg/x.swp", "files")], [script.OfficialLine("closed/MyOrg/x.swp", "named")], ["same"]),
     ([issue("closed/MyOrg/x y", "files")], [REFUSED], ["false alarm", "missed"]),
     ([issue(RESULT)], [], ["false alarm"]),
     ([issue(RESULT, is_warning=True)], [REFUSED], ["missed"]),
     ([issue(INTEL, "missing-file")], [], ["ours right"]),
     ([issue(INTEL, "hash")], [], ["false alarm"]),
     ([], [REFUSED], ["missed"]),
-    ([], [script.Line(OTHER, "NoResults: ")], ["not checked"]),
-    ([], [script.Line("closed/MyOrg", "TypeError: ")], ["missed"]),
+    ([], [script.OfficialLine(OTHER, "NoResults: ")], ["not checked"]),
+    ([], [script.OfficialLine("closed/MyOrg", "TypeError: ")], ["missed"]),
 ]
 
 
@@ -52,10 +52,10 @@ CASES = [
 def test_classes(mine, theirs, kinds):
     names = ("gpt-oss-120b", "whisper")
     inside = [ScenarioDir(Path("/tree"), "closed", "MyOrg", "made_up", name, "Offline") for name in names]
-    assert [one.kind for one in script._judge(mine, theirs, inside)] == kinds
+    assert [one.kind for one in script._classify(mine, theirs, inside)] == kinds
 
 
-def test_what_the_official_checker_says():
+def test_lines_of_the_official_checker():
     (line,) = script._checker_lines(STDERR, Path("/view"))
     assert line.key == RESULT
     assert "qsl_rng_seed is wrong" in line.text

@@ -1,4 +1,4 @@
-"""The whole way: real LoadGen runs of full size, build, check, and MLCommons's own checker where it is.
+"""End to end: real LoadGen runs of full size, build, check, and MLCommons's own checker if it is available.
 
 ``HARNESS_OFFICIAL_CHECKER`` names a folder ``tools/submission`` of MLCommons's inference repository.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.submission.building import write_statement
+from tests.harness.submission.building import write_info
 from tests.harness.submission.full_runs import run_all
 from tests.runs import ROOT
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     """Every run with the official counts; min_duration alone is 0, for a test must end."""
     path = tmp_path_factory.mktemp("full")
     run_all(path)
-    write_statement(path)
+    write_info(path)
     return path
 
 

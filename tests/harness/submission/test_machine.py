@@ -1,5 +1,5 @@
-"""What programs of the system print, as fields. All texts are written after the documented formats: neither a
-machine of that size nor an accelerator was at hand."""
+"""Fields from the output of system programs. The texts follow the documented formats; they were not recorded,
+for lack of such a machine."""
 
 import json
 
@@ -39,7 +39,7 @@ VRAM = {f"card{n}": {"VRAM Total Memory (B)": str(288 << 30)} for n in range(8)}
 
 
 def programs(**answers):
-    """Stands for the programs of a machine: by name and the last word that is known."""
+    """Stand-in for the programs of a machine, by a part of their command."""
 
     def ask(*command):
         return next((text for name, text in answers.items() if name in "_".join(command)), "")

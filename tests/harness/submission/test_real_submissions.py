@@ -1,6 +1,6 @@
 """Published submissions of MLPerf v6.0. They passed the official checker.
 
-docs/design/validation.md explains the issues that remain here.
+docs/design/validation.md explains the remaining issues.
 """
 
 import re
@@ -33,7 +33,7 @@ ACCURACY = {
     f"{REDHAT}/Offline": 84.028,
     f"{REDHAT}/Server": 83.724,
 }
-# Files that the published excerpt at hand lacks: it has no system descriptions, and some files were left out.
+# Files that the available excerpt lacks: it has no system descriptions, and some files were left out.
 LEFT_OUT = re.compile(
     r"closed/\w+/(src|systems/.*|.*/(user\.conf|README\.md|measurements\.json)"
     r"|.*/TEST07/accuracy/mlperf_log_accuracy\.json)|closed/Nebius/.*/TEST07/verify_accuracy\.txt"

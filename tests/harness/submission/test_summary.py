@@ -1,4 +1,4 @@
-"""The table of results, against the files' own figures and the official checker's results."""
+"""The table of results, compared with the files' figures and the official checker's results."""
 
 import csv
 import shutil

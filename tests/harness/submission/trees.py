@@ -1,7 +1,7 @@
-"""The synthetic submission of full size, and ways to damage it.
+"""The synthetic submission of full size, and edits of its files.
 
-``tests/data/submission/made_up.tar.xz`` is what ``full_runs --official`` and ``prepare_submission.py build``
-made, without src/: real logs of LoadGen 6.0.17, of runs of official length against a server that knew the
+``tests/data/submission/made_up.tar.xz`` was built by ``full_runs --official`` and ``prepare_submission.py
+build``, without src/: real logs of LoadGen 6.0.17, of runs of official length against a server that knew the
 answers.
 """
 
@@ -31,7 +31,7 @@ def unpack(folder: Path) -> Path:
 
 
 def results_of(tree: Path, folder: Path) -> Path:
-    """The runs that such a tree is made of, with accuracy logs of some KB in place of the lost ones."""
+    """The runs of such a tree, with accuracy logs of some KB instead of the full ones."""
     for scenario in ("Offline", "Interactive"):
         source, target = tree / RESULTS / scenario, folder / scenario.lower()
         shutil.copytree(source / "performance/run_1", target / "performance")
@@ -58,7 +58,7 @@ def accuracy_log(name: str, entries: int = 300) -> str:
 
 
 def run_record(user_conf: Path, run: str = "performance") -> dict[str, Any]:
-    """What a submission takes from run.json."""
+    """The fields of run.json that a submission uses."""
     command = ["/home/me/harness/run_mlperf.py", "--scenario", "offline", "--max-concurrency", "40"]
     command += ["--input-file", f"/data/{run.replace('/', '-')}.parquet"]
     placement = {"workers": 4}
@@ -126,7 +126,7 @@ def repeat_row(path: Path, key: str, value: Any, *, before: bool) -> None:
 
 
 def edit_json(path: Path, **fields: Any) -> None:
-    """Set fields; None takes one out."""
+    """Set fields; None removes one."""
     found = json.loads(path.read_text())
     found |= fields
     path.write_text(json.dumps({name: value for name, value in found.items() if value is not None}))
