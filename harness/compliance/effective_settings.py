@@ -1,26 +1,12 @@
 """The settings of an audit.config against the effective settings in LoadGen's detail log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness.compliance.audit_config import Setting
+from harness.config.loadgen_settings import settings_of
 
 _MODES = ("SubmissionRun", "AccuracyOnly", "PerformanceOnly", "FindPeakPerformance")
-# LoadGen's effective setting where its name is not the key's.
-_EFFECTIVE = {
-    "mode": "test_mode",
-    "min_duration": "min_duration_ms",
-    "max_duration": "max_duration_ms",
-    "performance_sample_count_override": "performance_sample_count",
-    "accuracy_sample_count_override": "accuracy_sample_count",
-}
-_AS_LOGGED: dict[str, Callable[[Setting], Any]] = {
-    "mode": lambda value: _MODES[int(value)],
-    "performance_issue_unique": bool,
-    "performance_issue_same": bool,
-    "sample_concatenate_permutation": bool,
-    "print_timestamps": bool,
-}
 
 
 def differences(settings: Mapping[str, Setting], effective: Mapping[str, Any]) -> dict[str, str]:
@@ -40,11 +26,19 @@ def differences(settings: Mapping[str, Setting], effective: Mapping[str, Any]) -
 
 
 def _difference(key: str, value: Setting, effective: Mapping[str, Any]) -> str:
-    name = _EFFECTIVE.get(key, key)
-    expected = _AS_LOGGED[key](value) if key in _AS_LOGGED else value
+    name, expected = _as_logged(key, value, effective)
     if name not in effective or effective[name] == expected:
         return ""
     return f"effective_{name} was {effective[name]}, the audit settings say {expected}"
+
+
+def _as_logged(key: str, value: Setting, effective: Mapping[str, Any]) -> tuple[str, Any]:
+    """The name of an effective setting and its value; an empty name where LoadGen logs none."""
+    if key == "mode":
+        return "test_mode", _MODES[int(value)]
+    for setting in settings_of(key, effective.get("scenario")):
+        return setting.effective_name, setting.value(value)
+    return "", value
 
 
 def _too_few_samples(asked: int, effective: Mapping[str, Any]) -> str:

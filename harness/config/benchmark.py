@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from harness.config.loadgen_settings import BY_ATTRIBUTE
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
@@ -124,6 +125,9 @@ def load_benchmark(name: str) -> Benchmark:
 def read_definition(path: Path) -> Benchmark:
     """Read one file. Raises ConfigError when it is malformed."""
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=Benchmark)
+        benchmark = msgspec.toml.decode(path.read_bytes(), type=Benchmark)
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path}: {error}") from error
+    if unknown := benchmark.loadgen.settings.keys() - BY_ATTRIBUTE.keys():
+        raise ConfigError(f"{path}: loadgen.settings: LoadGen has no setting {', '.join(sorted(unknown))}")
+    return benchmark

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from harness.config.loadgen_settings import SETTINGS, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 
@@ -51,38 +52,20 @@ MODELS = frozenset(
     ]
 )
 
-# Keys that FromConfig reads from a user.conf, with the scenarios under which it looks them up
-# (LoadGen 6.0, test_settings_internal.cc). An audit.config holds ``mode`` too.
-_IN_ALL = (
-    "use_token_latencies infer_token_latencies token_latency_scaling_factor min_duration max_duration "
-    "min_query_count max_query_count performance_issue_unique performance_issue_same "
-    "performance_issue_same_index performance_sample_count_override accuracy_sample_count_override "
-    "sample_concatenate_permutation print_timestamps accuracy_log_rng_seed accuracy_log_sampling_target"
-)
-_KEY_SCENARIOS = dict.fromkeys(_IN_ALL.split(), LOADGEN_SCENARIOS) | {
-    "ttft_latency": ("Server",),
-    "tpot_latency": ("Server",),
-    "coalesce_queries": ("Server",),
-    "max_async_queries": ("Server",),
-    "target_qps": ("Server", "Offline"),
-    "samples_per_query": ("MultiStream",),
-    "target_latency": ("SingleStream", "MultiStream", "Server"),
-    "target_latency_percentile": ("SingleStream", "MultiStream", "Server"),
-}
-USER_KEYS = frozenset(_KEY_SCENARIOS)
+# Keys that FromConfig reads from a user.conf. An audit.config holds ``mode`` too.
+USER_KEYS = frozenset(setting.conf_key for setting in SETTINGS if not setting.internal)
 # A row of an audit.config for the verification script of a compliance test; LoadGen skips it.
 THRESHOLD = re.compile(r"(test\d\d)_\w+")
-_DECIMAL_KEYS = ("target_qps", "target_latency", "target_latency_percentile")
 
 # Rows of published files that LoadGen reads nowhere, and what to write in their place.
 _INSTEAD = {
     "performance_sample_count": "write performance_sample_count_override, which LoadGen reads",
     "mode": "--accuracy decides the mode; remove the row",
     "target_duration": "write min_duration",
-    "qsl_rng_seed": "seeds come from LoadGen's own mlperf.conf; remove the row",
-    "sample_index_rng_seed": "seeds come from LoadGen's own mlperf.conf; remove the row",
-    "schedule_rng_seed": "seeds come from LoadGen's own mlperf.conf; remove the row",
-    "accuracy_log_probability": "it comes from LoadGen's own mlperf.conf; remove the row",
+} | {
+    setting.conf_key: "it comes from LoadGen's own mlperf.conf; remove the row"
+    for setting in SETTINGS
+    if setting.internal
 }
 # The key that a scenario has in place of another.
 _COUNTERPART = {
@@ -219,7 +202,9 @@ def _sort(where: str, number: int, words: list[str], target: Target, kind: Kind,
     right_key = _key(key, right_scenario or scenario, kind)
     if len(words) > 2 and name == f"{right_model}.{right_scenario}.{right_key}":
         if model in ("*", target.model_key) and scenario in ("*", target.scenario):
-            found.rows.append(ConfRow(number, model, scenario, key, _number(where, key, words[2:])))
+            found.rows.append(
+                ConfRow(number, model, scenario, key, _number(where, key, words[2:], target.scenario))
+            )
         return
     meant = (
         right_model in ("*", target.model_key)
@@ -272,10 +257,10 @@ def _key(key: str, scenario: str, kind: Kind) -> str | None:
         return key
     if kind == "audit" and (key == "mode" or THRESHOLD.fullmatch(key)):
         return key
-    readable = [name for name, places in _KEY_SCENARIOS.items() if scenario == "*" or scenario in places]
+    readable = [name for name in sorted(USER_KEYS) if scenario == "*" or settings_of(name, scenario)]
     if key in readable:
         return key
-    return None if key in _KEY_SCENARIOS or key in _INSTEAD else _near(key, readable, 0.85)
+    return None if key in USER_KEYS or key in _INSTEAD else _near(key, readable, 0.85)
 
 
 def _near(word: str, known: Iterable[str], similar: float = _SIMILAR) -> str | None:
@@ -303,7 +288,7 @@ def _reason(words: list[str], name: str, kind: Kind) -> str:
         )
     if scenario != "*" and scenario not in LOADGEN_SCENARIOS:
         return f"LoadGen knows no scenario {scenario!r} and skips its rows"
-    if places := _KEY_SCENARIOS.get(key):
+    if places := [name for name in LOADGEN_SCENARIOS if key in USER_KEYS and settings_of(key, name)]:
         remedy = _COUNTERPART.get((scenario, key), "remove the row")
         return f"LoadGen reads {key} for {', '.join(places)} only and skips it for {scenario}; {remedy}"
     remedy = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
@@ -321,12 +306,12 @@ def _warnings(where: str, skipped: Iterable[_Skipped]) -> Iterable[str]:
         yield f"{where}:{numbers[0]}: {reason}{more}"
 
 
-def _number(where: str, key: str, words: list[str]) -> Number:
+def _number(where: str, key: str, words: list[str], scenario: str) -> Number:
     """The value of a row that applies. Raises ConfigError where LoadGen would take another number."""
     text = words[0]
     if len(words) > 1:
         raise ConfigError(f"{where}: got {len(words)} values, expected one; LoadGen takes {words[-1]}")
-    if key in _DECIMAL_KEYS or THRESHOLD.fullmatch(key):
+    if _is_decimal(key, scenario) or THRESHOLD.fullmatch(key):
         value = float(text) if _DECIMAL.fullmatch(text) else math.nan
         if 0 < value < math.inf or (value == 0 and key != "target_qps"):
             return value
@@ -334,6 +319,11 @@ def _number(where: str, key: str, words: list[str]) -> Number:
     if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and (whole := _whole(text)) < 1 << 64:
         return whole
     raise ConfigError(f"{where}: {key} = {text}, which LoadGen reads as another number; write plain digits")
+
+
+def _is_decimal(key: str, scenario: str) -> bool:
+    settings = settings_of(key, scenario) or settings_of(key)
+    return any(setting.kind is float for setting in settings)
 
 
 def _whole(text: str) -> int:

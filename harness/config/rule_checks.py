@@ -9,33 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.config.expected_queries import offline_samples
+from harness.config.loadgen_settings import BY_ATTRIBUTE, Setting
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
-Setting = int | float | bool
-
 _NS_PER_MS = 1_000_000
-# LoadGen's setting for each key of a conf file that can change a locked value.
-_CONF_KEY = {
-    "min_duration_ms": "min_duration",
-    "performance_sample_count_override": "performance_sample_count_override",
-    "accuracy_sample_count_override": "accuracy_sample_count_override",
-    "sample_concatenate_permutation": "sample_concatenate_permutation",
-    "use_token_latencies": "use_token_latencies",
-    "ttft_latency": "ttft_latency",
-    "tpot_latency": "tpot_latency",
-    "server_target_latency_percentile": "target_latency_percentile",
-    "performance_issue_same": "performance_issue_same",
-    "performance_issue_unique": "performance_issue_unique",
-    "qsl_rng_seed": "qsl_rng_seed",
-    "sample_index_rng_seed": "sample_index_rng_seed",
-    "schedule_rng_seed": "schedule_rng_seed",
-    "server_coalesce_queries": "coalesce_queries",
-    "server_max_async_queries": "max_async_queries",
-    "infer_token_latencies": "infer_token_latencies",
-}
-# What LoadGen makes of a conf file's value: conf latencies are ms, percentiles are percent.
-_SCALE = {"ttft_latency": _NS_PER_MS, "tpot_latency": _NS_PER_MS, "server_target_latency_percentile": 0.01}
 # Settings without effect where every sample is issued once and no latency is judged.
 _PERFORMANCE_ONLY = (
     "min_duration_ms",
@@ -71,8 +49,10 @@ def locked_settings(
     if limits is not None:
         locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS
         locked["tpot_latency"] = limits.tpot_ms * _NS_PER_MS
-    if not scenario.poisson:  # LoadGen reads these in all, uses them in Server
-        locked = {name: value for name, value in locked.items() if not name.startswith("server_")}
+    # A setting of another scenario has no effect, even where LoadGen reads it.
+    locked = {
+        name: value for name, value in locked.items() if scenario.loadgen in BY_ATTRIBUTE[name].scenarios
+    }
     if accuracy:
         locked = {name: value for name, value in locked.items() if name not in _PERFORMANCE_ONLY}
     return {name: _audited(name, value, audit or {}) for name, value in locked.items()}
@@ -80,10 +60,8 @@ def locked_settings(
 
 def _audited(name: str, value: Setting, audit: Mapping[str, int | float]) -> Setting:
     """The value that a compliance test sets, as LoadGen has it then."""
-    key = _CONF_KEY.get(name)
-    if key is None or key not in audit:
-        return value
-    return bool(audit[key]) if isinstance(value, bool) else audit[key] * _SCALE.get(name, 1)
+    setting = BY_ATTRIBUTE[name]
+    return setting.value(audit[setting.conf_key]) if setting.conf_key in audit else value
 
 
 def setting_deviations(
@@ -100,7 +78,7 @@ def setting_deviations(
             continue
         if name in _SAMPLE_COUNTS and got == samples:
             continue  # cut to the dataset, whose size is checked for itself
-        if _CONF_KEY.get(name) not in asked:
+        if BY_ATTRIBUTE[name].conf_key not in asked:
             raise ConfigError(
                 f"LoadGen set {name} to {got}, the benchmark needs {expected}, and no conf row asks for it; "
                 "check that mlcommons-loadgen is the pinned version"

@@ -11,13 +11,13 @@ from harness.config.benchmark import (
     load_benchmark,
     read_definition,
 )
+from harness.config.loadgen_settings import SEEDS
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 # The rounds, and definitions of benchmarks that can be checked but not run.
 CHECKED_ONLY = CONFIG_DIR / "submission"
 ROUNDS_FILE = CHECKED_ONLY / "rounds.toml"
-SEED_NAMES = ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed")
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def seeds_of(self, round_name: str, benchmark: Benchmark) -> Mapping[str, int]:
         """LoadGen's seeds in a round. Raises ConfigError for an unknown round."""
         if round_name == self.current:
-            return {name: int(benchmark.loadgen.settings[name]) for name in SEED_NAMES}
+            return {name: int(benchmark.loadgen.settings[name]) for name in SEEDS}
         if round_name not in self.seeds:
             raise ConfigError(
                 f"--round {round_name}: unknown round, expected one of {', '.join(self.rounds)}"

@@ -6,38 +6,13 @@ from dataclasses import dataclass
 
 import mlperf_loadgen as lg
 
+from harness.config.loadgen_settings import BY_ATTRIBUTE, Setting
 from harness.config.scenario import LoadGenScenario
 from harness.errors import ConfigError
 
 FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes what it has once in this time
 
-_READ_BACK = (
-    "min_duration_ms",
-    "max_duration_ms",
-    "min_query_count",
-    "max_query_count",
-    "performance_sample_count_override",
-    "accuracy_sample_count_override",
-    "sample_concatenate_permutation",
-    "use_token_latencies",
-    "ttft_latency",
-    "tpot_latency",
-    "server_target_latency_percentile",
-    "server_target_qps",
-    "offline_expected_qps",
-    "single_stream_expected_latency_ns",
-    "qsl_rng_seed",
-    "sample_index_rng_seed",
-    "schedule_rng_seed",
-    "performance_issue_unique",
-    "performance_issue_same",
-    "server_coalesce_queries",
-    "server_max_async_queries",
-    "infer_token_latencies",
-    "accuracy_log_sampling_target",
-)
-
-Readback = dict[str, int | float | bool]
+Readback = dict[str, Setting]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +90,7 @@ def _audit(settings: "lg.TestSettings", spec: TestSpec) -> None:
 
 def read_back(settings: "lg.TestSettings") -> Readback:
     """The settings that LoadGen will use, by LoadGen's names; latencies in ns."""
-    return {name: getattr(settings, name) for name in _READ_BACK}
+    return {name: getattr(settings, name) for name in BY_ATTRIBUTE}
 
 
 def run_test(

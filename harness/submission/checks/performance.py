@@ -3,20 +3,21 @@
 from collections.abc import Iterator
 
 from harness.compliance.registry import find_test, needed_tests
+from harness.config.loadgen_settings import BY_ATTRIBUTE
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, usable
 from harness.submission.layout import ACCURACY_LOG, DETAIL, PERFORMANCE, SUMMARY
 
-# The key in the detail log of each setting that the rules lock.
-_LOCKED = {
-    "sample_concatenate_permutation": "effective_sample_concatenate_permutation",
-    "use_token_latencies": "requested_use_token_latencies",
-    "server_target_latency_percentile": "effective_target_latency_percentile",
-    "performance_issue_same": "effective_performance_issue_same",
-    "performance_issue_unique": "effective_performance_issue_unique",
-}
+# Settings of the benchmark that a performance run must have had, exactly.
+_LOCKED = (
+    "sample_concatenate_permutation",
+    "use_token_latencies",
+    "server_target_latency_percentile",
+    "performance_issue_same",
+    "performance_issue_unique",
+)
 _AUDIT_WARNING = "Audit Config"
 _NETWORK_SUT = "Network SUT"  # in the name of every SUT of the network division
 # Offline, samples/s x longest latency = samples of the query: within 4.1e-6 in all 139 Offline logs of v6.0's
@@ -59,15 +60,11 @@ def _result(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 def _settings(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     settings = context.benchmark.loadgen.settings
-    for name, key in _LOCKED.items():
-        found = logs.values.get(key)
-        if name in settings and found != settings[name] and _concerns(context, name):
-            text = f"{key} is {found}, expected {settings[name]}"
+    for setting in (BY_ATTRIBUTE[name] for name in _LOCKED if name in settings):
+        found, expected = logs.values.get(setting.detail_key), settings[setting.attribute]
+        if found != expected and context.scenario.loadgen in setting.scenarios:
+            text = f"{setting.detail_key} is {found}, expected {expected}"
             yield context.issue("settings", logs.folder / DETAIL, text)
-
-
-def _concerns(context: CheckContext, name: str) -> bool:
-    return context.scenario.poisson or not name.startswith("server_")
 
 
 def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
