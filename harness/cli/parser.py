@@ -1,17 +1,62 @@
-"""How every program reads its command line: flags in full, wrong usage in one line. Imports stay light."""
+"""How every program reads its command line. Imports stay light, since ``--help`` passes here.
+
+Flags are written in full, with hyphens or underscores; wrong usage is one line.
+"""
 
 import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 _MOST_CHARACTERS = 500  # of a message about wrong usage
 
 
-class Parser(argparse.ArgumentParser):
-    """Flags in full only, and one line for wrong usage."""
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A flag of other harnesses that means ``flag``; ``effect`` says what it does here, "" for the same."""
 
-    def __init__(self, **words: Any) -> None:
+    flag: str
+    effect: str = ""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser without abbreviations, with synonyms that the help does not show.
+
+    ``warnings`` are about the words of the latest command line.
+    """
+
+    def __init__(self, *, synonyms: Mapping[str, Synonym] | None = None, **words: Any) -> None:
         super().__init__(**words, allow_abbrev=False)
+        self.synonyms = synonyms or {}
+        self.warnings: tuple[str, ...] = ()
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does, after the flags are spelt as this parser has them."""
+        return super().parse_known_args(self._spelt(sys.argv[1:] if args is None else args), namespace)
+
+    def _spelt(self, words: Sequence[str]) -> list[str]:
+        """The words with hyphens for underscores and own flags for synonyms."""
+        spelt: list[str] = []
+        names: dict[str, str] = {}  # the name that was typed for each of the own flags
+        warnings = []
+        for word in words:
+            typed, equals, value = word.partition("=")
+            name = typed.replace("_", "-")
+            synonym = self.synonyms.get(name, Synonym(name))
+            if not typed.startswith("--") or synonym.flag not in self._option_string_actions:
+                spelt.append(word)
+                continue
+            if names.setdefault(synonym.flag, name) != name:
+                self.error(f"{names[synonym.flag]} and {name} are the same flag; give one of them")
+            if synonym.effect:
+                warnings.append(f"{typed} is read as {synonym.flag}: {synonym.effect}")
+            spelt.append(f"{synonym.flag}{equals}{value}")
+        self.warnings = tuple(dict.fromkeys(warnings))
+        return spelt
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
@@ -19,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def path(text: str) -> Path:
-    """A flag's path; argparse names the flag where it is none."""
+    """A flag's path; argparse names the flag where the text is no path."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     try:

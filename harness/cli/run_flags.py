@@ -4,19 +4,30 @@ import argparse
 from dataclasses import MISSING, fields
 from typing import Any
 
-from harness.cli.parser import Parser, path
+from harness.cli.parser import Parser, Synonym, path
 from harness.config.options import CONFIG_DIR, SERVER_URL, RunOptions
 from harness.config.scenario import Scenario
+from harness.errors import ConfigError
 
 # Flags that are repeated begin with None: argparse would append to any other default.
 DEFAULTS = {field.name: field.default for field in fields(RunOptions) if field.default is not MISSING}
 DEFAULTS |= {"server_url": None}
 
+# Flags of the reference implementations and of other harnesses.
+_FIRST_SAMPLES = "only the first N samples are used, and a run of fewer than all is not official"
+SYNONYMS = {
+    "--mode": Synonym("--scenario"),
+    "--dataset-path": Synonym("--input-file"),
+    "--total-sample-count": Synonym("--max-samples", _FIRST_SAMPLES),
+    "--num-samples": Synonym("--max-samples", _FIRST_SAMPLES),
+}
 
-def build_parser() -> argparse.ArgumentParser:
+
+def build_parser() -> Parser:
     """All flags; their defaults are those of RunOptions."""
     parser = Parser(
         prog="run_mlperf.py",
+        synonyms=SYNONYMS,
         description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
         epilog="Exit codes: 0 valid, 2 usage, config or dataset, 3 server, 4 invalid run or failures, "
         "130/143 interrupted.",
@@ -49,6 +60,7 @@ def add_benchmark(group: argparse._ArgumentGroup, default_scenario: str = "%(def
     """Scenario and benchmark; ``default_scenario`` describes what holds without the flag."""
     group.add_argument(
         "--scenario",
+        type=_scenario,
         choices=tuple(Scenario),
         help="MLPerf scenario; interactive is LoadGen's Server with tighter limits "
         f"(default: {default_scenario})",
@@ -58,6 +70,14 @@ def add_benchmark(group: argparse._ArgumentGroup, default_scenario: str = "%(def
         choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
         help="benchmark definition in configs/ (default: %(default)s)",
     )
+
+
+def _scenario(text: str) -> Scenario:
+    try:
+        return Scenario.parse(text)
+    except ConfigError as error:
+        remedy = "; accuracy mode is --accuracy" if text.lower() in ("accuracy", "performance") else ""
+        raise argparse.ArgumentTypeError(f"{error}{remedy}") from None
 
 
 def add_settings(group: argparse._ArgumentGroup) -> None:
@@ -174,7 +194,8 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
 
 def parse_options(argv: list[str] | None = None) -> RunOptions:
     """Parse flags; argparse exits with code 2 and one line on wrong usage."""
-    return run_options(vars(build_parser().parse_args(argv)))
+    parser = build_parser()
+    return run_options(vars(parser.parse_args(argv)) | {"warnings": parser.warnings})
 
 
 def run_options(given: dict[str, Any]) -> RunOptions:

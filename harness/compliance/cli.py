@@ -55,10 +55,11 @@ class VerifyOptions:
             object.__setattr__(self, "scenario", Scenario.parse(self.scenario))
 
 
-def build_run_parser() -> argparse.ArgumentParser:
+def build_run_parser() -> Parser:
     """Flags of a run; those of run_mlperf.py come from there."""
     parser = Parser(
         prog="run_compliance.py",
+        synonyms=run_flags.SYNONYMS,
         description="Run MLPerf compliance tests against a running server and verify them. "
         "'run_compliance.py verify --help' is about logs that exist already.",
         epilog=_CODES,
@@ -94,6 +95,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
     """Flags of the verification of existing logs."""
     parser = Parser(
         prog="run_compliance.py verify",
+        synonyms=run_flags.SYNONYMS,
         description="Verify the logs of a compliance run, of this harness or another.",
         epilog=_CODES,
     )
@@ -143,7 +145,8 @@ def parse_options(argv: list[str] | None = None) -> ComplianceOptions | VerifyOp
         given = vars(build_verify_parser().parse_args(words[1:]))
         given["audit_configs"] = tuple(given.pop("audit_config") or ())
         return VerifyOptions(**given)
-    given = vars(build_run_parser().parse_args(words))
+    parser = build_run_parser()
+    given = vars(parser.parse_args(words)) | {"warnings": parser.warnings}
     return ComplianceOptions(
         tests=tuple(given["test"]),
         input_files=tuple(given["input_file"]),

@@ -82,8 +82,14 @@ VALUES = [
 WRONG = [
     [],
     ["--accuracy"],
-    [*NEEDED, "--scenario", "Offline"],
     [*NEEDED, "--scenario", "multi-stream"],
+    [*NEEDED, "--mode", "accuracy"],
+    [*NEEDED, "--mode", "offline", "--scenario", "server"],
+    [*NEEDED, "--num-samples", "8", "--total-sample-count", "8"],
+    [*NEEDED, "--dataset-path", "other.parquet"],
+    [*NEEDED, "--num_workers", "many"],
+    [*NEEDED, "--no_such_flag"],
+    [*NEEDED, "-max_samples", "8"],
     [*NEEDED, "--backend", "vllm"],
     [*NEEDED, "--benchmark", "gpt-oss-20b"],
     [*NEEDED, "--max-samples", "all"],
@@ -116,6 +122,44 @@ def test_the_flags_are_these_and_no_others():
 @pytest.mark.parametrize(("flag", "text", "attribute", "value"), VALUES)
 def test_values(flag, text, attribute, value):
     assert getattr(parse_options([*NEEDED, flag, text]), attribute) == value
+
+
+# words of other harnesses, and ours
+SPELLINGS = [
+    *(([flag, name], ["--scenario", "offline"]) for flag in ("--scenario", "--mode")
+      for name in ("Offline", "OFFLINE", "offline")),
+    *((["--scenario", name], ["--scenario", "single-stream"])
+      for name in ("SingleStream", "single_stream", "Single-Stream", "singlestream")),
+    (["--scenario", "Server"], ["--scenario", "server"]),
+    (["--mode=Interactive"], ["--scenario", "interactive"]),
+    (["--output_dir", "out_1"], ["--output-dir", "out_1"]),
+    (["--max_new_tokens=16"], ["--max-new-tokens", "16"]),
+    (["--no_fail_fast"], ["--no-fail-fast"]),
+    (["--server_url", "http://a:1", "--server-url", "http://b_1:1"],
+     ["--server-url", "http://a:1,http://b_1:1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "ours"), SPELLINGS, ids=lambda words: " ".join(words))
+def test_spellings_of_other_harnesses(typed, ours):
+    given, expected = parse_options([*NEEDED, *typed]), parse_options([*NEEDED, *ours])
+    if typed[0] == "--server_url":
+        assert ",".join(given.server_url) == ",".join(expected.server_url)
+    else:
+        assert given == expected
+
+
+def test_the_dataset_under_its_other_name():
+    assert parse_options(["--dataset-path", "a.json"]) == parse_options(["--input-file", "a.json"])
+    assert parse_options(["--dataset_path=a.json"]) == parse_options(["--input-file", "a.json"])
+
+
+@pytest.mark.parametrize("flag", ["--total-sample-count", "--total_sample_count", "--num-samples"])
+def test_a_synonym_that_limits_the_samples_is_a_warning(flag):
+    given = parse_options([*NEEDED, flag, "8"])
+    assert given.max_samples == 8
+    (warning,) = given.warnings
+    assert flag in warning and "--max-samples" in warning
 
 
 def test_switches():
@@ -201,7 +245,8 @@ MANY = "9" * 23  # more than 64 bits hold
 
 # flag and value as they are typed, and what the one line names
 ONE_LINE = [
-    (["--scenario", "Server"], "--scenario"),
+    (["--scenario", "Multistream"], "--scenario"),
+    (["--mode", "accuracy"], "--accuracy"),
     (["--acc"], "--acc"),
     (["--num-workers", MANY], "--num-workers"),
     (["--num-workers", "1000000000"], "--num-workers"),
