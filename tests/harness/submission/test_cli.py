@@ -1,0 +1,44 @@
+"""Flags become typed options, whose defaults are those of the flags."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, parse_options
+
+TOML, TREE = Path("submission.toml"), Path("submission")
+CASES = [
+    (["build", "--submission", "submission.toml"], BuildOptions(submission=TOML)),
+    (
+        ["build", "--submission", "submission.toml", "--scenario", "server", "--scenario", "server"],
+        BuildOptions(submission=TOML, scenario=("server",)),
+    ),
+    (
+        ["build", "--submission", "submission.toml", "--division", "open", "--force", "--servers-moved"],
+        BuildOptions(submission=TOML, division="open", force=True, servers_moved=True),
+    ),
+    (["check", "submission"], CheckOptions(tree=TREE)),
+    (["check", "submission", "--round", "v6.0"], CheckOptions(tree=TREE, round="v6.0")),
+    (["check", "submission", "--csv", "a.csv"], CheckOptions(tree=TREE, csv=Path("a.csv"))),
+    (["system"], SystemOptions()),
+    (["system", "--submission", "submission.toml"], SystemOptions(submission=TOML)),
+]
+
+
+@pytest.mark.parametrize(("argv", "options"), CASES)
+def test_options(argv, options):
+    assert parse_options(argv) == options
+
+
+def test_options_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        CheckOptions(tree=TREE).tree = Path("another")
+
+
+@pytest.mark.parametrize("argv", [[], ["build"], ["check"], ["check", ""], ["check", "a", "--csv", ""]])
+def test_wrong_usage_is_exit_2(argv, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse_options(argv)
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
