@@ -1,6 +1,7 @@
 """The walls of the design, walked by imports: what moves a number is in sut/, harness/ knows none of it."""
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -57,6 +58,7 @@ def _named_in_call(node):
         )
 
 
+@functools.cache
 def imports(path):
     package = ".".join(path.relative_to(ROOT).parts[:-1])
     return set(imported_names(path.read_text(), package))

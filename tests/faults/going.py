@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ from tests.kit import wait_until
 from tests.runs import FinishedRun, command, small_dataset
 from tests.stub import StubServer
 
+HANG_S = 300  # a run that has not ended by then hangs
 ROWS, RATE = 80, 40  # two seconds of queries
-CAUGHT = 15  # requests of the test that the server has seen when the fault comes
+CAUGHT = 15  # queries that are answered when the fault comes; the others wait for it
 TOKENS = 10
 # Limits that a pause or a busy machine does not break, and a percentile that few queries can prove.
 OFFLINE_CONF = """
@@ -44,11 +46,12 @@ class Going:
     stubs: Sequence[StubServer]
     log_dir: Path
     seen: list[psutil.Process] = field(default_factory=list)
+    free: threading.Event = field(default_factory=threading.Event)  # all queries are answered from now on
 
     @property
-    def sent(self) -> int:
-        """Generation requests that the servers have received, the trials included."""
-        return sum(len(stub.requests) for stub in self.stubs)
+    def answered(self) -> int:
+        """Queries that the servers have answered, but for the trials."""
+        return sum(request.answered for stub in self.stubs for request in stub.requests[1:])
 
     def family(self) -> list[psutil.Process]:
         """All descendants, remembered for the question who is left over."""
@@ -73,8 +76,9 @@ class Going:
     def workers(self) -> list[psutil.Process]:
         return self.spawned()[1:]
 
-    def end(self, seconds: float) -> FinishedRun:
-        """Wait for the program to end; a hang fails the test."""
+    def end(self, seconds: float = HANG_S) -> FinishedRun:
+        """Answer the other queries and wait for the program to end; a hang fails the test."""
+        self.free.set()
         out, err = self.process.communicate(timeout=seconds)
         return FinishedRun(self.process.returncode, out or "", err or "", self.log_dir)
 
@@ -106,7 +110,13 @@ def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
     log_dir = out / setting.scenario / setting.mode
     log_dir.mkdir(parents=True)
     (log_dir / "earlier.txt").write_text("an earlier result")
-    knobs = {"event_delay_s": 0.02, **scene.stub}
+    free = threading.Event()
+    first = -(-CAUGHT // scene.replicas)  # each, and the trial
+    knobs = {
+        "event_delay_s": 0.02,
+        "gate": lambda request: request.index <= first or free.is_set(),
+        **scene.stub,
+    }
     stubs = [StubServer(**knobs) for _ in range(scene.replicas)]
     for stub in stubs:
         stub.__enter__()
@@ -125,9 +135,9 @@ def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
         preexec_fn=scene.preexec,
         start_new_session=True,
     )
-    run = Going(process, setting, stubs, log_dir)
+    run = Going(process, setting, stubs, log_dir, free=free)
     try:
-        wait_until(lambda: scene.at_once or run.sent > CAUGHT + scene.replicas or process.poll() is not None)
+        wait_until(lambda: scene.at_once or run.answered >= CAUGHT or process.poll() is not None)
         run.family()
         yield run
     finally:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.stub import INCREMENTAL_ONLY, Fault
 
 VALID, INVALID, INTERRUPTED, NOTHING = "VALID", "INVALID", "INTERRUPTED", "none"
-DEADLINE_S = 4  # --timeout of the runs with faults of single answers
+DEADLINE_S = 8  # --timeout of the runs with faults of single answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ _UNHARMED = Outcome(VALID, 0)
 _GONE = ("connect", "no_response", "truncated", "send")
 
 SERVER_FAULTS = (
-    RunFault("refused", "no server listens", _refused(3, "not reachable"), OFFLINE),
+    RunFault("refused", "no server listens", _refused(3, "not reachable")),
     RunFault("unhealthy", "`/health` says 503", _refused(3, "/health answered 503, expected 200")),
     RunFault("small_context", "server's context too short", _refused(3, "raise the server's context length")),
     RunFault("trial_fails", "the trial request fails", _refused(3, "the trial request failed: http_status")),
@@ -124,7 +124,7 @@ PROCESS_FAULTS = (
         _invalid("LoadGen process was killed"),
     ),
     RunFault("loadgen_stuck", "LoadGen's process stopped", _invalid("has not moved for")),
-    RunFault("supervisor_killed", "the program killed", Outcome(NOTHING, -9), SERVER),
+    RunFault("supervisor_killed", "the program killed", Outcome(NOTHING, -9)),
     RunFault("paused", "paused for 3.5 s (Ctrl-Z, fg)", Outcome(VALID, 0, "stood still for")),
     RunFault("terminal_gone", "terminal gone (SIGHUP)", _interrupted(129, "ended by SIGHUP")),
     RunFault("nohup", "terminal gone under nohup", _UNHARMED),
@@ -139,7 +139,7 @@ MACHINE_FAULTS = (
     RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short")),
     RunFault("journal_cut", "the journal cut short", _invalid("File too large")),
     RunFault("folder_removed", "output folder removed", _invalid("removed")),
-    RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)"), OFFLINE),
+    RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)")),
     RunFault(
         "too_few_for_flight",
         "80 open files allowed, for 64 requests in flight",

@@ -45,7 +45,7 @@ def test_incremental_streams(setting, tmp_path):
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], cumulative=False)
 
 
-@in_runs(OPENAI_RUNS)
+@in_runs(OPENAI_RUNS, quick=0)
 def test_openai_protocol(setting, tmp_path):
     faults = [row for row in ANSWERS if row not in CUMULATIVE_ONLY]
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
@@ -66,7 +66,7 @@ def meet_in_turn(tmp_path, setting, rows, *arguments, streams=True, **knobs):
     if streams != (setting.scenario != "offline"):
         arguments = (*arguments, "--stream", "on" if streams else "off")
     dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
-    with StubServer(tokens=TOKENS, event_delay_s=0.002, faults=[None, *rows], **knobs) as stub:
+    with StubServer(tokens=TOKENS, event_delay_s=0.002, drip_s=1.0, faults=[None, *rows], **knobs) as stub:
         run = run_mlperf(
             tmp_path,
             *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", ASKED),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.faults.going import OFFLINE_CONF, ROWS, SERVER_CONF, TOKENS
+from tests.faults.going import HANG_S, OFFLINE_CONF, ROWS, SERVER_CONF, TOKENS
 from tests.faults.matrix import OFFLINE, OFFLINE_ACCURACY, SERVER, SETTINGS
 from tests.runs import ROOT, FinishedRun, command, small_dataset
 
@@ -35,7 +35,7 @@ def run_with_few_ports(tmp_path, setting, *arguments):
         *arguments,
     )
     wrapped = ["unshare", "-rn", sys.executable, "-m", "tests.faults.few_ports", str(FIRST), str(LAST), "--"]
-    done = subprocess.run([*wrapped, *words], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    done = subprocess.run([*wrapped, *words], capture_output=True, text=True, timeout=HANG_S, cwd=ROOT)
     log_dir = tmp_path / setting.scenario / setting.mode
     return FinishedRun(done.returncode, done.stdout, done.stderr, log_dir)
 

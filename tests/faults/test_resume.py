@@ -10,7 +10,8 @@ import time
 import pytest
 
 from harness.record.answer_log import kept_answers
-from tests.runs import FinishedRun, command, quick_conf, run_here, run_mlperf, small_dataset
+from tests.kit import wait_until
+from tests.runs import command, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, expected_ids
 
 TOKENS = 6
@@ -95,19 +96,35 @@ def broken_off(tmp_path, stub, dataset):
     return run_mlperf(tmp_path, *arguments(stub, dataset), "--max-failures", 2)
 
 
-def test_resume_after_failures(tmp_path):
-    """The failures that ended a run are sent again, its answers are not."""
+CHANGED = [
+    (("--max-new-tokens", TOKENS + 1), "parameters"),
+    (("--max-samples", ROWS - 1), "samples"),
+]
+
+
+def test_resume_after_failures(tmp_path, capfd):
+    """The failures that ended a run are sent again, its answers are not; another run is not resumed."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)
     faults = [None] * 12 + [Fault.HTTP_500] * 4
+    conf = ("--user-conf", quick_conf(tmp_path), "--resume")
     with StubServer(event_delay_s=0.1, faults=faults) as stub:
+        refused = run_here(capfd, tmp_path, *arguments(stub, dataset), *conf)
+        assert (refused.code, "holds no run to resume" in refused.stderr) == (2, True)
         first = broken_off(tmp_path, stub, dataset)
-    assert first.code == 4
+        for changed, wording in CHANGED:
+            run = run_here(capfd, tmp_path, *arguments(stub, dataset), *conf, *changed)
+            assert run.code == 2
+            assert f"holds a run with {wording}" in run.stderr
+    assert (first.code, first.result) == (4, "INVALID")  # the earlier run still lies there, untouched
+    assert not (first.log_dir / "attempt.1").exists()
     assert "ended early: " in first.record["verdict"]["reasons"][0]
     answered = first.record["statistics"]["completed"]
     assert answered >= 8
     with StubServer() as stub:
         second = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume")
         sent = len(stub.requests) - 1
+        refused = run_here(capfd, tmp_path, *arguments(stub, dataset), *conf)
+    assert (refused.code, "VALID and complete" in refused.stderr) == (2, True)
     assert second.code == 0, second.stdout + second.stderr
     assert second.record["statistics"]["resumed"] == answered
     assert sent == ROWS - answered
@@ -118,41 +135,6 @@ def test_resume_after_failures(tmp_path):
     assert all(row["sent_ns"] is None and row["osl"] == TOKENS for row in rows if row["resumed"])
 
 
-CHANGED = [
-    (("--max-new-tokens", TOKENS + 1), "parameters"),
-    (("--max-samples", ROWS - 1), "samples"),
-]
-
-
-def test_another_run_is_not_gone_on_with(tmp_path, capfd):
-    """One run that broke off refuses them all."""
-    dataset, _ = small_dataset(tmp_path, rows=ROWS)
-    faults = [None] * 20 + [Fault.HTTP_500] * 4
-    with StubServer(faults=faults) as stub:
-        first = broken_off(tmp_path, stub, dataset)
-        for changed, wording in CHANGED:
-            words = ("--user-conf", quick_conf(tmp_path), *arguments(stub, dataset), "--resume", *changed)
-            run = run_here(capfd, tmp_path, *words)
-            assert run.code == 2
-            assert f"holds a run with {wording}" in run.stderr
-    assert first.result == "INVALID"  # the earlier run still lies there, untouched
-    assert not (first.log_dir / "attempt.1").exists()
-
-
-def test_nothing_to_resume(tmp_path, capfd):
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer() as stub:
-        again = (*arguments(stub, dataset), "--user-conf", quick_conf(tmp_path), "--resume")
-        run = run_here(capfd, tmp_path, *again)
-        assert run.code == 2
-        assert "holds no run to resume" in run.stderr
-        whole = run_mlperf(tmp_path, *arguments(stub, dataset))
-        assert whole.code == 0
-        refused = run_here(capfd, tmp_path, *again)
-    assert refused.code == 2
-    assert "VALID and complete" in refused.stderr
-
-
 def test_performance_never_resumes(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     run = run_here(capfd, tmp_path, "--input-file", dataset, "--resume")
@@ -160,23 +142,22 @@ def test_performance_never_resumes(tmp_path, capfd):
     assert "--resume without --accuracy" in run.stderr
 
 
-def test_answers_are_on_disk_within_a_second(tmp_path):
-    """Read by another process while the run goes on."""
+def test_answers_are_on_disk_while_the_run_goes_on(tmp_path):
+    """Read by another process; the run cannot end, as one query is not answered."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)
-    conf = quick_conf(tmp_path, qps=10, duration_ms=0)
-    with StubServer(event_delay_s=0.001) as stub:
-        words = command(tmp_path, "--scenario", "server", "--user-conf", conf, *arguments(stub, dataset))
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    journal = tmp_path / "server" / "accuracy" / "journal"
+    with StubServer(gate=lambda request: request.index <= 15) as stub:
+        words = ("--user-conf", quick_conf(tmp_path, qps=10, duration_ms=0), *arguments(stub, dataset))
+        process = subprocess.Popen(
+            command(tmp_path, "--scenario", "server", *words),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         try:
-            while len(stub.requests) < 15:
-                time.sleep(0.02)
-            sent = len(stub.requests) - 1
-            time.sleep(1.0)
-            process.kill()
+            wait_until(lambda: journal.exists() and len(kept_answers([journal], ROWS)) == 15)
+            assert process.poll() is None
         finally:
+            process.kill()
             process.wait()
-    finished = FinishedRun(process.returncode, "", "", tmp_path / "server" / "accuracy")
-    kept = kept_answers([finished.log_dir / "journal"], ROWS)
-    assert len(kept) >= sent
-    for index, answer in kept.items():
+    for index, answer in kept_answers([journal], ROWS).items():
         assert answer.output_ids().tolist() == expected_ids(prompts[index], TOKENS)

@@ -50,18 +50,18 @@ def test_server_dies_in_the_middle(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "fault", "kind", "least"),
+    ("scenario", "fault", "timeout", "kind", "least"),
     [
-        ("single-stream", Fault.SILENT, "timeout", 3),
-        pytest.param("server", Fault.NO_FINISH, "unfinished", 10, marks=pytest.mark.engine),
+        ("single-stream", Fault.SILENT, 0.5, "timeout", 3),
+        pytest.param("server", Fault.NO_FINISH, 60, "unfinished", 10, marks=pytest.mark.engine),
     ],
 )
-def test_a_server_that_fails_every_query_ends_the_run(tmp_path, scenario, fault, kind, least):
+def test_a_server_that_fails_every_query_ends_the_run(tmp_path, scenario, fault, timeout, kind, least):
     """Not one answer completes, although some have tokens: the run ends by itself and names the reason."""
     dataset, _ = small_dataset(tmp_path, rows=80)
     with StubServer(faults=lambda request: fault if request.index else None, event_delay_s=0.01) as stub:
         run = run_against(
-            stub, tmp_path, dataset, "--timeout", 0.5, scenario=scenario, qps=10, duration_ms=3_600_000
+            stub, tmp_path, dataset, "--timeout", timeout, scenario=scenario, qps=10, duration_ms=3_600_000
         )
     assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
     assert least <= run.failures[kind] < 80

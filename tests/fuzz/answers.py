@@ -10,23 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-import msgspec
-
-from harness.config.generation import SamplingParameters
 from harness.record.outcome import Completion, Failure, Outcome
 from sut.client.response import ResponseReader
-from sut.wire import make_wire
+from sut.ipc.messages import ReportReader
 from sut.wire.sse import EventReader, EventTooLargeError
 from tests.fuzz.damage import damaged, pieces, shuffled
+from tests.kit import VOCABULARY, reader_of
 
 DATA = Path(__file__).parents[1] / "data"
-VOCABULARY = 201088
 MOST_EVENT = 1 << 20
 DETAIL = 2000
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-_PARAMETERS = SamplingParameters(
-    max_new_tokens=20, temperature=1.0, top_p=1.0, top_k=0, skip_special_tokens=False, stream=True
-)
 _END = re.compile(rb"\r?\n\r?\n")
 
 
@@ -91,6 +85,38 @@ def noise(name: str, rng: Random) -> None:
     assert isinstance(check(wire, response, 20, rng, streams=streams), Failure)
 
 
+_MEMBERS = (
+    "output_ids", "meta_info", "completion_tokens", "finish_reason", "type", "error", "choices", "token_ids",
+    "usage", "tokens", "stop", "stop_type", "tokens_predicted", "prompt_tokens",
+)  # fmt: skip
+
+
+def _value(rng: Random, depth: int = 0) -> object:
+    """Any JSON value, most of them out of the members that the protocols read."""
+    if depth < 3 and rng.random() < 0.6:
+        if rng.random() < 0.3:
+            return [_value(rng, depth + 1) for _ in range(rng.randrange(4))]
+        return {rng.choice(_MEMBERS): _value(rng, depth + 1) for _ in range(rng.randrange(5))}
+    return rng.choice((None, True, False, 7, -1, 2**70, 1.5, float("nan"), "", "stop", "\ud800"))
+
+
+def values(name: str, rng: Random) -> None:
+    """Events of other members and values than any server's."""
+    wire, streams = name.removeprefix("values-"), rng.random() < 0.7
+    documents = [json.dumps(_value(rng)).encode() for _ in range(rng.randrange(1, 4))]
+    blocks = [b"data: " + document + b"\n\n" for document in documents]
+    check(wire, chunked(blocks if streams else documents[:1]), 20, rng, streams=streams)
+
+
+def reports(_: str, rng: Random) -> None:
+    """What LoadGen's process reads from a worker: any bytes in any pieces, and nothing beyond them."""
+    reader = ReportReader()
+    for piece in pieces(rng.randbytes(rng.randrange(300)), rng):
+        buffer, found = reader.feed(piece)
+        for report in found:
+            assert 0 <= report.offset <= report.offset + report.size <= len(buffer)
+
+
 def events(_: str, rng: Random) -> None:
     """Any cut gives the same payloads, and these are what the rules of event streams say."""
     alphabet = rng.choice((b"\r\n", b"\r\n da:t", bytes(range(256))))
@@ -137,9 +163,7 @@ def check(wire: str, response: bytes, asked: int, rng: Random, *, streams: bool)
 def _read(
     wire: str, response: bytes, asked: int, rng: Random, streams: bool
 ) -> tuple[Outcome, ResponseReader]:
-    parameters = msgspec.structs.replace(_PARAMETERS, stream=streams, max_new_tokens=asked)
-    answer = make_wire(wire, parameters, VOCABULARY, "m").answer()  # type: ignore[arg-type]
-    reader = ResponseReader(answer, streams=streams, max_event_bytes=MOST_EVENT)
+    reader = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
     for number, piece in enumerate(pieces(response, rng), start=1):
         if piece and (outcome := reader.feed(piece, number)) is not None:
             return outcome, reader

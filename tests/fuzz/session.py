@@ -25,10 +25,12 @@ TARGETS: dict[str, Target] = {
     **{name: _pathless(answers.stream, name) for name in answers.STREAMS},
     **{name: _pathless(answers.whole, name) for name in answers.WHOLE},
     **{
-        f"noise-{wire}": _pathless(answers.noise, f"noise-{wire}")
+        f"{target.__name__}-{wire}": _pathless(target, f"{target.__name__}-{wire}")
         for wire in ("sglang", "openai", "llamacpp")
+        for target in (answers.noise, answers.values)
     },
     "events": _pathless(answers.events, "events"),
+    "reports": _pathless(answers.reports, "reports"),
     "accuracy-log": records.accuracy_log,
     "journal": records.journal,
     "kept-answers": records.kept_answers,

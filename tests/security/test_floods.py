@@ -16,7 +16,7 @@ MIB = 1 << 20
 # The largest event of an honest answer of 32 768 tokens is 5 MiB; a list of its ids, decoded, as much again.
 MOST_MIB = 24
 SECONDS = 120.0  # the deadline of answers that end by themselves
-TIMEOUT_S = 1.0  # for answers that end only by the deadline
+TIMEOUT_S = 0.3  # for answers that end only by the deadline
 
 
 def endless(piece):

@@ -46,6 +46,7 @@ class Options:
     api_key: str = ""
     metrics: Callable[[], bytes] | None = None  # the page /metrics, as with --enable-metrics
     drip_s: float = 0.05  # pause between the header bytes of Fault.SLOW_HEADERS
+    gate: Callable[[Request], bool] = lambda request: True  # a request waits for its answer until this
     facts: Facts = field(default_factory=Facts)
 
 

@@ -142,6 +142,8 @@ class StubServer:
         request, protocol = x.request, self._protocols[x.request.path]
         request.index = len(self.requests)
         self.requests.append(request)
+        while not self.options.gate(request):
+            await asyncio.sleep(0.01)
         fault = self._fault_of(request)
         n = token_count(fault, wanted_tokens(request, self.options), request.asked_tokens)
         steps = honest_steps(request, self.options, n, protocol.cumulative)

@@ -91,6 +91,7 @@ def test_test07_passes(scenario, test07_file, stub, tmp_path):
     assert len(stub.requests) == TEST07_ROWS + 1
 
 
+@pytest.mark.engine
 def test_test07_fails_and_moves_the_earlier_result_aside(test07_file, stub, tmp_path):
     earlier = tmp_path / "out" / "offline" / "TEST07"
     earlier.mkdir(parents=True)

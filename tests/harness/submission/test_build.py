@@ -17,13 +17,9 @@ from tests.harness.submission.trees import RESULTS, SYSTEM, accuracy_log
 from tests.runs import ROOT
 
 
-def test_a_tree_without_issues(results, info, capsys):
+def test_what_is_written(results, info, tmp_path, capsys):
     assert build(results) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no issues"
-
-
-def test_what_is_written(results, info, tmp_path):
-    build(results)
     found = [name for name in files(tmp_path / "tree") if "/src/" not in name]
     folder = ["README.md", "measurements.json", "user.conf"]
     folder += [
@@ -36,10 +32,7 @@ def test_what_is_written(results, info, tmp_path):
         folder += [f"{test}/performance/run_1/mlperf_log_{name}.txt" for name in ("detail", "summary")]
     expected = [f"{RESULTS}/{scenario}/{name}" for scenario in ("Interactive", "Offline") for name in folder]
     assert found == sorted([*expected, str(SYSTEM)])
-
-
-def test_logs_are_truncated_hashed_and_kept(results, info, tmp_path):
-    build(results)
+    # Logs are truncated, hashed and kept; the score stays where the checker looks.
     for name in ("accuracy", "TEST07/accuracy", "TEST09/accuracy"):
         full = (results / "offline" / name / "mlperf_log_accuracy.json").read_bytes()
         folder = tmp_path / "tree" / RESULTS / "Offline" / name
@@ -49,10 +42,6 @@ def test_logs_are_truncated_hashed_and_kept(results, info, tmp_path):
         assert (folder / "accuracy.txt").read_text().splitlines()[-1] == line
         aside = tmp_path / "tree.kept" / RESULTS / "Offline" / name / "mlperf_log_accuracy.json"
         assert aside.read_bytes() == full
-
-
-def test_the_score_stays_where_the_checker_looks(results, info, tmp_path):
-    build(results)
     path = tmp_path / "tree" / RESULTS / "Offline/accuracy/accuracy.txt"
     lines = path.read_text().splitlines()
     assert [line for line in lines if re.match(r".*'exact_match':\s([\d.]+).*", line)]
@@ -70,17 +59,13 @@ def test_the_system_is_completed_from_machine_and_runs(results, info, tmp_path):
     assert (fields["cooling"], fields["division"], fields["submitter"]) == ("water", "closed", "MyOrg")
 
 
-def test_running_again_is_refused_and_harmless(results, info, tmp_path, capsys):
+def test_running_again_is_refused_and_harmless_and_force_replaces(results, info, tmp_path, capsys):
     build(results)
     before = {name: (tmp_path / "tree" / name).read_bytes() for name in files(tmp_path / "tree")}
     capsys.readouterr()
     assert build(results) == 2
     assert "exists; pass --force" in one_line(capsys)
     assert before == {name: (tmp_path / "tree" / name).read_bytes() for name in files(tmp_path / "tree")}
-
-
-def test_force_replaces(results, info, tmp_path):
-    build(results)
     stray = tmp_path / "tree" / RESULTS / "Offline/stray.txt"
     stray.touch()
     assert build(results, "--force") == 0
