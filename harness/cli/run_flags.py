@@ -1,4 +1,4 @@
-"""The command line of run_mlperf.py. Imports stay light: ``--help`` answers at once."""
+"""The command line of run_mlperf.py. Imports stay light, so that ``--help`` is fast."""
 
 import argparse
 from dataclasses import MISSING, fields
@@ -99,13 +99,13 @@ def add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--stream",
         choices=("auto", "on", "off"),
-        help="whether answers come token by token; auto: not in offline, where no token's time is measured "
+        help="stream answers token by token; auto: except in offline, where no token times are measured "
         "(default: %(default)s)",
     )
 
 
 def add_server(group: argparse._ArgumentGroup) -> None:
-    """Where the queries go, and how."""
+    """The servers, and the client's load on them."""
     group.add_argument(
         "--backend",
         choices=("sglang", "openai", "embedded"),
@@ -122,20 +122,20 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         "--ca-file",
         type=path,
         metavar="FILE",
-        help="certificates to trust besides the system's, in PEM format: a private CA's or a self-signed one",
+        help="PEM file of certificates to trust besides the system's: a private CA's, or self-signed ones",
     )
     group.add_argument(
         "--preflight-timeout",
         type=float,
         metavar="S",
-        help="seconds in which a server must answer all questions before a run (default: %(default)g)",
+        help="time limit in seconds for the checks of each server before a run (default: %(default)g)",
     )
     group.add_argument(
         "--trial-timeout",
         type=float,
         metavar="S",
-        help="seconds in which a server must answer the trial request before a run; a cold server compiles "
-        "its kernels then (default: %(default)g)",
+        help="time limit in seconds for the trial request before a run; a cold server compiles its kernels "
+        "during it (default: %(default)g)",
     )
     group.add_argument(
         "--num-workers",
@@ -145,45 +145,51 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-concurrency",
         type=int,
-        help="most requests in flight over all replicas (default: offline twice what the server runs at "
-        "once, otherwise no limit)",
+        help="maximum number of requests in flight, over all replicas (default: in offline twice the number "
+        "that the servers run at once, otherwise unlimited)",
     )
 
 
 def add_failures(group: argparse._ArgumentGroup) -> None:
-    """How long answers may take, and what failures do to a run."""
+    """Deadlines of requests, and when failures end a run."""
     for flag, what in (
-        ("--timeout", "seconds one request may take (default: 3600, or 0.4 for each token if more)"),
-        ("--first-token-timeout", "seconds until its first token (default: --timeout alone)"),
-        ("--stall-timeout", "seconds between two events of a streamed answer (default: 600)"),
-        ("--progress-timeout", "end the run when nothing arrives for S seconds (default: 600)"),
+        (
+            "--timeout",
+            "time limit in seconds of a request (default: 3600, or 0.4 per token if more)",
+        ),
+        (
+            "--first-token-timeout",
+            "time limit in seconds of its first token (default: only --timeout)",
+        ),
+        ("--stall-timeout", "time limit in seconds between two events of a streamed answer (default: 600)"),
+        ("--progress-timeout", "end the run when no data arrives for S seconds (default: 600)"),
     ):
         group.add_argument(flag, type=float, metavar="S", help=what)
     group.add_argument(
         "--retries",
         type=int,
         metavar="N",
-        help="send a query again up to N times: when no byte of it was accepted, with --accuracy after any "
+        help="retry a query up to N times if the server accepted no byte of it; with --accuracy after any "
         "failure (default: %(default)d)",
     )
     group.add_argument(
         "--fail-fast",
         action=argparse.BooleanOptionalAction,
-        help="end the run at the first 10 failures (default: with --accuracy); otherwise it ends early only "
-        "when no replica answers any more; --no-fail-fast runs to the end",
+        help="end the run after 10 failures (default with --accuracy); without it a run ends early only when "
+        "no replica answers; --no-fail-fast never ends a run early",
     )
-    group.add_argument("--max-failures", type=int, metavar="N", help="end the run at the first N failures")
+    group.add_argument("--max-failures", type=int, metavar="N", help="end the run after N failures")
 
 
 def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
-    """What a run leaves and says; ``layout`` names the folders under --output-dir."""
+    """Output of a run; ``layout`` names the folders under --output-dir."""
     group.add_argument(
         "--output-dir",
         type=path,
-        help=f"logs go to {layout} (default: %(default)s)",
+        help=f"logs are written to {layout} (default: %(default)s)",
     )
     group.add_argument(
-        "--dry-run", action="store_true", help="resolve and check everything, print the plan, issue no query"
+        "--dry-run", action="store_true", help="check everything and print the plan without issuing a query"
     )
     group.add_argument(
         "--log-level",

@@ -1,6 +1,6 @@
-"""Standard output and error that cannot end a run: closed, full, or a terminal that has gone.
+"""Standard output and error that cannot end a run, whether closed, full or a lost terminal.
 
-What a run found is in its files; what nobody reads any more is not worth a run.
+Results are in files, so a failed write to the terminal must not end a run.
 """
 
 import io
@@ -9,17 +9,17 @@ import select
 import sys
 from typing import Any, TextIO
 
-_PATIENCE_S = 1.0
+_WAIT_S = 1.0  # for a reader of a full pipe
 
 
-class _Patient(io.FileIO):
-    """Drops what the other side does not take, and tells nobody: there is nobody left to tell."""
+class _LossyWriter(io.FileIO):
+    """A FileIO that discards data it cannot write instead of raising."""
 
     def write(self, data: Any) -> int:
-        """Bytes written or dropped: never none, and never an error."""
+        """The number of bytes, written or discarded; never None."""
         try:
             written = super().write(data)
-            if written is None and select.select([], [self], [], _PATIENCE_S)[1]:  # a full non-blocking pipe
+            if written is None and select.select([], [self], [], _WAIT_S)[1]:  # a full non-blocking pipe
                 written = super().write(data)
         except OSError:  # EPIPE: the reader left; EIO: the terminal; ENOSPC: the disk
             written = None
@@ -27,27 +27,26 @@ class _Patient(io.FileIO):
 
 
 def secure_standard_streams() -> None:
-    """Call it before anything is opened or started.
+    """Replace the standard streams. Call it before anything is opened or started.
 
-    A closed descriptor 0, 1 or 2 would be given to the next file or socket, and what LoadGen prints would go
-    there.
+    The next file or socket would otherwise get a closed descriptor 0, 1 or 2, and LoadGen's output with it.
     """
     _fill_gaps()
-    sys.stdout = _patient(1, sys.stdout, line_buffering=False)
-    sys.stderr = _patient(2, sys.stderr, line_buffering=True)
+    sys.stdout = _lossy(1, sys.stdout, line_buffering=False)
+    sys.stderr = _lossy(2, sys.stderr, line_buffering=True)
 
 
 def _fill_gaps() -> None:
-    """Open /dev/null until the three descriptors are taken; the lowest free one comes first."""
+    """Open /dev/null until descriptors 0 to 2 are in use; the system gives the lowest free one first."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 
-def _patient(descriptor: int, before: TextIO | None, *, line_buffering: bool) -> TextIO:
-    """A stream of the same encoding; what a terminal cannot show is escaped."""
+def _lossy(descriptor: int, before: TextIO | None, *, line_buffering: bool) -> TextIO:
+    """A stream of the same encoding; characters outside it are escaped."""
     return io.TextIOWrapper(
-        io.BufferedWriter(_Patient(descriptor, "w", closefd=False)),
+        io.BufferedWriter(_LossyWriter(descriptor, "w", closefd=False)),
         encoding=getattr(before, "encoding", None) or "utf-8",
         errors="backslashreplace",
         line_buffering=line_buffering or os.isatty(descriptor),

@@ -1,4 +1,4 @@
-"""The command line of run_compliance.py. Imports stay light: ``--help`` answers at once."""
+"""The command line of run_compliance.py. Imports stay light, so that ``--help`` is fast."""
 
 import argparse
 import re
@@ -56,12 +56,12 @@ class VerifyOptions:
 
 
 def build_run_parser() -> Parser:
-    """Flags of a run; those of run_mlperf.py come from there."""
+    """Flags of compliance runs, most of them those of run_mlperf.py."""
     parser = Parser(
         prog="run_compliance.py",
         synonyms=run_flags.SYNONYMS,
         description="Run MLPerf compliance tests against a running server and verify them. "
-        "'run_compliance.py verify --help' is about logs that exist already.",
+        "For logs of an earlier run: 'run_compliance.py verify --help'.",
         epilog=_CODES,
     )
     workload = parser.add_argument_group("workload")
@@ -79,7 +79,7 @@ def build_run_parser() -> Parser:
         action="append",
         required=True,
         metavar="[TEST=]FILE",
-        help="tokenized dataset of the test (parquet, pickle or JSON file); with several tests one for each, "
+        help="tokenized dataset of the test (parquet, pickle or JSON file); for several tests give one each, "
         "TEST07=FILE and TEST09=FILE",
     )
     _add_verification(workload, "the test's --input-file")
@@ -129,7 +129,7 @@ def _add_verification(group: argparse._ArgumentGroup, default_reference: str) ->
         "--audit-config",
         action="append",
         metavar="[TEST=]FILE",
-        help="another audit.config; thresholds come from it too (default: the official settings)",
+        help="audit.config with the settings and thresholds to use (default: the official ones)",
     )
     group.add_argument(
         "--non-official",
@@ -158,18 +158,18 @@ def parse_options(argv: list[str] | None = None) -> ComplianceOptions | VerifyOp
 
 
 def files_by_test(flag: str, values: Sequence[str] | None, tests: Sequence[str]) -> dict[str, Path]:
-    """``FILE`` serves every test, ``TEST07=FILE`` that one. Raises ConfigError for what cannot be meant."""
+    """The file of each test: ``FILE`` is for every test, ``TEST07=FILE`` for one. Raises ConfigError."""
     found: dict[str, Path] = {}
     for value in values or ():
         named = _FOR_TEST.fullmatch(value)
         if named is None and len(tests) > 1:
             raise ConfigError(
-                f"{flag} {value}: {len(tests)} tests are to run; say which it is for, "
+                f"{flag} {value}: {len(tests)} tests were asked for; name the test of each file, "
                 f"{' and '.join(f'{flag} {test}=FILE' for test in tests)}"
             )
         test, path = (named[1], named[2]) if named else (tests[0], value)
         if test not in tests:
-            raise ConfigError(f"{flag} {value}: {test} is not to run, only {', '.join(tests)}")
+            raise ConfigError(f"{flag} {value}: {test} was not asked for, only {', '.join(tests)}")
         if test in found:
             raise ConfigError(f"{flag} names two files for {test}: {found[test]} and {path}")
         found[test] = Path(path)

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.compliance.audit_config import AuditConfig
-from harness.compliance.effective_settings import differences
+from harness.compliance.audit_config import AuditConfig, effective_differences
 from harness.errors import ConfigError, GradingError
 from harness.files import COMPLIANCE_RUN
 from harness.loadgen_logs.accuracy_log import AccuracyLog
@@ -150,7 +149,7 @@ def require_effective(
     effective: Mapping[str, Any] = detail.effective
     if not effective:
         return ()
-    found = differences(audit.settings, effective)
+    found = effective_differences(audit.settings, effective)
     shown = [] if exact else [found.pop(key) for key in _SHOWN_BY_THE_LOG if key in found]
     if found:
         raise ConfigError(

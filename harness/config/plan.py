@@ -1,4 +1,4 @@
-"""What will run: every choice resolved, checked and written down before the first query."""
+"""The plan of a run: every choice resolved and checked, before anything is started."""
 
 import ipaddress
 import re
@@ -31,18 +31,18 @@ from harness.files import COMPLIANCE_RUN
 Mode = Literal["performance", "accuracy"]
 LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
 
-MOST_WORKERS = 512  # more than any machine has cores for
-_MOST_CONCURRENCY = 1 << 20  # more than a machine has ports for
+MOST_WORKERS = 512  # more than any machine has cores
+_MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
 _FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
 
-USER_CONF = "user.conf"  # as the run had it, beside its logs
-AUDIT_CONFIG = "audit.config"  # LoadGen's name; one in the working directory is never used unasked
+USER_CONF = "user.conf"  # the run's copy, beside its logs
+AUDIT_CONFIG = "audit.config"  # LoadGen's name; a file of this name in the working directory is not used
 
 
 class AuditRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A compliance test: its settings by conf key, and ``text`` of its audit.config.
+    """A compliance test: its settings by conf key, and the text of its audit.config.
 
-    ``official`` refuses to run with any deviation.
+    An ``official`` one must not run with any deviation.
     """
 
     test: str
@@ -89,7 +89,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def results_dir(self) -> Path:
-        """What an earlier run left here is moved aside as a whole: a test's verdict goes with its logs."""
+        """The folder that is moved aside before another run; a test's verdict and logs move together."""
         return self.log_dir if self.audit is None else self.log_dir.parent
 
     @property
@@ -101,7 +101,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
     """Turn options into a plan. Raises ConfigError; reads small config files only.
 
-    ``audit`` makes it a compliance test, with an audit.config that is written beside LoadGen's logs.
+    With ``audit`` it is the plan of a compliance test, whose audit.config is written beside LoadGen's logs.
     """
     _check_choices(options)
     benchmark = load_benchmark(options.benchmark)
@@ -159,7 +159,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
 
 
 def _check_choices(options: RunOptions) -> None:
-    """The parser refuses other words; a caller from Python gets the same answer here."""
+    """Refuse what the parser refuses, for a caller from Python."""
     for name, known in (
         ("backend", get_args(Backend)),
         ("stream", get_args(Stream)),
@@ -192,7 +192,7 @@ def _server_urls(backend: Backend, values: Sequence[str]) -> tuple[str, ...]:
         return parse_server_urls(values or (SERVER_URL,))
     if values:
         raise ConfigError(
-            f"--server-url {values[0]}: --backend embedded starts a server of its own; remove one of the two"
+            f"--server-url {values[0]}: --backend embedded starts its own server; remove one of the two flags"
         )
     return ()
 
@@ -204,15 +204,15 @@ def parse_server_urls(values: Sequence[str]) -> tuple[str, ...]:
         raise ConfigError("--server-url is empty, expected a URL such as http://localhost:30000")
     for url in urls:
         _check_url(url)
-    if len({_place(url) for url in urls}) != len(urls):
-        raise ConfigError(f"--server-url names a replica twice: {', '.join(urls)}")
+    if len({_address_key(url) for url in urls}) != len(urls):
+        raise ConfigError(f"--server-url has the same replica twice: {', '.join(urls)}")
     return urls
 
 
 def _check_url(url: str) -> None:
     if "@" in url:
         raise ConfigError(
-            "--server-url carries credentials; put the key into the environment as OPENAI_API_KEY"
+            "--server-url has credentials in it; set the key in the environment as OPENAI_API_KEY"
         )
     try:
         parts = urlsplit(url)
@@ -222,13 +222,13 @@ def _check_url(url: str) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigError(f"--server-url {url}: expected http://HOST:PORT or https://HOST:PORT")
     if any(mark in url for mark in "?# \t"):
-        raise ConfigError(f"--server-url {url}: a base URL has no query, no fragment and no spaces")
+        raise ConfigError(f"--server-url {url}: expected a base URL without query, fragment and spaces")
     if not _is_host(parts.hostname):
-        raise ConfigError(f"--server-url {url}: {parts.hostname!r} is no host name and no address")
+        raise ConfigError(f"--server-url {url}: {parts.hostname!r} is not a host name or an address")
 
 
 def _is_host(name: str) -> bool:
-    """An address where it looks like one, else what DNS takes: labels of 1 to 63 characters."""
+    """Whether it is an address or a name that DNS accepts, with labels of 1 to 63 characters."""
     try:
         if ":" in name or _FOUR_NUMBERS.fullmatch(name):
             ipaddress.ip_address(name)
@@ -239,8 +239,8 @@ def _is_host(name: str) -> bool:
         return False
 
 
-def _place(url: str) -> tuple[str, str | None, int, str]:
-    """What makes two spellings the same replica."""
+def _address_key(url: str) -> tuple[str, str | None, int, str]:
+    """The parts of a URL that are equal where two spellings name the same replica."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
 
@@ -253,9 +253,7 @@ def _count(flag: str, value: int | None, most: int) -> int | None:
 
 def _resume(wanted: bool, accuracy: bool) -> bool:
     if wanted and not accuracy:
-        raise ConfigError(
-            "--resume without --accuracy: a performance run is measured in one piece or not at all"
-        )
+        raise ConfigError("--resume without --accuracy: a performance run cannot be resumed, only repeated")
     return wanted
 
 

@@ -2,8 +2,13 @@
 
 import pytest
 
-from harness.compliance.audit_config import AuditConfig, official_audit, plain_rows, read_audit_config
-from harness.compliance.effective_settings import differences
+from harness.compliance.audit_config import (
+    AuditConfig,
+    effective_differences,
+    official_audit,
+    plain_rows,
+    read_audit_config,
+)
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
@@ -210,16 +215,16 @@ CHANGED = {
 
 
 def test_settings_in_force():
-    assert differences(TEST07, AS_LOGGED) == {}
+    assert effective_differences(TEST07, AS_LOGGED) == {}
     offline = AS_LOGGED | {"scenario": "Offline", "min_query_count": 1, "samples_per_query": 990}
-    assert differences(TEST07, offline) == {}
-    assert list(differences(TEST07, offline | {"samples_per_query": 989})) == ["min_query_count"]
+    assert effective_differences(TEST07, offline) == {}
+    assert list(effective_differences(TEST07, offline | {"samples_per_query": 989})) == ["min_query_count"]
 
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_setting_that_was_not(name):
     value, key = CHANGED[name]
-    found = differences(TEST07, AS_LOGGED | {name: value})
+    found = effective_differences(TEST07, AS_LOGGED | {name: value})
     assert list(found) == [key]
     assert found[key].startswith(f"effective_{name} was {value}, the audit settings say ")
 
@@ -237,4 +242,6 @@ def test_published_runs_had_the_settings_of_their_round():
     for path in logs:
         test = path.parts[-4]
         settings = OFFICIAL["gpt-oss-120b", test][0]
-        assert list(differences(settings, read_detail(path).effective)) == ["performance_issue_unique"], path
+        assert list(effective_differences(settings, read_detail(path).effective)) == [
+            "performance_issue_unique"
+        ], path
