@@ -1,15 +1,17 @@
 """The crash-safe record of every query: what workers write while the clock runs.
 
-A worker appends one fixed-size row per finished query to ``queries-<worker>.bin`` (QUERY_ROW, crc32 over
-the other bytes) and one JSON line per Failure to ``failures-<worker>.jsonl``. All times are
+A worker appends one row per finished query to ``queries-<worker>.bin`` (QueryRow, and crc32 over its bytes)
+and one JSON line per Failure to ``failures-<worker>.jsonl``. All times are
 CLOCK_MONOTONIC nanoseconds, 0 where the moment never came.
 """
 
+import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, NamedTuple, get_type_hints
 
 import msgspec
 import numpy as np
@@ -17,27 +19,38 @@ import numpy.typing as npt
 
 from harness.record.outcome import FailureKind
 
-QUERY_ROW = np.dtype(
-    [
-        ("query_id", "<u8"),  # LoadGen's response id
-        ("sample_index", "<u4"),
-        ("worker", "<u2"),
-        ("replica", "<u2"),
-        ("issued_ns", "<i8"),  # LoadGen called the issue callback
-        ("sent_ns", "<i8"),  # the last byte of the request was handed to the kernel
-        ("first_byte_ns", "<i8"),  # first byte of the response
-        ("first_token_ns", "<i8"),  # arrival of the event that carried the first token
-        ("last_byte_ns", "<i8"),  # arrival of the bytes that completed the answer
-        ("isl", "<u4"),
-        ("osl", "<u4"),
-        ("first_event_tokens", "<u4"),  # tokens in that first event: stream interval as it really was
-        ("finish", "u1"),  # FINISH_REASONS index; 0 where it failed
-        ("failure", "u1"),  # FailureKind; 0 where it completed
-        ("retries", "u1"),  # how often it was sent again
-        ("resumed", "u1"),  # 1: the answer of an earlier attempt at this run; it has no times
-        ("crc", "<u4"),
-    ]
-)
+
+class QueryRow(NamedTuple):
+    """One finished query; each field with its type on disk. Times of a resumed answer are 0."""
+
+    query_id: Annotated[int, "<u8"]  # LoadGen's response id
+    sample_index: Annotated[int, "<u4"]
+    worker: Annotated[int, "<u2"]
+    replica: Annotated[int, "<u2"]
+    issued_ns: Annotated[int, "<i8"]  # LoadGen called the issue callback
+    sent_ns: Annotated[int, "<i8"]  # the last byte of the request was handed to the kernel
+    first_byte_ns: Annotated[int, "<i8"]  # first byte of the response
+    first_token_ns: Annotated[int, "<i8"]  # arrival of the event that carried the first token
+    last_byte_ns: Annotated[int, "<i8"]  # arrival of the bytes that completed the answer
+    isl: Annotated[int, "<u4"]
+    osl: Annotated[int, "<u4"]
+    first_event_tokens: Annotated[int, "<u4"]  # tokens in that first event: stream interval as it really was
+    finish: Annotated[int, "<u1"]  # FINISH_REASONS index; 0 where it failed
+    failure: Annotated[int, "<u1"]  # FailureKind; 0 where it completed
+    retries: Annotated[int, "<u1"]  # how often it was sent again
+    resumed: Annotated[int, "<u1"]  # 1: the answer of an earlier attempt at this run; it has no times
+
+    def encode(self) -> bytes:
+        """The row as ``queries-<worker>.bin`` holds it, with its checksum."""
+        body = _BODY.pack(*self)
+        return body + _CRC.pack(zlib.crc32(body))
+
+
+_TYPES = {name: hint.__metadata__[0] for name, hint in get_type_hints(QueryRow, include_extras=True).items()}
+_CODES = {"<u8": "Q", "<u4": "I", "<u2": "H", "<u1": "B", "<i8": "q"}  # of struct, by numpy's name
+_BODY = struct.Struct("<" + "".join(map(_CODES.__getitem__, _TYPES.values())))
+_CRC = struct.Struct("<I")
+QUERY_ROW = np.dtype([*_TYPES.items(), ("crc", "<u4")])  # many rows, with their checksums
 
 FINISH_REASONS = ("", "stop", "length", "other")
 
@@ -55,7 +68,6 @@ REPORTS_FILE = "reports.bin"
 JOURNAL_DIR = "journal"  # beside LoadGen's logs
 
 NOWHERE = 0xFFFF  # worker and replica of a query that was lost: nobody is left to tell
-_ROW_BODY = QUERY_ROW.itemsize - 4
 
 
 class _FailureLine(msgspec.Struct):
@@ -104,7 +116,7 @@ def lost_rows(lost: Sequence[tuple[int, int]]) -> npt.NDArray[np.void]:
 
 def _intact(data: bytes, rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     view, size = memoryview(data), QUERY_ROW.itemsize
-    sums = [zlib.crc32(view[start : start + _ROW_BODY]) for start in range(0, len(data), size)]
+    sums = [zlib.crc32(view[start : start + _BODY.size]) for start in range(0, len(data), size)]
     intact: npt.NDArray[np.bool_] = np.array(sums, dtype=np.uint32) == rows["crc"]
     return intact
 

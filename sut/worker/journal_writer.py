@@ -1,19 +1,14 @@
 """A worker's journal: fixed rows, answers and failure lines, appended in batches."""
 
 import os
-import struct
-import zlib
 from pathlib import Path
 
 import msgspec
 
 from harness.record.answer_log import encode_answer
-from harness.record.journal import FINISH_REASONS, QUERY_ROW
+from harness.record.journal import FINISH_REASONS, QueryRow
 from harness.record.outcome import Completion, Failure, Outcome
 
-_ROW = struct.Struct("<QIHHqqqqqIIIBBBB")
-_CRC = struct.Struct("<I")
-assert _ROW.size + _CRC.size == QUERY_ROW.itemsize
 _FINISH = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 _OTHER = _FINISH["other"]
 
@@ -70,15 +65,41 @@ class JournalWriter:
         else:
             failure = int(outcome.kind)
             self._failures.waiting += _line(query_id, sample_index, outcome)
-        counts = (isl, osl, first_event_tokens, finish, failure, retries, 0)
-        self._add_row(query_id, sample_index, self._worker, replica, *times_ns, *counts)
+        row = QueryRow(
+            query_id,
+            sample_index,
+            self._worker,
+            replica,
+            *times_ns,
+            isl=isl,
+            osl=osl,
+            first_event_tokens=first_event_tokens,
+            finish=finish,
+            failure=failure,
+            retries=retries,
+            resumed=0,
+        )
+        self._queries.waiting += row.encode()
 
     def add_resumed(
         self, query_id: int, sample_index: int, replica: int, isl: int, osl: int, finish: int
     ) -> None:
         """Record a query that an earlier attempt at this run had answered."""
-        times_ns = (0, 0, 0, 0, 0)
-        self._add_row(query_id, sample_index, self._worker, replica, *times_ns, isl, osl, 0, finish, 0, 0, 1)
+        row = QueryRow(
+            query_id,
+            sample_index,
+            self._worker,
+            replica,
+            *(0, 0, 0, 0, 0),
+            isl=isl,
+            osl=osl,
+            first_event_tokens=0,
+            finish=finish,
+            failure=0,
+            retries=0,
+            resumed=1,
+        )
+        self._queries.waiting += row.encode()
 
     def add_retry(self, query_id: int, sample_index: int, failure: Failure) -> None:
         """Record that a query failed and is sent again."""
@@ -89,11 +110,6 @@ class JournalWriter:
         for appender in (self._answers, self._queries, self._failures, self._retries):
             if appender is not None:
                 appender.flush()
-
-    def _add_row(self, *values: int) -> None:
-        row = _ROW.pack(*values)
-        self._queries.waiting += row
-        self._queries.waiting += _CRC.pack(zlib.crc32(row))
 
 
 def _line(query_id: int, sample_index: int, failure: Failure) -> bytes:
