@@ -1,4 +1,4 @@
-// Answers to generation requests: when their events are due and what these say.
+// Answers to generation requests: the times and the content of their events.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "stub.h"
 
 // ---------------------------------------------------------------- text
-// A writer without bounds checks: ensure_room() is called once per event with the most it can need.
+// A writer without bounds checks: ensure_room() is called once per event with the largest size it can need.
 static char *text, *at;
 static size_t room;
 
@@ -118,7 +118,7 @@ static void put_document(const Conn *c, uint32_t from, uint32_t to, bool last, b
 }
 
 // ---------------------------------------------------------------- streams
-// A chunk's length stands before it in fixed width, and is filled in when it is known.
+// The length before a chunk has a fixed width and is filled in once it is known.
 static char *open_chunk(void) {
     char *start = at;
     put("00000000\r\n");
@@ -196,7 +196,7 @@ static void send_event(Conn *c) {
     if (last) finish(c);
     conn_send(c, text, at - text);
     if (c->closed || last) return;
-    if (c->wants_write) schedule_remove(c);  // goes on in answer_writable
+    if (c->wants_write) schedule_remove(c);  // continues in answer_writable
     else schedule_following(c, now);
 }
 

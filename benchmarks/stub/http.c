@@ -1,4 +1,4 @@
-// HTTP/1.1 requests: where they end and who answers them.
+// HTTP/1.1 requests: parsing and dispatch.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 typedef struct {
     const char *path, *body;
-    size_t path_len, body_len, length;  // length: of the whole request
+    size_t path_len, body_len, length;  // length: of the complete request
     bool post, closes, expects;
 } Request;
 
@@ -26,7 +26,7 @@ static void read_headers(Request *r, const char *line, const char *end) {
     }
 }
 
-// 1: whole; 0: more to come; -1: not HTTP.
+// 1: complete; 0: incomplete; -1: not HTTP.
 static int parse(const char *data, size_t n, Request *r) {
     const char *end = memmem(data, n, "\r\n\r\n", 4);
     if (!end) return n > 65536 ? -1 : 0;
@@ -138,9 +138,9 @@ void http_input(Conn *c) {
     Request r;
     while (!c->closed && c->in_len && !c->streaming && !c->waiting) {
         if (!c->t_first_byte) c->t_first_byte = now_ns();
-        int whole = parse(c->in, c->in_len, &r);
-        if (whole < 0) conn_close(c);
-        if (whole <= 0) return;
+        int complete = parse(c->in, c->in_len, &r);
+        if (complete < 0) conn_close(c);
+        if (complete <= 0) return;
         c->close_after = r.closes;
         dispatch(c, &r);
         if (c->closed) return;

@@ -1,4 +1,4 @@
-// Token ids: which ones an answer has is a function of the prompt, so that a client can be checked.
+// Token ids. Those of an answer are a function of the prompt, so that a client can be checked.
 // The seed is the CRC-32 of the prompt's ids as text, "1,2,3"; id i is FIRST_ID + (seed + i * ID_STRIDE) % ID_RANGE.
 // tests/stub/protocol.py has the same rule.
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@ void ids_init(void) {
         for (int k = 1; k < 8; k++) table[k][i] = (table[k - 1][i] >> 8) ^ table[0][table[k - 1][i] & 255];
 }
 
-// Eight bytes a step: a 2 000-token prompt is 12 KB and must not cost more than its recv.
+// Eight bytes per step: a 2 000-token prompt is 12 KB and must not cost more than its recv.
 static uint32_t crc32_of(const unsigned char *p, size_t n) {
     uint32_t crc = ~0u;
     for (; n >= 8; p += 8, n -= 8) {
@@ -48,7 +48,7 @@ static const char *value_of(const char *body, size_t n, const char *key) {
     return at < body + n ? at : NULL;
 }
 
-// The body without its long list, so that looking for the other fields costs nothing.
+// The body without its long list, so that the search for the other fields is cheap.
 static const char *rest_of(const char *body, size_t n, const char *list, const char *end, size_t *rest_len) {
     static char *rest;
     static size_t room;

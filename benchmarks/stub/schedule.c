@@ -1,4 +1,4 @@
-// When each answer goes on: a heap of those with a due time, a ring of those that go as fast as they can.
+// The order of events: a heap of answers with a due time, a ring of those sent as fast as possible.
 #include <stdlib.h>
 
 #include "stub.h"
@@ -81,7 +81,7 @@ uint64_t schedule_wait_ns(uint64_t now) {
     return heap[0]->due > now ? heap[0]->due - now : 0;
 }
 
-// One turn for each that is in the ring now; the others wait for the next round, after new input.
+// One turn for each answer in the ring now; later ones wait for the next round, after new input.
 void schedule_run_ring(void (*act)(Conn *)) {
     Conn *c = ring.next;
     for (int left = ring_size; left > 0 && c != &ring; left--) {

@@ -1,4 +1,4 @@
-// A fast stand-in for an SGLang or vLLM server: what its parts share. README.md tells how to use it.
+// A fast stub of an SGLang or vLLM server: shared declarations. README.md describes its use.
 #pragma once
 
 #include <stdbool.h>
@@ -12,8 +12,8 @@ typedef struct {
     int64_t tokens_per_event;  // like SGLang's --stream-interval
     int64_t first_one;         // 1: the first event carries one token, as SGLang's does
     int64_t first_us;          // delay of the first event
-    int64_t gap_us;            // time between events; 0: as fast as the socket takes them
-    int64_t jitter_us;         // the first delay is longer by 0 to so much, at random
+    int64_t gap_us;            // time between events; 0: as fast as the socket accepts them
+    int64_t jitter_us;         // random addition to the first delay, from 0 to this value
     int64_t step;              // 1: all streams emit on one common clock of gap_us, like a decode batch
     int64_t cumulative;        // 1: /generate repeats all ids in every event; 0: only the new ones
     int64_t text;              // 1: every token also has a text, " tok"
@@ -24,7 +24,7 @@ typedef struct {
 
 extern Knobs knobs;
 
-void knobs_set(const char *query);     // "tokens=100&gap_us=20000"; what is not named stays
+void knobs_set(const char *query);     // "tokens=100&gap_us=20000"; other knobs keep their value
 bool knob_set_one(const char *name, const char *value);
 int knobs_print(char *to, size_t room);  // as a JSON object
 
@@ -40,14 +40,14 @@ typedef struct Conn {
     Endpoint endpoint;  // first: epoll hands it back
     uint16_t port;
     uint8_t protocol;
-    bool streaming, waiting;          // an answer is under way: a stream, or one document still to come
+    bool streaming, waiting;          // an answer is unfinished: a stream, or a document not yet sent
     bool head_sent, wants_usage, wants_ids;
     bool close_after, closed, wants_write, in_ring;
-    uint32_t serial, request;         // which connection, and its how-manieth request
+    uint32_t serial, request;         // number of the connection, and of the request on it
     uint32_t seed, prompt_tokens;     // of the prompt: see ids.c
     uint32_t asked, total, sent, events;  // tokens; events sent
     int32_t heap_index;               // -1: not in the heap
-    char *in, *out;                   // only what is unfinished: NULL on a quiet connection
+    char *in, *out;                   // unfinished data: NULL on a quiet connection
     uint32_t in_len, in_cap, out_len, out_off, out_cap;
     uint64_t due;
     uint64_t t_accept, t_first_byte, t_request, t_first_event, t_last_event;
@@ -59,7 +59,7 @@ void conn_send(Conn *c, const char *data, size_t n);  // may close c
 void conn_reply(Conn *c, int status, const char *type, const char *body, size_t n);
 
 // ---------------------------------------------------------------- http.c
-void http_input(Conn *c);  // answers every whole request in c->in
+void http_input(Conn *c);  // answers every complete request in c->in
 
 // ---------------------------------------------------------------- ids.c
 #define FIRST_ID 1000u
@@ -77,8 +77,8 @@ Prompt prompt_read(const char *body, size_t n, Protocol protocol);
 
 // ---------------------------------------------------------------- answer.c
 void answer_start(Conn *c, Protocol protocol, const char *body, size_t n);
-void answer_due(Conn *c);      // its time has come: send the next event, or the document
-void answer_writable(Conn *c); // a stream that was blocked may go on
+void answer_due(Conn *c);      // send the due event, or the document
+void answer_writable(Conn *c); // resume a blocked stream
 
 // ---------------------------------------------------------------- schedule.c
 void schedule_at(Conn *c, uint64_t due_ns);
@@ -97,7 +97,7 @@ typedef struct {
 extern Counters counters;
 
 void truth_reset(void);
-void truth_lateness(uint64_t ns);     // an event left so much after it was due
+void truth_lateness(uint64_t ns);     // delay of an event after its due time
 void truth_record(const Conn *c);     // an answer is complete
 void truth_reply_stats(Conn *c);      // JSON
 void truth_reply_log(Conn *c);        // CSV, a line per answer

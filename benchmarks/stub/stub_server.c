@@ -23,7 +23,7 @@
 #define READ_BYTES (1 << 20)
 
 static int poll_fd;
-static Conn *dead;  // freed at the end of the turn: epoll may still name them in this one
+static Conn *dead;  // freed at the end of the turn, because epoll may still report them in it
 
 uint64_t now_ns(void) {
     struct timespec t;
@@ -86,13 +86,13 @@ void conn_send(Conn *c, const char *data, size_t n) {
 }
 
 void conn_reply(Conn *c, int status, const char *type, const char *body, size_t n) {
-    static char *whole;
+    static char *page;
     static size_t room;
-    if (room < n + 512) whole = grow(whole, room = (n + 512) * 2);
-    int head = sprintf(whole, "HTTP/1.1 %d %s\r\nserver: uvicorn\r\ncontent-length: %zu\r\ncontent-type: %s\r\n\r\n",
+    if (room < n + 512) page = grow(page, room = (n + 512) * 2);
+    int head = sprintf(page, "HTTP/1.1 %d %s\r\nserver: uvicorn\r\ncontent-length: %zu\r\ncontent-type: %s\r\n\r\n",
                        status, status == 200 ? "OK" : "Not Found", n, type);
-    memcpy(whole + head, body, n);
-    conn_send(c, whole, head + n);
+    memcpy(page + head, body, n);
+    conn_send(c, page, head + n);
 }
 
 static void flush_output(Conn *c) {
@@ -183,7 +183,7 @@ static void handle(struct epoll_event *e) {
 
 static void act(Conn *c) {
     answer_due(c);
-    http_input(c);  // what was pipelined behind the answer, if this was its end
+    http_input(c);  // a pipelined request, if the answer is complete
 }
 
 static void free_dead(void) {

@@ -1,4 +1,4 @@
-// What really happened: counters, lateness and a record of each answer, for comparison with a client's claims.
+// The true times: counters, lateness and a record of each answer, for comparison with a client's figures.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
