@@ -12,9 +12,9 @@ from harness.compliance import cli as compliance
 from harness.grading import cli as grading
 from harness.submission import cli as submission
 from scripts import write_cli_reference
+from tests.documents.pages import PAGES
 from tests.runs import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 SOURCES = [
     *(path for tree in ("harness", "sut") for path in (ROOT / tree).rglob("*.py")),
     *ROOT.glob("*.sh"),

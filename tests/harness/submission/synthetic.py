@@ -5,7 +5,7 @@ answers from their ground truth, rightly for a fixed share of the rows: the scor
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tests.stub.server import StubServer
 
 BENCHMARK = load_benchmark("gpt-oss-120b")
 END_OF_SYSTEM = 200007
-AIME, GPQA, CODE = 30, 198, 1055
+SIZES = {"aime25": 30, "gpqa_diamond": 198, "livecodebench_v6": 1055}
 REPEATS = BENCHMARK.datasets["accuracy"].repeats
 PROGRAM = "print(2 * int(input()))"
 
@@ -47,15 +47,16 @@ class Datasets:
     rows: tuple[Row, ...]
 
 
-def make_datasets(folder: Path) -> Datasets:
-    """Write all of them; takes about a second."""
-    rows = tuple(accuracy_rows())
+def make_datasets(folder: Path, sizes: Mapping[str, int] = SIZES) -> Datasets:
+    """Write all of them; takes about a second. ``sizes``: problems of each accuracy dataset."""
+    rows = tuple(accuracy_rows(sizes))
     quick = [_prompt("low", number) for number in range(BENCHMARK.datasets["performance"].samples)]
     performance = folder / "perf.parquet"
     pq.write_table(pa.table({"input_tokens": quick}), performance)
     gpqa = [row for row in rows if row.dataset == "gpqa_diamond"]
     release = folder / "release.jsonl"
-    release.write_text("".join(json.dumps(_problem(number)) + "\n" for number in range(CODE)))
+    problems = range(sizes["livecodebench_v6"])
+    release.write_text("".join(json.dumps(_problem(number)) + "\n" for number in problems))
     return Datasets(
         performance,
         _write(folder / "acc.parquet", rows),
@@ -65,9 +66,8 @@ def make_datasets(folder: Path) -> Datasets:
     )
 
 
-def accuracy_rows() -> Iterator[Row]:
+def accuracy_rows(sizes: Mapping[str, int] = SIZES) -> Iterator[Row]:
     """4395 rows: 30 x 8, 198 x 5 and 1055 x 3."""
-    sizes = {"aime25": AIME, "gpqa_diamond": GPQA, "livecodebench_v6": CODE}
     number = 0
     for dataset, size in sizes.items():
         for problem in range(size):

@@ -1,0 +1,100 @@
+"""What download.sh finds in place of the official files: the same names and columns, a few rows.
+
+    python -m tests.documents.made_up FOLDER      (in a checkout with small_sizes)
+
+FOLDER then holds ``mlcommons/``, as MLCommons' downloader leaves it, and ``huggingface/``.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+from tests.harness.submission.synthetic import Datasets, accuracy_rows, make_datasets
+
+SIZES = {"aime25": 1, "gpqa_diamond": 1, "livecodebench_v6": 6}
+ACCURACY, COMPLIANCE = 1 * 8 + 1 * 5 + 6 * 3, 1 * 5
+# LoadGen divides Server's tokens by the time of all queries and its samples by that of all but one: from 1000
+# queries on the two agree as closely as the submission's cross-check asks for.
+PERFORMANCE, RATE = 1100, 800
+TOKENS = 12
+DURATION_MS = 500
+
+# Sizes in the benchmark's definition. Everything else in it stays as it is.
+_DEFINITION = {
+    "min_duration_ms = 600000": f"min_duration_ms = {DURATION_MS}",
+    "= 6396": f"= {PERFORMANCE}",
+    "= 4395": f"= {ACCURACY}",
+    "samples = 990": f"samples = {COMPLIANCE}",
+    "min_query_count = 990": f"min_query_count = {COMPLIANCE}",
+    "reference_mean_output_tokens = 1278.20": f"reference_mean_output_tokens = {TOKENS}",
+    # The machine of a test may be busy: latencies must not decide here.
+    "ttft_ms = 3000": "ttft_ms = 60000",
+    "ttft_ms = 2000": "ttft_ms = 60000",
+    "tpot_ms = 80": "tpot_ms = 10000",
+    "tpot_ms = 15": "tpot_ms = 10000",
+}
+_LATENCIES = "".join(
+    f"{key}.Server.{name} = {value}\n"
+    for key in ("gpt-oss-120b", "gpt-oss-120b-interactive")
+    for name, value in (("ttft_latency", 60000), ("tpot_latency", 10000))
+)
+_USER_CONF = {
+    "min_duration = 600000": f"min_duration = {DURATION_MS}",
+    "= 6396": f"= {PERFORMANCE}",
+    "*.Server.target_qps = 10.0": f"*.Server.target_qps = {RATE}\n{_LATENCIES}",
+}
+_QUICK_CONF = {
+    "min_duration = 1000\n": "min_duration = 0\n",
+    "min_duration = 25000": f"min_duration = {DURATION_MS}",
+    "*.Server.target_qps = 20.0": f"*.Server.target_qps = {2 * RATE}\n{_LATENCIES}",
+    "min_query_count = 64": "min_query_count = 16",
+}
+
+
+def small_sizes(checkout: Path) -> None:
+    """Make the benchmark, its confs and its runs small."""
+    _replace(checkout / "configs/gpt-oss-120b.toml", _DEFINITION)
+    _replace(checkout / "configs/user.conf", _USER_CONF)
+    _replace(checkout / "configs/quick.conf", _QUICK_CONF)
+
+
+def _replace(path: Path, changes: dict[str, str]) -> None:
+    text = path.read_text()
+    for old, new in changes.items():
+        assert old in text, f"{path.name} has no {old!r} any more"
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def record_checksums(checkout: Path, downloads: Path) -> None:
+    """Put the sha256 of the made-up files in the place of the official ones' sums."""
+    manifest = checkout / "datasets/manifest.tsv"
+    lines = [line.split("\t") for line in manifest.read_text().splitlines()]
+    for cells in lines:
+        found = [path for path in downloads.glob(f"*/{cells[3]}") if path.is_file()] if len(cells) > 3 else []
+        if found:
+            cells[4] = f"sha256:{hashlib.sha256(found[0].read_bytes()).hexdigest()}"
+    manifest.write_text("".join("\t".join(cells) + "\n" for cells in lines))
+
+
+def write_downloads(folder: Path) -> Datasets:
+    for name in ("mlcommons/perf", "mlcommons/acc", "huggingface/livecodebench"):
+        (folder / name).mkdir(parents=True)
+    data = make_datasets(folder, SIZES)
+    data.performance.rename(folder / "mlcommons/perf/perf_eval_ref.parquet")
+    data.accuracy.rename(folder / "mlcommons/acc/acc_eval_ref.parquet")
+    data.compliance.rename(folder / "mlcommons/acc/acc_eval_compliance_gpqa.parquet")
+    problems = data.release.read_text().splitlines(keepends=True)
+    data.release.unlink()
+    for number, problem in enumerate(problems, 1):
+        name = f"test{number if number > 1 else ''}.jsonl"
+        (folder / "huggingface/livecodebench" / name).write_text(problem)
+    return data
+
+
+def rows():
+    return tuple(accuracy_rows(SIZES))
+
+
+if __name__ == "__main__":
+    write_downloads(Path(sys.argv[1]))

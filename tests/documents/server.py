@@ -1,0 +1,99 @@
+"""In place of an inference server: gives the right answers to the made-up datasets.
+
+    python -m tests.documents.server ENGINE FLAG...     ENGINE: sglang, vllm, llama.cpp
+
+Listens where the engine with these flags would, in place of another engine that was there before, and returns
+when it is ready. The server itself stays until its process group ends.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.request import urlopen
+
+from tests.documents import made_up
+
+OFFLINE_ANSWER_S = 1.5 * made_up.DURATION_MS / 1000  # with all queries at once, so long is the run
+_PORT = {"sglang": 30000, "vllm": 8000, "llama.cpp": 8080}
+
+
+def main() -> None:
+    engine, *flags = sys.argv[1:]
+    port = int(flags[flags.index("--port") + 1]) if "--port" in flags else _PORT[engine]
+    record = Path(os.environ["STAND_INS"], f"server-{port}")
+    if _is_kept(record, engine):
+        return
+    child = os.fork()
+    if child == 0:
+        serve_llamacpp(port) if engine == "llama.cpp" else serve_stub(port)
+    record.write_text(f"{engine} {child}")
+    while not _is_healthy(port):
+        if os.waitpid(child, os.WNOHANG) != (0, 0):
+            sys.exit("the stand-in server ended")
+        time.sleep(0.05)
+
+
+def _is_kept(record: Path, engine: str) -> bool:
+    """Whether the engine listens there already; another one is ended."""
+    if not record.exists():
+        return False
+    listening, pid = record.read_text().split()
+    if listening == engine:
+        return True
+    os.kill(int(pid), signal.SIGKILL)
+    return False
+
+
+def _is_healthy(port: int) -> bool:
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+        return answer.status == 200
+    return False
+
+
+def serve_stub(port: int) -> None:
+    """SGLang's protocol and OpenAI's, with all facts of a node with 8 GPUs."""
+    from tests.harness.submission.synthetic import AnsweringServer, long_answers, truth
+    from tests.stub import Facts
+
+    rows = made_up.rows()
+    known = {row.prompt for row in rows}
+    ungraded = long_answers(made_up.TOKENS)
+    # No two runs of a submission may have the same log, so streamed answers are less often right.
+    complete, streamed = truth(rows, wrong_each=len(rows)), truth(rows, wrong_each=9)
+
+    class Server(AnsweringServer):
+        async def _generate(self, exchange):
+            if not exchange.request.streams:
+                await asyncio.sleep(OFFLINE_ANSWER_S)
+            graded = streamed if exchange.request.streams else complete
+            self._answer_of = lambda prompt: (graded if tuple(prompt) in known else ungraded)(prompt)
+            await super()._generate(exchange)
+
+    with Server(ungraded, host="0.0.0.0", port=port, facts=Facts(dp_size=8)):
+        signal.pause()
+
+
+def serve_llamacpp(port: int) -> None:
+    """The real llama.cpp of the embedded engine, with its tiny model."""
+    import xllamacpp
+
+    from sut.servers.embedded.models import tiny_gpt_oss
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(tiny_gpt_oss(Path(".cache")).path)
+    params.hostnames, params.port = ["127.0.0.1"], port
+    params.n_parallel, params.n_ctx = 16, 16 * 4096
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.endpoint_metrics = params.endpoint_slots = True
+    params.warmup = params.ui = False
+    server = xllamacpp.Server(params)
+    signal.pause()
+    del server
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Every command of the README and the guide runs as written, in order: from download to a checked submission.
+
+Downloads, GPUs, docker and SGLang are stand-ins (``bin/``, ``packages/``, ``server.py``); the benchmark's
+sizes and durations are small (``made_up.py``). Everything else is this checkout.
+"""
+
+import re
+
+import pytest
+
+from tests.documents.checkout import make_checkout
+from tests.documents.pages import PAGES, README, blocks, name_of, outside_blocks
+
+# Blocks that are not run, by a part of their text.
+NOT_RUN = {
+    "setup.sh --with-tests": "these are the tests themselves",
+    "HARNESS_SGLANG=1": "installs 2.9 GB; tests/engines runs the same script and server",
+    "install_sglang_cpu.sh": "installs 2.9 GB; tests/engines runs the same script and server",
+    "VLLM_CPU_KVCACHE_SPACE": "sets up vLLM's own CPU build",
+    "submission_checker.main": "MLCommons's checker; test_full_tree runs it where it is",
+    "compare_checkers.py": "needs MLCommons's checker and the results of a round",
+    "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",
+}
+# Exit codes other than 0, by a part of the block.
+EXIT_CODES = {"--non-official": 5}  # random weights do not pass TEST07
+GUIDE = [page for page in PAGES if "guide" in page.parts]
+SET_UP = 1  # the README's block that leaves data, confs and a server; the guide's commands begin there
+# The other pages come in alphabetical order; these start another engine on the port, or remove everything.
+LAST = ("llamacpp.md", "vllm.md", "install.md")
+
+SUBMITTED = {"results", "src", "systems"}
+
+
+def reason_not_to_run(block):
+    return next((reason for part, reason in NOT_RUN.items() if part in block), None)
+
+
+def script(page):
+    """The page's commands, in a shell of its own."""
+    runnable = [as_run(block) for block in blocks(page) if not reason_not_to_run(block)]
+    return "\n".join([f"echo '=== {name_of(page)}'", "(", *runnable, ")"]) if runnable else ""
+
+
+def as_run(block):
+    """A block that begins with ``#!`` is a script of its own."""
+    if block.startswith("#!"):
+        return f"bash -ex <<'END'\n{block}END\n"
+    code = next((code for part, code in EXIT_CODES.items() if part in block), 0)
+    return f"set +e\n{block}[[ $? == {code} ]] || exit 99\nset -e" if code else block
+
+
+def run(checkout, text):
+    ended = checkout.run(text)
+    assert ended.code == 0, ended.output[-6000:]
+    return ended.output
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return make_checkout(tmp_path)
+
+
+@pytest.mark.engine
+def test_the_readme_leads_to_a_checked_submission(checkout):
+    output = run(checkout, script(README))
+    assert {path.name for path in (checkout.folder / "submission/closed/MyOrg").iterdir()} == SUBMITTED
+    # The commands that the runs print.
+    printed = dict.fromkeys(re.findall(r"^Score it with: (.+)$", output, re.M))
+    assert len(printed) == 2
+    for command in printed:
+        assert command.startswith(".venv/bin/python ")
+        assert "FINAL SCORE" in run(checkout, command)
+
+
+@pytest.mark.engine
+def test_the_guide(checkout):
+    """After the README's set-up; each page without the results of the one before."""
+    pages = sorted(GUIDE, key=lambda page: (page.name in LAST and LAST.index(page.name) + 1, page))
+    between = "\nrm -rf mlperf_results submission\n"
+    run(checkout, blocks(README)[SET_UP] + between.join(map(script, pages)))
+
+
+def test_every_reason_is_needed():
+    text = "".join(block for page in PAGES for block in blocks(page))
+    assert [part for part in (*NOT_RUN, *EXIT_CODES) if part not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_are_in_blocks_that_are_run(page):
+    """No command stands in a block without the name of its language, where no test would find it."""
+    assert (
+        re.findall(r"(?m)^ *(?:\.venv/bin/|\./setup|sglang/run|datasets/download).*", outside_blocks(page))
+        == []
+    )
