@@ -78,7 +78,11 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
         help="TOML with the facts that only the submitter knows: names, system, weights",
     )
     parser.add_argument("--output", type=path, help="the folder to build (%(default)s)")
-    parser.add_argument("--division", choices=("closed", "open"), help="(default: that of the TOML)")
+    parser.add_argument(
+        "--division",
+        choices=("closed", "open"),
+        help="division of the submission (default: that of the TOML)",
+    )
     parser.add_argument(
         "--scenario",
         action="append",
@@ -90,7 +94,9 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
         choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
         help="benchmark definition in configs/ (%(default)s)",
     )
-    parser.add_argument("--user-conf", type=path, help="(default: the file that each run used)")
+    parser.add_argument(
+        "--user-conf", type=path, help="user.conf to submit (default: the file that each run used)"
+    )
     parser.add_argument("--force", action="store_true", help="replace results that exist already")
     _add_table(parser)
     parser.add_argument(
