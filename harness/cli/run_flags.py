@@ -49,11 +49,19 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         help="resume the accuracy run in the output folder; only unanswered samples are sent",
     )
     group.add_argument(
-        "--input-file", type=path, required=True, help="tokenized dataset (parquet, pickle or JSON file)"
+        "--input-file",
+        type=path,
+        metavar="FILE",
+        required=True,
+        help="tokenized dataset (parquet, pickle or JSON file)",
     )
-    group.add_argument("--max-samples", type=int, help="use only the first N samples (default: all)")
+    group.add_argument(
+        "--max-samples", type=int, metavar="N", help="use only the first N samples (default: all)"
+    )
     add_settings(group)
-    group.add_argument("--audit-config", type=path, help="LoadGen audit.config of a compliance test")
+    group.add_argument(
+        "--audit-config", type=path, metavar="FILE", help="LoadGen audit.config of a compliance test"
+    )
 
 
 def add_benchmark(group: argparse._ArgumentGroup, default_scenario: str = "%(default)s") -> None:
@@ -83,18 +91,25 @@ def _scenario(text: str) -> Scenario:
 def add_settings(group: argparse._ArgumentGroup) -> None:
     """LoadGen's settings and the generation parameters."""
     group.add_argument(
-        "--mlperf-conf", type=path, help="LoadGen mlperf.conf (default: the official one inside LoadGen)"
+        "--mlperf-conf",
+        type=path,
+        metavar="FILE",
+        help="LoadGen mlperf.conf (default: the official one inside LoadGen)",
     )
     group.add_argument(
         "--user-conf",
         type=path,
+        metavar="FILE",
         help="LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
     )
     group.add_argument(
-        "--generation-config", type=path, help="JSON file of generation parameters (default: the benchmark's)"
+        "--generation-config",
+        type=path,
+        metavar="FILE",
+        help="JSON file of generation parameters (default: the benchmark's)",
     )
     group.add_argument(
-        "--max-new-tokens", type=int, help="override max_new_tokens of the generation parameters"
+        "--max-new-tokens", type=int, metavar="N", help="override max_new_tokens of the generation parameters"
     )
     group.add_argument(
         "--stream",
@@ -140,11 +155,13 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--num-workers",
         type=int,
+        metavar="N",
         help="client worker processes (default: chosen from the cores and the load)",
     )
     group.add_argument(
         "--max-concurrency",
         type=int,
+        metavar="N",
         help="maximum number of requests in flight, over all replicas (default: in offline twice the number "
         "that the servers run at once, otherwise unlimited)",
     )
@@ -186,6 +203,7 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
     group.add_argument(
         "--output-dir",
         type=path,
+        metavar="DIR",
         help=f"logs are written to {layout} (default: %(default)s)",
     )
     group.add_argument(

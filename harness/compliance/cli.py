@@ -103,6 +103,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-dir",
         type=path,
+        metavar="DIR",
         required=True,
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
@@ -110,7 +111,10 @@ def build_verify_parser() -> argparse.ArgumentParser:
     parser.set_defaults(benchmark=run_flags.DEFAULTS["benchmark"])
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(
-        "--output-dir", type=path, help="write the verified folder to DIR/<TEST>/ (default: print only)"
+        "--output-dir",
+        type=path,
+        metavar="DIR",
+        help="write the verified folder to DIR/<TEST>/ (default: print only)",
     )
     return parser
 
@@ -123,6 +127,7 @@ def _add_verification(group: argparse._ArgumentGroup, default_reference: str) ->
     group.add_argument(
         "--reference-data",
         type=path,
+        metavar="FILE",
         help=f"TEST07: file with dataset and ground_truth (default: {default_reference})",
     )
     group.add_argument(
