@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.compliance.audit_config import test_named
 from harness.config import rule_checks
 from harness.config.expected_queries import Issue, expected_issue
+from harness.config.generation import SamplingParameters
 from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
 from harness.config.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
@@ -19,6 +20,7 @@ from sut.servers.server_info import (
     check_capacity,
     model_deviations,
     model_warnings,
+    parameter_warnings,
     replica_warnings,
     server_line,
     stream_warnings,
@@ -153,6 +155,7 @@ def prepare(
     doubts = (
         *model_warnings(servers, plan.benchmark),
         *replica_warnings(servers),
+        *parameter_warnings(servers, plan.parameters),
         *(stream_warnings(servers) if not plan.scenario.streams and plan.parameters.stream else ()),
         *room.doubts(expected, all_at_once=not plan.scenario.poisson),
     )
@@ -202,8 +205,9 @@ def describe(prepared: Prepared) -> str:
         f"issues    {_issue_line(plan, prepared.issue)}",
         f"requests  {in_flight}{_guess(prepared)}, {_bounds(plan)}",
         f"client    {prepared.placement}",
-        f"answers   {parameters.max_new_tokens} tokens at most, temperature {parameters.temperature:g}, "
+        f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
+        + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
         + ("streamed" if parameters.stream else "not streamed"),
         *(f"server    {server_line(server, plan.benchmark)}" for server in prepared.servers),
         f"logs      {plan.log_dir}",
@@ -212,6 +216,11 @@ def describe(prepared: Prepared) -> str:
         *(f"WARNING   {warning}" for warning in prepared.warnings),
     ]
     return "\n".join(printable(line) for line in lines)
+
+
+def _length(parameters: SamplingParameters) -> str:
+    least = f"{parameters.min_new_tokens} to " if parameters.min_new_tokens else "at most "
+    return f"{least}{parameters.max_new_tokens} tokens"
 
 
 def _issue_line(plan: RunPlan, issue: Issue) -> str:

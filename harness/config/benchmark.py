@@ -31,13 +31,15 @@ class LatencyLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sampling parameters as the rules name them; ``top_k`` 0 means off."""
+    """Sampling parameters as the rules name them; ``top_k`` 0 means off, None that the rules name none."""
 
     temperature: float
     top_p: float
     top_k: int
     skip_special_tokens: bool
     stream: bool
+    min_new_tokens: int | None = None
+    seed: int | None = None
 
 
 class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +91,7 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loadgen: LoadGenKeys
     generation: Generation
     datasets: dict[str, DatasetRule]
+    scenarios: tuple[Scenario, ...] = (Scenario.OFFLINE, Scenario.SERVER, Scenario.INTERACTIVE)
     model_revision: str | None = None
     tokenizer: str | None = None
     latency_limits: dict[str, LatencyLimits] = {}
@@ -101,7 +104,7 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not scenario.key_suffix:
             return self.loadgen.model_key
         if self.loadgen.interactive_model_key is None:
-            others = ", ".join(other for other in Scenario if not other.key_suffix)
+            others = ", ".join(self.scenarios)
             raise ConfigError(f"{self.name} has no {scenario} scenario, expected one of {others}")
         return self.loadgen.interactive_model_key
 

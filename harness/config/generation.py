@@ -10,8 +10,15 @@ from harness.config.benchmark import Benchmark
 from harness.config.options import Stream
 from harness.errors import ConfigError
 
-_ALIASES = {"max_output_len": "max_new_tokens", "streaming": "stream"}
+_ALIASES = {
+    "max_output_len": "max_new_tokens",
+    "max_tokens": "max_new_tokens",
+    "min_tokens": "min_new_tokens",
+    "sampling_seed": "seed",
+    "streaming": "stream",
+}
 MOST_NUMBER = (1 << 31) - 1  # of tokens or samples
+_SEED_LIMIT = 1 << 63  # SGLang's and vLLM's
 _NESTED = "generation_config"  # most published files hold their values under this key
 # Keys of published files that no server is sent, with the reason.
 _NOT_APPLIED = {
@@ -27,7 +34,10 @@ _NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values that ask for
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What travels with every request. ``top_k`` 0 means off; ``extra`` goes to the server as it is."""
+    """What travels with every request. ``top_k`` 0 means off; ``extra`` goes to the server as it is.
+
+    ``min_new_tokens`` and ``seed`` are sent where they are not None, under the names of each protocol.
+    """
 
     max_new_tokens: int
     temperature: float
@@ -35,6 +45,8 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
     top_k: int
     skip_special_tokens: bool
     stream: bool
+    min_new_tokens: int | None = None
+    seed: int | None = None
     extra: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
@@ -47,6 +59,10 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"top_p is {self.top_p}, expected more than 0 and at most 1")
         if self.top_k < -1:
             raise ValueError(f"top_k is {self.top_k}, expected -1 or 0 (off) or more")
+        if not 0 <= (least := self.min_new_tokens or 0) <= self.max_new_tokens:
+            raise ValueError(f"min_new_tokens is {least}, expected 0 to {self.max_new_tokens}")
+        if abs(self.seed or 0) >= _SEED_LIMIT:
+            raise ValueError(f"seed is {self.seed}, expected a number of at most 63 bits")
 
 
 def official_parameters(benchmark: Benchmark, *, accuracy: bool) -> SamplingParameters:
@@ -59,6 +75,8 @@ def official_parameters(benchmark: Benchmark, *, accuracy: bool) -> SamplingPara
         top_k=rules.top_k,
         skip_special_tokens=rules.skip_special_tokens,
         stream=rules.stream,
+        min_new_tokens=rules.min_new_tokens,
+        seed=rules.seed,
     )
 
 
@@ -117,18 +135,20 @@ def deviations(official: SamplingParameters, actual: SamplingParameters) -> tupl
     """One line for each parameter that is not the rules'."""
     wanted, got = _comparable(official), _comparable(actual)
     return tuple(
-        f"generation {key} is {got[key]!r}, the rules say {wanted.get(key, 'nothing of it')!r}"
-        for key in got
-        if key not in wanted or got[key] != wanted[key]
+        f"generation {key} is {got.get(key)!r}, the rules say {wanted.get(key, 'nothing of it')!r}"
+        for key in {**got, **wanted}
+        if key not in wanted or key not in got or got[key] != wanted[key]
     )
 
 
 def _comparable(parameters: SamplingParameters) -> dict[str, Any]:
+    """Every parameter that is set, by name; two spellings of the same are one."""
     values = msgspec.structs.asdict(parameters)
     extra: dict[str, Any] = values.pop("extra")
     if values["top_k"] == -1:  # SGLang's and vLLM's spelling of off
         values["top_k"] = 0
-    return values | extra
+    values["min_new_tokens"] = values["min_new_tokens"] or None  # 0 asks for nothing
+    return {name: value for name, value in values.items() if value is not None} | extra
 
 
 def _changed(parameters: SamplingParameters, values: Mapping[str, Any], source: str) -> SamplingParameters:

@@ -24,6 +24,7 @@ from harness.config.deadlines import (
 from harness.config.generation import MOST_NUMBER, SamplingParameters
 from harness.config.loadgen_conf import read_text
 from harness.config.options import SERVER_URL, Backend, RunOptions, Stream
+from harness.config.rule_checks import scenario_deviations
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
@@ -145,6 +146,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         audit_text=audit_text if audit is None else audit.text,
         dry_run=options.dry_run,
         deviations=(
+            *scenario_deviations(benchmark, options.scenario),
             *generation.deviations(official, parameters),
             *(() if audit is None else audit.deviations),
         ),

@@ -91,6 +91,14 @@ def _shown(name: str, value: Setting) -> str:
     return f"{value / _NS_PER_MS:g} ms" if name.endswith("_latency") else str(value)
 
 
+def scenario_deviations(benchmark: Benchmark, scenario: Scenario) -> tuple[str, ...]:
+    """A scenario in which the benchmark has no official result."""
+    if scenario in benchmark.scenarios:
+        return ()
+    official = ", ".join(benchmark.scenarios)
+    return (f"scenario is {scenario}, the rules of {benchmark.name} name {official}",)
+
+
 def offline_deviations(readback: Mapping[str, Setting], rule: DatasetRule) -> tuple[str, ...]:
     """A closed Offline submission needs each sample of the dataset in its one query."""
     asked = offline_samples(readback)

@@ -4,20 +4,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from harness.config.benchmark import (
-    CONFIG_DIR,
-    Benchmark,
-    available_benchmarks,
-    load_benchmark,
-    read_definition,
-)
+from harness.config.benchmark import CONFIG_DIR, Benchmark, available_benchmarks, load_benchmark
 from harness.config.loadgen_settings import SEEDS
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
-# The rounds, and definitions of benchmarks that can be checked but not run.
-CHECKED_ONLY = CONFIG_DIR / "submission"
-ROUNDS_FILE = CHECKED_ONLY / "rounds.toml"
+ROUNDS_FILE = CONFIG_DIR / "submission" / "rounds.toml"
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +108,4 @@ def load_rules() -> Rules:
 
 def definition_of(name: str) -> Benchmark | None:
     """The definition of a benchmark, None if this harness has none."""
-    if name in available_benchmarks():
-        return load_benchmark(name)
-    path = CHECKED_ONLY / f"{name}.toml"
-    return read_definition(path) if path.is_file() and path != ROUNDS_FILE else None
+    return load_benchmark(name) if name in available_benchmarks() else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from harness.config.benchmark import Benchmark
+from harness.config.generation import SamplingParameters
 from harness.config.model_name import Match, match_names
 from harness.errors import ServerError
 from sut.wire import WireName
@@ -122,6 +123,16 @@ def _names(fact: ServerFacts) -> str:
 def _same_revision(revision: str, wanted: str | None) -> bool:
     """Branches and tags (``main``) name no revision; an abbreviated hash counts."""
     return wanted is None or not re.fullmatch("[0-9a-f]{7,40}", revision) or wanted.startswith(revision)
+
+
+def parameter_warnings(facts: Sequence[ServerFacts], parameters: SamplingParameters) -> Iterator[str]:
+    """Parameters for which a server's protocol has no word."""
+    for fact in facts:
+        if parameters.min_new_tokens and fact.wire == "llamacpp":
+            yield (
+                f"{fact.url}: {fact.engine} takes no min_new_tokens, here {parameters.min_new_tokens}: "
+                "shorter answers are not prevented, and one without a token is a failure"
+            )
 
 
 def server_line(fact: ServerFacts, benchmark: Benchmark) -> str:

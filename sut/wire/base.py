@@ -93,6 +93,11 @@ class Wire(Protocol):
         """A reader for one new answer."""
 
 
+def given(**options: int | None) -> dict[str, int]:
+    """The options that have a value: a server takes a null for an error, or for another value."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def evidence(data: bytes) -> str:
     """Server bytes as one printable, bounded line without the API key, which servers repeat in errors."""
     told = masked(data[:_EVIDENCE_BYTES])

@@ -14,6 +14,7 @@ from sut.wire.base import (
     Limits,
     after_end,
     evidence,
+    given,
     in_band_error,
     whole_answer,
     wrong_count,
@@ -63,6 +64,7 @@ def _options(parameters: SamplingParameters) -> dict[str, Any]:
         "cache_prompt": False,
         "return_tokens": True,
         "stream": parameters.stream,
+        **given(seed=parameters.seed),  # it knows no least number of tokens
     } | parameters.extra
 
 

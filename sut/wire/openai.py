@@ -18,6 +18,7 @@ from sut.wire.base import (
     Limits,
     after_end,
     evidence,
+    given,
     in_band_error,
     incomplete,
     number,
@@ -73,6 +74,7 @@ def _options(parameters: SamplingParameters) -> dict[str, Any]:
         "skip_special_tokens": parameters.skip_special_tokens,
         "return_token_ids": True,
         "stream": parameters.stream,
+        **given(min_tokens=parameters.min_new_tokens, seed=parameters.seed),
     }
     if parameters.stream:
         options["stream_options"] = {"include_usage": True}

@@ -20,6 +20,7 @@ from sut.wire.base import (
     after_end,
     append_ids,
     evidence,
+    given,
     in_band_error,
     incomplete,
     no_ids,
@@ -83,6 +84,7 @@ def _sampling_params(parameters: SamplingParameters) -> dict[str, Any]:
         "top_p": parameters.top_p,
         "top_k": parameters.top_k or -1,  # SGLang refuses 0 and writes "off" as -1
         "skip_special_tokens": parameters.skip_special_tokens,
+        **given(min_new_tokens=parameters.min_new_tokens, sampling_seed=parameters.seed),
     } | parameters.extra
 
 

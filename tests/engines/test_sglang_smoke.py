@@ -97,6 +97,20 @@ def test_top_k_zero_is_refused(sglang_server):
     assert "top_k must be -1" in json.loads(refused)["error"]["message"]
 
 
+def test_least_length_and_seed_have_these_names(sglang_server):
+    """And the least length needs the server's tokenizer, which knows the end tokens."""
+    url = sglang_server.url
+    ids = json.loads(generate(url, PROMPTS[0], max_new_tokens=NEW_TOKENS)[-2])["output_ids"]
+    seeded = json.loads(generate(url, PROMPTS[0], max_new_tokens=NEW_TOKENS, sampling_seed=42)[-2])
+    assert seeded["output_ids"] == ids
+    ended = {"stop_token_ids": [ids[0]], "ignore_eos": False, "max_new_tokens": NEW_TOKENS}
+    answer = json.loads(generate(url, PROMPTS[0], **ended, min_new_tokens=3)[-2])
+    if "--skip-tokenizer-init" in sglang_server.arguments:
+        assert answer["error"]["message"].startswith("min_new_tokens=3 is unavailable")
+    else:
+        assert answer["meta_info"]["completion_tokens"] >= 3
+
+
 def test_the_server_tells_what_the_preflight_asks(sglang_server):
     with urllib.request.urlopen(f"{sglang_server.url}/server_info", timeout=10) as response:
         info = json.load(response)

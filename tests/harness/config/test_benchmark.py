@@ -6,10 +6,16 @@ import pytest
 
 from harness.config.benchmark import CONFIG_DIR, available_benchmarks, load_benchmark
 from harness.config.loadgen_conf import Target, read_conf
-from harness.config.rule_checks import locked_settings, offline_deviations, setting_deviations
+from harness.config.rule_checks import (
+    locked_settings,
+    offline_deviations,
+    scenario_deviations,
+    setting_deviations,
+)
 from harness.config.scenario import Scenario
 from harness.dataset.tokenizer import decode
 from harness.errors import ConfigError
+from harness.submission.rules import load_rules
 from tests.harness.config.readback import loadgen_reads
 
 LOADGEN_SCENARIO = {
@@ -23,13 +29,15 @@ SEEDS = {
     "sample_index_rng_seed": 2747215439041700203,
     "schedule_rng_seed": 16159082839903944936,
 }
-BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b")
+BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b", "llama3.1-8b-edge")
+CASES = [(name, scenario) for name in BENCHMARKS for scenario in load_benchmark(name).scenarios]
 
 
 @pytest.fixture(scope="module")
 def readback():
     """LoadGen's settings by conf file, benchmark and scenario."""
-    cases = list(product(("user.conf", "quick.conf"), BENCHMARKS, Scenario))
+    cases = [(conf, *case) for conf, case in product(("user.conf", "quick.conf"), CASES)]
+    cases += [(conf, "gpt-oss-120b", Scenario.SINGLE_STREAM) for conf in ("user.conf", "quick.conf")]
     asked = [
         (CONFIG_DIR / conf, load_benchmark(name).model_key(scenario), LOADGEN_SCENARIO[scenario])
         for conf, name, scenario in cases
@@ -86,6 +94,42 @@ def test_gpt_oss_generation_and_datasets():
     assert benchmark.model_revision.startswith("b5c939d")
 
 
+def test_llama_edge():
+    """LoadGen's key of its own, 5,000 rows, no latency limits; else the datacenter's model and generation."""
+    edge, datacenter = load_benchmark("llama3.1-8b-edge"), load_benchmark("llama3.1-8b")
+    assert edge.official
+    assert [edge.model_key(scenario) for scenario in edge.scenarios] == ["llama3_1-8b-edge"] * 2
+    for accuracy in (False, True):
+        rule = edge.dataset(accuracy=accuracy)
+        assert (rule.file, rule.samples, rule.max_new_tokens) == ("sample_cnn_eval_5000.json", 5000, 128)
+    assert (edge.latency_limits, edge.compliance) == ({}, {})
+    same = ("model", "model_revision", "vocabulary_size", "context_length", "generation")
+    assert [getattr(edge, name) for name in same] == [getattr(datacenter, name) for name in same]
+    assert edge.accuracy is not None
+    assert edge.accuracy.bounds == {"gen_len": pytest.approx((3051113 * 0.9, 3051113 * 1.1))}
+
+
+def test_llama_generation_is_the_reference_implementations():
+    """Its gen_kwargs in SUT_VLLM.py, and the revision of its README."""
+    benchmark = load_benchmark("llama3.1-8b")
+    rules = benchmark.generation
+    assert (rules.temperature, rules.top_p, rules.top_k) == (0.0, 1.0, 1)
+    assert (rules.seed, rules.min_new_tokens) == (42, 1)
+    assert benchmark.model_revision == "be673f326cab4cd22ccfef76109faf68e41aa5f1"
+
+
+def test_scenarios_are_those_of_a_submission():
+    rules = load_rules()
+    for name in available_benchmarks():
+        assert set(load_benchmark(name).scenarios) == set(rules.suite_of(name)[1].allowed)
+
+
+def test_another_scenario_is_a_deviation():
+    edge = load_benchmark("llama3.1-8b-edge")
+    deviating = [scenario for scenario in Scenario if scenario_deviations(edge, scenario)]
+    assert deviating == [Scenario.SERVER, Scenario.INTERACTIVE]
+
+
 def test_gpt_oss_accuracy_rows_are_questions_times_repeats():
     repeats = load_benchmark("gpt-oss-120b").datasets["accuracy"].repeats
     questions = {"aime25": 30, "gpqa_diamond": 198, "livecodebench_v6": 1055}
@@ -99,6 +143,10 @@ def test_gpt_oss_accuracy_rows_are_questions_times_repeats():
     [
         ("gpt-oss-120b", {"exact_match": 82.2987}),
         ("deepseek-r1", {"exact_match": 80.544618}),
+        (
+            "llama3.1-8b-edge",
+            {"rouge1": 38.6694, "rouge2": 15.953553, "rougeL": 24.391125, "rougeLsum": 35.76276},
+        ),
         (
             "llama3.1-8b",
             {"rouge1": 38.391408, "rouge2": 15.748425, "rougeL": 24.250743, "rougeLsum": 35.43507},
@@ -130,8 +178,7 @@ def test_effort_ids_spell_the_effort(effort):
 # -- LoadGen's own settings
 
 
-@pytest.mark.parametrize("scenario", Scenario)
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(("name", "scenario"), [*CASES, ("gpt-oss-120b", Scenario.SINGLE_STREAM)])
 def test_loadgen_holds_what_is_locked(readback, name, scenario):
     settings = readback["user.conf", name, scenario]
     locked = locked_settings(load_benchmark(name), scenario)
@@ -140,12 +187,14 @@ def test_loadgen_holds_what_is_locked(readback, name, scenario):
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_locks_what_would_change_it(name):
-    locked = locked_settings(load_benchmark(name), Scenario.SERVER)
+    benchmark = load_benchmark(name)
+    locked = locked_settings(benchmark, benchmark.scenarios[-1])
     assert locked["min_duration_ms"] == 600_000
     assert locked["sample_concatenate_permutation"] is True
     assert locked["use_token_latencies"] is True
     assert {key: locked[key] for key in SEEDS} == SEEDS
-    assert {"performance_sample_count_override", "ttft_latency", "tpot_latency"} <= set(locked)
+    limits = {"ttft_latency", "tpot_latency"} if Scenario.SERVER in benchmark.scenarios else set()
+    assert {"performance_sample_count_override", *limits} <= set(locked)
 
 
 def test_gpt_oss_needs_at_least_100_queries(readback):
@@ -154,11 +203,12 @@ def test_gpt_oss_needs_at_least_100_queries(readback):
 
 
 @pytest.mark.parametrize(
-    ("name", "samples"), [("gpt-oss-120b", 6396), ("deepseek-r1", 4388), ("llama3.1-8b", 13368)]
+    ("name", "samples"),
+    [("gpt-oss-120b", 6396), ("deepseek-r1", 4388), ("llama3.1-8b", 13368), ("llama3.1-8b-edge", 5000)],
 )
 def test_user_conf_is_official(readback, name, samples):
     """600 s, and an Offline query that holds the whole dataset however low target_qps is."""
-    for scenario in Scenario:
+    for scenario in load_benchmark(name).scenarios:
         assert readback["user.conf", name, scenario]["min_duration_ms"] == 600_000
     assert readback["user.conf", name, "offline"]["min_query_count"] == samples
 
@@ -166,14 +216,13 @@ def test_user_conf_is_official(readback, name, samples):
 @pytest.mark.parametrize("conf", ["user.conf", "quick.conf"])
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_row_of_our_confs_is_read(conf, name):
-    for scenario in Scenario:
+    for scenario in load_benchmark(name).scenarios:
         found = read_conf(CONFIG_DIR / conf, target(load_benchmark(name), scenario))
         assert found.rows
         assert found.warnings == ()
 
 
-@pytest.mark.parametrize("scenario", Scenario)
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(("name", "scenario"), CASES)
 def test_our_user_conf_deviates_in_nothing_and_quick_conf_does(readback, name, scenario):
     benchmark = load_benchmark(name)
     found = {}
@@ -194,7 +243,7 @@ def test_quick_conf_says_in_its_first_line_that_it_is_not_official():
 
 
 def test_quick_conf_is_quick(readback):
-    for name, scenario in product(BENCHMARKS, Scenario):
+    for name, scenario in CASES:
         assert readback["quick.conf", name, scenario]["min_duration_ms"] <= 30_000
 
 

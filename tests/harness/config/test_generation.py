@@ -1,6 +1,7 @@
 """Generation parameters: the rules' table, a user's JSON file over it, and what deviates."""
 
 import json
+from itertools import zip_longest
 
 import msgspec
 import pytest
@@ -28,13 +29,17 @@ def resolve(official, tmp_path, config, max_new_tokens=None):
         ("gpt-oss-120b", True, (32768, 1.0, 1.0, 0, False, True)),
         ("deepseek-r1", False, (20000, 0.0, 1.0, 0, False, True)),
         ("deepseek-r1", True, (20000, 0.0, 1.0, 0, False, True)),
+        ("llama3.1-8b", False, (128, 0.0, 1.0, 1, False, True, 1, 42)),
+        ("llama3.1-8b", True, (128, 0.0, 1.0, 1, False, True, 1, 42)),
+        ("llama3.1-8b-edge", False, (128, 0.0, 1.0, 1, False, True, 1, 42)),
     ],
 )
 def test_official_parameters(name, accuracy, expected):
     values = msgspec.structs.asdict(official_parameters(load_benchmark(name), accuracy=accuracy))
     assert values.pop("extra") == {}
     names = ("max_new_tokens", "temperature", "top_p", "top_k", "skip_special_tokens", "stream")
-    assert values == dict(zip(names, expected, strict=True))
+    names = (*names, "min_new_tokens", "seed")
+    assert values == dict(zip_longest(names, expected))
 
 
 def test_nothing_given_is_official(official):
@@ -53,6 +58,7 @@ def test_nothing_given_is_official(official):
         {"max_output_len": 10240, "reasoning_effort": "low"},
         {"stream": True, "max_new_tokens": 10240},
         {"_comment": "a note"},
+        {"min_tokens": 0, "seed": None},
     ],
 )
 def test_the_rules_table_does_not_deviate(official, tmp_path, config):
@@ -72,6 +78,11 @@ def test_the_rules_table_does_not_deviate(official, tmp_path, config):
         ({"streaming": False}, "stream", False),
         ({"max_new_tokens": 1}, "max_new_tokens", 1),
         ({"max_output_len": 32768}, "max_new_tokens", 32768),
+        ({"max_tokens": 7}, "max_new_tokens", 7),
+        ({"min_tokens": 7}, "min_new_tokens", 7),
+        ({"min_new_tokens": 7}, "min_new_tokens", 7),
+        ({"seed": 7}, "seed", 7),
+        ({"sampling_seed": -7}, "seed", -7),
     ],
 )
 def test_an_override_arrives_and_is_one_deviation(official, tmp_path, config, field, value):
@@ -81,7 +92,7 @@ def test_an_override_arrives_and_is_one_deviation(official, tmp_path, config, fi
     (line,) = deviations(official, resolved)
     assert field in line
     assert repr(value) in line
-    assert repr(getattr(official, field)) in line
+    assert repr(getattr(official, field)) in line or getattr(official, field) is None
 
 
 @pytest.mark.parametrize(
@@ -168,6 +179,23 @@ def test_what_stands_beside_nested_values_is_named(official, tmp_path):
     assert "top_p" in line
 
 
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"seed": None}, "seed"),
+        ({"seed": 7}, "seed"),
+        ({"min_tokens": 0}, "min_new_tokens"),
+        ({"min_new_tokens": None}, "min_new_tokens"),
+        ({"seed": 42, "min_tokens": 1, "max_tokens": 128, "top_k": 1, "temperature": 0}, None),
+    ],
+)
+def test_what_the_rules_name_and_a_file_takes_away_deviates(tmp_path, config, named):
+    official = official_parameters(load_benchmark("llama3.1-8b"), accuracy=True)
+    assert [line.split()[1] for line in deviations(official, resolve(official, tmp_path, config))] == (
+        [named] if named else []
+    )
+
+
 @pytest.mark.parametrize(("rules", "asked"), [(0, 0), (0, -1), (-1, 0), (-1, -1)])
 def test_top_k_off_has_two_spellings(official, rules, asked):
     wanted = msgspec.structs.replace(official, top_k=rules)
@@ -211,6 +239,13 @@ def test_several_deviations_are_named_each(official, tmp_path):
         ({"top_k": -2}, "top_k is -2"),
         ({"top_k": 1.5}, "top_k"),
         ({"top_k": True}, "top_k"),
+        ({"min_tokens": -1}, "min_new_tokens is -1"),
+        ({"min_tokens": 5, "max_tokens": 4}, "min_new_tokens is 5"),
+        ({"min_tokens": "1"}, "min_new_tokens"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"seed": 10**30}, "seed"),
+        ({"seed": 1, "sampling_seed": 2}, "sampling_seed"),
         ({"stream": 1}, "stream"),
         ({"stream": "true"}, "stream"),
         ({"skip_special_tokens": None}, "skip_special_tokens"),

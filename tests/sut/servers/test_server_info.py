@@ -10,11 +10,12 @@ from sut.servers.server_info import (
     check_capacity,
     model_deviations,
     model_warnings,
+    parameter_warnings,
     replica_warnings,
     server_line,
     stream_warnings,
 )
-from tests.kit import VOCABULARY
+from tests.kit import VOCABULARY, parameters
 from tests.sut.pages import facts
 
 # -- another model, or another form of it
@@ -100,3 +101,11 @@ def test_vocabulary(vocabulary, ok):
         return
     with pytest.raises(ServerError, match=f"model with {vocabulary} token ids, the dataset needs 201088"):
         check_capacity(said, 10, 10, VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("wire", "least", "warns"),
+    [("llamacpp", 1, 1), ("llamacpp", None, 0), ("openai", 1, 0), ("sglang", 1, 0)],
+)
+def test_a_least_length_that_cannot_be_sent_is_a_warning(wire, least, warns):
+    assert len(list(parameter_warnings(told(wire=wire), parameters(min_new_tokens=least)))) == warns

@@ -70,6 +70,15 @@ def test_request_body(given, sent):
     assert body["ignore_eos"] is True
 
 
+def test_seed():
+    """llama.cpp has no name for the least length, as a warning says before the run."""
+    plain, seeded = (
+        json.loads(LlamaCppWire(parameters(**given), VOCABULARY).render([1]))
+        for given in ({}, {"min_new_tokens": 1, "seed": 42})
+    )
+    assert seeded == plain | {"seed": 42}
+
+
 @pytest.mark.parametrize(
     ("name", "ids", "reason"),
     [

@@ -88,6 +88,12 @@ def test_request_body_without_stream():
     assert "stream_options" not in body  # an error for vLLM and OpenAI without stream
 
 
+def test_least_length_and_seed():
+    """In the names of vLLM."""
+    sent = json.loads(OpenAIWire(parameters(min_new_tokens=1, seed=42), VOCABULARY, "m").render([1]))
+    assert sent.items() >= {"min_tokens": 1, "seed": 42}.items()
+
+
 HONEST = {
     "a token each": stream(1, 2, 3, 4),
     "several at once": stream(2, 4),

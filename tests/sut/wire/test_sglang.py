@@ -85,6 +85,12 @@ def test_request_body():
     }
 
 
+def test_least_length_and_seed():
+    """In the names of SGLang 0.5.23, which refuses other servers' names."""
+    sent = json.loads(SglangWire(parameters(min_new_tokens=1, seed=42), VOCABULARY).render([1]))
+    assert sent["sampling_params"].items() >= {"min_new_tokens": 1, "sampling_seed": 42}.items()
+
+
 @pytest.mark.parametrize(("given", "sent"), [(0, -1), (-1, -1), (1, 1), (50, 50)])
 def test_top_k(given, sent):
     wire = SglangWire(parameters(top_k=given), VOCABULARY)
