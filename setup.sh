@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes this checkout ready: virtual environment, pinned dependencies, sample data. Run it again at any time.
+# Set up this checkout: virtual environment, pinned dependencies, sample data. It can be repeated at any time.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 
@@ -13,12 +13,12 @@ usage() {
     cat <<EOF
 usage: ./setup.sh [OPTION]...
   --venv DIR       virtual environment (default: .venv)
-  --no-embedded    without the embedded engine (llama.cpp, 100 MB): for machines that only drive a server
-  --with-tests     also what the tests need
-  --with-sglang    also SGLang $sglang_version for a GPU node, in an environment of its own, DIR-sglang
+  --no-embedded    without the embedded engine (llama.cpp, 100 MB), for machines that only drive a server
+  --with-tests     also the packages of the tests
+  --with-sglang    also SGLang $sglang_version for a GPU node, in a separate environment, DIR-sglang
   --help           this text
 
-PYTHON names the interpreter (default: the first of python3.13, python3.12, python3.11, python3 that fits).
+PYTHON names the interpreter (default: the first of python3.13, python3.12, python3.11, python3 with a supported version).
 EOF
 }
 
@@ -42,7 +42,7 @@ parse_options() {
     done
 }
 
-# Prints the first interpreter of a version that the pinned packages have wheels for.
+# Print the first interpreter whose version the pinned packages have wheels for.
 find_python() {
     local name version seen=''
     for name in ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3; do
@@ -68,7 +68,7 @@ make_venv() {
     "$python" -m venv "$directory" || fail "$python could not create $directory"
 }
 
-# install STAMP DIRECTORY PIP_ARGUMENT...: once for each state of the lock files and of the arguments.
+# install STAMP DIRECTORY PIP_ARGUMENT...: repeated only when the lock files or the arguments have changed.
 install() {
     local stamp=$2/.installed-$1 directory=$2 state log=$2/setup.log
     shift 2
@@ -126,14 +126,14 @@ EOF
     rm -rf "$wheels"
 }
 
-# SGLang pins other versions of the packages that the harness pins.
+# Separate, because SGLang pins other versions of the same packages.
 install_sglang() {
     make_venv "$venv-sglang"
     install pip "$venv-sglang" --upgrade 'pip>=25.1'
     install sglang "$venv-sglang" "sglang==$sglang_version"
 }
 
-# The evaluator runs model-written programs in bubblewrap where it can, else under Landlock.
+# The stronger of the two sandboxes for model-written programs; the other is Landlock.
 install_bubblewrap() {
     if command -v bwrap >/dev/null; then
         return
@@ -144,7 +144,7 @@ install_bubblewrap() {
             return
         fi
     fi
-    echo "note: bubblewrap is not installed (apt install bubblewrap); the evaluator will use Landlock where it can"
+    echo "note: bubblewrap is not installed (apt install bubblewrap); the evaluator will use Landlock if the kernel has it"
 }
 
 check_samples() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes an enroot sandbox from SGLang's container image, for GPU nodes without docker. See docs/guide/servers.md.
+# Make an enroot sandbox of SGLang's container image, for GPU nodes without docker. See docs/guide/servers/sglang.md.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 
@@ -15,8 +15,8 @@ usage: ./setup_enroot.sh [OPTION]...
   --dry-run             print the commands instead of running them
   --help                this text
 
-The imported image is kept in sqsh_files/. What exists is not made again: to renew it, delete the
-.sqsh file there and run "enroot remove NAME".
+The imported image is kept in sqsh_files/. An existing image or sandbox is used as it is; to renew them, delete the
+.sqsh file and run "enroot remove NAME".
 EOF
 }
 
@@ -39,7 +39,7 @@ parse_options() {
         fail "--sandbox_name is '$sandbox_name', expected letters, digits, dots, dashes and underscores"
 }
 
-# take OPTION=VALUE | OPTION VALUE: sets value, and taken to the number of words that it used.
+# take OPTION=VALUE | OPTION VALUE: set value, and taken to the number of words used.
 take() {
     if [[ $1 == *=* ]]; then
         value=${1#*=} taken=1
@@ -51,7 +51,7 @@ take() {
     [[ -n $value ]] || fail "${1%%=*} needs a value; see --help"
 }
 
-# enroot writes docker://[REGISTRY#]IMAGE[:TAG]; a first part with a dot or a port is a registry.
+# enroot's notation is docker://[REGISTRY#]IMAGE[:TAG]; a first part with a dot or a port is a registry.
 image_uri() {
     local registry=${1%%/*}
     if [[ $1 == */* && $registry == *[.:]* ]]; then
@@ -80,7 +80,7 @@ parse_options "$@"
 archive=sqsh_files/${docker_image//[\/:@]/+}.sqsh
 run mkdir -p sqsh_files
 if [[ ! -s $archive ]]; then
-    # Imported under another name first: an interrupted import leaves no archive that looks whole.
+    # Imported under another name first: an interrupted import leaves no archive that looks complete.
     run rm -f -- "$archive.partial"
     run enroot import --output "$archive.partial" "$(image_uri "$docker_image")"
     run mv -- "$archive.partial" "$archive"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetch and check the official datasets and models; datasets/manifest.tsv says what there is. See docs/guide/datasets.md.
+# Fetch and check the official datasets and models, which datasets/manifest.tsv lists. See docs/guide/datasets.md.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -18,13 +18,13 @@ usage() {
     cat <<'HELP'
 usage: datasets/download.sh [options]
 
-Fetch official datasets and models, check them, and continue what was interrupted.
+Fetch official datasets and models and check them. The same command continues an interrupted download.
 
   --what WHAT         perf (default), acc, compliance, livecodebench, model, eagle, edge or all (all but eagle)
   --benchmark NAME    gpt-oss-120b (default), deepseek-r1, llama3.1-8b, or samples (the files of this repository)
-  --to DIR            where to put them (default: data beside datasets)
+  --to DIR            folder for the files (default: data beside datasets)
   --via HOW           how to fetch MLCommons' files: r2 (its downloader, needs curl and wget), mlcr, or auto (default)
-  --verify            only check what is there, fetch nothing
+  --verify            check the files that exist, fetch nothing
   --dry-run           print the commands, run nothing
   --help              this text
 
@@ -105,8 +105,8 @@ record() { # path
     printf '%s  %s\n' "$(digest sha256 "$to/$1")" "$1" >>"$to/SHA256SUMS"
 }
 
-# Prints one line about a file. Returns 0 where it is whole as far as is known, 1 where it differs or is missing,
-# 2 where it is there and nothing is known to compare it with.
+# Print one line about a file. Return 0 when it has the known checksum, 1 when it differs or is missing, 2 when it exists
+# and no checksum is known.
 check() { # path, checksum of the manifest
     local file=$to/$1 expected=$2 origin=known got
     if [[ $1 == */ ]]; then
@@ -159,7 +159,7 @@ fetch_with_r2() { # name of the set
     for tool in curl wget; do
         need "$tool" "install it, or pip install mlc-scripts and use --via mlcr"
     done
-    # Into a file first: bash <(curl ...) would run whatever part of the script has arrived.
+    # Into a file first: bash <(curl ...) would run an incomplete script.
     run curl --fail --silent --location --retry 3 --connect-timeout 20 --output "$script" "$mlc_downloader" || status=$?
     ((status == 0)) ||
         fail 3 "cannot fetch $mlc_downloader (curl exit code $status); connect to a network, or copy the files into $to"
@@ -173,16 +173,17 @@ fetch_with_mlcr() { # name of the set, mlcr tags
 
 fetch_with_hf() { # kind, repository@revision, folder, files (none: all)
     local kind=$1 repository=${2%@*} revision=${2##*@} folder=$3 tool=hf status=0
+    local hint=' (check the network; a gated model needs "hf auth login")'
     shift 3
     if ! have hf && have huggingface-cli; then tool=huggingface-cli; fi
     need "$tool" "pip install huggingface_hub"
     run "$tool" download "$repository" "$@" --repo-type "$kind" --revision "$revision" --local-dir "$to/$folder" ||
         status=$?
     ((status == 0)) ||
-        fail 3 "$tool download $repository failed with exit code $status; check the network (a gated model needs hf auth login) and run the same command again, it continues"
+        fail 3 "$tool download $repository failed with exit code $status; run the same command again, it continues$hint"
 }
 
-fetch() { # source: every row of --benchmark and --what that comes from it
+fetch() { # source: all rows of --benchmark and --what with this source
     local source=$1 files=() path tags tag folder
     while IFS=$'\t' read -r _ _ _ path _ tag; do
         folder=${path%/*} tags=$tag
@@ -221,7 +222,7 @@ main() {
         [[ -z $source ]] || fetch "$source" </dev/null
     done <<<"$sources"
     [[ $dry_run == no ]] || return 0
-    # What has just come from its origin, whole by its own checks, is the reference for later.
+    # The first download, checked by its own tool, is the reference for later checks.
     while IFS=$'\t' read -r _ _ _ path checksum _; do
         [[ $checksum != - || ! -f $to/$path ]] || record "$path"
     done < <(rows)

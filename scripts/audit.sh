@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks every locked package up among the known vulnerabilities; exit code 1 when there is one.
-# Where pip-audit or its data cannot be reached, it says so in one line and ends with 0.
+# Compare the locked packages with the known vulnerabilities; exit code 1 if there is one. If pip-audit or its data
+# cannot be reached, one line reports that and the exit code is 0.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -18,4 +18,4 @@ if [[ ! -x $venv/bin/pip-audit ]]; then
 fi
 result=$(timeout 120 "$venv/bin/pip-audit" --requirement requirements/test.txt --require-hashes --disable-pip \
     --format json --progress-spinner off 2>/dev/null) || [[ -n $result ]] || skip "no vulnerability data"
-.venv/bin/python scripts/audit_verdict.py <<<"$result"
+.venv/bin/python scripts/check_audit.py <<<"$result"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the lock files from the pins in pyproject.toml: every package that they need, by version and sha256.
+# Write the lock files from the pins in pyproject.toml: every package by version and sha256, dependencies included.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts SGLang on this machine. sglang/run_server_docker.sh does the same in a container.
+# Start SGLang on this machine. sglang/run_server_docker.sh does the same in a container.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -10,7 +10,7 @@ usage() {
     echo "usage: sglang/run_server.sh [OPTION]... [SGLANG_FLAG]..."
     usage_options
     usage_rest
-    echo "PYTHON names the interpreter (default: that of .venv-sglang, which setup.sh --with-sglang makes, else python3)."
+    echo "PYTHON names the interpreter (default: that of .venv-sglang, made by setup.sh --with-sglang, else python3)."
 }
 
 find_python() {
@@ -24,7 +24,7 @@ find_python() {
     fi
 }
 
-# A bare folder sglang/ is found as a namespace without an origin; that is not the package.
+# Python finds a folder sglang/ without modules as a namespace without an origin; that is not the package.
 require_sglang() {
     "$1" -P - <<'PY' || fail "$1 has no SGLang; run ./setup.sh --with-sglang, or set PYTHON"
 import importlib.util, sys
@@ -36,6 +36,6 @@ PY
 parse_options "$@"
 python=$(find_python)
 [[ -n $dry_run ]] || require_sglang "$python"
-# -P keeps the working directory off sys.path: there this repository's folder sglang/ would shadow
+# -P keeps the working directory off sys.path: this repository's folder sglang/ would otherwise shadow
 # an editable install of the package.
 run_or_print "$python" -P -m sglang.launch_server "${server_args[@]}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts SGLang in its official container with all GPUs of this machine.
+# Start SGLang in its official container with all GPUs of this machine.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -13,10 +13,10 @@ usage() {
     echo "  --docker_image IMAGE         (default: $docker_image)"
     usage_options
     usage_rest
-    echo "The Hugging Face cache (HF_HOME) is mounted; HF_TOKEN reaches the container through the environment."
+    echo "The Hugging Face cache (HF_HOME) is mounted; HF_TOKEN is passed to the container by name."
 }
 
-# A local folder is mounted where it is on the host, so that the same path works inside.
+# Mount a local folder at its own path, so that the path is the same inside.
 add_mount() {
     [[ ! -d $1 ]] || command+=(--mount "type=bind,source=$1,target=$1,readonly")
 }
@@ -29,7 +29,7 @@ cache=${HF_HOME:-$HOME/.cache/huggingface}
 command=(docker run --rm --gpus all --network host --ipc host)
 command+=(--ulimit memlock=-1 --ulimit stack=67108864)
 command+=(--mount "type=bind,source=$cache,target=/root/.cache/huggingface")
-# By name only: the value would be readable in the process list.
+# By name only: a value would be readable in the process list.
 [[ -z ${HF_TOKEN:-} ]] || command+=(--env HF_TOKEN)
 add_mount "$model_path"
 [[ -z $eagle_path ]] || add_mount "$eagle_path"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by run_server.sh and run_server_docker.sh: their options become SGLang's arguments.
+# SGLang's arguments from the options of run_server.sh and run_server_docker.sh, which source this file.
 #
-# parse_options "$@" sets the array server_args and the variables model_path, eagle_path, dry_run
-# (and docker_image, where the script has set a default for it).
+# parse_options "$@" sets the array server_args and the variables model_path, eagle_path, dry_run, and
+# docker_image if the script has set a default for it.
 
 default_model=openai/gpt-oss-120b
 default_eagle=nvidia/gpt-oss-120b-Eagle3-long-context
@@ -40,13 +40,14 @@ parse_options() {
     build_server_args
 }
 
-# The default draft model speaks for gpt-oss-120b only: under another model SGLang fails late or drafts nonsense.
+# The default draft model fits gpt-oss-120b only: with another model SGLang fails late or drafts useless tokens.
 check_draft_model() {
     [[ $eagle_path == "$default_eagle" && ${model_path,,} != *gpt-oss-120b* ]] || return 0
-    fail "$default_eagle is a draft model of $default_model, and --model_path is $model_path; name its own draft model with --eagle_path, or leave speculative decoding off"
+    fail "$default_eagle is a draft model of $default_model, and --model_path is $model_path; \
+name that model's own draft model with --eagle_path, or remove --enable_speculative_decode"
 }
 
-# take OPTION=VALUE | OPTION VALUE: sets value, and taken to the number of words that it used.
+# take OPTION=VALUE | OPTION VALUE: set value, and taken to the number of words used.
 take() {
     if [[ $1 == *=* ]]; then
         value=${1#*=} taken=1
@@ -60,7 +61,7 @@ take() {
 
 take_count() {
     take "$@"
-    [[ $value =~ ^[1-9][0-9]*$ ]] || fail "${1%%=*} is '$value', expected a number from 1 on"
+    [[ $value =~ ^[1-9][0-9]*$ ]] || fail "${1%%=*} is '$value', expected an integer of at least 1"
 }
 
 # A model is a folder or a name on Hugging Face; only a folder that exists is made absolute.
@@ -86,20 +87,20 @@ build_server_args() {
     server_args+=("${passed[@]}")
 }
 
-# With data-parallel attention SGLang divides the number among the replicas, otherwise each has it.
+# With data-parallel attention SGLang divides the number among the replicas; otherwise it counts for each.
 max_running_requests() {
     local replicas
     replicas=$(passed_value --attn-dp-size 1)
-    [[ $replicas =~ ^[1-9][0-9]*$ ]] || fail "--attn-dp-size is '$replicas', expected a number from 1 on"
+    [[ $replicas =~ ^[1-9][0-9]*$ ]] || fail "--attn-dp-size is '$replicas', expected an integer of at least 1"
     ! was_passed --enable-dp-attention || replicas=$dp
     echo $((requests_per_replica * replicas))
 }
 
-# With topk 1 the draft is a chain: SGLang wants one draft token more than there are steps.
+# With top-k 1 the draft is a chain: SGLang needs one draft token more than there are steps.
 add_speculation() {
     local steps
     steps=$(passed_value --speculative-num-steps 3)
-    [[ $steps =~ ^[1-9][0-9]*$ ]] || fail "--speculative-num-steps is '$steps', expected a number from 1 on"
+    [[ $steps =~ ^[1-9][0-9]*$ ]] || fail "--speculative-num-steps is '$steps', expected an integer of at least 1"
     add_default '--speculative-algorithm' EAGLE3
     add_default '--speculative-draft-model-path|--speculative-draft-model' "$eagle_path"
     add_default '--speculative-num-steps' 3
@@ -107,12 +108,12 @@ add_speculation() {
     add_default '--speculative-num-draft-tokens' $((steps + 1))
 }
 
-# add_default 'FLAG|SYNONYM...' [VALUE]: adds FLAG VALUE unless the user passed the flag himself.
+# add_default 'FLAG|SYNONYM...' [VALUE]: add FLAG VALUE unless the user passed the flag.
 add_default() {
     was_passed "$1" || server_args+=("${1%%|*}" "${@:2}")
 }
 
-# was_passed 'FLAG|SYNONYM...': whether the user passed the flag.
+# was_passed 'FLAG|SYNONYM...': succeed if the user passed the flag.
 was_passed() {
     local given
     for given in "${passed[@]}"; do
@@ -121,7 +122,7 @@ was_passed() {
     return 1
 }
 
-# passed_value FLAG DEFAULT: prints the value that the user passed for FLAG.
+# passed_value FLAG DEFAULT: print the value that the user passed for FLAG, else DEFAULT.
 passed_value() {
     local index
     for index in "${!passed[@]}"; do
@@ -133,7 +134,7 @@ passed_value() {
     printf '%s\n' "$2"
 }
 
-# run_or_print COMMAND...: the command replaces this shell, or with --dry-run is one line that a shell can read.
+# run_or_print COMMAND...: replace this shell by the command, or with --dry-run print it, quoted for a shell.
 run_or_print() {
     if [[ -n $dry_run ]]; then
         printf '%q ' "$@" | sed 's/ $/\n/'
@@ -157,7 +158,7 @@ usage_rest() {
   --dry-run                    print the command instead of running it
   --help                       this text
 
-Every other flag goes to SGLang as it is and replaces the default of the same name. The defaults:
+Every other flag is passed to SGLang unchanged and replaces the default of the same name. The defaults:
 tp, pp and ep 1, $requests_per_replica running requests per replica, memory fraction 0.85, prefill chunks of 16384 tokens,
 metrics on, host 0.0.0.0.
 EOF

@@ -164,10 +164,10 @@ def test_docker_is_run_with_these_words(tmp_path):
 
 DRAFT = "nvidia/gpt-oss-120b-Eagle3-long-context"
 USAGE_ERRORS = [
-    (["--attn-dp-size", "x"], "--attn-dp-size is 'x', expected a number from 1 on"),
+    (["--attn-dp-size", "x"], "--attn-dp-size is 'x', expected an integer of at least 1"),
     (
         ["--model_path", "deepseek-ai/DeepSeek-R1", "--enable_speculative_decode"],
-        "--model_path is deepseek-ai/DeepSeek-R1; name its own draft model",
+        "--model_path is deepseek-ai/DeepSeek-R1; name that model's own draft model",
     ),
     (
         ["--model_path", "openai/gpt-oss-20b", "--eagle_path", DRAFT],
@@ -176,12 +176,12 @@ USAGE_ERRORS = [
     (["--dp"], "--dp needs a value"),
     (["--dp", "--stream_interval", "5"], "--dp needs a value"),
     (["--model_path="], "--model_path needs a value"),
-    (["--dp", "0"], "--dp is '0', expected a number from 1 on"),
-    (["--stream_interval", "many"], "--stream_interval is 'many', expected a number from 1 on"),
+    (["--dp", "0"], "--dp is '0', expected an integer of at least 1"),
+    (["--stream_interval", "many"], "--stream_interval is 'many', expected an integer of at least 1"),
     (["--docker_image", "x"], "--docker_image is an option of run_server_docker.sh"),
     (
         ["--enable_speculative_decode", "--speculative-num-steps", "x"],
-        "--speculative-num-steps is 'x', expected a number from 1 on",
+        "--speculative-num-steps is 'x', expected an integer of at least 1",
     ),
 ]
 

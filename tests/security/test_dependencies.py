@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from scripts.audit_verdict import verdict
+from scripts.check_audit import report
 from tests.runs import ROOT
 
 LOCKS = {"run": ("run",), "embedded": ("embedded",), "vocabulary": ("vocabulary",), "test": ("test",)}
@@ -81,7 +81,7 @@ def test_a_gpu_node_gets_nothing_that_it_does_not_use():
         (
             [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}],
             1,
-            "a 1: X-1, mended in 2",
+            "a 1: X-1, fixed in 2",
         ),
         (
             [{"name": "a", "skip_reason": "?"}, {"name": "b", "version": "1", "vulns": []}],
@@ -90,9 +90,9 @@ def test_a_gpu_node_gets_nothing_that_it_does_not_use():
         ),
     ],
 )
-def test_audit_verdict(packages, code, line):
-    assert verdict(packages)[0] == code
-    assert line in verdict(packages)[1]
+def test_check_audit(packages, code, line):
+    assert report(packages)[0] == code
+    assert line in report(packages)[1]
 
 
 # Calls that run or build code from data. The jail runs model-written code, which is what it is for.

@@ -265,7 +265,7 @@ FAILURES = {
     "no hf": ((), ("--what", "model"), {}, 3, "hf is missing; pip install huggingface_hub"),
     "no network": (("curl", "wget"), (), {"CURL_FAILS": "6"}, 3, "(curl exit code 6); connect to a network"),
     "mlcr fails": (("mlcr",), (), {"MLCR_FAILS": "1"}, 3, "failed with exit code 1"),
-    "hf fails": (("hf",), ("--what", "model"), {"HF_FAILS": "1"}, 3, "needs hf auth login"),
+    "hf fails": (("hf",), ("--what", "model"), {"HF_FAILS": "1"}, 3, "hf auth login"),
     "unknown flag": ((), ("--frobnicate",), {}, 2, "unknown argument --frobnicate; see --help"),
     "unknown what": ((), ("--what", "x"), {}, 2, "there is no x for gpt-oss-120b, only gpt-oss-120b acc"),
     "unknown benchmark": ((), ("--benchmark", "x"), {}, 2, "there is no perf for x"),

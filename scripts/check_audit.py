@@ -1,15 +1,15 @@
-"""Reads pip-audit's JSON from stdin and says what it found; exit code 1 for a known vulnerability."""
+"""Report of pip-audit's JSON, read from stdin; exit code 1 for a known vulnerability."""
 
 import json
 import sys
 from typing import Any
 
 
-def verdict(packages: list[dict[str, Any]]) -> tuple[int, list[str]]:
-    """Exit code and lines. A package that could not be looked up is not one without vulnerabilities."""
+def report(packages: list[dict[str, Any]]) -> tuple[int, list[str]]:
+    """Exit code and lines. Packages without vulnerability data are listed, not counted as safe."""
     unknown = [package["name"] for package in packages if "skip_reason" in package]
     found = [
-        f"{package['name']} {package['version']}: {flaw['id']}, mended in {_versions(flaw)}"
+        f"{package['name']} {package['version']}: {flaw['id']}, fixed in {_versions(flaw)}"
         for package in packages
         for flaw in package.get("vulns", ())
     ]
@@ -27,6 +27,6 @@ def _versions(flaw: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    code, lines = verdict(json.load(sys.stdin)["dependencies"])
+    code, lines = report(json.load(sys.stdin)["dependencies"])
     print("\n".join(lines))
     sys.exit(code)
