@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from harness.cli.main import guarded, leave
+from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
     from harness.compliance.cli import ComplianceOptions, VerifyOptions
@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
 
     options = parse_options(argv)
     log_level = "info" if isinstance(options, VerifyOptions) else options.run.log_level
-    return guarded("run_compliance.py", log_level, lambda: _run(options))
+    return exit_code_of("run_compliance.py", log_level, lambda: _run(options))
 
 
 def _run(options: "ComplianceOptions | VerifyOptions") -> int:
@@ -35,4 +35,4 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
 
 
 if __name__ == "__main__":
-    leave(main)
+    run_main(main)

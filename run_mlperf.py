@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from harness.cli.main import guarded, leave
+from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
     from harness.config.options import RunOptions
@@ -14,7 +14,7 @@ def main(argv: list[str] | None = None) -> int:
     from harness.cli.run_flags import parse_options
 
     options = parse_options(argv)
-    return guarded("run_mlperf.py", options.log_level, lambda: _run(options))
+    return exit_code_of("run_mlperf.py", options.log_level, lambda: _run(options))
 
 
 def _run(options: "RunOptions") -> int:
@@ -26,4 +26,4 @@ def _run(options: "RunOptions") -> int:
 
 
 if __name__ == "__main__":
-    leave(main)
+    run_main(main)

@@ -1,6 +1,6 @@
 """The edge of every program: streams, signals, errors of one line, exit codes.
 
-Imports stay light, since ``--help`` passes here too.
+Imports stay light, since ``--help`` uses them too.
 """
 
 import logging
@@ -12,22 +12,22 @@ from typing import NoReturn
 from harness.cli.signals import InterruptedRun, ignore_signals, leave_on_signals
 from harness.cli.streams import secure_standard_streams
 
-_MOST_CHARACTERS = 2000  # of an error: some hold what a server said
+_MOST_CHARACTERS = 2000  # of an error: some contain the answer of a server
 
 
-def leave(main: Callable[[], int]) -> NoReturn:
-    """Run ``main`` with streams and signals in order, and end the process with its exit code."""
+def run_main(main: Callable[[], int]) -> NoReturn:
+    """Set up streams and signals, run ``main`` and end the process with its exit code."""
     leave_on_signals()
     secure_standard_streams()
     exit_code = main()
     ignore_signals()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(exit_code)  # at once: a thread that still asks a server can crash an orderly exit
+    os._exit(exit_code)  # no orderly exit: a thread that still waits for a server can crash it
 
 
-def guarded(name: str, log_level: str, work: Callable[[], int]) -> int:
-    """The exit code of ``work``; an error that a user can cause becomes one line on stderr."""
+def exit_code_of(name: str, log_level: str, work: Callable[[], int]) -> int:
+    """Run ``work`` and return its exit code; an error that a user can cause becomes one line on stderr."""
     from harness.config.api_key import masked_text
     from harness.errors import explained
     from harness.text import printable

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from harness.cli.main import guarded
+from harness.cli.main import exit_code_of
 from harness.cli.parser import Parser
 from harness.cli.signals import InterruptedRun, interruptible
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     if arguments.num_lcb_workers is not None and arguments.num_lcb_workers < 1:
         build_parser().error(f"--num-lcb-workers {arguments.num_lcb_workers}: expected at least 1")
-    return guarded("eval_mlperf_accuracy.py", "info", lambda: _run(arguments))
+    return exit_code_of("eval_mlperf_accuracy.py", "info", lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.cli.main import guarded
+from harness.cli.main import exit_code_of
 from harness.cli.parser import Parser, path
 from harness.cli.signals import interruptible
 from harness.config.options import CONFIG_DIR, RunOptions
@@ -153,7 +153,7 @@ def parse_options(argv: list[str] | None = None) -> BuildOptions | CheckOptions 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run one command, and return the exit code."""
     options = parse_options(argv)
-    return guarded("prepare_submission.py", "info", lambda: _run(options))
+    return exit_code_of("prepare_submission.py", "info", lambda: _run(options))
 
 
 def _run(options: BuildOptions | CheckOptions | SystemOptions) -> int:

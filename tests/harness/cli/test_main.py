@@ -34,7 +34,7 @@ def test_an_error_is_one_line_without_key_and_escapes(words, tmp_path):
 
 WAITING = """
 import os, sys, time
-from harness.cli.main import guarded, leave
+from harness.cli.main import exit_code_of, run_main
 from harness.cli.signals import InterruptedRun, interruptible
 
 def work():
@@ -47,7 +47,7 @@ def work():
             raise
     return 0
 
-leave(lambda: guarded("program.py", "info", work))
+run_main(lambda: exit_code_of("program.py", "info", work))
 """
 
 
