@@ -8,16 +8,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.config.generation import SamplingParameters
 from harness.dataset.samples import SampleSet
+from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.connections import Request
 from sut.client.response import ResponseReader
 from sut.wire import make_wire, max_event_bytes
+from sut.wire.sse import DONE, EventReader
 
+DATA = Path(__file__).parent / "data"  # recorded answers of real servers
 VOCABULARY = 201088
 PATIENCE_S = 120.0  # for an event that must come: a busy machine has time enough, a hang fails the test
 
@@ -59,6 +63,19 @@ def wait_until(happened: Callable[[], Any], seconds: float = PATIENCE_S) -> None
     while not happened():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
+
+
+def assert_failed(outcome: Outcome, kind: FailureKind, wording: str = "") -> None:
+    """A Failure of this kind, in words that may go to a terminal."""
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.kind is kind, outcome
+    assert wording in outcome.detail, outcome
+    assert outcome.detail.isprintable() and len(outcome.detail) < 1000
+
+
+def payloads(name: str) -> list[bytes]:
+    """The events of a recorded stream, but for its end mark."""
+    return [event for event in EventReader(1 << 20).feed((DATA / name).read_bytes()) if event != DONE]
 
 
 @contextmanager

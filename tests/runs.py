@@ -97,7 +97,7 @@ def run_mlperf(
     scenario: str = "offline",
     qps: float = 50,
     duration_ms: int = 500,
-    timeout: float = 250,
+    timeout: float = 600,
 ) -> FinishedRun:
     """Run to the end with quick LoadGen settings."""
     conf = quick_conf(output, qps, duration_ms)

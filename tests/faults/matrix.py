@@ -30,6 +30,7 @@ OFFLINE, OFFLINE_ACCURACY = Setting("offline", False), Setting("offline", True)
 SERVER, SERVER_ACCURACY = Setting("server", False), Setting("server", True)
 INTERACTIVE, INTERACTIVE_ACCURACY = Setting("interactive", False), Setting("interactive", True)
 SETTINGS = (OFFLINE, OFFLINE_ACCURACY, SERVER, SERVER_ACCURACY, INTERACTIVE, INTERACTIVE_ACCURACY)
+TWO = (OFFLINE, SERVER_ACCURACY)  # for what no scenario and no mode changes
 # The runs that meet the faults of single answers, by kind of answer.
 CUMULATIVE_RUNS = (SERVER_ACCURACY, *SETTINGS[:3], *SETTINGS[4:], Setting("single-stream", False))
 INCREMENTAL_RUNS = (SERVER, OFFLINE)
@@ -67,7 +68,12 @@ class RunFault:
     what: str
     outcome: Outcome
     quick: Setting | None = None
-    settings: tuple[Setting, ...] = SETTINGS
+    only: tuple[Setting, ...] = ()
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Two where the run does not begin: neither scenario nor mode matters then."""
+        return self.only or (TWO if self.outcome.code in (2, 3) else SETTINGS)
 
 
 def _refused(code: int, words: str) -> Outcome:
@@ -100,7 +106,7 @@ SERVER_FAULTS = (
         "one_piece",
         "streams that arrive in one piece (a proxy that buffers)",
         Outcome(VALID, 0, "came in one event"),
-        settings=(SERVER, INTERACTIVE),
+        only=(SERVER, INTERACTIVE),
     ),
     RunFault("one_token", "answers of one token", _invalid("answers have a single token")),
     RunFault(
@@ -151,8 +157,8 @@ MACHINE_FAULTS = (
         "workers get no more memory",
         _invalid("failed", "http_protocol", "local_limit", "worker_lost"),
     ),
-    RunFault("stdout_closed", "stdout closed", _UNHARMED),
-    RunFault("stdout_reader_left", "the reader of stdout leaves", _UNHARMED),
-    RunFault("stdout_full", "stdout on a full disk", _UNHARMED),
-    RunFault("all_streams_closed", "stdin, stdout, stderr closed", _UNHARMED),
+    RunFault("stdout_closed", "stdout closed", _UNHARMED, only=TWO),
+    RunFault("stdout_reader_left", "the reader of stdout leaves", _UNHARMED, only=TWO),
+    RunFault("stdout_full", "stdout on a full disk", _UNHARMED, only=TWO),
+    RunFault("all_streams_closed", "stdin, stdout, stderr closed", _UNHARMED, only=TWO),
 )

@@ -17,6 +17,7 @@ from tests.faults.matrix import (
     PROCESS_FAULTS,
     SERVER_FAULTS,
     SETTINGS,
+    TWO,
     WHOLE_OPENAI_RUNS,
     WHOLE_RUNS,
     RunFault,
@@ -27,7 +28,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/reference/faults.md"
 BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- end of the fault matrix -->"
 RUN_FAULTS = (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
 # test_ports.py: too many asked for, Offline takes what fits, ports run out in the others.
-PORT_CELLS = 2 * len(SETTINGS)
+PORT_CELLS = len(TWO) + len(SETTINGS)
 _ANSWER_HEAD = ["an answer", "failure", "of an answer that is not streamed", "noticed"]
 
 

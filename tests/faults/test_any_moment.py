@@ -14,8 +14,8 @@ from tests.faults.matrix import OFFLINE
 from tests.kit import wait_until
 
 LASTS_S = 4.2  # a run on an idle machine, from its start to the last line
-MOMENTS = [LASTS_S * i / 40 for i in range(44)]
-QUICK = (MOMENTS[5], MOMENTS[24])
+MOMENTS = [LASTS_S * i / 28 for i in range(31)]
+QUICK = (MOMENTS[5], MOMENTS[16])
 
 
 def moments():

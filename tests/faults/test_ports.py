@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.faults.going import HANG_S, OFFLINE_CONF, ROWS, SERVER_CONF, TOKENS
-from tests.faults.matrix import OFFLINE, OFFLINE_ACCURACY, SERVER, SETTINGS
+from tests.faults.matrix import OFFLINE, OFFLINE_ACCURACY, SETTINGS, TWO
 from tests.runs import ROOT, FinishedRun, command, small_dataset
 
 FIRST, LAST = 40000, 40011
@@ -47,7 +47,7 @@ def parts(settings, quick):
     ]
 
 
-@pytest.mark.parametrize("setting", parts(SETTINGS, SERVER))
+@pytest.mark.parametrize("setting", parts(TWO, TWO[1]))
 def test_too_many_are_asked_for(setting, tmp_path):
     run = run_with_few_ports(tmp_path, setting, "--max-concurrency", 50)
     assert run.code == 2

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from harness.config.deadlines import Deadlines
-from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.outcome import Completion, FailureKind
 from sut.client.client import HttpClient
 from sut.client.endpoint import resolve_endpoint
 from tests.kit import PATIENCE_S, make_request, wire_of
@@ -81,12 +81,6 @@ class Driver:
 def assert_completed(outcome, prompt=PROMPT, count=6):
     assert isinstance(outcome, Completion), outcome
     assert outcome.output_ids.tolist() == expected_ids(prompt, count)
-
-
-def assert_failed(outcome, kind, wording=""):
-    assert isinstance(outcome, Failure), outcome
-    assert outcome.kind is kind, outcome
-    assert wording in outcome.detail, outcome
 
 
 def answer(token=7, head=b"HTTP/1.1 200 OK\r\n"):

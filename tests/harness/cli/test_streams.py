@@ -73,7 +73,7 @@ def test_a_full_pipe_that_nobody_reads_is_waited_for_and_dropped():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert process.wait(20) == 0
+    assert process.wait(120) == 0
     assert process.stderr.read() == b"through"
     process.stdout.close()
     process.stderr.close()

@@ -31,7 +31,7 @@ class Finished:
         return lines[0]
 
 
-def run_compliance(folder: Path, *words: object, timeout: float = 150) -> Finished:
+def run_compliance(folder: Path, *words: object, timeout: float = 600) -> Finished:
     process = start(folder, *words)
     try:
         stdout, stderr = process.communicate(timeout=timeout)

@@ -5,8 +5,7 @@ import secrets
 import signal
 import socket
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import Tier, sandbox
 from tests.harness.grading.tiers import TIERS, attempt, process_in
+from tests.kit import wait_until
 
 FREE = "REACHED"
 
@@ -278,11 +278,11 @@ time.sleep(99)
     with ThreadPoolExecutor(1) as executor:
         process.stop()  # a warden dies with the thread that started it: let that be the executor's
         test_run = executor.submit(attempt, process, code, cpu_s=60.0)
-        _wait_for(lambda: _named(marker) or test_run.done())
+        wait_until(lambda: _named(marker) or test_run.done())
         assert not test_run.done()
         os.kill(process.warden_pid, signal.SIGKILL)  # as when the grader dies: nobody cleans up
         assert isinstance(test_run.exception(), SandboxLostError)
-    _wait_for(lambda: not _named(marker))
+    wait_until(lambda: not _named(marker))
 
 
 def _named(marker: str) -> list[Path]:
@@ -294,13 +294,6 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
-
-
-def _wait_for(there: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("name", ["network", "home", "write outside", "change times", "fork", "subprocess",

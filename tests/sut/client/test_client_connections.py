@@ -9,9 +9,9 @@ import pytest
 from harness.record.outcome import Completion, FailureKind
 from sut.client.connections import Request
 from sut.client.response import ResponseReader
-from tests.kit import PATIENCE_S, read_request, reset, scripted
+from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.driver import answer, assert_completed, assert_failed
+from tests.sut.driver import answer, assert_completed
 
 # -- connections
 

@@ -8,9 +8,9 @@ import pytest
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client.deadlines import DeadlineWatch
-from tests.kit import make_request, read_request, reset, scripted, wait_until
+from tests.kit import assert_failed, make_request, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.driver import KINDS, WIRE, answer, assert_completed, assert_failed
+from tests.sut.driver import KINDS, WIRE, answer, assert_completed
 
 # -- failures
 

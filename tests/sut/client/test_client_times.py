@@ -5,8 +5,9 @@ import time
 import pytest
 
 from harness.record.outcome import Failure, FailureKind
+from tests.kit import assert_failed
 from tests.stub import StubServer, refused_url
-from tests.sut.driver import assert_completed, assert_failed
+from tests.sut.driver import assert_completed
 
 # -- times and first tokens
 

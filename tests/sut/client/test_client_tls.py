@@ -5,10 +5,10 @@ import time
 import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
-from tests.kit import scripted
+from tests.kit import assert_failed, scripted
 from tests.runs import run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
-from tests.sut.driver import KINDS, assert_completed, assert_failed
+from tests.sut.driver import KINDS, assert_completed
 
 # -- TLS
 

@@ -10,8 +10,7 @@ import pytest
 from harness.record.outcome import FailureKind
 from sut.client import client as client_module
 from sut.client.poller import NAP_S, PollSets
-from tests.kit import PATIENCE_S, read_request, reset, scripted
-from tests.sut.driver import assert_failed
+from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
 
 READ = select.EPOLLIN
 GAP_S = 0.02

@@ -1,15 +1,13 @@
 """One HTTP response, fed in every cut: framing, statuses, and the times of what arrived."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
-from tests.kit import reader_of
+from tests.kit import DATA, assert_failed, reader_of
 
-DATA = Path(__file__).parents[2] / "data"
 GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
 GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195947]
 LLAMA = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
@@ -51,13 +49,6 @@ def chunked(*blocks, more=b""):
 
 def until_close(body):
     return OK + EVENT_STREAM + b"connection: close\r\n\r\n" + body
-
-
-def assert_failed(outcome, kind, wording=""):
-    assert isinstance(outcome, Failure), outcome
-    assert outcome.kind is kind, outcome
-    assert wording in outcome.detail, outcome
-    assert outcome.detail.isprintable() and len(outcome.detail) < 1000
 
 
 EVENTS = [part + b"\n\n" for part in STREAM.split(b"\n\n") if part]

@@ -224,6 +224,7 @@ def test_a_wait_is_named_after_a_second(caplog):
     assert "--preflight-timeout" in message
 
 
+@pytest.mark.engine
 def test_a_busy_server_that_answers_slowly():
     """Real SGLang took more than 3.5 s on a loaded machine, and was refused."""
     table = {b"/health": b"", b"/model_info": b'{"model_path":"m"}'}

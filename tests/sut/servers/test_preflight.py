@@ -75,6 +75,7 @@ def test_trial_of_a_silent_server_ends(caplog):
     assert stub.url in message and good.url not in message and "--trial-timeout" in message
 
 
+@pytest.mark.engine
 def test_trial_of_a_cold_server_that_compiles_at_its_first_request():
     """Its answer took 5 s and more, and was refused."""
     with StubServer(first_delay_s=6) as stub:

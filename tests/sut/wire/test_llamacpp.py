@@ -2,16 +2,13 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
-from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.outcome import Completion, FailureKind
 from sut.wire.llamacpp import LlamaCppWire
-from sut.wire.sse import EventReader
-from tests.kit import VOCABULARY, parameters
+from tests.kit import DATA, VOCABULARY, assert_failed, parameters, payloads
 
-DATA = Path(__file__).parents[2] / "data"
 PARAMETERS = parameters()
 # The recording run's ids, the same from its stream and from its whole answer (seed 7).
 IDS = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
@@ -23,10 +20,6 @@ def judge(events, max_new_tokens=20):
         if (failure := answer.feed(event)) is not None:
             return failure
     return answer.finish()
-
-
-def payloads(name):
-    return EventReader(1 << 20).feed((DATA / name).read_bytes())
 
 
 def event(ids, predicted, **more):
@@ -47,13 +40,6 @@ def assert_completed(outcome, ids, reason):
     assert isinstance(outcome, Completion), outcome
     assert outcome.output_ids.tolist() == ids
     assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, 4)
-
-
-def assert_failed(outcome, kind, wording=""):
-    assert isinstance(outcome, Failure), outcome
-    assert outcome.kind is kind, outcome
-    assert wording in outcome.detail
-    assert outcome.detail.isprintable()
 
 
 @pytest.mark.parametrize(("given", "sent"), [(0, 0), (-1, 0), (40, 40)])

@@ -6,16 +6,13 @@ stream_options.include_usage; the recorded ones are llama.cpp's, which sends no 
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
-from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.outcome import Completion, FailureKind
 from sut.wire.openai import OpenAIWire
-from sut.wire.sse import DONE, EventReader
-from tests.kit import VOCABULARY, parameters
+from tests.kit import VOCABULARY, assert_failed, parameters, payloads
 
-DATA = Path(__file__).parents[2] / "data"
 PARAMETERS = parameters(top_p=0.9)
 IDS = [200005, 35644, 200008, 976]
 
@@ -56,13 +53,6 @@ def stream(*ends, finish="stop", claimed=None):
         for i, (a, b) in enumerate(zip(starts, ends, strict=True))
     ]
     return [*chunks, usage(ends[-1] if claimed is None else claimed)]
-
-
-def assert_failed(outcome, kind, wording=""):
-    assert isinstance(outcome, Failure), outcome
-    assert outcome.kind is kind, outcome
-    assert wording in outcome.detail
-    assert outcome.detail.isprintable()
 
 
 def test_request_body():
@@ -139,8 +129,7 @@ def test_first_token_is_known_with_its_chunk():
 
 @pytest.mark.parametrize("name", ["llamacpp_openai_stream.txt", "llamacpp_openai_logprobs.txt"])
 def test_a_recorded_server_that_sends_no_ids(name):
-    payloads = [p for p in EventReader(1 << 20).feed((DATA / name).read_bytes()) if p != DONE]
-    assert_failed(judge(payloads), FailureKind.TOKEN_COUNT, "4 tokens without ids")
+    assert_failed(judge(payloads(name)), FailureKind.TOKEN_COUNT, "4 tokens without ids")
 
 
 FAILED = {

@@ -2,16 +2,13 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.wire.sglang import SglangWire
-from sut.wire.sse import DONE, EventReader
-from tests.kit import VOCABULARY, parameters
+from tests.kit import DATA, VOCABULARY, assert_failed, parameters, payloads
 
-DATA = Path(__file__).parents[2] / "data"
 PARAMETERS = parameters()
 # What transformers and SGLang's four stream modes agreed on when the streams were recorded.
 GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
@@ -25,10 +22,6 @@ def judge(events, max_new_tokens=20):
         if (failure := answer.feed(event)) is not None:
             return failure
     return answer.finish()
-
-
-def payloads(name):
-    return [payload for payload in EventReader(1 << 20).feed((DATA / name).read_bytes()) if payload != DONE]
 
 
 def event(ids, count=None, finish=None, **more):
@@ -58,13 +51,6 @@ def assert_completed(outcome, ids, reason="stop"):
     assert outcome.output_ids.tolist() == ids
     assert outcome.output_ids.dtype == "int32"
     assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, 4)
-
-
-def assert_failed(outcome, kind, wording=""):
-    assert isinstance(outcome, Failure), outcome
-    assert outcome.kind is kind, outcome
-    assert wording in outcome.detail
-    assert outcome.detail.isprintable() and len(outcome.detail) < 1000
 
 
 # -- requests

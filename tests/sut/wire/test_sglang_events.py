@@ -5,15 +5,8 @@ import json
 import pytest
 
 from harness.record.outcome import FailureKind
-from tests.sut.wire.test_sglang import (
-    GREEDY,
-    assert_completed,
-    assert_failed,
-    cumulative,
-    event,
-    incremental,
-    judge,
-)
+from tests.kit import assert_failed
+from tests.sut.wire.test_sglang import GREEDY, assert_completed, cumulative, event, incremental, judge
 
 BARE = [e.replace(b'"text":"",', b"") for e in cumulative(1, 2, 3, 4)]  # as with --skip-tokenizer-init
 WORDS = ["", " a\\", ' a\\ "b', ' a\\ "b","output_ids":[1']  # what could end a text, were it not escaped

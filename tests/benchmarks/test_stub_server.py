@@ -20,7 +20,7 @@ import pytest
 from tests.kit import wait_until
 from tests.stub import expected_ids
 
-SOURCES = Path(__file__).parents[1] / "benchmarks/stub"
+SOURCES = Path(__file__).parents[2] / "benchmarks/stub"
 PROMPT = [200006, 17360, 200008, 5, 6, 7, 8, 9, 10, 11]
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the stub needs a C compiler")

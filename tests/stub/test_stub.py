@@ -1,0 +1,213 @@
+"""The stub against foreign readers: http.client, the openai package and bare sockets.
+
+tests/sut/client/test_client_failures.py shows what each fault is to a client; here is what it would not see.
+"""
+
+import http.client
+import json
+import socket
+from contextlib import contextmanager
+
+import openai
+import pytest
+
+from tests.stub import Facts, Fault, StubServer, every, expected_ids, first_time, refused_url
+
+PROMPT = [200006, 17360, 200008, 5]
+
+
+@contextmanager
+def connection(stub):
+    conn = http.client.HTTPConnection("127.0.0.1", stub.port, timeout=60)
+    try:
+        yield conn
+    finally:
+        conn.close()
+
+
+def post(conn, prompt=PROMPT, stream=True):
+    body = {"input_ids": prompt, "sampling_params": {"max_new_tokens": 8}, "stream": stream}
+    conn.request("POST", "/generate", json.dumps(body))
+    return conn.getresponse()
+
+
+def events(body):
+    assert body.endswith(b"data: [DONE]\n\n")
+    return [json.loads(part.removeprefix(b"data: ")) for part in body.split(b"\n\n")[:-2]]
+
+
+def asked(**knobs):
+    """The events of one answer."""
+    with StubServer(**knobs) as stub, connection(stub) as conn:
+        return events(post(conn).read())
+
+
+def raw_answer(stub, stream=True):
+    """All bytes until the server closes or resets."""
+    body = json.dumps({"input_ids": PROMPT, "sampling_params": {"max_new_tokens": 8}, "stream": stream})
+    head = f"POST /generate HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    received = b""
+    with socket.create_connection(("127.0.0.1", stub.port), timeout=60) as sock:
+        sock.sendall((head + body).encode())
+        while data := sock.recv(1 << 20):
+            received += data
+    return received
+
+
+# The published check value: CRC-32 of "123456789" is 0xCBF43926 = 3421780262.
+def test_expected_ids_are_the_documented_rule():
+    assert expected_ids([123456789], 4) == [81262, 89181, 97100, 5019]
+
+
+def test_cumulative_stream():
+    with StubServer(tokens_per_event=3) as stub, connection(stub) as conn:
+        response = post(conn)
+        assert response.getheader("transfer-encoding") == "chunked"
+        got = events(response.read())
+    assert [len(event["output_ids"]) for event in got] == [1, 4, 7, 8]
+    assert got[-1]["output_ids"] == expected_ids(PROMPT, 8)
+    assert [event["meta_info"]["finish_reason"] for event in got[:-1]] == [None] * 3
+    assert got[-1]["meta_info"]["finish_reason"] == {"type": "length", "length": 8}
+    assert got[-1]["meta_info"]["prompt_tokens"] == 4
+    assert stub.requests[0].prompt_ids == PROMPT
+    assert stub.requests[0].answered
+
+
+def test_incremental_stream():
+    got = asked(cumulative=False, tokens=5)
+    assert [len(event["output_ids"]) for event in got] == [1] * 5
+    assert [i for event in got for i in event["output_ids"]] == expected_ids(PROMPT, 5)
+    assert got[-1]["meta_info"]["finish_reason"]["type"] == "stop"
+    assert got[-1]["meta_info"]["completion_tokens"] == 5
+
+
+def test_plain_document_and_keep_alive():
+    with StubServer(tokens=lambda prompt: len(prompt)) as stub, connection(stub) as conn:
+        for _ in range(3):
+            document = json.loads(post(conn, stream=False).read())
+            assert document["output_ids"] == expected_ids(PROMPT, 4)
+        assert (stub.connections, len(stub.requests)) == (1, 3)
+
+
+@pytest.mark.parametrize("announce", [True, False])
+def test_close_after_response(announce):
+    with StubServer(close_after_response=True, announce_close=announce) as stub, connection(stub) as conn:
+        assert post(conn).getheader("connection") == ("close" if announce else None)
+
+
+def test_openai_client_reads_completions():
+    given = {"model": "gpt-oss-120b", "prompt": PROMPT, "max_tokens": 6, "stream": True}
+    given |= {"stream_options": {"include_usage": True}, "extra_body": {"return_token_ids": True}}
+    with (
+        StubServer() as stub,
+        openai.OpenAI(base_url=stub.url + "/v1", api_key="none", max_retries=0) as client,
+    ):
+        chunks = list(client.completions.create(**given))
+    ids = [i for chunk in chunks if chunk.choices for i in chunk.choices[0].model_extra["token_ids"]]
+    assert ids == expected_ids(PROMPT, 6)
+    assert chunks[-1].usage.completion_tokens == 6
+    assert chunks[-2].choices[0].finish_reason == "length"
+
+
+def test_pages():
+    facts = {"/get_model_info": ("model_path", "openai/gpt-oss-120b"), "/model_info": ("is_generation", True)}
+    facts |= {"/get_server_info": ("dp_size", 4), "/server_info": ("context_length", 131072)}
+    statuses = {"/health": 503, "/v1/models": 200, "/nowhere": 404} | dict.fromkeys(facts, 200)
+    with StubServer(facts=Facts(dp_size=4), healthy=False) as stub, connection(stub) as conn:
+        for path, status in statuses.items():
+            conn.request("GET", path)
+            response = conn.getresponse()
+            body = response.read()
+            assert response.status == status
+            if path in facts:
+                key, value = facts[path]
+                assert json.loads(body)[key] == value
+        assert stub.requests == []
+    with StubServer(api_key="secret") as stub, connection(stub) as conn:
+        assert post(conn).status == 401
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("fault", [Fault.RESET_AT_ONCE, Fault.RESET_MIDDLE])
+def test_reset(fault, stream):
+    with StubServer(faults=fault) as stub, pytest.raises(ConnectionResetError):
+        raw_answer(stub, stream=stream)
+
+
+@pytest.mark.parametrize(
+    ("fault", "has_head", "terminated"),
+    [
+        (Fault.CLOSE_AT_ONCE, False, False),
+        (Fault.CLOSE_AFTER_HEADERS, True, False),
+        (Fault.CUT_CHUNKED, True, False),
+        (Fault.CUT_UNFRAMED, True, False),
+        (Fault.CRLF, True, True),
+        (Fault.BYTEWISE, True, True),
+    ],
+)
+def test_cuts_and_framing(fault, has_head, terminated):
+    with StubServer(faults=fault) as stub:
+        received = raw_answer(stub)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n") == has_head
+    assert received.endswith(b"0\r\n\r\n") == terminated
+    assert (b"[DONE]" in received) == terminated
+    assert (b"data: " in received) == (fault not in (Fault.CLOSE_AT_ONCE, Fault.CLOSE_AFTER_HEADERS))
+
+
+@pytest.mark.parametrize(
+    ("fault", "ids", "count", "finish"),
+    [
+        (Fault.ABORT, 8, 8, "abort"),
+        (Fault.NO_FINISH, 8, 8, None),
+        (Fault.WRONG_COUNT, 8, 9, "length"),
+        (Fault.SHRINKING_IDS, 6, 6, "length"),
+        (Fault.ZERO_TOKENS, 0, 0, "stop"),
+        (Fault.ONE_TOKEN, 1, 1, "stop"),
+        (Fault.TOO_MANY_TOKENS, 13, 13, "length"),
+    ],
+)
+def test_counts(fault, ids, count, finish):
+    event = asked(faults=fault)[-1]
+    meta = event["meta_info"]
+    assert (len(event["output_ids"]), meta["completion_tokens"]) == (ids, count)
+    assert (meta["finish_reason"] or {}).get("type") == finish
+
+
+def test_schedules():
+    with StubServer(faults=every(3, Fault.HTTP_500, first=1)) as stub, connection(stub) as conn:
+        assert statuses(conn, [[1]] * 6) == [200, 500, 200, 200, 500, 200]
+        assert stub.connections == 1
+    with StubServer(faults=first_time(Fault.HTTP_503)) as stub, connection(stub) as conn:
+        assert statuses(conn, [[1], [1], [2], [2]]) == [503, 200, 503, 200]
+
+
+def statuses(conn, prompts):
+    found = []
+    for prompt in prompts:
+        response = post(conn, prompt)
+        response.read()
+        found.append(response.status)
+    return found
+
+
+def test_restart_on_the_same_port():
+    with StubServer() as stub, connection(stub) as conn:
+        assert events(post(conn).read())
+        stub.stop()
+        with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", stub.port)):
+            pass
+        with StubServer(port=stub.port) as again, connection(again) as fresh:
+            assert events(post(fresh).read())
+
+
+def test_refused():
+    with refused_url() as url, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+
+
+def test_pacing_and_true_times():
+    with StubServer(tokens=5, first_delay_s=0.05, event_delay_s=0.02) as stub, connection(stub) as conn:
+        post(conn).read()
+    seen = stub.requests[0]
+    assert seen.first_sent_ns - seen.received_ns >= 50_000_000
+    assert seen.last_sent_ns - seen.first_sent_ns >= 80_000_000
