@@ -51,6 +51,6 @@ def _prepare(log_level: str) -> None:
     from harness.files import keep_others_from_writing
 
     logging.basicConfig(level=log_level.upper(), format="%(message)s", stream=sys.stderr)
-    for name in ("httpx", "httpcore"):  # they log whole headers
+    for name in ("httpx", "httpcore"):  # they log complete headers, keys included
         logging.getLogger(name).setLevel(logging.WARNING)
     keep_others_from_writing()

@@ -1,4 +1,4 @@
-"""How every program reads its command line. Imports stay light, since ``--help`` passes here.
+"""The parser of every program's command line. Imports stay light, since ``--help`` uses them.
 
 Flags are written in full, with hyphens or underscores; wrong usage is one line.
 """
@@ -15,7 +15,7 @@ _MOST_CHARACTERS = 500  # of a message about wrong usage
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A flag of other harnesses that means ``flag``; ``effect`` says what it does here, "" for the same."""
+    """A flag of other harnesses that means ``flag``; ``effect`` describes a difference, "" for none."""
 
     flag: str
     effect: str = ""
@@ -35,11 +35,11 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse does, after the flags are spelt as this parser has them."""
+        """Parse the words after flags have been replaced by this parser's own spelling."""
         return super().parse_known_args(self._spelt(sys.argv[1:] if args is None else args), namespace)
 
     def _spelt(self, words: Sequence[str]) -> list[str]:
-        """The words with hyphens for underscores and own flags for synonyms."""
+        """The words with hyphens for underscores, and own flags for synonyms."""
         spelt: list[str] = []
         names: dict[str, str] = {}  # the name that was typed for each of the own flags
         warnings = []

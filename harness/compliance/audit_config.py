@@ -98,7 +98,7 @@ def read_audit_config(path: Path, test: "ComplianceTest", loadgen_scenario: str 
 
 
 def plain_rows(text: str) -> str:
-    """The same rows as LoadGen reads them: without comments behind values, with spaces around ``=``.
+    """The rows in a form that LoadGen reads: without comments behind values, with spaces around ``=``.
 
     Lines keep their numbers, and a line that LoadGen reads already stays as it is.
     """
@@ -147,7 +147,7 @@ def _as_logged(key: str, value: Setting, effective: Mapping[str, Any]) -> tuple[
 
 
 def _too_few_samples(asked: int, effective: Mapping[str, Any]) -> str:
-    """Offline makes one query of all samples: the count of queries is its size there."""
+    """Compare the size of the query: Offline issues all samples in one."""
     got = effective.get("samples_per_query", 0)
     if got >= asked:
         return ""

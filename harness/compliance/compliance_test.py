@@ -41,7 +41,7 @@ class VerifiedFigures:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """What a test is judged by besides its log. ``thresholds`` may be those of a user's audit.config.
+    """Inputs of a test's verdict besides its log. ``thresholds`` may be those of a user's audit.config.
 
     ``scenario`` is LoadGen's; None where neither the logs nor the user name it.
     """
@@ -67,7 +67,7 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     # submission then holds the complete accuracy log, and may lack the others.
     every_sample: ClassVar[bool] = True
     needs_references: ClassVar[bool] = False
-    # Note on a log whose form LoadGen does not write; ``{form}`` says which form.
+    # Warning about a log that is not in LoadGen's form; ``{form}`` stands for its form.
     unusual_log: ClassVar[str] = "the log has {form}"
 
     dataset: DatasetRule
@@ -100,21 +100,21 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return VerifiedFigures(passed if passed != failed else None, samples=int(total[1]) if total else None)
 
     def recheck(self, text: str) -> Iterator[str]:
-        """What is wrong with a submitted verification file, one line each."""
+        """The errors of a submitted verification file, one line each."""
         found = self.read(text)
         if found.passed is not True:
             shown = "TEST FAIL" if found.passed is False else "neither TEST PASS nor TEST FAIL, or both"
-            yield f"says {shown}, expected {self.pass_line}"
+            yield f"has {shown}, expected {self.pass_line}"
         yield from self.recheck_figures(text)
         if found.samples is not None and found.samples != self.dataset.samples:
             yield f"{found.samples} samples were verified, expected {self.dataset.samples}"
 
     def recheck_figures(self, text: str) -> Iterator[str]:
-        """What is wrong with the figures of a submitted verification file, one line each."""
+        """The errors in the figures of a submitted verification file, one line each."""
         yield from ()
 
     def cross_check(self, text: str, mean_tokens: float | None) -> str | None:
-        """Where a verification file contradicts the mean output length of LoadGen's own logs."""
+        """A line where a verification file contradicts the mean output length in LoadGen's logs."""
         return None
 
 

@@ -30,9 +30,10 @@ def require_complete(log: AccuracyLog) -> npt.NDArray[np.int64]:
 
 
 def require_each_once(log: AccuracyLog, expected: int | None) -> int:
-    """Every index from 0 to ``expected`` - 1 once; None: to the number of entries. Returns the number.
+    """Require every index from 0 to ``expected`` - 1 exactly once, and return their number.
 
-    Raises GradingError with the numbers of missing, repeated and unknown samples.
+    None stands for the number of entries. Raises GradingError with the numbers of missing, repeated and
+    unknown samples.
     """
     indexes = require_complete(log)
     wanted = len(indexes) if expected is None else expected

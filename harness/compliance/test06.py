@@ -1,4 +1,4 @@
-"""TEST06: first token, end of sequence and token count of each logged output agree with each other."""
+"""TEST06: whether first token, end of sequence and token count of each logged output are consistent."""
 
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
@@ -52,7 +52,7 @@ class ConsistencyTest(ComplianceTest, frozen=True, kw_only=True):
 def judge_consistency(
     entries: Iterable[LogEntry], scenario: str, eos_token_ids: tuple[int, ...]
 ) -> TestResult:
-    """``scenario`` is LoadGen's; Offline reports no first token, so that check is left out there."""
+    """Check all entries. ``scenario`` is LoadGen's; Offline reports no first tokens and skips that check."""
     needs_first = needs_first_tokens(scenario)
     count = 0
     first = ends = counts = True
@@ -72,7 +72,7 @@ def judge_consistency(
 
 
 def first_token_agrees(entry: LogEntry) -> bool:
-    """What was reported as the first token begins the output; an entry without a report does not pass."""
+    """Whether the output begins with the reported first token; an entry without one does not pass."""
     if not entry.has_first:
         return False
     shared = min(len(entry.first_ids), len(entry.data_ids))
@@ -80,7 +80,7 @@ def first_token_agrees(entry: LogEntry) -> bool:
 
 
 def ends_once(entry: LogEntry, eos_token_ids: tuple[int, ...]) -> bool:
-    """At most one end-of-sequence token at the end; the first token of an output is never counted."""
+    """Whether at most one end-of-sequence token is at the end; the first token of an output never counts."""
     is_end = np.isin(entry.data_ids[1:][::-1], eos_token_ids)
     trailing = len(is_end) if is_end.all() else int(np.argmin(is_end))
     return trailing <= _MOST_ENDS

@@ -1,4 +1,4 @@
-"""TEST07: the answers of a performance run score as high as the threshold asks."""
+"""TEST07: whether the answers of a performance run reach the accuracy threshold."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -72,7 +72,7 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
 
 
 def require_gradable(references: Sequence[Reference]) -> None:
-    """Programs need a sandbox and their tests; the compliance dataset has none. GradingError."""
+    """Raise GradingError for programs: they need a sandbox and tests, which the compliance dataset lacks."""
     programs = sum(row.kind is DatasetKind.LIVECODEBENCH for row in references)
     if programs:
         raise GradingError(

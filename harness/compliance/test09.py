@@ -1,4 +1,4 @@
-"""TEST09: the mean output length of a performance run lies within bounds."""
+"""TEST09: whether the mean output length of a performance run is within bounds."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +69,7 @@ class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class OutputLengths:
-    """Of all samples, empty outputs included; lengths in tokens of 4 bytes."""
+    """Statistics of all outputs, including empty ones; lengths in tokens of 4 bytes."""
 
     count: int
     total: int
@@ -84,12 +84,12 @@ class OutputLengths:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the whole set, of integer sums: no rounding adds up."""
+        """Standard deviation of the complete set, computed from exact integer sums."""
         return math.sqrt(self.count * self.squares - self.total**2) / self.count
 
 
 def measure(entries: Iterable[LogEntry]) -> OutputLengths:
-    """One pass, at least one entry."""
+    """Measure the entries in one pass; there must be at least one."""
     count = total = squares = longest = 0
     shortest = None
     for entry in entries:
@@ -101,7 +101,7 @@ def measure(entries: Iterable[LogEntry]) -> OutputLengths:
 
 
 def judge_lengths(lengths: OutputLengths, thresholds: Mapping[str, float]) -> TestResult:
-    """Both bounds count as within."""
+    """Compare the mean with the bounds, which are inclusive."""
     low, high = thresholds[MIN_TOKENS], thresholds[MAX_TOKENS]
     is_long, is_short = lengths.mean >= low, lengths.mean <= high
     passed = is_long and is_short

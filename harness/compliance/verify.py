@@ -23,11 +23,11 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, INT64, AccuracyLo
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """The logs to verify. ``references`` is the file of a test that scores answers; ``own`` marks a run that
-    was just made here.
+    """The logs to verify. ``own`` marks a run that was just made here.
 
-    ``official`` requires the official number of samples and a run without deviations. ``scenario`` is
-    LoadGen's, for logs that do not name it; ``samples`` is the dataset's size where it is known.
+    ``references`` is the answer file of a test that scores answers. ``official`` requires the official
+    number of samples and a run without deviations. ``scenario`` is LoadGen's, for logs that do not name it;
+    ``samples`` is the dataset's size where it is known.
     """
 
     benchmark: Benchmark

@@ -30,7 +30,7 @@ _PATHS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What is asked of a run, before anything is read or checked; ``resolve_plan`` makes a RunPlan of it.
+    """A requested run, before anything is read or checked; ``resolve_plan`` turns it into a RunPlan.
 
     Paths and the scenario may be strings, ``server_url`` one string. Times are in seconds; None leaves the
     choice to the plan. ``warnings`` are about the command line; ``log_level`` concerns the program only.
