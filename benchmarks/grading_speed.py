@@ -23,10 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
-from harness.grading.graders import aime, gpqa
-from harness.grading.harmony import TextOutput
-from harness.grading.references import DatasetKind, Reference, load_references
+from harness.grading.graders import AIME, LIVECODEBENCH, aime, gpqa, graders_of
+from harness.grading.harmony import HarmonyText
+from harness.grading.references import Reference, load_references
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "datasets" / "samples"
@@ -36,6 +37,7 @@ DATASETS = {
     "gpqa_diamond": (990, 5, 8_000),
     "livecodebench_v6": (3165, 3, 11_000),
 }
+GPT_OSS = load_benchmark("gpt-oss-120b")
 LONGEST = 32_768
 SPREAD = 0.8  # of the logarithm of lengths
 
@@ -86,18 +88,18 @@ def _measured(command: list[str]) -> str:
 
 def plain(folder: Path, tokenizer_json: Path | None) -> dict[str, float]:
     """The rules in the plain way: everything in memory, everything decoded."""
-    decode, references = _decoder(tokenizer_json), load_references(folder / "reference.parquet")
+    decode, references = _decoder(tokenizer_json), load_references(folder / "reference.parquet", GPT_OSS)
     started = time.monotonic()
     with (folder / "log.json").open() as file:
         entries = json.load(file)
     right = 0
     for entry in entries:
         reference = references[entry["qsl_idx"]]
-        if reference.kind is DatasetKind.LIVECODEBENCH:
+        if reference.kind == LIVECODEBENCH:
             continue
         data = bytes.fromhex(entry["data"])
         ids = list(struct.unpack(f"<{len(data) // 4}i", data))
-        right += _official(TextOutput(decode(ids)), reference)
+        right += _official(HarmonyText(decode(ids)), reference)
     return {"right": right, "seconds": round(time.monotonic() - started, 2)}
 
 
@@ -112,26 +114,27 @@ def _decoder(tokenizer_json: Path | None) -> Callable[[list[int]], str]:
     return lambda ids: str(model.decode(ids, skip_special_tokens=False))
 
 
-def _official(output: TextOutput, reference: Reference) -> bool:
-    if reference.kind is DatasetKind.AIME:
-        return aime.official(output, int(reference.truth)).correct
-    return gpqa.official(output, reference.truth).correct
+def _official(output: HarmonyText, reference: Reference) -> bool:
+    grader = aime if reference.kind == AIME else gpqa
+    return bool(grader.official(output, reference.truth).correct)
 
 
 def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
-    from harness.grading.evaluate import grades_of
-    from harness.grading.grade import Mode
-    from harness.grading.output_decoder import OutputDecoder
+    from harness.grading.evaluate import grade
+    from harness.grading.grade import BOTH_MODES, Mode
+    from harness.grading.output_decoder import HarmonyDecoder
     from harness.loadgen_logs.accuracy_log import AccuracyLog
 
-    reader, references = OutputDecoder(LONGEST), load_references(folder / "reference.parquet")
+    decoder, references = HarmonyDecoder(LONGEST), load_references(folder / "reference.parquet", GPT_OSS)
+    graders = graders_of(GPT_OSS.name)
     tokenizer.vocabulary()
     started, right = time.monotonic(), 0
     for entry in AccuracyLog(folder / "log.json"):
         reference = references[entry.qsl_idx]
-        if reference.kind is not DatasetKind.LIVECODEBENCH:
-            right += grades_of(reader.output(entry), reference, tuple(Mode))[Mode.OFFICIAL].correct
+        if reference.kind != LIVECODEBENCH:
+            grades = grade(decoder.output(entry), reference, graders[reference.kind], BOTH_MODES)
+            right += grades[Mode.OFFICIAL].correct
     return {"right": right, "seconds": round(time.monotonic() - started, 2)}
 
 

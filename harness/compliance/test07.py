@@ -1,5 +1,6 @@
 """TEST07: whether the answers of a performance run reach the accuracy threshold."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -15,15 +16,15 @@ from harness.compliance.compliance_test import (
 from harness.config.benchmark import Benchmark
 from harness.errors import GradingError
 from harness.grading.evaluate import Evaluation, evaluate
-from harness.grading.grade import Mode
-from harness.grading.output_decoder import OutputDecoder, require_own_tokenizer
-from harness.grading.references import DatasetKind, Reference
+from harness.grading.grade import EXACT_MATCH, Mode
+from harness.grading.graders import LIVECODEBENCH, graders_of
+from harness.grading.output_decoder import open_decoder
+from harness.grading.references import Reference
 from harness.grading.reports.console import scorecard
-from harness.grading.target import TargetResult
+from harness.grading.target import MetricResult, TargetResult
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 MIN_ACCURACY = "test07_accuracy_threshold"
-_DECIMALS = 3  # of exact_match in the evaluator's printout, from which the official script takes the score
 
 
 class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
 
 def require_gradable(references: Sequence[Reference]) -> None:
     """Raise GradingError for programs: they need a sandbox and tests, which the compliance dataset lacks."""
-    programs = sum(row.kind is DatasetKind.LIVECODEBENCH for row in references)
+    programs = sum(row.kind == LIVECODEBENCH for row in references)
     if programs:
         raise GradingError(
             f"TEST07: {programs} of {len(references)} references are LiveCodeBench problems, expected GPQA; "
@@ -89,19 +90,20 @@ def grade_answers(
     thresholds: Mapping[str, float],
 ) -> TestResult:
     """Score a complete log by the official rules. Raises GradingError for a log that cannot be graded."""
-    require_own_tokenizer(benchmark, None)
-    decoder = OutputDecoder(max_new_tokens)
-    repeats = benchmark.dataset(accuracy=True).repeats
-    evaluation = evaluate(log, references, decoder, (Mode.OFFICIAL,), repeats, None, lambda *_: None)
+    decoder = open_decoder(benchmark, None, max_new_tokens)
+    graders, repeats = graders_of(benchmark.name), benchmark.dataset(accuracy=True).repeats
+    evaluation = evaluate(log, references, decoder, graders, (Mode.OFFICIAL,), repeats, lambda *_: None)
     return _result(evaluation, thresholds[MIN_ACCURACY])
 
 
 def _result(evaluation: Evaluation, threshold: float) -> TestResult:
     """Compare the score as it is printed, like the official script, which has no other."""
-    whole = evaluation.scores[Mode.OFFICIAL]
-    score = round(whole.percentage, _DECIMALS)
+    official = evaluation.scores[Mode.OFFICIAL]
+    found = official.metrics[EXACT_MATCH]
+    score = float(str(found))
     passed = score >= threshold
-    card = scorecard(evaluation, TargetResult(Mode.OFFICIAL, whole, threshold, None, ())) + "\n"
+    metric = MetricResult(EXACT_MATCH, found, threshold, math.inf)
+    card = scorecard(evaluation, TargetResult(Mode.OFFICIAL, official, (metric,))) + "\n"
     lines = [
         *("", RULE, "TEST07 Verification Summary", RULE),
         f"Accuracy score: {score}",
@@ -109,7 +111,7 @@ def _result(evaluation: Evaluation, threshold: float) -> TestResult:
         f"Accuracy check pass: {passed}",
         "TEST PASS" if passed else "TEST FAIL",
     ]
-    summary = f"exact_match {score} of {whole.total} samples, threshold {threshold}"
+    summary = f"exact_match {score} of {official.total} samples, threshold {threshold}"
     return TestResult(passed, summary, card + "\n".join(lines) + "\n", card)
 
 

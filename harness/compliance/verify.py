@@ -101,7 +101,7 @@ def load_answers(request: VerifyRequest) -> tuple[Reference, ...]:
         return ()
     if request.references is None:
         raise ConfigError(f"{test.name} scores answers; pass --reference-data, the compliance dataset")
-    references = load_references(request.references)
+    references = load_references(request.references, request.benchmark)
     test.require_references(references)
     wanted = test.dataset.samples
     if request.official and len(references) != wanted:

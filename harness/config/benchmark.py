@@ -43,17 +43,21 @@ class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One official dataset: rows, output limit in tokens, effort baked into its prompts."""
+    """One official dataset: rows, output limit in tokens, effort baked into its prompts.
+
+    ``truth_columns`` are the names that the column of true answers may have.
+    """
 
     file: str
     samples: int
     max_new_tokens: int
     reasoning_effort: str | None = None
     repeats: dict[str, int] = {}
+    truth_columns: tuple[str, ...] = ("ground_truth",)
 
 
 class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Scores that were published for the benchmark, in percent: how many, and their distribution."""
+    """Values of a metric that were published for the benchmark: how many, and their distribution."""
 
     round: str
     runs: int
@@ -63,21 +67,22 @@ class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     highest: float
 
 
-class AccuracyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reference scores by metric, in percent or ROUGE points, and the share that must be reached.
+class MetricRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A metric of the accuracy run, in the unit in which its official evaluator prints it.
 
-    ``bounds`` are the lowest and highest output length that a submission's accuracy run may have.
+    ``passing`` are the lowest and the highest passing value, as ratios of the reference. A metric with a
+    lowest value must be reported; one without counts where it is reported.
     """
 
-    reference: dict[str, float]
-    ratio: float
+    reference: float
+    passing: tuple[float, float]
     published: PublishedRuns | None = None
-    bounds: dict[str, tuple[float, float]] = {}
 
     @property
-    def targets(self) -> dict[str, float]:
-        """Lowest passing score for each metric."""
-        return {metric: score * self.ratio for metric, score in self.reference.items()}
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest passing value."""
+        lowest, highest = self.passing
+        return lowest * self.reference, highest * self.reference
 
 
 class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,7 +101,7 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokenizer: str | None = None
     latency_limits: dict[str, LatencyLimits] = {}
     reasoning_effort_ids: dict[str, list[int]] = {}
-    accuracy: AccuracyRule | None = None
+    accuracy: dict[str, MetricRule] = {}
     compliance: dict[str, dict[str, Any]] = {}
 
     def model_key(self, scenario: Scenario) -> str:

@@ -1,76 +1,103 @@
-"""What one call of the evaluator does, from its flags to files, printout and verdict."""
+"""One call of the evaluator, from its options to printout, files and result."""
 
-import argparse
-import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.errors import ConfigError, GradingError
-from harness.grading.evaluate import Programs, evaluate
-from harness.grading.grade import Mode
-from harness.grading.livecodebench.index import ProblemIndex, prepared
-from harness.grading.livecodebench.journal import journal_path
-from harness.grading.livecodebench.runner import ExecutionConfig, require_problems, usable_cores
-from harness.grading.output_decoder import OutputDecoder, RunFacts, require_own_tokenizer, run_facts
-from harness.grading.references import DatasetKind, Reference, load_references
+from harness.grading.evaluate import evaluate
+from harness.grading.grade import BOTH_MODES, Mode
+from harness.grading.graders import LIVECODEBENCH, Batch, BatchGrader, DatasetKind, Grader, graders_of
+from harness.grading.graders.livecodebench import Programs
+from harness.grading.livecodebench.index import ProblemIndex
+from harness.grading.options import EvaluationOptions, Rules
+from harness.grading.output_decoder import RunFacts, open_decoder, run_facts
+from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, outputs, result_file
 from harness.grading.reports.progress import ProgressBar
-from harness.grading.sandbox.probe import choose_sandbox
-from harness.grading.sandbox.tiers import Sandbox
-from harness.grading.target import check_target
+from harness.grading.target import check_target, require_metrics
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
 
-METRIC = "exact_match"
-_MODES = {"official": (Mode.OFFICIAL,), "strict": (Mode.STRICT,), "both": (Mode.OFFICIAL, Mode.STRICT)}
+_MODES: Mapping[Rules, Sequence[Mode]] = {
+    "official": (Mode.OFFICIAL,),
+    "strict": (Mode.STRICT,),
+    "both": BOTH_MODES,
+}
 
 
-def run(arguments: argparse.Namespace, lcb_data: Path | None) -> bool:
+def run(options: EvaluationOptions) -> bool:
     """Grade, print, write the files that were asked for; whether the target is met.
 
     Raises HarnessError for whatever cannot be graded.
     """
-    _require_places((arguments.output_file, arguments.save_outputs, arguments.report))
-    benchmark = load_benchmark(arguments.benchmark)
-    target = _target(benchmark)
-    require_own_tokenizer(benchmark, arguments.tokenizer)
+    _require_writable((options.output_file, options.save_outputs, options.disagreements))
+    benchmark = load_benchmark(options.benchmark)
+    graders = graders_of(benchmark.name)
+    require_metrics(benchmark, graders)
+    modes = _modes(options, graders)
     rule = benchmark.dataset(accuracy=True)
-    facts = _run_of(benchmark, arguments.mlperf_log)
-    references = load_references(arguments.reference_data)
-    log = AccuracyLog(arguments.mlperf_log)
-    decoder = OutputDecoder(facts.max_new_tokens or rule.max_new_tokens)
-    modes = _MODES[arguments.mode]
-    programs = _programs(arguments, references, lcb_data)
+    facts = _run_of(benchmark, options.mlperf_log)
+    decoder = open_decoder(benchmark, options.tokenizer, facts.max_new_tokens or rule.max_new_tokens)
+    references = load_references(options.reference_data, benchmark)
+    log = AccuracyLog(options.mlperf_log)
+    batches = _batches(references, graders, options)
     with ProgressBar(sys.stderr) as progress:
-        evaluation = evaluate(log, references, decoder, modes, rule.repeats, programs, progress.show)
-    sandbox = programs.execution.sandbox if programs else None
-    published = benchmark.accuracy.published if benchmark.accuracy else None
-    result = check_target(evaluation, target, rule, published, sandbox)
-    if arguments.save_outputs:
-        outputs.save_outputs(arguments.save_outputs, evaluation.graded, log, decoder)
-    tests = ProblemIndex(programs.execution.index) if programs else None
-    if arguments.report:
-        disagreements.write_report(arguments.report, evaluation.graded, log, decoder, result.line, tests)
-    if arguments.output_file:
-        details = result_file.details(evaluation.graded, log, decoder) if arguments.verbose else None
-        whole = result_file.result(evaluation, result, sandbox, details)
-        result_file.write_result(arguments.output_file, whole)
+        evaluation = evaluate(log, references, decoder, graders, modes, rule.repeats, progress.show, batches)
+    programs = batches.get(LIVECODEBENCH)
+    execution = programs.execution if isinstance(programs, Programs) else None
+    sandbox = execution.sandbox if execution else None
+    result = check_target(evaluation, benchmark, sandbox)
+    tests = ProblemIndex(execution.index) if execution else None
+    if options.save_outputs:
+        outputs.save_outputs(options.save_outputs, evaluation.graded, log, decoder)
+    if options.disagreements:
+        disagreements.write_report(options.disagreements, evaluation.graded, log, decoder, result.line, tests)
+    if options.output_file:
+        details = result_file.details(evaluation.graded, log, decoder) if options.verbose else None
+        complete = result_file.result(evaluation, result, sandbox, details)
+        result_file.write_result(options.output_file, complete)
     print(legible(console.scorecard(evaluation, result, _difficulties(references, tests))))
     return result.is_met
 
 
+def _modes(options: EvaluationOptions, graders: Mapping[DatasetKind, Grader]) -> Sequence[Mode]:
+    """The modes that were asked for and that all graders have. Raises ConfigError where there is none."""
+    modes = [
+        mode for mode in _MODES[options.mode] if all(mode in grader.MODES for grader in graders.values())
+    ]
+    if not modes:
+        raise ConfigError(
+            f"--mode {options.mode}: --benchmark {options.benchmark} has official rules only; omit --mode"
+        )
+    return modes
+
+
+def _batches(
+    references: Sequence[Reference], graders: Mapping[DatasetKind, Grader], options: EvaluationOptions
+) -> dict[DatasetKind, Batch]:
+    """The batch of each kind that has references and needs one."""
+    truths: dict[DatasetKind, list[str]] = {}
+    for reference in references:
+        truths.setdefault(reference.kind, []).append(reference.truth)
+    return {
+        kind: grader.prepare(truths[kind], options)
+        for kind, grader in graders.items()
+        if kind in truths and isinstance(grader, BatchGrader)
+    }
+
+
 def _difficulties(references: Sequence[Reference], tests: ProblemIndex | None) -> dict[str, str]:
     """Difficulty of each programming problem by question_id, where the release says it."""
-    names = {row.truth for row in references if row.kind is DatasetKind.LIVECODEBENCH}
+    names = {row.truth for row in references if row.kind == LIVECODEBENCH}
     found = {name: tests.find(name) for name in sorted(names)} if tests else {}
     return {name: facts.difficulty for name, facts in found.items() if facts and facts.difficulty}
 
 
-def _require_places(files: Sequence[Path | None]) -> None:
-    """Grading takes long; that a file cannot be written must show before it."""
+def _require_writable(files: Sequence[Path | None]) -> None:
+    """Raises GradingError for a file that cannot be written, before the time for grading is spent."""
     for file in filter(None, files):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,52 +109,12 @@ def _require_places(files: Sequence[Path | None]) -> None:
             ) from error
 
 
-def _target(benchmark: Benchmark) -> float:
-    targets = benchmark.accuracy.targets if benchmark.accuracy else {}
-    if METRIC not in targets:
-        raise ConfigError(
-            f"--benchmark {benchmark.name}: its accuracy is {', '.join(targets) or 'not defined'}, "
-            f"this evaluator computes {METRIC}"
-        )
-    return targets[METRIC]
-
-
 def _run_of(benchmark: Benchmark, log: Path) -> RunFacts:
     """Facts of the run that wrote the log; GradingError where it was of another benchmark."""
     facts = run_facts(log)
     if facts.benchmark not in (None, benchmark.name):
         raise GradingError(
-            f"{log}: of a {facts.benchmark} run, says its run.json, but --benchmark is {benchmark.name}; "
-            f"pass --benchmark {facts.benchmark}"
+            f"{log}: of a {facts.benchmark} run according to its run.json, but --benchmark is "
+            f"{benchmark.name}; pass --benchmark {facts.benchmark}"
         )
     return facts
-
-
-def _programs(
-    arguments: argparse.Namespace, references: Sequence[Reference], lcb_data: Path | None
-) -> Programs | None:
-    """The execution for the programming problems; GradingError when something that they need is missing."""
-    question_ids = [row.truth for row in references if row.kind is DatasetKind.LIVECODEBENCH]
-    if not question_ids:
-        return None
-    if lcb_data is None:
-        raise GradingError(
-            f"{arguments.reference_data}: {len(question_ids)} LiveCodeBench samples, but no tests; "
-            "pass --lcb-data (datasets/download.sh --what livecodebench fetches them)"
-        )
-    sandbox = _sandbox(arguments.allow_unsandboxed)
-    index = prepared(lcb_data, _cache_folder(), lambda text: print(text, file=sys.stderr))
-    require_problems(index, question_ids)
-    execution = ExecutionConfig(index, sandbox, arguments.num_lcb_workers or usable_cores())
-    return Programs(execution, journal_path(arguments.output_file, arguments.mlperf_log), arguments.restart)
-
-
-def _sandbox(allow_unsandboxed: bool) -> Sandbox:
-    chosen = choose_sandbox(allow_unsandboxed)
-    print(f"sandbox: {chosen.tier}", file=sys.stderr)
-    return chosen
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "mlperf-llm-harness"

@@ -1,34 +1,59 @@
-"""The evaluation: one pass over the log, then the programs in their sandbox, then the score."""
+"""The evaluation: one pass over the log, then the batches that need processes, then the score."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from types import MappingProxyType
 
-from harness.grading.grade import FailedTest, Grade, GradedSample, Logged, Mode, absent, unanswered
-from harness.grading.graders import aime, gpqa, livecodebench
-from harness.grading.harmony import HarmonyOutput, Output
-from harness.grading.livecodebench.journal import ResultJournal
-from harness.grading.livecodebench.run_solution import ProgramResult
-from harness.grading.livecodebench.runner import ExecutionConfig, Progress, Task, run_programs
+from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task
+from harness.grading.graders import Batch, DatasetKind, Grader
+from harness.grading.output import Output
 from harness.grading.output_decoder import OutputDecoder
-from harness.grading.references import DatasetKind, Reference, by_dataset, repeats_are_whole
-from harness.grading.score import DatasetScore, Lengths, Score, lengths
+from harness.grading.references import Reference, by_dataset, repeats_are_whole
+from harness.grading.score import DatasetScore, Lengths, Score, lengths, total
 from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist, Cut, LogEntry
+
+_NO_BATCHES: Mapping[DatasetKind, Batch] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
-    """What grading programs needs; the journal keeps their outcomes for the next call."""
+class Logged:
+    """A sample's entry in the log: ``tokens`` is the OSL; offset and size locate the entry, in bytes.
 
-    execution: ExecutionConfig
-    journal: Path
-    restart: bool
+    ``defect`` is EMPTY, LOOPING, TRUNCATED, or None for an output that ended by itself.
+    """
+
+    seq_id: int
+    tokens: int
+    defect: Reason | None
+    has_final: bool | None
+    offset: int
+    size: int
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the token limit ended it."""
+        return self.defect in (Reason.TRUNCATED, Reason.LOOPING)
+
+
+@dataclass(frozen=True, slots=True)
+class GradedSample:
+    """``logged`` is None for a sample that the log lacks. ``grades`` has the modes that were asked for."""
+
+    qsl_idx: int
+    reference: Reference
+    logged: Logged | None
+    grades: Mapping[Mode, Grade]
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the two modes differ on right or wrong."""
+        return len({grade.correct for grade in self.grades.values()}) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Every sample in the order of qsl_idx, the log's state, and the score of each mode."""
+    """Every sample in the order of qsl_idx, the state of the log, and the score of each mode."""
 
     graded: tuple[GradedSample, ...]
     missing: tuple[int, ...]
@@ -36,102 +61,86 @@ class Evaluation:
     lengths: Lengths
     scores: Mapping[Mode, Score]
 
-
-Pending = dict[int, tuple[Logged, Mapping[Mode, livecodebench.Extraction]]]
+    @property
+    def has_right_and_wrong(self) -> bool:
+        """False for text metrics, whose grades are neither."""
+        return any(score.datasets for score in self.scores.values())
 
 
 def evaluate(
     log: AccuracyLog,
     references: Sequence[Reference],
     decoder: OutputDecoder,
-    modes: tuple[Mode, ...],
+    graders: Mapping[DatasetKind, Grader],
+    modes: Sequence[Mode],
     repeats: Mapping[str, int],
-    programs: Programs | None,
     progress: Progress,
+    batches: Mapping[DatasetKind, Batch] = _NO_BATCHES,
 ) -> Evaluation:
-    """Grade a whole log. ``programs`` may be None where no reference is a programming problem.
+    """Grade a complete log. ``batches`` are those of the batch graders among ``graders``.
 
-    Raises GradingError for a log that is not one output per sample, and what the sandbox raises.
+    Raises GradingError for a log that is not one output per sample, and what the batches raise.
     """
     checklist = Checklist(len(references))
-    graded: dict[int, GradedSample] = {}
-    pending: Pending = {}
+    logged: dict[int, Logged] = {}
+    found: dict[int, dict[Mode, Grade | Task]] = {}
     for count, entry in enumerate(log, 1):
         checklist.tick(entry.qsl_idx)
         reference, output = references[entry.qsl_idx], decoder.output(entry)
-        logged = _logged(entry, output)
-        if reference.kind is DatasetKind.LIVECODEBENCH:
-            pending[entry.qsl_idx] = logged, {mode: _EXTRACTORS[mode](output) for mode in modes}
-        else:
-            grades = grades_of(output, reference, modes)
-            graded[entry.qsl_idx] = GradedSample(entry.qsl_idx, reference, logged, grades)
+        logged[entry.qsl_idx] = _logged(entry, output)
+        found[entry.qsl_idx] = grade(output, reference, graders[reference.kind], modes)
         progress(count, len(references), "outputs")
-    if pending and programs is not None:
-        graded |= _grade_programs(pending, references, programs, progress)
-    coverage = checklist.coverage()
-    graded |= {index: absent(index, references[index], modes) for index in coverage.missing}
-    samples = tuple(graded[index] for index in range(len(references)))
-    return Evaluation(samples, coverage.missing, log.cut, _lengths(samples), _scores(samples, modes, repeats))
+    graded = _graded_in_batches(found, references, batches, progress)
+    samples = tuple(
+        GradedSample(index, reference, logged[index], graded[index])
+        if index in graded
+        else _missing(index, reference, graders[reference.kind], modes)
+        for index, reference in enumerate(references)
+    )
+    metrics = next(iter(graders.values())).METRICS
+    scores = {mode: _score(samples, mode, metrics, repeats) for mode in modes}
+    return Evaluation(samples, checklist.coverage().missing, log.cut, _lengths(samples), scores)
 
 
-def grades_of(output: Output, reference: Reference, modes: Sequence[Mode]) -> dict[Mode, Grade]:
-    """The verdicts on an answer that is no program, by each mode's rules."""
-    return {mode: _GRADERS[reference.kind, mode](output, reference.truth) for mode in modes}
+def grade(
+    output: Output, reference: Reference, grader: Grader, modes: Sequence[Mode]
+) -> dict[Mode, Grade | Task]:
+    """The grade of an output by the rules of each mode, or the task that leads to it."""
+    rules = {Mode.OFFICIAL: grader.official, Mode.STRICT: grader.strict}
+    return {mode: rules[mode](output, reference.truth) for mode in modes}
 
 
-Grader = Callable[[Output, str], Grade]
-
-_GRADERS: dict[tuple[DatasetKind, Mode], Grader] = {
-    (DatasetKind.AIME, Mode.OFFICIAL): lambda output, truth: aime.official(output, int(truth)),
-    (DatasetKind.AIME, Mode.STRICT): lambda output, truth: aime.strict(output, int(truth)),
-    (DatasetKind.GPQA, Mode.OFFICIAL): gpqa.official,
-    (DatasetKind.GPQA, Mode.STRICT): gpqa.strict,
-}
-_EXTRACTORS: dict[Mode, Callable[[Output], livecodebench.Extraction]] = {
-    Mode.OFFICIAL: livecodebench.official,
-    Mode.STRICT: livecodebench.strict,
-}
-
-
-def _grade_programs(
-    pending: Pending, references: Sequence[Reference], programs: Programs, progress: Progress
-) -> dict[int, GradedSample]:
-    tasks = {
-        (index, mode): Task(mode, references[index].truth, extraction.code)
-        for index, (_, extractions) in pending.items()
-        for mode, extraction in extractions.items()
-        if extraction.code
+def _graded_in_batches(
+    found: Mapping[int, Mapping[Mode, Grade | Task]],
+    references: Sequence[Reference],
+    batches: Mapping[DatasetKind, Batch],
+    progress: Progress,
+) -> dict[int, dict[Mode, Grade]]:
+    """All grades, with those of the tasks in their places."""
+    tasks: dict[DatasetKind, list[Task]] = {}
+    for index, by_mode in found.items():
+        waiting = [task for task in by_mode.values() if isinstance(task, Task)]
+        tasks.setdefault(references[index].kind, []).extend(waiting)
+    grades: dict[Task, Grade] = {}
+    for kind, wanted in tasks.items():
+        if wanted:
+            grades |= batches[kind].grade(dict.fromkeys(wanted), progress)
+    return {
+        index: {mode: grades[item] if isinstance(item, Task) else item for mode, item in by_mode.items()}
+        for index, by_mode in found.items()
     }
-    journal = ResultJournal(programs.journal, programs.restart)
-    try:
-        outcomes = run_programs(dict.fromkeys(tasks.values()), programs.execution, journal, progress)
-    finally:
-        journal.close()
-    graded = {}
-    for index, (logged, extractions) in pending.items():
-        grades = {
-            mode: _program_verdict(
-                extraction, outcomes.get(tasks[index, mode]) if (index, mode) in tasks else None
-            )
-            for mode, extraction in extractions.items()
-        }
-        graded[index] = GradedSample(index, references[index], logged, grades)
-    return graded
 
 
-def _program_verdict(extraction: livecodebench.Extraction, outcome: ProgramResult | None) -> Grade:
-    if outcome is None:
-        return unanswered(extraction.reason)
-    if outcome.failed_test is None:
-        return Grade(outcome.passed, extraction.code, outcome.reason, outcome.detail, outcome.raced)
-    detail = f"test {outcome.failed_test + 1}: {outcome.detail}".removesuffix(": ")
-    failure = FailedTest(outcome.failed_test, outcome.output)
-    return Grade(outcome.passed, extraction.code, outcome.reason, detail, outcome.raced, failure)
-
-
-def _logged(entry: LogEntry, output: HarmonyOutput) -> Logged:
+def _logged(entry: LogEntry, output: Output) -> Logged:
     state = (output.defect, output.has_final)
     return Logged(entry.seq_id, len(entry.token_ids), *state, entry.offset, entry.size)
+
+
+def _missing(qsl_idx: int, reference: Reference, grader: Grader, modes: Sequence[Mode]) -> GradedSample:
+    """A sample without an entry: wrong, or 0 by a text metric, in every mode."""
+    scores = dict.fromkeys(grader.METRICS, 0.0)
+    nothing = Grade(scores, False if EXACT_MATCH in scores else None, None, Reason.MISSING)
+    return GradedSample(qsl_idx, reference, None, dict.fromkeys(modes, nothing))
 
 
 def _lengths(samples: Sequence[GradedSample]) -> Lengths:
@@ -139,32 +148,35 @@ def _lengths(samples: Sequence[GradedSample]) -> Lengths:
     return lengths([entry.tokens for entry in logged], sum(entry.truncated for entry in logged))
 
 
-def _scores(
-    samples: Sequence[GradedSample], modes: Sequence[Mode], repeats: Mapping[str, int]
-) -> dict[Mode, Score]:
-    datasets = by_dataset([sample.reference for sample in samples])
-    return {
-        mode: Score(
-            {
-                name: _dataset_score([samples[index] for index in indexes], mode, repeats.get(name, 1))
-                for name, indexes in datasets.items()
-            }
-        )
-        for mode in modes
+def _score(
+    samples: Sequence[GradedSample], mode: Mode, metrics: Mapping[str, Metric], repeats: Mapping[str, int]
+) -> Score:
+    datasets = {
+        name: [samples[index] for index in indexes]
+        for name, indexes in by_dataset([sample.reference for sample in samples]).items()
     }
+    parts = {name: _dataset_score(part, mode, repeats.get(name, 1)) for name, part in datasets.items()}
+    values = {}
+    for name, metric in metrics.items():
+        scores = {key: [one.grades[mode].scores[name] for one in part] for key, part in datasets.items()}
+        values[name] = total(metric, scores, repeats)
+    return Score(len(samples), {name: part for name, part in parts.items() if part is not None}, values)
 
 
-def _dataset_score(samples: Sequence[GradedSample], mode: Mode, repeats: int) -> DatasetScore:
+def _dataset_score(samples: Sequence[GradedSample], mode: Mode, repeats: int) -> DatasetScore | None:
+    """None where a grade is neither right nor wrong."""
     right = [sample.grades[mode].correct for sample in samples]
-    score = DatasetScore(sum(right), len(right), repeats)
+    if None in right:
+        return None
+    score = DatasetScore(sum(map(bool, right)), len(right), repeats)
     if not repeats_are_whole([sample.reference for sample in samples], repeats):
         return score
     by_repeat = [
-        [correct for correct, sample in zip(right, samples, strict=True) if sample.reference.repeat == number]
+        [bool(one) for one, sample in zip(right, samples, strict=True) if sample.reference.repeat == number]
         for number in range(repeats)
     ]
     solved: Counter[int | None] = Counter({sample.reference.question: 0 for sample in samples})
-    for correct, sample in zip(right, samples, strict=True):
-        solved[sample.reference.question] += correct
+    for one, sample in zip(right, samples, strict=True):
+        solved[sample.reference.question] += bool(one)
     percentages = tuple(100 * sum(part) / len(part) for part in by_repeat)
     return replace(score, by_repeat=percentages, solved=tuple(solved.values()))

@@ -1,10 +1,11 @@
-"""The grade of one output: right or wrong, the answer that was found, and why; and the graded sample."""
+"""The grade of one output: its scores, and where there is one, right or wrong with its reason."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
+from types import MappingProxyType
 
-from harness.grading.references import Reference
+Progress = Callable[[int, int, str], None]  # done, total, what
 
 
 class Mode(StrEnum):
@@ -14,11 +15,15 @@ class Mode(StrEnum):
     STRICT = "strict"
 
 
+BOTH_MODES: Sequence[Mode] = tuple(Mode)
+
+
 class Reason(StrEnum):
-    """Why a verdict is what it is; "no answer" is not "wrong"."""
+    """Why a grade is what it is; "no answer" is not "wrong"."""
 
     CORRECT = "correct"
     WRONG = "wrong"
+    SCORED = "scored"  # a text metric: neither right nor wrong
     EMPTY = "empty"  # the output has no token, or nothing but white space
     LOOPING = "looping"  # the token limit ended it while it repeated itself
     TRUNCATED = "truncated"  # the token limit ended it before there was an answer
@@ -32,11 +37,34 @@ class Reason(StrEnum):
     THREAD_LIMIT = "thread_limit"
     FILE_LIMIT = "file_limit"
     KILLED = "killed"
-    SANDBOX_LOST = "sandbox_lost"  # twice without a result: the machine's trouble, not known to be the code's
+    SANDBOX_LOST = "sandbox_lost"  # twice without a result: a failure of the machine, perhaps not of the code
 
 
-# The sandbox's, which the official runner does not have.
+# Limits of the sandbox, which the official runner does not have.
 SANDBOX_LIMITS = (Reason.MEMORY_LIMIT, Reason.OUTPUT_LIMIT, Reason.THREAD_LIMIT, Reason.FILE_LIMIT)
+
+
+class Total(Enum):
+    """How the scores of all samples become the value of a metric."""
+
+    PERCENT = "100 times the mean; the repeats of a data set count as one sample"
+    MEAN = "the mean; the repeats of a data set count as one sample"
+    SUM = "the sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is totalled, and the decimals with which its official evaluator prints it."""
+
+    total: Total
+    decimals: int
+
+
+EXACT_MATCH = "exact_match"
+# The metrics of graders that know right and wrong.
+RIGHT_OR_WRONG: Mapping[str, Metric] = MappingProxyType({EXACT_MATCH: Metric(Total.PERCENT, 3)})
+RIGHT: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 1.0})
+WRONG: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 0.0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +77,13 @@ class FailedTest:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """``answer`` is the extracted one (None: none found); ``detail`` is one line of evidence."""
+    """``scores`` by metric; ``correct`` is None for a text metric, which knows neither right nor wrong.
 
-    correct: bool
+    ``answer`` is the extracted one (None: none found); ``detail`` is one line of evidence.
+    """
+
+    scores: Mapping[str, float]
+    correct: bool | None
     answer: str | None
     reason: Reason
     detail: str = ""
@@ -59,51 +91,21 @@ class Grade:
     failed: FailedTest | None = None  # of a program
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work for a batch grader, which grades once the log is read. Equal tasks are graded once."""
+
+
 def answered(answer: str, correct: bool) -> Grade:
-    """The verdict on an answer that was found."""
-    return Grade(correct, answer, Reason.CORRECT if correct else Reason.WRONG)
+    """The grade of an answer that was found."""
+    return Grade(RIGHT if correct else WRONG, correct, answer, Reason.CORRECT if correct else Reason.WRONG)
 
 
 def unanswered(reason: Reason) -> Grade:
-    """The verdict where there is no answer to compare."""
-    return Grade(False, None, reason)
+    """The grade where there is no answer to compare."""
+    return Grade(WRONG, False, None, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A sample's entry in the log: ``tokens`` is the OSL; offset and size locate the entry, in bytes.
-
-    ``defect`` is EMPTY, LOOPING, TRUNCATED, or None for an output that ended by itself.
-    """
-
-    seq_id: int
-    tokens: int
-    defect: Reason | None
-    has_final: bool
-    offset: int
-    size: int
-
-    @property
-    def truncated(self) -> bool:
-        """Whether the token limit ended it."""
-        return self.defect in (Reason.TRUNCATED, Reason.LOOPING)
-
-
-@dataclass(frozen=True, slots=True)
-class GradedSample:
-    """``logged`` is None for a sample that the log lacks. ``grades`` has the modes that were asked for."""
-
-    qsl_idx: int
-    reference: Reference
-    logged: Logged | None
-    grades: Mapping[Mode, Grade]
-
-    @property
-    def disagrees(self) -> bool:
-        """Whether the two modes differ on right or wrong."""
-        return len({grade.correct for grade in self.grades.values()}) > 1
-
-
-def absent(qsl_idx: int, reference: Reference, modes: tuple[Mode, ...]) -> GradedSample:
-    """A sample without an entry: wrong in every mode."""
-    return GradedSample(qsl_idx, reference, None, dict.fromkeys(modes, unanswered(Reason.MISSING)))
+def scored(scores: Mapping[str, float], text: str | None = None) -> Grade:
+    """The grade of a text metric; ``text`` is the part of the output that was compared."""
+    return Grade(scores, None, text, Reason.SCORED)

@@ -7,13 +7,13 @@ import itertools
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import tokenizer
 from harness.grading.grade import Reason
+from harness.grading.output import TextOutput
 from harness.grading.screen import Screen
 from harness.loadgen_logs.accuracy_log import TokenIds
 
@@ -30,43 +30,8 @@ _MARKER = Screen(("|>",))  # every marker ends with it
 _HEAD_TOKENS = 32
 
 
-class Output(Protocol):
-    """What graders read of one output."""
-
-    @property
-    def text(self) -> str:
-        """Everything, special tokens by name, without surrounding white space."""
-
-    @property
-    def official_final(self) -> str | None:
-        """The official final section, the first one; None where the official rules see none."""
-
-    @property
-    def strict_final(self) -> str | None:
-        """The last final channel, for the strict rules; None where there is none."""
-
-    @property
-    def prefix(self) -> str:
-        """The beginning of ``text``, or all; its last character may be cut."""
-
-    @property
-    def suffix(self) -> str:
-        """From the last final channel on, a suffix of ``text``; empty where there is none."""
-
-    @property
-    def defect(self) -> Reason | None:
-        """Why it may have no answer: EMPTY, LOOPING or TRUNCATED; None for one that ended by itself."""
-
-    def may_match(self, screen: Screen) -> bool:
-        """Whether ``text`` has to be read for what the screen looks for."""
-
-
-class TextOutput:
-    """An output of which the text is known: another tokenizer's, or one whose markers are spelled out."""
-
-    def __init__(self, text: str, *, truncated: bool = False) -> None:
-        self.text = self.prefix = self.suffix = text.strip()
-        self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
+class HarmonyText(TextOutput):
+    """An output whose text is known, markers spelled out in it."""
 
     @property
     def official_final(self) -> str | None:
@@ -80,9 +45,10 @@ class TextOutput:
         starts = [match.end() for match in _CHANNEL_TEXT.finditer(self.text)]
         return _SPECIAL_NAME.split(self.text[starts[-1] :], maxsplit=1)[0].strip() if starts else None
 
-    def may_match(self, screen: Screen) -> bool:
+    @property
+    def has_final(self) -> bool | None:
         """As Output."""
-        return screen.near is None or screen.near.search(self.text) is not None
+        return self.strict_final is not None
 
 
 class HarmonyOutput:
@@ -91,6 +57,7 @@ class HarmonyOutput:
     def __init__(self, ids: TokenIds, *, truncated: bool = False) -> None:
         self._ids = ids
         self._truncated = truncated
+        self.tokens = len(ids)
 
     @cached_property
     def defect(self) -> Reason | None:
@@ -102,8 +69,8 @@ class HarmonyOutput:
         return Reason.LOOPING if repeats_itself(self._ids) else Reason.TRUNCATED
 
     @cached_property
-    def has_final(self) -> bool:
-        """Whether a final channel was opened."""
+    def has_final(self) -> bool | None:
+        """As Output."""
         return bool(self._finals)
 
     @cached_property
@@ -115,7 +82,7 @@ class HarmonyOutput:
     def official_final(self) -> str | None:
         """As Output. Where ordinary tokens spell a marker, the text decides, as it does officially."""
         if _MARKER.may_match(self._ids):
-            return TextOutput(self.text).official_final
+            return HarmonyText(self.text).official_final
         if not self._finals:
             return None
         start = self._finals[0]

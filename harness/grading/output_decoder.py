@@ -1,8 +1,9 @@
-"""From a log to outputs: the run's own record beside the log, and the tokenizer for its ids."""
+"""From a log to outputs: the record of the run beside the log, and the tokenizer of the benchmark."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -10,6 +11,7 @@ from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, GradingError
 from harness.grading.harmony import HarmonyOutput, was_truncated
+from harness.grading.output import Output
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
 
 BUILT_IN = "o200k_harmony"
@@ -53,19 +55,39 @@ class _RunRecord(msgspec.Struct):
     plan: _Plan
 
 
-def require_own_tokenizer(benchmark: Benchmark, name: str | None) -> str:
-    """The name of the benchmark's tokenizer, after ``name`` was found to be the same one.
+class OutputDecoder(Protocol):
+    """Turns the entries of a log into outputs, with the tokenizer of one benchmark."""
 
-    ConfigError for a benchmark whose tokenizer is not built in and for another model's tokenizer.
+    def output(self, entry: LogEntry) -> Output:
+        """The output of an entry. Raises GradingError for ids that the vocabulary does not have."""
+
+    def decode(self, ids: TokenIds) -> str:
+        """The text of token ids, special tokens by name."""
+
+
+def open_decoder(benchmark: Benchmark, tokenizer: str | None, max_new_tokens: int) -> OutputDecoder:
+    """The decoder of a benchmark's logs; ``tokenizer`` is a name or a folder that was asked for.
+
+    Raises ConfigError where the benchmark's tokenizer is not there, and for one of another model.
     """
-    if benchmark.tokenizer != BUILT_IN:
+    opened = DECODERS.get(benchmark.tokenizer or "")
+    if opened is None:
         raise ConfigError(
-            f"--benchmark {benchmark.name}: the tokenizer of {benchmark.model} is not built in, only "
-            f"{BUILT_IN}; its logs cannot be graded yet"
+            f"--benchmark {benchmark.name}: no tokenizer of {benchmark.model} here, only "
+            f"{', '.join(DECODERS)}; its logs cannot be graded yet"
         )
+    return opened(benchmark, tokenizer, max_new_tokens)
+
+
+def preview(decoder: OutputDecoder, ids: TokenIds) -> str:
+    """The first characters of an output."""
+    return decoder.decode(ids[:_PREVIEW_TOKENS])[:_PREVIEW_TOKENS]
+
+
+def _open_harmony(benchmark: Benchmark, name: str | None, max_new_tokens: int) -> OutputDecoder:
     if name is not None and name not in _SAME_VOCABULARY:
         _require_same_words(name, benchmark)
-    return BUILT_IN
+    return HarmonyDecoder(max_new_tokens)
 
 
 def _require_same_words(name: str, benchmark: Benchmark) -> None:
@@ -117,15 +139,14 @@ def _words_by_transformers(name: str) -> Callable[[int], str | None]:
     return lambda token: str(model.decode([token], skip_special_tokens=False))
 
 
-class OutputDecoder:
-    """Turns entries into outputs, with the built-in tokenizer."""
+class HarmonyDecoder:
+    """Decodes with the built-in tokenizer of gpt-oss, and only what is asked for."""
 
     def __init__(self, max_new_tokens: int) -> None:
         self._limit = max_new_tokens
-        self.decode: Callable[[TokenIds], str] = tokenizer.decode
 
     def output(self, entry: LogEntry) -> HarmonyOutput:
-        """GradingError for ids that the vocabulary does not have."""
+        """As OutputDecoder."""
         ids = entry.token_ids
         strange = ids[(ids < 0) | (ids >= tokenizer.VOCABULARY_SIZE)]
         if len(strange):
@@ -135,6 +156,11 @@ class OutputDecoder:
             )
         return HarmonyOutput(ids, truncated=bool(len(ids)) and was_truncated(ids, self._limit))
 
-    def preview(self, ids: TokenIds) -> str:
-        """The first characters of an output."""
-        return self.decode(ids[:_PREVIEW_TOKENS])[:_PREVIEW_TOKENS]
+    def decode(self, ids: TokenIds) -> str:
+        """As OutputDecoder."""
+        return tokenizer.decode(ids)
+
+
+# By the name of the tokenizer in a benchmark's definition.
+Open = Callable[[Benchmark, str | None, int], OutputDecoder]
+DECODERS: dict[str, Open] = {BUILT_IN: _open_harmony}

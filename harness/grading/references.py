@@ -1,25 +1,17 @@
 """The reference file of an accuracy run: which data set each sample is of, and its true answer."""
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.dataset.table import open_table
+from harness.config.benchmark import Benchmark
+from harness.dataset.table import Table, open_table
 from harness.errors import DatasetError
+from harness.grading.graders import DatasetKind, Grader, graders_of
 
-_DATASET, _TRUTH, _PROMPT = "dataset", "ground_truth", "text_input"
-
-
-class DatasetKind(StrEnum):
-    """Which grader a data set takes, by what its name contains."""
-
-    AIME = "aime"
-    GPQA = "gpqa"
-    LIVECODEBENCH = "livecodebench"
+_DATASET, _PROMPT = "dataset", "text_input"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +28,32 @@ class Reference:
     question: int | None = None
 
 
-def load_references(path: Path) -> tuple[Reference, ...]:
-    """All rows in file order, index = qsl_idx. DatasetError for anything that cannot be graded against."""
-    columns = _columns(path)
-    prompts = columns.get(_PROMPT, [None] * len(columns[_DATASET]))
+def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
+    """All rows in file order, index = qsl_idx. DatasetError for anything that cannot be graded against.
+
+    Raises ConfigError for a benchmark without graders. One with a single grader needs no column of data sets.
+    """
+    graders = graders_of(benchmark.name)
+    table = open_table(path)
+    names = _dataset_names(table, graders)
+    column = table.first_column(benchmark.dataset(accuracy=True).truth_columns)
+    truths = table.column(column)
+    names = names or [next(iter(graders))] * len(truths)
+    prompts = table.column(_PROMPT) if _PROMPT in table.names else [None] * len(truths)
     seen: Counter[tuple[str, str]] = Counter()
     numbers: dict[tuple[str, str], int] = {}
     rows = []
-    for number, (name, truth, prompt) in enumerate(
-        zip(columns[_DATASET], columns[_TRUTH], prompts, strict=True)
-    ):
-        dataset, kind = _kind(name, f"{path}: row {number}")
-        checked = _CHECKS[kind](truth, f"{path}: row {number}")
-        identity = checked if kind is DatasetKind.LIVECODEBENCH else prompt
+    for number, (name, value, prompt) in enumerate(zip(names, truths, prompts, strict=True)):
+        dataset, kind = _kind(name, graders, f"{path}: row {number}")
+        try:
+            truth = graders[kind].check_reference(value)
+        except ValueError as error:
+            raise DatasetError(f"{path}: row {number}: {column} {value!r}, expected {error}") from None
+        identity = truth if graders[kind].NAMES_QUESTION else prompt
         key = dataset, str(identity)
         question = numbers.setdefault(key, len(numbers))
         same = (None, None) if identity is None else (seen[key], question)
-        rows.append(Reference(dataset, kind, checked, *same))
+        rows.append(Reference(dataset, kind, truth, *same))
         seen[key] += 1
     if not rows:
         raise DatasetError(f"{path}: no rows, expected the samples of an accuracy run")
@@ -73,44 +74,16 @@ def by_dataset(rows: Sequence[Reference]) -> dict[str, list[int]]:
     return dict(sorted(found.items()))
 
 
-def _columns(path: Path) -> dict[str, list[Any]]:
-    table = open_table(path)
-    required = [table.first_column((name,)) for name in (_DATASET, _TRUTH)]
-    return {name: table.column(name) for name in (*required, _PROMPT) if name in table.names}
+def _dataset_names(table: Table, graders: Mapping[DatasetKind, Grader]) -> list[Any]:
+    """The data set of each row; empty where the file does not say it and there is one kind alone."""
+    if len(graders) == 1 and _DATASET not in table.names:
+        return []
+    return table.column(table.first_column((_DATASET,)))
 
 
-def _kind(name: object, where: str) -> tuple[str, DatasetKind]:
+def _kind(name: object, graders: Mapping[DatasetKind, Grader], where: str) -> tuple[str, DatasetKind]:
     dataset = name.lower() if isinstance(name, str) else ""
-    for kind in DatasetKind:
+    for kind in graders:
         if kind in dataset:
             return dataset, kind
-    raise DatasetError(f"{where}: dataset {name!r}, there are graders for {', '.join(DatasetKind)}")
-
-
-def _aime_truth(value: object, where: str) -> str:
-    text = str(value).strip()
-    if isinstance(value, float) and value.is_integer():
-        text = str(int(value))
-    if not re.fullmatch(r"\d{1,3}", text):
-        raise DatasetError(f"{where}: ground_truth {value!r}, expected an integer from 0 to 999")
-    return str(int(text))
-
-
-def _gpqa_truth(value: object, where: str) -> str:
-    text = str(value).strip().upper()
-    if text not in tuple("ABCD"):
-        raise DatasetError(f"{where}: ground_truth {value!r}, expected one letter from A to D")
-    return text
-
-
-def _code_truth(value: object, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise DatasetError(f"{where}: ground_truth {value!r}, expected a LiveCodeBench question_id")
-    return value
-
-
-_CHECKS: dict[DatasetKind, Callable[[object, str], str]] = {
-    DatasetKind.AIME: _aime_truth,
-    DatasetKind.GPQA: _gpqa_truth,
-    DatasetKind.LIVECODEBENCH: _code_truth,
-}
+    raise DatasetError(f"{where}: dataset {name!r}, there are graders for {', '.join(graders)}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.config.benchmark import PublishedRuns
+from harness.grading.grade import Metric, Total
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +64,33 @@ class DatasetScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """All data sets in one mode; the percentage is the official formula."""
+class MetricValue:
+    """The value of a metric, and the decimals with which it is printed."""
 
+    value: float
+    decimals: int
+
+    def __str__(self) -> str:
+        """As the official evaluator prints it."""
+        return f"{self.value:.{self.decimals}f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """All data sets in one mode.
+
+    ``metrics`` has the value of every metric. ``datasets`` has those whose grades are right or wrong; it is
+    empty for text metrics.
+    """
+
+    total: int
     datasets: Mapping[str, DatasetScore]
+    metrics: Mapping[str, MetricValue]
 
     @property
     def correct(self) -> int:
         """Right answers over all data sets."""
         return sum(score.correct for score in self.datasets.values())
-
-    @property
-    def total(self) -> int:
-        """Samples over all data sets."""
-        return sum(score.total for score in self.datasets.values())
 
     @property
     def points(self) -> float:
@@ -89,20 +103,28 @@ class Score:
         return sum(score.largest_component for score in self.datasets.values())
 
     @property
-    def percentage(self) -> float:
-        """100 * sum(correct/repeats) / sum(total/repeats)."""
-        # In this order of operations: the third decimal is scraped and compared.
-        return self.points / self.largest_points * 100
-
-    @property
     def standard_error(self) -> float | None:
-        """Of the percentage; None unless every data set has one."""
+        """Of exact_match; None unless every data set has one."""
         errors = [
             None if score.standard_error is None else score.standard_error * score.largest_component
             for score in self.datasets.values()
         ]
         known = [error for error in errors if error is not None]
-        return math.hypot(*known) / self.largest_points if len(known) == len(errors) else None
+        return math.hypot(*known) / self.largest_points if known and len(known) == len(errors) else None
+
+
+def total(metric: Metric, scores: Mapping[str, Sequence[float]], repeats: Mapping[str, int]) -> MetricValue:
+    """The value of a metric from the scores of all samples by data set; a data set has one repeat by default.
+
+    PERCENT is 100 * sum(scores / repeats) / sum(samples / repeats), the official formula.
+    """
+    if metric.total is Total.SUM:
+        return MetricValue(sum(map(sum, scores.values())), metric.decimals)
+    # In this order of operations: the third decimal is scraped and compared.
+    points = sum(sum(part) / repeats.get(name, 1) for name, part in scores.items())
+    largest = sum(len(part) / repeats.get(name, 1) for name, part in scores.items())
+    mean = points / largest
+    return MetricValue(mean * 100 if metric.total is Total.PERCENT else mean, metric.decimals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +139,17 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a score lies among the published runs; ``percentile`` takes them for normally distributed."""
+    """Where a value lies among the published runs; ``percentile`` takes them for normally distributed."""
 
-    score: float
+    value: float
     runs: PublishedRuns
     deviations: float
     percentile: float
 
     @property
     def is_within_range(self) -> bool:
-        """Whether a published run scored as low and one as high."""
-        return self.runs.lowest <= self.score <= self.runs.highest
+        """Whether it lies within the range of the published runs."""
+        return self.runs.lowest <= self.value <= self.runs.highest
 
 
 def lengths(tokens: Sequence[int], truncated: int) -> Lengths:
@@ -135,7 +157,7 @@ def lengths(tokens: Sequence[int], truncated: int) -> Lengths:
     return Lengths(statistics.fmean(tokens), min(tokens), max(tokens), truncated / len(tokens))
 
 
-def standing(percentage: float, runs: PublishedRuns) -> Standing:
+def standing(value: float, runs: PublishedRuns) -> Standing:
     """Compare with the published runs of the same benchmark."""
     published = statistics.NormalDist(runs.mean, runs.deviation)
-    return Standing(percentage, runs, published.zscore(percentage), 100 * published.cdf(percentage))
+    return Standing(value, runs, published.zscore(value), 100 * published.cdf(value))

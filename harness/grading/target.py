@@ -1,59 +1,97 @@
-"""Whether the target is met, and when not to believe the score."""
+"""Whether the target is met, and reasons not to believe the score."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.config.benchmark import DatasetRule, PublishedRuns
+from harness.config.benchmark import Benchmark, MetricRule
+from harness.errors import ConfigError
 from harness.grading.evaluate import Evaluation
-from harness.grading.grade import SANDBOX_LIMITS, Mode, Reason
-from harness.grading.references import DatasetKind
+from harness.grading.grade import EXACT_MATCH, SANDBOX_LIMITS, Mode, Reason
+from harness.grading.graders import AIME, DatasetKind, Grader
 from harness.grading.sandbox.tiers import Sandbox, Tier
-from harness.grading.score import Score, Standing, standing
+from harness.grading.score import MetricValue, Score, Standing, standing
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs: below it single ones went wrong, above it something is set wrong
 _LISTED = 20  # indexes named before "and N more"
 
 
 @dataclass(frozen=True, slots=True)
-class TargetResult:
-    """``score`` is the one held against the target in percent: the official one where it was computed."""
+class MetricResult:
+    """A metric beside its bounds, both included; ``standing`` is None where no published run compares."""
 
-    mode: Mode
-    score: Score
-    target: float
-    standing: Standing | None
-    warnings: tuple[str, ...]
+    name: str
+    result: MetricValue
+    lowest: float
+    highest: float
+    standing: Standing | None = None
+
+    @property
+    def value(self) -> float:
+        """Not rounded."""
+        return self.result.value
 
     @property
     def is_met(self) -> bool:
-        """Whether the score reaches the target."""
-        return self.score.percentage >= self.target
+        """Whether the value passes, and the one that is printed too: the official checker reads that."""
+        values = (self.value, float(str(self.result)))
+        return all(self.lowest <= value <= self.highest for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetResult:
+    """``score`` is what is compared with the target: the official one where it was computed.
+
+    ``metrics`` are those with bounds, the most important one first. ``lacks``: samples without an entry in
+    the log, where no score of the others can meet the target.
+    """
+
+    mode: Mode
+    score: Score
+    metrics: tuple[MetricResult, ...]
+    lacks: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_met(self) -> bool:
+        """Whether every metric passes."""
+        return not self.lacks and all(metric.is_met for metric in self.metrics)
 
     @property
     def line(self) -> str:
-        """The verdict in one line, with its margin and, where it is known, the standard error."""
-        said, percentage = ("PASS" if self.is_met else "FAIL"), self.score.percentage
+        """The result in one line, with the margin and, where it is known, the standard error."""
+        said, main = ("PASS" if self.is_met else "FAIL"), self.metrics[0]
+        name = "score" if main.name == EXACT_MATCH else main.name
         error = self.score.standard_error
         spread = "" if error is None else f", standard error {error:.2f}"
         return (
-            f"Target {said}: {self.mode} score {percentage:.3f} against {self.target:.2f}, "
-            f"margin {percentage - self.target:+.3f}{spread}"
+            f"Target {said}: {self.mode} {name} {main.value:.3f} against {main.lowest:.2f}, "
+            f"margin {main.value - main.lowest:+.3f}{spread}"
         )
 
 
-def check_target(
-    evaluation: Evaluation,
-    target: float,
-    rule: DatasetRule,
-    published: PublishedRuns | None,
-    sandbox: Sandbox | None,
-) -> TargetResult:
-    """Compare an evaluation with its target and, where it is a full one, with the published runs."""
+def require_metrics(benchmark: Benchmark, graders: Mapping[DatasetKind, Grader]) -> None:
+    """Raises ConfigError where a metric that must be reported is not computed."""
+    computed = next(iter(graders.values())).METRICS
+    absent = [name for name, rule in benchmark.accuracy.items() if rule.bounds[0] and name not in computed]
+    if absent or not computed.keys() & benchmark.accuracy.keys():
+        wanted = ", ".join(benchmark.accuracy) or "nothing"
+        raise ConfigError(
+            f"--benchmark {benchmark.name}: its definition has bounds for {wanted}, its graders compute "
+            f"{', '.join(computed)}"
+        )
+
+
+def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox | None) -> TargetResult:
+    """Compare an evaluation with the bounds and, where it is a full one, with the published runs."""
     mode = Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
-    score = evaluation.scores[mode]
+    score, rule = evaluation.scores[mode], benchmark.dataset(accuracy=True)
     is_full = score.total == rule.samples
-    comparable = published if is_full and mode is Mode.OFFICIAL else None
-    place = standing(score.percentage, comparable) if comparable else None
+    results = tuple(
+        _metric_result(name, value, benchmark.accuracy[name], is_full and mode is Mode.OFFICIAL)
+        for name, value in score.metrics.items()
+        if name in benchmark.accuracy
+    )
     warnings = [
         *_log_warnings(evaluation),
         *_output_warnings(evaluation, mode),
@@ -64,12 +102,18 @@ def check_target(
         warnings.append(
             f"{score.total} samples, the official set has {rule.samples}: not comparable to published runs"
         )
-    if strange := sorted(set(score.datasets) - set(rule.repeats)):
+    if rule.repeats and (strange := sorted(set(score.datasets) - set(rule.repeats))):
         warnings.append(
             f"{', '.join(strange)}: not among the benchmark's data sets ({', '.join(rule.repeats)}), "
             "counted as one repeat"
         )
-    return TargetResult(mode, score, target, place, tuple(warnings))
+    lacks = 0 if evaluation.has_right_and_wrong else len(evaluation.missing)
+    return TargetResult(mode, score, results, lacks, tuple(warnings))
+
+
+def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable: bool) -> MetricResult:
+    compared = standing(result.value, rule.published) if comparable and rule.published else None
+    return MetricResult(name, result, *rule.bounds, compared)
 
 
 def _log_warnings(evaluation: Evaluation) -> list[str]:
@@ -78,7 +122,8 @@ def _log_warnings(evaluation: Evaluation) -> list[str]:
         warnings.append(f"the log breaks off at byte {evaluation.cut.offset}: {evaluation.cut.reason}")
     if evaluation.missing:
         count, shown = len(evaluation.missing), listed(evaluation.missing)
-        warnings.append(f"{count} samples have no entry and count as wrong: {shown}")
+        counted = "count as wrong" if evaluation.has_right_and_wrong else "score 0, so the target is not met"
+        warnings.append(f"{count} samples have no entry and {counted}: {shown}")
     return warnings
 
 
@@ -90,7 +135,7 @@ def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
     if empty:
         warnings.append(f"{empty} of {len(logged)} outputs are empty: the server gave no token for them")
     ended = [entry for entry in logged if entry.defect is None]
-    without = sum(not entry.has_final for entry in ended)
+    without = sum(entry.has_final is False for entry in ended)
     if without > _SUSPICIOUS_SHARE * len(ended):
         warnings.append(
             f"{without} of {len(ended)} outputs that ended by themselves have no final channel: the server "
@@ -108,7 +153,7 @@ def _is_in_another_order(evaluation: Evaluation, mode: Mode) -> bool:
     rows = [
         (grade.answer, sample.reference.truth)
         for sample in evaluation.graded
-        if sample.reference.kind is DatasetKind.AIME and (grade := sample.grades[mode]).answer is not None
+        if sample.reference.kind == AIME and (grade := sample.grades[mode]).answer is not None
     ]
     right = sum(answer == truth for answer, truth in rows)
     anywhere = (Counter(answer for answer, _ in rows) & Counter(truth for _, truth in rows)).total()

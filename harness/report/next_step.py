@@ -7,15 +7,12 @@ from pathlib import Path
 
 from harness.dataset.table import open_table
 from harness.errors import DatasetError
+from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 
 _ROOT = Path(__file__).resolve().parents[2]
 _EVALUATOR = _ROOT / "eval_mlperf_accuracy.py"
 _DEFAULT_BENCHMARK = "gpt-oss-120b"  # the evaluator's own default
 _DATASET, _CODE = "dataset", "livecodebench"
-# Where the tests of the code problems are: beside the accuracy file's folder, as datasets/download.sh lays
-# them out; beside the file, as in datasets/samples; else where download.sh puts them without --to.
-_SAMPLE_TESTS = "code_sample.jsonl"
-_DEFAULT_TESTS = _ROOT / "data" / "livecodebench"
 
 
 def scoring_command(accuracy_log: Path, dataset: Path, benchmark: str) -> str:
@@ -24,7 +21,7 @@ def scoring_command(accuracy_log: Path, dataset: Path, benchmark: str) -> str:
     if benchmark != _DEFAULT_BENCHMARK:
         words += ["--benchmark", benchmark]
     if _has_code(dataset):
-        words += ["--lcb-data", _shown(_code_tests(dataset))]
+        words += ["--lcb-data", _shown(find_release(dataset) or DEFAULT_RELEASE)]
     return shlex.join(map(str, words))
 
 
@@ -43,11 +40,6 @@ def _program(script: Path) -> tuple[Path, Path]:
 def _shown(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
-
-
-def _code_tests(dataset: Path) -> Path:
-    beside = (dataset.absolute().parents[1] / "livecodebench", dataset.absolute().parent / _SAMPLE_TESTS)
-    return next((path for path in beside if path.exists()), _DEFAULT_TESTS)
 
 
 def _has_code(dataset: Path) -> bool:

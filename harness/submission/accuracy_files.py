@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ class AccuracyText:
         return self.scores[metric][-1] if metric in self.scores else None
 
 
-def parse_accuracy(text: str, metrics: tuple[str, ...]) -> AccuracyText:
+def parse_accuracy(text: str, metrics: Iterable[str]) -> AccuracyText:
     """Read accuracy.txt with the official checker's patterns: line by line, one blank before the number.
 
     Only ROUGE scores may have several blanks and a quote before the number.

@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset.tokenizer import encode
-from harness.grading.grade import Grade, GradedSample, Logged, Mode, Reason
-from harness.grading.output_decoder import OutputDecoder
-from harness.grading.references import DatasetKind, Reference
+from harness.grading.evaluate import GradedSample, Logged
+from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Reason
+from harness.grading.graders import AIME
+from harness.grading.output_decoder import HarmonyDecoder
+from harness.grading.references import Reference
 from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import details, write_result
 from harness.loadgen_logs.accuracy_log import AccuracyLog
@@ -43,10 +45,10 @@ def disagreement(tmp_path):
     log = AccuracyLog(write_log(tmp_path / "mlperf_log_accuracy.json", [encode(HOSTILE)]))
     (entry,) = log
     grades = {
-        Mode.OFFICIAL: Grade(True, HOSTILE, Reason.CORRECT, HOSTILE),
-        Mode.STRICT: Grade(False, HOSTILE, Reason.WRONG, HOSTILE),
+        Mode.OFFICIAL: Grade(RIGHT, True, HOSTILE, Reason.CORRECT, HOSTILE),
+        Mode.STRICT: Grade(WRONG, False, HOSTILE, Reason.WRONG, HOSTILE),
     }
-    reference = Reference(f"aime{HOSTILE}", DatasetKind.AIME, HOSTILE, 0)
+    reference = Reference(f"aime{HOSTILE}", AIME, HOSTILE, 0)
     return GradedSample(
         0, reference, Logged(0, len(entry.token_ids), None, False, entry.offset, entry.size), grades
     ), log
@@ -55,7 +57,7 @@ def disagreement(tmp_path):
 def written(tmp_path, name, disagreement):
     graded, log = disagreement
     path = tmp_path / name
-    write_report(path, [graded], log, OutputDecoder(100), "target met")
+    write_report(path, [graded], log, HarmonyDecoder(100), "target met")
     return path.read_bytes().decode()
 
 
@@ -87,7 +89,7 @@ def test_markdown_report(tmp_path, disagreement):
 def test_json_result_is_ascii(tmp_path, disagreement):
     graded, log = disagreement
     path = tmp_path / "r.json"
-    write_result(path, {"details": details([graded], log, OutputDecoder(100))})
+    write_result(path, {"details": details([graded], log, HarmonyDecoder(100))})
     data = path.read_bytes()
     assert data.isascii() and b"\x1b" not in data and b"\x00" not in data
 

@@ -1,1 +1,69 @@
-"""Answer extraction and comparison, a module per dataset."""
+"""Which grader grades what: the registry by benchmark and kind of data set.
+
+A grader is a module or an object with the members of Grader. A benchmark's evaluation is its definition in
+``configs/`` (metrics, references, repeats), its graders here and, in ``output_decoder``, its tokenizer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NewType, Protocol, runtime_checkable
+
+from harness.errors import ConfigError
+from harness.grading.grade import Grade, Metric, Mode, Progress, Task
+from harness.grading.graders import aime, gpqa, livecodebench
+from harness.grading.options import EvaluationOptions
+from harness.grading.output import Output
+
+# A part of the names of all data sets of one kind.
+DatasetKind = NewType("DatasetKind", str)
+AIME, GPQA, LIVECODEBENCH = map(DatasetKind, ("aime", "gpqa", "livecodebench"))
+
+
+class Grader(Protocol):
+    """Grades the outputs for one kind of data set. All graders of a benchmark have the same metrics."""
+
+    METRICS: Mapping[str, Metric]  # what is in the scores of each grade
+    MODES: Sequence[Mode]  # the modes that it has rules for; a text metric has official ones alone
+    NAMES_QUESTION: bool  # whether a reference names its question; else the prompt tells questions apart
+
+    def check_reference(self, value: object) -> str:
+        """The reference as the grader takes it. Raises ValueError with what was expected."""
+
+    def official(self, output: Output, truth: str) -> Grade | Task:
+        """The grade by the published rules, or the task that leads to it."""
+
+    def strict(self, output: Output, truth: str) -> Grade | Task:
+        """The grade of what the output really answers."""
+
+
+class Batch(Protocol):
+    """What grades tasks, with all that it needs at hand."""
+
+    def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
+        """The grade of each task, in processes of its own. Raises GradingError."""
+
+
+@runtime_checkable
+class BatchGrader(Grader, Protocol):
+    """A grader that needs processes: its tasks are graded together once the log is read."""
+
+    def prepare(self, truths: Sequence[str], options: EvaluationOptions) -> Batch:
+        """The batch for these references. Raises GradingError when something that it needs is missing."""
+
+
+# The kinds of a benchmark in the order in which they are looked for in a data set's name.
+GRADERS: dict[tuple[str, DatasetKind], Grader] = {
+    ("gpt-oss-120b", AIME): aime,
+    ("gpt-oss-120b", GPQA): gpqa,
+    ("gpt-oss-120b", LIVECODEBENCH): livecodebench,
+}
+
+
+def graders_of(benchmark: str) -> dict[DatasetKind, Grader]:
+    """The graders of a benchmark. Raises ConfigError where it has none."""
+    found = {kind: grader for (name, kind), grader in GRADERS.items() if name == benchmark}
+    if not found:
+        graded = ", ".join(dict.fromkeys(name for name, _ in GRADERS))
+        raise ConfigError(
+            f"--benchmark {benchmark}: its accuracy logs cannot be graded yet; there are graders for {graded}"
+        )
+    return found

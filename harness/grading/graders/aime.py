@@ -6,8 +6,8 @@ Strict: the last explicit answer of the final channel, however it is dressed.
 
 import re
 
-from harness.grading.grade import Grade, Reason, answered, unanswered
-from harness.grading.harmony import Output
+from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
+from harness.grading.output import Output
 from harness.grading.screen import Screen
 
 LARGEST = 999
@@ -49,7 +49,20 @@ _GOES_ON = re.compile(
 )
 
 
-def official(output: Output, truth: int) -> Grade:
+METRICS = RIGHT_OR_WRONG
+MODES = BOTH_MODES
+NAMES_QUESTION = False
+
+
+def check_reference(value: object) -> str:
+    """The true integer without leading zeros."""
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    if not re.fullmatch(r"\d{1,3}", text):
+        raise ValueError("an integer from 0 to 999")
+    return str(int(text))
+
+
+def official(output: Output, truth: str) -> Grade:
     """The verdict of the published rules."""
     # What is last in the tail is last in the text, and the tail is short.
     digits = (
@@ -60,7 +73,7 @@ def official(output: Output, truth: int) -> Grade:
     value = None if digits is None else _official_integer(digits)
     if value is None or value > LARGEST:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(str(value), value == truth)
+    return answered(str(value), str(value) == truth)
 
 
 def _official_integer(digits: str) -> int | None:
@@ -71,14 +84,14 @@ def _official_integer(digits: str) -> int | None:
         return None
 
 
-def strict(output: Output, truth: int) -> Grade:
+def strict(output: Output, truth: str) -> Grade:
     """The verdict on what the final channel says."""
     if output.strict_final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
     answer = explicit_answer(output.strict_final)
     if answer is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(answer, answer == str(truth))
+    return answered(answer, answer == truth)
 
 
 def explicit_answer(final: str) -> str | None:

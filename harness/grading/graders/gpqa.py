@@ -7,8 +7,8 @@ final channel.
 
 import re
 
-from harness.grading.grade import Grade, Reason, answered, unanswered
-from harness.grading.harmony import Output
+from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
+from harness.grading.output import Output
 from harness.grading.screen import Screen
 
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
@@ -64,6 +64,19 @@ _SEVERAL = re.compile(
     r"[\s*_`)}\]$\"']*+(?:,|/|&|\band\b|\bor\b|\bplus\b)(?:\s*+(?:and|or)\b)?+[\s*_`({\[$\"']*+[A-D]"
     r"[*_`)}\]$\"']*+(?=\s*+(?:[.,;:!?)\n]|$|and\b|or\b|are\b))"
 )
+
+
+METRICS = RIGHT_OR_WRONG
+MODES = BOTH_MODES
+NAMES_QUESTION = False
+
+
+def check_reference(value: object) -> str:
+    """The true letter, a capital."""
+    text = str(value).strip().upper()
+    if text not in tuple("ABCD"):
+        raise ValueError("one letter from A to D")
+    return text
 
 
 def official(output: Output, truth: str) -> Grade:

@@ -1,16 +1,51 @@
-"""LiveCodeBench: the program that an output hands in.
+"""LiveCodeBench: the program in an output, which must pass all tests of its problem.
 
-Official: in the final section the last ```python block, else the last plain one; the whole text likewise
+Official: in the final section the last ```python block, else the last plain one; the complete text likewise
 where there is none. Strict: the last fenced block of the final channel, as Markdown reads it.
 """
 
+import os
 import re
+import sys
 import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from harness.grading.grade import Reason
-from harness.grading.harmony import Output
+from harness.errors import GradingError
+from harness.grading.grade import (
+    BOTH_MODES,
+    RIGHT,
+    RIGHT_OR_WRONG,
+    WRONG,
+    FailedTest,
+    Grade,
+    Mode,
+    Progress,
+    Reason,
+    Task,
+    unanswered,
+)
+from harness.grading.livecodebench.index import prepared
+from harness.grading.livecodebench.journal import ResultJournal, journal_path
+from harness.grading.livecodebench.release import find_release
+from harness.grading.livecodebench.run_solution import ProgramResult
+from harness.grading.livecodebench.runner import (
+    ExecutionConfig,
+    ProgramTask,
+    require_problems,
+    run_programs,
+    usable_cores,
+)
+from harness.grading.options import EvaluationOptions
+from harness.grading.output import Output
+from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.screen import Screen
+
+METRICS = RIGHT_OR_WRONG
+MODES = BOTH_MODES
+NAMES_QUESTION = True
 
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
@@ -23,6 +58,81 @@ _QUOTED = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
 _PYTHON_NAMES = frozenset({"python", "python3", "py", "py3"})
 
 
+def check_reference(value: object) -> str:
+    """The question_id."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a LiveCodeBench question_id")
+    return value
+
+
+def official(output: Output, truth: str) -> Grade | Task:
+    """The task for the program by the published rules; a grade where there is none."""
+    return _task(Mode.OFFICIAL, truth, official_code(output))
+
+
+def strict(output: Output, truth: str) -> Grade | Task:
+    """The task for the program that the final channel ends with; a grade where there is none."""
+    return _task(Mode.STRICT, truth, strict_code(output))
+
+
+def _task(mode: Mode, question_id: str, found: "Extraction") -> Grade | Task:
+    return ProgramTask(mode, question_id, found.code) if found.code else unanswered(found.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The batch of programs; the journal keeps their results for the next call."""
+
+    execution: ExecutionConfig
+    journal: Path
+    restart: bool
+
+    def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
+        """As Batch."""
+        programs = [task for task in tasks if isinstance(task, ProgramTask)]
+        journal = ResultJournal(self.journal, self.restart)
+        try:
+            results = run_programs(programs, self.execution, journal, progress)
+        finally:
+            journal.close()
+        return {task: _grade(task.code, result) for task, result in results.items()}
+
+
+def _grade(code: str, result: ProgramResult) -> Grade:
+    detail, failed = result.detail, None
+    if result.failed_test is not None:
+        detail = f"test {result.failed_test + 1}: {result.detail}".removesuffix(": ")
+        failed = FailedTest(result.failed_test, result.output)
+    scores = RIGHT if result.passed else WRONG
+    return Grade(scores, result.passed, code, result.reason, detail, result.raced, failed)
+
+
+def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
+    """As BatchGrader: the release, a sandbox that holds, and the journal's place."""
+    release = options.lcb_data or find_release(options.reference_data)
+    if release is None:
+        raise GradingError(
+            f"{options.reference_data}: {len(truths)} LiveCodeBench samples, but no tests; "
+            "pass --lcb-data (datasets/download.sh --what livecodebench fetches them)"
+        )
+    sandbox = _sandbox(options.allow_unsandboxed)
+    index = prepared(release, _cache_folder(), lambda text: print(text, file=sys.stderr))
+    require_problems(index, truths)
+    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores())
+    return Programs(execution, journal_path(options.output_file, options.mlperf_log), options.restart)
+
+
+def _sandbox(allow_unsandboxed: bool) -> Sandbox:
+    chosen = choose_sandbox(allow_unsandboxed)
+    print(f"sandbox: {chosen.tier}", file=sys.stderr)
+    return chosen
+
+
+def _cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "mlperf-llm-harness"
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """``code`` is None where there is none, and ``reason`` then says why."""
@@ -31,7 +141,7 @@ class Extraction:
     reason: Reason = Reason.NO_ANSWER
 
 
-def official(output: Output) -> Extraction:
+def official_code(output: Output) -> Extraction:
     """The program by the published rules."""
     code = _official_block(output.official_final) if output.official_final is not None else None
     if code is None and output.may_match(_FENCE_SCREEN):
@@ -47,7 +157,7 @@ def _official_block(text: str) -> str | None:
     return None
 
 
-def strict(output: Output) -> Extraction:
+def strict_code(output: Output) -> Extraction:
     """The program that the final channel ends with."""
     if output.strict_final is None:
         return Extraction(None, output.defect or Reason.NO_FINAL)

@@ -17,6 +17,10 @@ from typing import Any
 
 from harness.errors import DatasetError
 
+_ROOT = Path(__file__).resolve().parents[3]
+_FOLDER = "livecodebench"  # where datasets/download.sh puts a release, below its --to
+_SAMPLE = "code_sample.jsonl"  # the problems beside the sample dataset
+DEFAULT_RELEASE = _ROOT / "data" / _FOLDER  # of a download without --to
 _MAX_UNPACKED = 4 << 30  # bytes of one problem's tests; release_v6 stays far below
 
 
@@ -39,6 +43,17 @@ class Problem:
     function: str
     tests: tuple[Example, ...]
     difficulty: str = ""
+
+
+def find_release(reference: Path) -> Path | None:
+    """The release that belongs to a reference file; None where there is none.
+
+    It is looked for in the download that holds the reference, beside a sample dataset, and in the default
+    download of the working folder and of this checkout.
+    """
+    folder = reference.absolute().parent
+    places = (folder.parent / _FOLDER, folder / _SAMPLE, Path("data") / _FOLDER, DEFAULT_RELEASE)
+    return next((place for place in places if place.exists()), None)
 
 
 def release_files(path: Path) -> list[Path]:

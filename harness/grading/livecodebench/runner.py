@@ -4,12 +4,12 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.grade import Mode
+from harness.grading.grade import Mode, Progress, Task
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.journal import ResultJournal, task_key
 from harness.grading.livecodebench.run_solution import TEST_CPU_S, ProgramResult, RunLimits, run_with_retry
@@ -23,8 +23,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A solution to a problem, to be judged by one mode's rules."""
+class ProgramTask(Task):
+    """A solution to a problem, to be graded by one mode's rules."""
 
     mode: Mode
     question_id: str
@@ -39,9 +39,6 @@ class ExecutionConfig:
     sandbox: Sandbox
     workers: int
     cpu_limit_s: float = TEST_CPU_S
-
-
-Progress = Callable[[int, int, str], None]  # done, total, what
 
 
 def usable_cores() -> int:
@@ -62,8 +59,8 @@ def require_problems(index: Path, question_ids: Iterable[str]) -> None:
 
 
 def run_programs(
-    tasks: Iterable[Task], execution: ExecutionConfig, journal: ResultJournal, progress: Progress
-) -> dict[Task, ProgramResult]:
+    tasks: Iterable[ProgramTask], execution: ExecutionConfig, journal: ResultJournal, progress: Progress
+) -> dict[ProgramTask, ProgramResult]:
     """ProgramResult of every task; those that the journal knows are not run.
 
     A failure that other programs may have caused, by the machine's time or memory, is tried again beside half
@@ -106,7 +103,7 @@ def _share(memory: int, workers: int) -> int:
     return max(_SMALLEST_SHARE, memory // workers)
 
 
-def _key(task: Task, problems: ProblemIndex, execution: ExecutionConfig) -> str:
+def _key(task: ProgramTask, problems: ProblemIndex, execution: ExecutionConfig) -> str:
     facts = problems.find(task.question_id)
     if facts is None:
         raise GradingError(f"problem {task.question_id}: not in the LiveCodeBench index")
@@ -131,12 +128,12 @@ class _Round:
 class _Pool:
     """Threads that take tasks from one queue, each with its own sandbox."""
 
-    def __init__(self, waiting: dict[str, Task], current: _Round) -> None:
+    def __init__(self, waiting: dict[str, ProgramTask], current: _Round) -> None:
         self.execution, self.limits = (
             current.execution,
             RunLimits(current.execution.cpu_limit_s, current.memory),
         )
-        self.todo: queue.SimpleQueue[tuple[str, Task]] = queue.SimpleQueue()
+        self.todo: queue.SimpleQueue[tuple[str, ProgramTask]] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[str, ProgramResult] | BaseException] = queue.SimpleQueue()
         self.stopped = threading.Event()
         self.processes: list[SandboxProcess] = []
@@ -160,8 +157,8 @@ class _Pool:
 
 
 def _grade_together(
-    waiting: dict[str, Task], current: _Round, journal: ResultJournal, progress: Progress
-) -> dict[str, Task]:
+    waiting: dict[str, ProgramTask], current: _Round, journal: ResultJournal, progress: Progress
+) -> dict[str, ProgramTask]:
     """Grade tasks side by side; what deserves another attempt comes back."""
     pool = _Pool(waiting, current)
     threads = [threading.Thread(target=pool.work) for _ in range(min(current.workers, len(waiting)))]
@@ -190,7 +187,9 @@ def _grade_together(
     return again
 
 
-def _outcome(task: Task, process: SandboxProcess, problems: ProblemIndex, limits: RunLimits) -> ProgramResult:
+def _outcome(
+    task: ProgramTask, process: SandboxProcess, problems: ProblemIndex, limits: RunLimits
+) -> ProgramResult:
     facts = problems.find(task.question_id)
     assert facts is not None  # _key found it
     job = protocol.Job(task.mode, facts.function, task.code)

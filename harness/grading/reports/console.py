@@ -1,11 +1,12 @@
-"""The printed scorecard. The table, FINAL SCORE and 'exact_match' read as the official tools scrape them."""
+"""The printed scorecard. The table, FINAL SCORE and the metrics read as the official tools scrape them."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from harness.grading.evaluate import Evaluation
-from harness.grading.grade import Mode
-from harness.grading.references import DatasetKind
+from harness.grading.grade import EXACT_MATCH, Mode
+from harness.grading.graders import LIVECODEBENCH
 from harness.grading.score import Score
 from harness.grading.target import TargetResult
 
@@ -19,25 +20,38 @@ def scorecard(
     lines: list[str] = []
     for mode, score in evaluation.scores.items():
         lines += _official(score) if mode is Mode.OFFICIAL else _strict(score)
-    lines += ["", *_failures(evaluation, result)]
-    lines += [*_solved(result.score), *_by_difficulty(evaluation, result, difficulties or {})]
+    if evaluation.has_right_and_wrong:
+        lines += ["", *_failures(evaluation, result)]
+        lines += [*_solved(result.score), *_by_difficulty(evaluation, result, difficulties or {})]
     lines += ["", *_trust(evaluation, result)]
     if Mode.OFFICIAL in evaluation.scores:
-        percentage = evaluation.scores[Mode.OFFICIAL].percentage
-        lines += ["", "", "Printing for submission_checker:", "", f"'exact_match': {percentage:.3f}"]
+        metrics = _metrics(evaluation.scores[Mode.OFFICIAL])
+        lines += ["", "", "Printing for submission_checker:", "", metrics]
     return "\n".join(lines)
+
+
+def _metrics(score: Score) -> str:
+    """One line: bare for a single metric, else a dict as the official evaluators print it."""
+    line = ", ".join(f"'{name}': {value}" for name, value in score.metrics.items())
+    return line if len(score.metrics) == 1 else f"{{{line}}}"
 
 
 def _official(score: Score) -> Iterator[str]:
     rule, dash = "=" * _WIDTH, "-" * _WIDTH
-    overall = 100 * score.correct / score.total
     yield from (rule, "MLPerf Accuracy Evaluation Results", rule)
     yield f"Total samples evaluated: {score.total}"
+    if not score.datasets:
+        return
+    overall = 100 * score.correct / score.total
     yield f"Overall raw accuracy: {overall:.2f}% ({score.correct}/{score.total})"
     yield from (rule, "", "Per-Dataset Breakdown:", dash, *_table(score), rule)
     yield from ("", "Final Score Calculation:", dash, *_formula(score), "")
-    yield f"FINAL SCORE: {score.percentage:.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
+    yield f"FINAL SCORE: {_percentage(score):.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
     yield rule
+
+
+def _percentage(score: Score) -> float:
+    return score.metrics[EXACT_MATCH].value
 
 
 def _table(score: Score) -> Iterator[str]:
@@ -61,7 +75,7 @@ def _formula(score: Score) -> Iterator[str]:
 def _strict(score: Score) -> Iterator[str]:
     yield from ("", "Strict rules (last explicit answer of the final channel, real processes):", "-" * _WIDTH)
     yield from _table(score)
-    yield f"Strict score: {score.percentage:.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
+    yield f"Strict score: {_percentage(score):.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
 
 
 def _failures(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
@@ -91,8 +105,8 @@ def _by_difficulty(
     rows: dict[str, list[bool]] = {}
     for sample in evaluation.graded:
         word = difficulties.get(sample.reference.truth)
-        if sample.reference.kind is DatasetKind.LIVECODEBENCH and word:
-            rows.setdefault(word, []).append(sample.grades[result.mode].correct)
+        if sample.reference.kind == LIVECODEBENCH and word:
+            rows.setdefault(word, []).append(bool(sample.grades[result.mode].correct))
     order = sorted(rows, key=lambda word: (-sum(rows[word]) / len(rows[word]), word))
     if rows:
         shares = (
@@ -103,20 +117,27 @@ def _by_difficulty(
 
 def _trust(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
     yield result.line
+    for metric in result.metrics[1:]:
+        said, most = "PASS" if metric.is_met else "FAIL", metric.highest
+        expected = (
+            f"{metric.lowest:.4f} or more" if most == math.inf else f"{metric.lowest:.4f} to {most:.4f}"
+        )
+        yield f"{metric.name} {said}: {metric.result}, expected {expected}"
     for name, part in result.score.datasets.items():
         if part.deviation is not None and part.standard_error is not None:
             yield (
                 f"{name}: {len(part.by_repeat)} repeats, mean {part.accuracy:.2f}%, standard deviation "
                 f"{part.deviation:.2f}, standard error {part.standard_error:.2f}"
             )
-    if result.standing is not None:
-        place, runs = result.standing, result.standing.runs
-        side = "within" if place.is_within_range else "outside"
-        yield (
-            f"Among the {runs.runs} published {runs.round} runs: {place.deviations:+.1f} standard "
-            f"deviations, percentile {place.percentile:.0f}, {side} their "
-            f"range {runs.lowest}..{runs.highest}"
-        )
+    for metric in result.metrics:
+        if (place := metric.standing) is not None:
+            runs, side = place.runs, "within" if place.is_within_range else "outside"
+            name = "" if metric.name == EXACT_MATCH else f"{metric.name}: "
+            yield (
+                f"{name}Among the {runs.runs} published {runs.round} runs: {place.deviations:+.1f} standard "
+                f"deviations, percentile {place.percentile:.0f}, {side} their "
+                f"range {runs.lowest}..{runs.highest}"
+            )
     osl = evaluation.lengths
     yield (
         f"Output tokens: mean {osl.mean:.2f}, min {osl.shortest}, max {osl.longest}; "

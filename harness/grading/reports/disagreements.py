@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.grade import FailedTest, GradedSample, Mode
+from harness.grading.evaluate import GradedSample
+from harness.grading.grade import FailedTest, Mode
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.output_decoder import OutputDecoder
 from harness.loadgen_logs.accuracy_log import AccuracyLog
@@ -43,7 +44,7 @@ def write_report(
     wrong = [
         sample
         for sample in graded
-        if sample.logged and not any(grade.correct for grade in sample.grades.values())
+        if sample.logged and all(grade.correct is False for grade in sample.grades.values())
     ]
     wrong.sort(key=lambda sample: (sample.reference.dataset, *_reasons(sample), sample.qsl_idx))
     disagreeing = [sample for sample in graded if sample.disagrees]
@@ -56,7 +57,7 @@ def write_report(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(headline, sections), "utf-8", errors="replace")
     except OSError as error:
-        raise GradingError(f"{path}: cannot be written ({error}); choose another --report") from error
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --disagreements") from error
 
 
 def _reasons(sample: GradedSample) -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import GradingError
-from harness.grading.grade import GradedSample, Mode
+from harness.grading.evaluate import GradedSample
+from harness.grading.grade import EXACT_MATCH, Mode
 from harness.grading.output_decoder import OutputDecoder
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
@@ -51,6 +52,9 @@ def _row(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> Row:
         row[f"{prefix}extracted_answer"] = grade.answer
         row[f"{prefix}is_correct"] = grade.correct
         row[f"{prefix}evaluation_details"] = f"{grade.reason} {grade.detail}".strip()
+        scores = {f"{prefix}{name}": float(score) for name, score in grade.scores.items()}
+        scores.pop(f"{prefix}{EXACT_MATCH}", None)  # is_correct has it
+        row |= scores
     return row
 
 
@@ -70,9 +74,9 @@ def _schema(row: Row) -> Any:
     import pyarrow as pa
 
     kinds = {"qsl_idx": pa.int64(), "seq_id": pa.int64(), "output_token_ids": pa.list_(pa.int32())}
-    return pa.schema(
-        [(name, kinds.get(name, pa.bool_() if "is_correct" in name else pa.string())) for name in row]
-    )
+    kinds |= {name: pa.bool_() for name in row if name.endswith("is_correct")}
+    kinds |= {name: pa.float64() for name, value in row.items() if isinstance(value, float)}
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in row])
 
 
 def _write_pickle(path: Path, rows: Iterator[Row]) -> None:

@@ -1,18 +1,19 @@
 """The JSON result: all that the reference writes, under its names, and what it leaves out."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import GradingError
 from harness.files import replacing
-from harness.grading.evaluate import Evaluation
-from harness.grading.grade import Grade, GradedSample, Mode, Reason
-from harness.grading.output_decoder import OutputDecoder
+from harness.grading.evaluate import Evaluation, GradedSample
+from harness.grading.grade import EXACT_MATCH, Grade, Mode, Reason
+from harness.grading.output_decoder import OutputDecoder, preview
 from harness.grading.sandbox.tiers import Sandbox
-from harness.grading.score import DatasetScore, Score
-from harness.grading.target import TargetResult
+from harness.grading.score import DatasetScore, Score, Standing
+from harness.grading.target import MetricResult, TargetResult
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 _SHOWN_CODE = 200  # characters of an extracted program
@@ -21,7 +22,7 @@ Json = dict[str, Any]
 
 
 def write_result(path: Path, result: Json) -> None:
-    """Write the file whole or not at all. GradingError if it cannot be written."""
+    """Write the file completely or not at all. GradingError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, ".part") as file:
@@ -33,25 +34,20 @@ def write_result(path: Path, result: Json) -> None:
 def result(
     evaluation: Evaluation, result: TargetResult, sandbox: Sandbox | None, details: list[Json] | None
 ) -> Json:
-    """The whole result. ``summary`` and ``detailed_results`` have the reference's fields."""
-    osl = evaluation.lengths
+    """The complete result. ``summary`` and ``detailed_results`` have the reference's fields."""
+    osl, main = evaluation.lengths, result.metrics[0]
     return {
         "summary": _summary(result.score),
         "detailed_results": details,
         "modes": {mode.value: _summary(score) for mode, score in evaluation.scores.items()},
         "target": {
             "mode": result.mode.value,
-            "threshold": result.target,
-            "margin": result.score.percentage - result.target,
+            "threshold": main.lowest,
+            "margin": main.value - main.lowest,
             "met": result.is_met,
+            "metrics": {metric.name: _metric(metric) for metric in result.metrics},
         },
-        "published_runs": None
-        if result.standing is None
-        else {
-            "standard_deviations": result.standing.deviations,
-            "percentile": result.standing.percentile,
-            "within_range": result.standing.is_within_range,
-        },
+        "published_runs": _standing(main.standing),
         "output_tokens": {
             "mean": osl.mean,
             "min": osl.shortest,
@@ -66,6 +62,27 @@ def result(
         "disagreements": [sample.qsl_idx for sample in evaluation.graded if sample.disagrees],
         "reasons": {mode.value: _reasons(evaluation.graded, mode) for mode in evaluation.scores},
         "warnings": list(result.warnings),
+    }
+
+
+def _metric(metric: MetricResult) -> Json:
+    """JSON has no infinity: null where there is no upper bound."""
+    return {
+        "value": metric.value,
+        "lowest": metric.lowest,
+        "highest": None if math.isinf(metric.highest) else metric.highest,
+        "met": metric.is_met,
+        "published_runs": _standing(metric.standing),
+    }
+
+
+def _standing(standing: Standing | None) -> Json | None:
+    if standing is None:
+        return None
+    return {
+        "standard_deviations": standing.deviations,
+        "percentile": standing.percentile,
+        "within_range": standing.is_within_range,
     }
 
 
@@ -88,8 +105,9 @@ def _detail(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> J
         "ground_truth": sample.reference.truth,
         "evaluation_details": explanation(main, sample.reference.truth),
         "token_count": sample.logged.tokens,
-        "model_output_preview": decoder.preview(ids),
+        "model_output_preview": preview(decoder, ids),
         "reason": main.reason.value,
+        "scores": dict(main.scores),
         "strict": None if strict is None else _strict(strict),
     }
 
@@ -104,6 +122,8 @@ def explanation(grade: Grade, truth: str) -> str:
     """One sentence on a verdict, as the reference words it where it has words."""
     if grade.reason is Reason.CORRECT:
         return "Correct"
+    if grade.reason is Reason.SCORED:
+        return "Scored"
     if grade.answer is None:
         return f"No answer extracted from model output ({grade.reason})"
     if grade.reason is Reason.WRONG and not grade.detail:
@@ -112,13 +132,18 @@ def explanation(grade: Grade, truth: str) -> str:
 
 
 def _summary(score: Score) -> Json:
+    """A text metric has no fields of right and wrong."""
+    metrics = {name: result.value for name, result in score.metrics.items()}
+    if not score.datasets:
+        return {"total_samples": score.total, "metrics": metrics}
     return {
         "total_samples": score.total,
+        "metrics": metrics,
         "total_correct": score.correct,
         "overall_accuracy": 100 * score.correct / score.total,
         "final_score": score.points,
         "max_score": score.largest_points,
-        "final_score_percentage": score.percentage,
+        "final_score_percentage": metrics[EXACT_MATCH],
         "standard_error": score.standard_error,
         "dataset_repeats": {name: part.repeats for name, part in score.datasets.items()},
         "per_dataset": {name: _dataset(part) for name, part in score.datasets.items()},

@@ -60,21 +60,17 @@ def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _read(context: CheckContext, path: Path) -> AccuracyText:
-    rule = context.benchmark.accuracy
-    metrics = (*rule.reference, *rule.bounds) if rule else ()
-    return parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), metrics)
+    return parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), context.benchmark.accuracy)
 
 
 def _text(context: CheckContext) -> Iterator[Issue]:
-    path, rule = context.dir.path / ACCURACY / ACCURACY_TEXT, context.benchmark.accuracy
-    if not path.is_file() or rule is None:
+    path, metrics = context.dir.path / ACCURACY / ACCURACY_TEXT, context.benchmark.accuracy
+    if not path.is_file() or not metrics:
         return
     found, expected = _read(context, path), context.benchmark.dataset(accuracy=True).samples
     if context.closed:
-        for metric, target in rule.targets.items():
-            yield from _bounded(context, path, metric, found, (target, math.inf))
-        for metric, bounds in rule.bounds.items():
-            yield from _bounded(context, path, metric, found, bounds)
+        for metric, rule in metrics.items():
+            yield from _bounded(context, path, metric, found, rule.bounds)
     if found.samples is not None and found.samples != expected:
         text = f"{found.samples} samples were evaluated, expected {expected}"
         yield context.issue("sample-count", path, text)

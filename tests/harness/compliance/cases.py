@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.config.benchmark import load_benchmark
 from harness.grading.references import Reference, load_references
 from tests.harness.grading.logs import array, entry, harmony_ids, hexed
 from tests.runs import SAMPLES
@@ -93,7 +94,7 @@ def lengths_log(name: str) -> str:
 
 @cache
 def references() -> tuple[Reference, ...]:
-    return load_references(REFERENCE)
+    return load_references(REFERENCE, load_benchmark("gpt-oss-120b"))
 
 
 def answers_log(right: int) -> str:

@@ -86,7 +86,7 @@ def test_the_record_is_what_the_scripts_say(test, tmp_path):
 
 def test_test07_grades_no_programs():
     with pytest.raises(GradingError, match="LiveCodeBench problems, expected GPQA"):
-        require_gradable(load_references(ACCURACY_REFERENCE))
+        require_gradable(load_references(ACCURACY_REFERENCE, GPT_OSS))
 
 
 # -- the files of real submissions

@@ -4,7 +4,9 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from harness.grading.references import DatasetKind, Reference, load_references
+from harness.config.benchmark import load_benchmark
+from harness.grading.graders import AIME, GPQA
+from harness.grading.references import Reference, load_references
 
 FOLDER = Path(__file__).resolve().parents[3] / "datasets" / "samples"
 REFERENCE = FOLDER / "acc_sample.parquet"
@@ -13,7 +15,7 @@ RELEASE = FOLDER / "code_sample.jsonl"
 
 @cache
 def references() -> tuple[Reference, ...]:
-    return load_references(REFERENCE)
+    return load_references(REFERENCE, load_benchmark("gpt-oss-120b"))
 
 
 @cache
@@ -23,8 +25,8 @@ def solutions() -> dict[str, str]:
 
 
 def right_answer(row: Reference) -> str:
-    if row.kind is DatasetKind.AIME:
+    if row.kind == AIME:
         return rf"So the answer is $\boxed{{{row.truth}}}$."
-    if row.kind is DatasetKind.GPQA:
+    if row.kind == GPQA:
         return f"**Answer:** {row.truth}"
     return f"Here it is:\n\n```python\n{solutions()[row.truth]}\n```"

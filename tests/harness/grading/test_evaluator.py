@@ -17,10 +17,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from harness.config.benchmark import available_benchmarks, load_benchmark
+from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.grading.cli import main
-from harness.grading.references import DatasetKind
+from harness.grading.graders import LIVECODEBENCH
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
@@ -163,7 +163,7 @@ def test_a_link_in_the_journals_place_is_not_followed(tmp_path: Path, release: P
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
 def test_a_signal_ends_with_what_is_kept(signum: signal.Signals, tmp_path: Path, release: Path):
     """One program hangs; once the others are in the journal the evaluator is asked to end."""
-    hangs = next(i for i, row in enumerate(references()) if row.kind is DatasetKind.LIVECODEBENCH)
+    hangs = next(i for i, row in enumerate(references()) if row.kind == LIVECODEBENCH)
     texts = [right_answer(row) for row in references()]
     texts[hangs] = "```python\nwhile True: pass\n```"
     log = write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts])
@@ -248,18 +248,25 @@ def test_a_tokenizer_must_be_the_benchmarks(token: int, tmp_path: Path, release:
     assert evaluate(log, release, "--tokenizer", "openai/gpt-oss-120b").returncode == 0
 
 
-def test_only_a_benchmarks_own_published_runs_are_compared_with():
-    assert load_benchmark("gpt-oss-120b").accuracy.published.runs == 63  # type: ignore[union-attr]
-    assert all(
-        load_benchmark(name).accuracy.published is None  # type: ignore[union-attr]
-        for name in available_benchmarks()
-        if name != "gpt-oss-120b"
-    )
+@pytest.mark.parametrize(
+    ("name", "metric", "runs"),
+    [
+        ("gpt-oss-120b", "exact_match", 63),
+        ("deepseek-r1", "exact_match", 39),
+        ("deepseek-r1", "tokens_per_sample", 39),
+        ("llama3.1-8b", "rouge1", 68),
+        ("llama3.1-8b", "gen_len", 68),
+    ],
+)
+def test_published_runs_belong_to_a_benchmark_and_passed_its_bounds(name: str, metric: str, runs: int):
+    rule = load_benchmark(name).accuracy[metric]
+    assert rule.published is not None and rule.published.runs == runs
+    assert rule.bounds[0] < rule.published.lowest < rule.published.highest < rule.bounds[1]
 
 
 def test_a_reader_sees_why_samples_are_wrong(tmp_path: Path, release: Path):
     texts = [right_answer(row) for row in references()]
-    code = next(i for i, row in enumerate(references()) if row.kind is DatasetKind.LIVECODEBENCH)
+    code = next(i for i, row in enumerate(references()) if row.kind == LIVECODEBENCH)
     texts[0], texts[1], texts[code] = r"\boxed{999}", "I do not know.", "```python\nprint('nonsense')\n```"
     rows = [json.loads(line) for line in release.read_text().splitlines()]
     (tmp_path / "r.jsonl").write_text(
@@ -304,7 +311,7 @@ def test_a_score_of_nothing_says_why(tmp_path: Path, release: Path):
 
 def test_programs_that_a_limit_or_a_race_decided_are_counted(tmp_path: Path, release: Path):
     texts = [right_answer(row) for row in references()]
-    code = [i for i, row in enumerate(references()) if row.kind is DatasetKind.LIVECODEBENCH]
+    code = [i for i, row in enumerate(references()) if row.kind == LIVECODEBENCH]
     texts[code[0]] = "```python\nx = bytearray(64 << 30)\n```"
     texts[code[1]] = "```python\nprint('x' * (70 << 20))\n```"
     result = evaluate(write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts]), release)
@@ -378,7 +385,7 @@ BAD_FLAGS = {
         "problems are not in this LiveCodeBench release",
     ),
     "no release": (["--lcb-data", "absent"], "no LiveCodeBench release found"),
-    "another metric": (["--benchmark", "llama3.1-8b"], "this evaluator computes exact_match"),
+    "no graders": (["--benchmark", "llama3.1-8b"], "--benchmark llama3.1-8b"),
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
     "nowhere to write": (["--output-file", "/proc/nowhere/r.json"], "cannot be written"),
 }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.grading.grade import Reason
 from harness.grading.graders import aime, gpqa, livecodebench
-from harness.grading.harmony import TextOutput
+from harness.grading.harmony import HarmonyText
 
 
 def harmony(final: str, analysis: str = "let me think") -> str:
@@ -57,9 +57,9 @@ AIME_CASES = [
 
 @pytest.mark.parametrize(("final", "official", "strict"), AIME_CASES)
 def test_aime_answers(final: str, official: str | None, strict: str | None):
-    output = TextOutput(harmony(final))
-    assert aime.official(output, 42).answer == official
-    assert aime.strict(output, 42).answer == strict
+    output = HarmonyText(harmony(final))
+    assert aime.official(output, "42").answer == official
+    assert aime.strict(output, "42").answer == strict
 
 
 STRICT_TABLE = tomllib.loads((Path(__file__).parent / "strict_cases.toml").read_text())
@@ -79,21 +79,21 @@ def test_the_table_of_strict_cases_is_large():
 @pytest.mark.parametrize(("kind", "final", "expected"), STRICT_CASES)
 def test_strict_reads_what_a_reader_reads(kind: str, final: str, expected: str):
     """An AIME answer that is no integer is shown as it stands: never right, whatever the truth."""
-    output = TextOutput(harmony(final))
+    output = HarmonyText(harmony(final))
     if kind == "code":
-        assert (livecodebench.strict(output).code or "") == expected
+        assert (livecodebench.strict_code(output).code or "") == expected
     elif kind == "gpqa":
         assert (gpqa.strict(output, "C").answer or "") == expected
     else:
-        answer = aime.strict(output, 70).answer or ""
+        answer = aime.strict(output, "70").answer or ""
         is_integer = answer.removeprefix("-").isdecimal()
         assert answer == expected if is_integer or not answer else expected == "expression"
 
 
 def test_aime_drafts_count_officially_and_not_strictly():
-    output = TextOutput(harmony("I give up.", analysis=r"maybe \boxed{42}"))
-    assert aime.official(output, 42).correct
-    assert aime.strict(output, 42).reason is Reason.NO_ANSWER
+    output = HarmonyText(harmony("I give up.", analysis=r"maybe \boxed{42}"))
+    assert aime.official(output, "42").correct
+    assert aime.strict(output, "42").reason is Reason.NO_ANSWER
 
 
 GPQA_CASES = [
@@ -127,7 +127,7 @@ GPQA_CASES = [
 
 @pytest.mark.parametrize(("final", "official", "strict"), GPQA_CASES)
 def test_gpqa_answers(final: str, official: str | None, strict: str | None):
-    output = TextOutput(harmony(final))
+    output = HarmonyText(harmony(final))
     assert gpqa.official(output, "D").answer == official
     assert gpqa.strict(output, "D").answer == strict
 
@@ -146,7 +146,7 @@ FINAL_CASES = [
 
 @pytest.mark.parametrize(("text", "section", "final"), FINAL_CASES)
 def test_final_sections(text: str, section: str | None, final: str | None):
-    assert (TextOutput(text).official_final, TextOutput(text).strict_final) == (section, final)
+    assert (HarmonyText(text).official_final, HarmonyText(text).strict_final) == (section, final)
 
 
 CODE_CASES = [
@@ -165,22 +165,22 @@ CODE_CASES = [
 
 @pytest.mark.parametrize(("final", "official", "strict"), CODE_CASES)
 def test_code_extraction(final: str, official: str | None, strict: str | None):
-    output = TextOutput(harmony(final))
-    assert livecodebench.official(output).code == official
-    assert livecodebench.strict(output).code == strict
+    output = HarmonyText(harmony(final))
+    assert livecodebench.official_code(output).code == official
+    assert livecodebench.strict_code(output).code == strict
 
 
 def test_code_of_the_analysis_is_a_draft():
-    output = TextOutput(harmony("See above.", analysis="```python\nprint(1)\n```"))
-    assert livecodebench.official(output).code == "print(1)"
-    assert livecodebench.strict(output) == livecodebench.Extraction(None, Reason.NO_ANSWER)
+    output = HarmonyText(harmony("See above.", analysis="```python\nprint(1)\n```"))
+    assert livecodebench.official_code(output).code == "print(1)"
+    assert livecodebench.strict_code(output) == livecodebench.Extraction(None, Reason.NO_ANSWER)
 
 
 def test_reasons_tell_why_there_is_no_answer():
-    assert aime.strict(TextOutput("x"), 1).reason is Reason.NO_FINAL
-    assert gpqa.strict(TextOutput("x", truncated=True), "A").reason is Reason.TRUNCATED
-    assert livecodebench.strict(TextOutput(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
-    assert aime.strict(TextOutput(harmony("Answer: 2")), 1).reason is Reason.WRONG
+    assert aime.strict(HarmonyText("x"), "1").reason is Reason.NO_FINAL
+    assert gpqa.strict(HarmonyText("x", truncated=True), "A").reason is Reason.TRUNCATED
+    assert livecodebench.strict_code(HarmonyText(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
+    assert aime.strict(HarmonyText(harmony("Answer: 2")), "1").reason is Reason.WRONG
 
 
 PIECES = [
@@ -191,12 +191,12 @@ PIECES = [
 
 
 def grade_everything(text: str) -> None:
-    output = TextOutput(text, truncated=True)
-    for grade, truth in ((aime.official, 42), (aime.strict, 42)):
+    output = HarmonyText(text, truncated=True)
+    for grade, truth in ((aime.official, "42"), (aime.strict, "42")):
         grade(output, truth)
     for letter_grade in (gpqa.official, gpqa.strict):
         letter_grade(output, "C")
-    livecodebench.official(output), livecodebench.strict(output)
+    livecodebench.official_code(output), livecodebench.strict_code(output)
 
 
 @settings(max_examples=300, deadline=None)

@@ -15,13 +15,13 @@ import pytest
 from harness.errors import DatasetError, GradingError
 from harness.grading.grade import Mode, Reason
 from harness.grading.graders import livecodebench
-from harness.grading.harmony import TextOutput
+from harness.grading.harmony import HarmonyText
 from harness.grading.livecodebench.compare import same_printout, same_value
 from harness.grading.livecodebench.index import ProblemIndex, prepared
 from harness.grading.livecodebench.journal import ResultJournal
 from harness.grading.livecodebench.release import Example, read_problems
 from harness.grading.livecodebench.run_solution import RunLimits, run_solution
-from harness.grading.livecodebench.runner import ExecutionConfig, Task, require_problems, run_programs
+from harness.grading.livecodebench.runner import ExecutionConfig, ProgramTask, require_problems, run_programs
 from harness.grading.sandbox.jail import protocol, values
 from harness.grading.sandbox.jail.protocol import Job
 from harness.grading.sandbox.process import SandboxProcess
@@ -72,7 +72,7 @@ def test_code_extraction_equals_the_published_one():
     assert [livecodebench.fenced_blocks(row["output"])[-1][1] for row in rows] == [
         row["code"] for row in rows
     ]
-    extracted = [livecodebench.official(TextOutput(row["output"])).code for row in rows]
+    extracted = [livecodebench.official_code(HarmonyText(row["output"])).code for row in rows]
     assert extracted == [row["code"].strip() for row in rows]
 
 
@@ -87,7 +87,7 @@ def test_verdicts_equal_the_published_ones(mode: Mode, share: int, tier: Tier, t
     release = tmp_path / "release.jsonl"
     release.write_text("".join(json.dumps(_as_released(problem)) + "\n" for problem in problems.values()))
     index = prepared(release, tmp_path, quiet)
-    tasks = [Task(mode, row["question_id"], row["code"]) for row in rows]
+    tasks = [ProgramTask(mode, row["question_id"], row["code"]) for row in rows]
     journal = ResultJournal(tmp_path / "journal")
     outcomes = run_programs(dict.fromkeys(tasks), ExecutionConfig(index, sandbox(tier), 2), journal, quiet)
     raced, differing = [], []

@@ -8,7 +8,13 @@ import pytest
 from harness.grading.grade import Mode, Reason
 from harness.grading.livecodebench.journal import ResultJournal
 from harness.grading.livecodebench.run_solution import ProgramResult
-from harness.grading.livecodebench.runner import ExecutionConfig, Task, _share, free_memory, run_programs
+from harness.grading.livecodebench.runner import (
+    ExecutionConfig,
+    ProgramTask,
+    _share,
+    free_memory,
+    run_programs,
+)
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox.tiers import MIB, Tier, sandbox
 from tests.harness.grading.conftest import quiet
@@ -20,7 +26,7 @@ def execution(index: Path, tier: Tier, cpu_s: float = 10.0) -> ExecutionConfig:
 
 
 def test_reference_solutions_pass_and_equal_code_runs_once(index: Path, tier: Tier, tmp_path: Path):
-    tasks = [Task(mode, name, source) for mode in Mode for name, source in solutions().items()]
+    tasks = [ProgramTask(mode, name, source) for mode in Mode for name, source in solutions().items()]
     journal = ResultJournal(tmp_path / "journal")
     steps: list[int] = []
     outcomes = run_programs(
@@ -31,8 +37,8 @@ def test_reference_solutions_pass_and_equal_code_runs_once(index: Path, tier: Ti
 
 
 def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path):
-    tasks = [Task(Mode.STRICT, name, source) for name, source in solutions().items()]
-    hang = Task(Mode.STRICT, tasks[0].question_id, "while True: pass")
+    tasks = [ProgramTask(Mode.STRICT, name, source) for name, source in solutions().items()]
+    hang = ProgramTask(Mode.STRICT, tasks[0].question_id, "while True: pass")
     path = tmp_path / "journal"
 
     def interrupt(done: int, total: int, what: str) -> None:
@@ -59,8 +65,8 @@ AGAIN = "failures by time or memory, with fewer at a time"
 def test_a_program_that_waits_is_tried_again(index: Path, tier: Tier, tmp_path: Path):
     """A loop is not, unless a busy machine kept it from its limit of CPU time."""
     name = next(iter(solutions()))
-    loops = [Task(Mode.STRICT, name, f"while True: pass  # {number}") for number in range(2)]
-    tasks = [*loops, Task(Mode.OFFICIAL, name, "import time\ntime.sleep(99)")]
+    loops = [ProgramTask(Mode.STRICT, name, f"while True: pass  # {number}") for number in range(2)]
+    tasks = [*loops, ProgramTask(Mode.OFFICIAL, name, "import time\ntime.sleep(99)")]
     seen: dict[str, int] = {}
     journal = ResultJournal(tmp_path / "j")
     outcomes = run_programs(
@@ -74,9 +80,9 @@ def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(
     index: Path, tier: Tier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     name, source = next(iter(solutions().items()))
-    large = Task(Mode.STRICT, name, f"x = bytes(range(256)) * (1 << 20)\n{source}")
-    killers = [Task(mode, name, "import os\nos.kill(os.getppid(), 9)\nos.abort()") for mode in Mode]
-    good = Task(Mode.STRICT, name, source)
+    large = ProgramTask(Mode.STRICT, name, f"x = bytes(range(256)) * (1 << 20)\n{source}")
+    killers = [ProgramTask(mode, name, "import os\nos.kill(os.getppid(), 9)\nos.abort()") for mode in Mode]
+    good = ProgramTask(Mode.STRICT, name, source)
     seen: dict[str, int] = {}
     shared = 400 * MIB  # 200 for each of two
     monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: shared)
@@ -94,10 +100,10 @@ def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(
 
 def test_a_cpu_limit_counts_at_once(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     name = next(iter(solutions()))
-    tasks = [Task(Mode.STRICT, name, code) for code in ("busy", "waits", "waits and passes")]
+    tasks = [ProgramTask(Mode.STRICT, name, code) for code in ("busy", "waits", "waits and passes")]
     tried: list[str] = []
 
-    def outcome(task: Task, *_: object) -> ProgramResult:
+    def outcome(task: ProgramTask, *_: object) -> ProgramResult:
         tried.append(task.code)
         if task.code == "waits and passes" and tried.count(task.code) == 2:
             return ProgramResult(Reason.CORRECT, None, "", 1.0)
@@ -140,8 +146,8 @@ def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     mortal = Sandbox(
         Tier.UNSANDBOXED, sandbox(Tier.UNSANDBOXED).command, sandbox(Tier.UNSANDBOXED).environment
     )
-    killer = Task(Mode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
-    good = Task(Mode.STRICT, name, source)
+    killer = ProgramTask(Mode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
+    good = ProgramTask(Mode.STRICT, name, source)
     outcomes = run_programs(
         [killer, good], ExecutionConfig(index, mortal, 1), ResultJournal(tmp_path / "j"), quiet
     )

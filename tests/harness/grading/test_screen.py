@@ -8,7 +8,7 @@ import pytest
 
 from harness.dataset import tokenizer
 from harness.grading.graders import aime, gpqa, livecodebench
-from harness.grading.harmony import HarmonyOutput, TextOutput
+from harness.grading.harmony import HarmonyOutput, HarmonyText
 from harness.grading.screen import Screen
 from tests.harness.grading.logs import harmony_ids
 
@@ -40,7 +40,7 @@ PIECES = (
 MARKERS = ("<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|end|>", "<|return|>")
 
 
-class Whole(TextOutput):
+class Whole(HarmonyText):
     """The plain way: the whole text is always read."""
 
     def __init__(self, ids: list[int]) -> None:
@@ -74,9 +74,9 @@ def test_verdicts_are_those_on_the_whole_text(seed: int) -> None:
     for _ in range(100):
         ids = random_output(rng)
         output, whole = HarmonyOutput(np.array(ids, np.int32)), Whole(ids)
-        assert aime.official(output, 70) == aime.official(whole, 70), whole.text
+        assert aime.official(output, "70") == aime.official(whole, "70"), whole.text
         assert gpqa.official(output, "B") == gpqa.official(whole, "B"), whole.text
-        assert livecodebench.official(output) == livecodebench.official(whole), whole.text
+        assert livecodebench.official_code(output) == livecodebench.official_code(whole), whole.text
 
 
 def random_output(rng: random.Random) -> list[int]:
@@ -113,11 +113,11 @@ def test_an_output_without_an_answer_is_not_decoded_whole(
 
     monkeypatch.setattr(tokenizer, "decode", counted)
     output = HarmonyOutput(np.array(ids, np.int32))
-    for grade in (aime.official(output, 70), aime.strict(output, 70)):
+    for grade in (aime.official(output, "70"), aime.strict(output, "70")):
         assert grade.answer is None
     for grade in (gpqa.official(output, "B"), gpqa.strict(output, "B")):
         assert grade.answer is None
-    assert livecodebench.official(output).code is livecodebench.strict(output).code is None
+    assert livecodebench.official_code(output).code is livecodebench.strict_code(output).code is None
     assert longest < 200 < len(ids)
 
 

@@ -1,0 +1,215 @@
+"""A made-up benchmark with a text metric: a definition, a grader and a tokenizer are all that it takes."""
+
+import contextlib
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.grading import graders
+from harness.grading.cli import main
+from harness.grading.grade import Grade, Metric, Mode, Progress, Task, Total, scored
+from harness.grading.graders import Batch, DatasetKind, Grader
+from harness.grading.options import EvaluationOptions
+from harness.grading.output import Output, TextOutput
+from harness.grading.output_decoder import DECODERS
+from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
+from tests.harness.grading.logs import array, entry, write_log
+
+DEFINITION = """
+name = "made-up"
+official = true
+model = "nobody/made-up"
+vocabulary_size = 256
+context_length = 1000
+tokenizer = "bytes"
+
+[loadgen]
+model_key = "made-up"
+settings = {}
+
+[generation]
+temperature = 0.0
+top_p = 1.0
+top_k = 1
+skip_special_tokens = false
+stream = true
+
+[datasets.accuracy]
+file = "texts.parquet"
+samples = 3
+max_new_tokens = 100
+truth_columns = ["summary", "output"]
+
+[accuracy.overlap]
+reference = 60
+passing = [0.9, inf]        # from 54
+published = { round = "v0", runs = 9, mean = 60, deviation = 5, lowest = 50, highest = 70 }
+
+[accuracy.length]
+reference = 40
+passing = [0.9, 1.1]        # 36 to 44
+
+[accuracy.weight]           # not computed, and need not be
+reference = 1
+passing = [0, 2]
+"""
+KIND = DatasetKind("texts")
+TRUTHS = ["one two three", "four", "five six"]
+
+
+def overlap(text: str, truth: str) -> Grade:
+    words = truth.split()
+    share = sum(word in text.split() for word in words) / len(words)
+    return scored({"overlap": share, "length": len(text), "number": 1}, text)
+
+
+class Overlap(Grader):
+    """The share of a reference's words that are in the output, and the characters of all outputs."""
+
+    METRICS: Mapping[str, Metric] = {
+        "overlap": Metric(Total.PERCENT, 4),
+        "length": Metric(Total.SUM, 0),
+        "number": Metric(Total.SUM, 0),
+    }
+    MODES: Sequence[Mode] = (Mode.OFFICIAL,)
+    NAMES_QUESTION = False
+
+    def check_reference(self, value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError("a text")
+        return value
+
+    def official(self, output: Output, truth: str) -> Grade | Task:
+        return overlap(output.text, truth)
+
+    def strict(self, output: Output, truth: str) -> Grade | Task:
+        raise AssertionError("it has no strict rules")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Task):
+    text: str
+    truth: str
+
+
+class Pairs:
+    def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
+        return {task: overlap(task.text, task.truth) for task in tasks if isinstance(task, Pair)}
+
+
+class BatchedOverlap(Overlap):
+    """The same, graded once the log is read, as a pool of processes would."""
+
+    def official(self, output: Output, truth: str) -> Grade | Task:
+        return Pair(output.text, truth)
+
+    def prepare(self, truths: Sequence[str], options: EvaluationOptions) -> Batch:
+        assert list(truths) == TRUTHS
+        return Pairs()
+
+
+class Bytes:
+    """The tokenizer: a token is a byte of UTF-8."""
+
+    def output(self, entry: LogEntry) -> Output:
+        return TextOutput(self.decode(entry.token_ids), len(entry.token_ids))
+
+    def decode(self, ids: TokenIds) -> str:
+        return bytes(ids.tolist()).decode()
+
+
+@pytest.fixture(params=[Overlap, BatchedOverlap], ids=["at once", "in a batch"])
+def made_up(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "made-up.toml").write_text(DEFINITION)
+    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", tmp_path)
+    monkeypatch.setattr("harness.grading.cli.CONFIG_DIR", tmp_path)
+    monkeypatch.setitem(graders.GRADERS, ("made-up", KIND), request.param())
+    monkeypatch.setitem(DECODERS, "bytes", lambda benchmark, tokenizer, limit: Bytes())
+    pq.write_table(pa.table({"output": TRUTHS}), tmp_path / "reference.parquet")
+    return tmp_path
+
+
+def evaluate(folder: Path, log: Path, *flags: object) -> tuple[int, str, str]:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    words = ["--benchmark", "made-up", "--mlperf-log", log, "--reference-data", folder / "reference.parquet"]
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        code = main([*map(str, words), *map(str, flags)])
+    return code, stdout.getvalue(), stderr.getvalue()
+
+
+def log_of(folder: Path, *texts: str) -> Path:
+    return write_log(folder / "log.json", [list(text.encode()) for text in texts])
+
+
+def test_a_log_is_scored_by_its_own_metrics_and_bounds(made_up: Path):
+    log = log_of(made_up, "two one and three", "no", "six or five, no: six")
+    files = ("r.json", "outputs.parquet", "look.md")
+    flags = ("--output-file", "--save-outputs", "--disagreements")
+    given = [word for flag, file in zip(flags, files, strict=True) for word in (flag, made_up / file)]
+    code, printed, _ = evaluate(made_up, log, *given, "--verbose")
+    # 3 of 3, 0 of 1, 1 of 2; 17 + 2 + 20 characters
+    assert code == 5
+    assert printed.splitlines()[-1] == "{'overlap': 50.0000, 'length': 39, 'number': 3}"
+    assert "9 published v0 runs: -2.0 standard deviations" in printed
+    found = json.loads((made_up / "r.json").read_text())
+    assert found["summary"] == {
+        "total_samples": 3,
+        "metrics": {"overlap": 50, "length": 39, "number": 3},
+    }
+    assert [found["target"]["metrics"][name]["met"] for name in ("overlap", "length")] == [False, True]
+    assert (found["target"]["threshold"], found["target"]["metrics"]["overlap"]["highest"]) == (54, None)
+    assert [row["scores"]["overlap"] for row in found["detailed_results"]] == [1, 0, 0.5]
+    assert {row["is_correct"] for row in found["detailed_results"]} == {None}
+    table = pq.read_table(made_up / "outputs.parquet").to_pydict()
+    assert (table["overlap"], table["length"]) == ([1, 0, 0.5], [17, 2, 20])
+    assert table["is_correct"] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("texts", "code"),
+    [
+        (("one two three", "four", "five six seven eight"), 0),  # 100 %, 37 characters
+        (("one two three", "four", "five six"), 5),  # too short
+        (("one two three " * 3, "four", "five six"), 5),  # too long
+    ],
+)
+def test_a_bound_has_two_ends(texts: tuple[str, ...], code: int, made_up: Path):
+    assert evaluate(made_up, log_of(made_up, *texts))[0] == code
+
+
+def test_an_incomplete_log_does_not_pass(made_up: Path):
+    """Two of three outputs are within all bounds."""
+    texts = ("one two three four five six", "four seven")
+    (made_up / "log.json").write_text(array(entry(i, list(text.encode())) for i, text in enumerate(texts)))
+    code, printed, _ = evaluate(made_up, made_up / "log.json", "--output-file", made_up / "r.json")
+    metrics = json.loads((made_up / "r.json").read_text())["target"]["metrics"]
+    assert all(metric["met"] for metric in metrics.values())
+    assert code == 5 and "1 samples have no entry" in printed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('tokenizer = "bytes"\n', "", "tokenizer of nobody/made-up"),
+        ('tokenizer = "bytes"', 'tokenizer = "runes"', "tokenizer of nobody/made-up"),
+        ("[accuracy.overlap]", "[accuracy.rouge1]", "rouge1"),
+        ('["summary", "output"]', '["ground_truth"]', "no column ground_truth"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(old: str, new: str, said: str, made_up: Path):
+    assert old in DEFINITION
+    (made_up / "made-up.toml").write_text(DEFINITION.replace(old, new))
+    code, printed, errors = evaluate(made_up, log_of(made_up, "a", "b", "c"))
+    assert (code, printed, len(errors.splitlines())) == (2, "", 1)
+    assert said in errors
+
+
+def test_no_strict_rules_are_made_up(made_up: Path):
+    code, _, errors = evaluate(made_up, log_of(made_up, "a", "b", "c"), "--mode", "strict")
+    assert code == 2 and "--mode strict" in errors
