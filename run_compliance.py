@@ -24,14 +24,21 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.compliance.cli import VerifyOptions
     from harness.compliance.command import run_tests, verify_logs
     from harness.config.plan import RunPlan
-    from sut.run import run_benchmark
+    from harness.record.run_record import RunRecord
+    from harness.report.console import RunConsole
+    from sut.run import run
 
-    def run(plan: RunPlan) -> int:
+    def run_and_print(plan: RunPlan) -> RunRecord:
+        console = RunConsole()
         with signals_kept():
-            return run_benchmark(plan)
+            record = run(plan, on_plan=console.plan, on_progress=console.progress)
+            console.finish(record)
+        return record
 
     with interruptible():
-        return verify_logs(options) if isinstance(options, VerifyOptions) else run_tests(options, run)
+        if isinstance(options, VerifyOptions):
+            return verify_logs(options)
+        return run_tests(options, run_and_print)
 
 
 if __name__ == "__main__":

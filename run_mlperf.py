@@ -20,9 +20,12 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: "RunOptions") -> int:
     # Everything heavy is imported only when there is something to run.
     from harness.config.plan import resolve_plan
-    from sut.run import run_benchmark
+    from harness.report.console import RunConsole
+    from sut.run import run
 
-    return run_benchmark(resolve_plan(options))
+    console = RunConsole()
+    record = run(resolve_plan(options), on_plan=console.plan, on_progress=console.progress)
+    return console.finish(record)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def run(folder: Path, arguments: argparse.Namespace) -> Path:
 
     from harness.cli.run_flags import parse_options
     from harness.config.plan import resolve_plan
-    from sut.run import run_benchmark
+    from sut.run import run as run_plan
 
     prompts = [[1000 + (row * 7919 + i * 31) % 100_000 for i in range(2000)] for row in range(256)]
     pq.write_table(pa.table({"input_tokens": prompts}), folder / "prompts.parquet")
@@ -87,7 +87,7 @@ def run(folder: Path, arguments: argparse.Namespace) -> Path:
         "warning",
     ]
     plan = resolve_plan(parse_options(flags))
-    run_benchmark(plan, trace=True)
+    run_plan(plan, trace=True)
     return plan.log_dir
 
 

@@ -121,7 +121,7 @@ def given_up(run: Measured) -> list[list[object]]:
     return [
         ["failures", run.statistics["failures"]],
         ["reasons", "; ".join(run.record["verdict"]["reasons"])],
-        ["doubts", "; ".join(run.record["doubts"])],
+        ["doubts", "; ".join(run.record["warnings"])],
         ["client CPU cores", (run.cpu_s or 0) / (run.statistics["duration_ns"] or 1) * 1e9],
     ]
 

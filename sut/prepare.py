@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from harness.compliance.audit_config import test_named
 from harness.config import rule_checks
@@ -12,23 +15,20 @@ from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_c
 from harness.config.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
-from harness.report.progress import duration
-from harness.text import printable
+from harness.record.resolved_plan import Placement, ResolvedPlan, ServerInfo
 from sut.loadgen.binding import Readback
 from sut.servers.server_info import (
-    ServerFacts,
     check_capacity,
     model_deviations,
     model_warnings,
     parameter_warnings,
     replica_warnings,
-    server_line,
     stream_warnings,
 )
 from sut.supervisor.connection_limits import Room
 from sut.supervisor.load_estimate import expected_load, server_is_here
 from sut.supervisor.machine_limits import check_workers, machine_limits
-from sut.supervisor.placement import Placement, choose, this_machine
+from sut.supervisor.placement import choose, this_machine
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2
@@ -57,22 +57,22 @@ class Inputs:
 class Prepared:
     """A plan that may run. ``concurrency`` None: LoadGen alone decides how many queries are in flight.
 
-    ``connections``: as many as are expected in all at most. ``warnings``: rows of conf files that LoadGen
-    skips. ``audit``: the audit settings in one line, "" for none.
+    ``connections``: the most that are expected in all. ``conf_warnings``: rows of conf files that LoadGen
+    skips. ``audit``: the audit settings in force, None for none.
     """
 
     plan: RunPlan
     samples: SampleSet
     readback: Readback
-    servers: tuple[ServerFacts, ...]
+    servers: tuple[ServerInfo, ...]
     placement: Placement
     concurrency: int | None
     connections: int
     deviations: tuple[str, ...]
     issue: Issue
-    doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    audit: str = ""
+    conf_warnings: tuple[str, ...] = ()
+    audit: Mapping[str, Number] | None = None
 
 
 def read_inputs(plan: RunPlan) -> Inputs:
@@ -136,7 +136,7 @@ def prepare(
     inputs: Inputs,
     placement: Placement,
     readback: Readback,
-    servers: tuple[ServerFacts, ...],
+    servers: tuple[ServerInfo, ...],
 ) -> Prepared:
     """Hold settings, dataset and servers against the rules. Raises ConfigError and ServerError."""
     samples = inputs.samples
@@ -152,12 +152,12 @@ def prepare(
     room = Room(machine_limits(), placement.workers, tuple(server.url for server in servers))
     concurrency = _concurrency(plan, servers, room)
     expected = concurrency or expected_load(plan, inputs.settings).open_expected or 1
-    doubts = (
+    warnings = (
         *model_warnings(servers, plan.benchmark),
         *replica_warnings(servers),
         *parameter_warnings(servers, plan.parameters),
         *(stream_warnings(servers) if not plan.scenario.streams and plan.parameters.stream else ()),
-        *room.doubts(expected, all_at_once=not plan.scenario.poisson),
+        *room.warnings(expected, all_at_once=not plan.scenario.poisson),
     )
     _require_official(plan, deviations)
     return Prepared(
@@ -170,9 +170,9 @@ def prepare(
         expected,
         deviations,
         expected_issue(readback, plan.scenario.loadgen, len(samples), accuracy=plan.accuracy),
-        doubts,
+        warnings,
         inputs.warnings,
-        _audit_line(plan, inputs.audit),
+        inputs.audit,
     )
 
 
@@ -192,61 +192,6 @@ def stray_audit_config(plan: RunPlan) -> str | None:
     return f"{stray} is not used: the audit settings of a run are those of --audit-config"
 
 
-def describe(prepared: Prepared) -> str:
-    """The plan as the user reads it before the run."""
-    plan, parameters = prepared.plan, prepared.plan.parameters
-    in_flight = (
-        "as LoadGen issues them" if prepared.concurrency is None else f"{prepared.concurrency} at once"
-    )
-    lines = [
-        f"{title(plan)}: {len(prepared.samples)} samples of {plan.input_file}",
-        f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
-        *((f"audit     {prepared.audit}",) if prepared.audit else ()),
-        f"issues    {_issue_line(plan, prepared.issue)}",
-        f"requests  {in_flight}{_guess(prepared)}, {_bounds(plan)}",
-        f"client    {prepared.placement}",
-        f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
-        f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
-        + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
-        + ("streamed" if parameters.stream else "not streamed"),
-        *(f"server    {server_line(server, plan.benchmark)}" for server in prepared.servers),
-        f"logs      {plan.log_dir}",
-        *(f"DEVIATION {deviation}" for deviation in prepared.deviations),
-        *(f"DOUBT     {doubt}" for doubt in prepared.doubts),
-        *(f"WARNING   {warning}" for warning in prepared.warnings),
-    ]
-    return "\n".join(printable(line) for line in lines)
-
-
-def _length(parameters: SamplingParameters) -> str:
-    least = f"{parameters.min_new_tokens} to " if parameters.min_new_tokens else "at most "
-    return f"{least}{parameters.max_new_tokens} tokens"
-
-
-def _issue_line(plan: RunPlan, issue: Issue) -> str:
-    """``6396 queries, the dataset once, scheduled over 10m40s``."""
-    times = issue.samples / issue.dataset
-    share = f", {times:g} x the dataset" if times.is_integer() else ""
-    count = f"{issue.samples} {'samples in one query' if plan.scenario.one_query else 'queries'}{share}"
-    if issue.scheduled:
-        return f"{count}, scheduled over {duration(issue.seconds or 0)}"
-    if issue.seconds is None:
-        return count
-    least = "" if issue.exact else "at least "
-    return f"{least}{count}, about {duration(issue.seconds)} at the {plan.scenario.rate_key} asked for"
-
-
-def _audit_line(plan: RunPlan, audit: Mapping[str, Number] | None) -> str:
-    """``TEST07's settings of FILE: mode 2, min_duration 0``."""
-    if audit is None:
-        return ""
-    source = plan.audit_config or "the rules"
-    shown = ", ".join(
-        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in audit.items()
-    )
-    return f"settings of {source} ({_test_name(audit)}): {shown}"
-
-
 def _audit_deviation(audit: Mapping[str, Number]) -> str:
     return f"audit settings are in force ({_test_name(audit)}): no result of a performance or accuracy run"
 
@@ -255,29 +200,22 @@ def _test_name(audit: Mapping[str, Number]) -> str:
     return test_named(audit) or "of no known test"
 
 
-def _guess(prepared: Prepared) -> str:
-    """Says that Offline's own concurrency is a guess, where a server does not report what it runs at once."""
-    if prepared.concurrency is None or prepared.plan.max_concurrency is not None:
-        return ""
-    if all(server.max_running_requests is not None for server in prepared.servers):
-        return ""
-    return " (a guess: not every server reports what it runs at once; --max-concurrency N sets it)"
-
-
-def _bounds(plan: RunPlan) -> str:
-    """``3600 s each at most, 600 s between events``."""
-    deadlines = plan.deadlines
-    parts = [f"{deadlines.request_s:g} s each at most"]
-    if deadlines.first_token_s is not None:
-        parts.append(f"{deadlines.first_token_s:g} s to the first token")
-    if deadlines.stall_s is not None and deadlines.stall_s < deadlines.request_s:
-        parts.append(f"{deadlines.stall_s:g} s between events")
-    return ", ".join(parts)
-
-
-def title(plan: RunPlan) -> str:
-    """``gpt-oss-120b, server, performance``, or the compliance test."""
-    return f"{plan.benchmark.name}, {plan.scenario}, {plan.audit.test if plan.audit else plan.mode}"
+def resolved_plan(prepared: Prepared) -> ResolvedPlan:
+    """The plan as a record has it."""
+    settled = {
+        "samples": len(prepared.samples),
+        "dataset_sha256": prepared.samples.sha256,
+        "placement": prepared.placement,
+        "concurrency": prepared.concurrency,
+        "loadgen_settings": prepared.readback,
+        "conf_warnings": prepared.conf_warnings,
+        "expected": prepared.issue,
+        "audit_settings": prepared.audit,
+    }
+    plan: dict[str, Any] = msgspec.to_builtins(prepared.plan, enc_hook=str)
+    return msgspec.convert(
+        plan | msgspec.to_builtins(settled), ResolvedPlan, dec_hook=lambda kind, value: kind(value)
+    )
 
 
 def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tuple[str, ...]:
@@ -309,7 +247,7 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
     return rule_checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
 
 
-def _concurrency(plan: RunPlan, servers: Sequence[ServerFacts], room: Room) -> int | None:
+def _concurrency(plan: RunPlan, servers: Sequence[ServerInfo], room: Room) -> int | None:
     """As asked, if the machine can hold it; Offline's own choice is what fits."""
     if plan.max_concurrency is not None:
         room.check(plan.max_concurrency)

@@ -1,17 +1,15 @@
-"""One benchmark run: check everything, start what is needed, let LoadGen run, close with a report."""
+"""One benchmark run: check everything, start what is needed, let LoadGen run, and return the record."""
 
 import logging
-import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from msgspec import structs
 
-from harness.cli.signals import InterruptedRun, ignore_signals, interruptible
+from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.api_key import api_key
 from harness.config.plan import USER_CONF, RunPlan
 from harness.dataset.samples import SampleSet
@@ -20,12 +18,12 @@ from harness.record.answer_log import KeptAnswer
 from harness.record.output_dir import check_free, claimed, make_ready, make_room, release_reserve
 from harness.record.provenance import gather_provenance
 from harness.record.resume import check_resumable, earlier_answers, set_aside, version_changes
-from harness.record.run_record import RunRecord, read_clocks, write_run_record
-from harness.report.finish_run import RUN_RECORD, Closing, Ending, close_run
+from harness.record.run_record import RUN_RECORD, RunRecord, read_clocks
+from harness.report.finish_run import Observations, finish
+from harness.report.progress import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoint
-from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_arena
-from sut.prepare import Prepared, describe, place, prepare, read_inputs, stray_audit_config, title
+from sut.prepare import Prepared, place, prepare, read_inputs, resolved_plan, stray_audit_config
 from sut.servers.discovery import survey
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import tiny_gpt_oss
@@ -34,8 +32,8 @@ from sut.servers.preflight import Trial, flush_caches
 from sut.supervisor.connection_limits import wide_enough
 from sut.supervisor.machine_limits import local_ports
 from sut.supervisor.monitor import Counts
-from sut.supervisor.progress import ProgressPrinter
-from sut.supervisor.session import Lost, Session, Target
+from sut.supervisor.progress import ProgressMeter
+from sut.supervisor.session import Session, Target
 from sut.wire import make_wire
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -43,14 +41,26 @@ _CACHE = _ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
 
 log = logging.getLogger("mlperf")
+log.addHandler(logging.NullHandler())  # a caller that sets up no logging sees none
 
-Death = Callable[[], str]  # how the engine of this program ended by itself; "" while it runs
+Death = Callable[[], str]  # how the embedded engine ended; "" while it runs
 
 
-def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
-    """Run the plan and print its result. Returns the exit code; raises HarnessError and InterruptedRun.
+def run(
+    plan: RunPlan,
+    *,
+    on_plan: Callable[[RunRecord], None] | None = None,
+    on_progress: Callable[[ProgressSnapshot], None] | None = None,
+    trace: bool = False,
+) -> RunRecord:
+    """Run the plan; the record is also in run.json. It comes back for INVALID and interrupted runs, too.
 
-    ``trace`` lets LoadGen write its trace, which costs time in its process: for benchmarks of this harness.
+    ``on_plan`` is called when everything is checked and nothing was sent, ``on_progress`` about once a
+    second. A dry run ends before the first query, without a verdict and without a file. ``trace`` lets
+    LoadGen write its trace, which costs time in its process: for benchmarks of this harness.
+
+    KeyboardInterrupt and harness.cli.signals.InterruptedRun end the run; before its first query they are
+    raised, as is HarnessError for whatever keeps the run from starting.
     """
     inputs = read_inputs(plan)
     placement = place(plan, inputs)
@@ -61,18 +71,23 @@ def run_benchmark(plan: RunPlan, *, trace: bool = False) -> int:
     ):
         servers = survey(urls, plan.backend, api_key(), plan.preflight.questions_s, plan.ca_file)
         prepared = prepare(plan, inputs, placement, session.readback(), servers)
-        print(describe(prepared), flush=True)
+        record = _planned(prepared)
+        if on_plan is not None:
+            on_plan(record)
         if stray := stray_audit_config(plan):
             log.warning(stray)
-        resumed = _check_resume(prepared)
+        changes = _check_resume(record)
         if plan.dry_run:
             check_free(plan.results_dir)
-            print("dry run: everything is checked, nothing was sent")
-            return 0
+            return record
         with claimed(plan.results_dir):
-            target, doubts = _try_out(prepared)
-            target = replace(target, kept=_clear_the_way(prepared))
-            return _run(session, prepared, target, (*resumed, *doubts), death)
+            target, warnings = _preflight(prepared)
+            target = replace(target, kept=_prepare_output_dir(prepared))
+            clock, warnings = read_clocks(), (*record.warnings, *changes, *warnings)
+            record = structs.replace(record, started=clock.utc, clock=clock, warnings=warnings)
+            record.write(plan.log_dir / RUN_RECORD)
+            test = _Test(session, prepared, target, death, on_progress)
+            return _measure(test, record)
 
 
 @contextmanager
@@ -98,20 +113,20 @@ def _servers(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str],
             raise
 
 
-def _check_resume(prepared: Prepared) -> tuple[str, ...]:
-    """What has changed since the earlier attempts. Raises ConfigError where that makes it another run."""
-    plan, server = prepared.plan, prepared.servers[0]
+def _check_resume(record: RunRecord) -> tuple[str, ...]:
+    """Warnings about changes since the earlier attempts. Raises ConfigError if it would be another run."""
+    plan, server = record.plan, record.servers[0]
     if not plan.resume:
         return ()
-    check_resumable(plan.log_dir, _resolved(prepared), server.model)
+    check_resumable(plan.log_dir, plan, server.model)
     changes = tuple(version_changes(plan.log_dir, server.version))
     for change in changes:
         log.warning(change)
     return changes
 
 
-def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
-    """Make the output folder ready; what an earlier attempt at the same run has answered is returned."""
+def _prepare_output_dir(prepared: Prepared) -> Mapping[int, KeptAnswer]:
+    """Make the output folder ready; returns the answers of earlier attempts at the same run."""
     plan = prepared.plan
     if plan.resume:
         set_aside(plan.log_dir)
@@ -127,8 +142,8 @@ def _clear_the_way(prepared: Prepared) -> Mapping[int, KeptAnswer]:
     return {}
 
 
-def _try_out(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
-    """Send one real request to every replica and forget its prompt there; returns target and doubts."""
+def _preflight(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
+    """Send one real request to every replica and flush its prompt there; returns target and warnings."""
     plan, first = prepared.plan, prepared.servers[0]
     vocabulary, key = plan.benchmark.vocabulary_size, api_key()
     path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
@@ -140,32 +155,62 @@ def _try_out(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
     trial = Trial(first, plan.parameters, vocabulary, plan.preflight.trial_s)
     keeps = trial.run(endpoints, prepared.samples.tokens(0).tolist())
     final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
-    doubts = flush_caches(prepared.servers, key, plan.ca_file)
-    return Target(tuple(final), first.wire, first.served_name), doubts
+    warnings = flush_caches(prepared.servers, key, plan.ca_file)
+    return Target(tuple(final), first.wire, first.served_name), warnings
 
 
-def _run(session: Session, prepared: Prepared, target: Target, doubts: tuple[str, ...], death: Death) -> int:
-    plan = prepared.plan
-    record = _record(prepared, (*prepared.doubts, *doubts))
-    write_run_record(plan.log_dir / RUN_RECORD, record)
-    code = None
-    try:
-        _keep_conf_files(plan)
-        wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
-        arena = render_arena(prepared.samples, wire)
-        session.start_workers(target, arena, prepared.concurrency)
-        ending = _drive(session, prepared, death)
-    except InterruptedRun as interruption:
-        lost = session.abort()
-        ending, code = _ending(session, lost, interrupted=str(interruption)), interruption.exit_code
-    except (RunError, OSError, MemoryError) as error:
-        ignore_signals()
-        cause = error if isinstance(error, RunError) else machine_failure(error)
-        ending = _ending(session, session.abort(), problem=str(cause))
-    ignore_signals()
-    closing = _close(prepared, record, ending)
-    print(closing.text, flush=True)
-    return closing.exit_code if code is None else code
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """One LoadGen test, ready to begin."""
+
+    session: Session
+    prepared: Prepared
+    target: Target
+    death: Death
+    on_progress: Callable[[ProgressSnapshot], None] | None
+
+
+def _measure(test: _Test, record: RunRecord) -> RunRecord:
+    """Let LoadGen run; whatever ends the test, its files are read and its record is written."""
+    session = test.session
+    with ExitStack() as ending:
+        try:
+            seen = _drive(test)
+            ending.enter_context(uninterrupted())
+        except (InterruptedRun, KeyboardInterrupt) as interruption:
+            ending.enter_context(uninterrupted())
+            name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
+            seen = session.observations(session.abort(), interrupted_by=name)
+        except (RunError, OSError, MemoryError) as error:
+            ending.enter_context(uninterrupted())
+            cause = error if isinstance(error, RunError) else machine_failure(error)
+            seen = session.observations(session.abort(), problem=str(cause))
+        return finish(record, seen)
+
+
+def _drive(test: _Test) -> Observations:
+    """Start the workers and LoadGen, and monitor them to the end. Raises RunError, OSError, MemoryError."""
+    session, prepared, target = test.session, test.prepared, test.target
+    plan, key = prepared.plan, api_key()
+    _keep_conf_files(plan)
+    wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
+    arena = render_arena(prepared.samples, wire)
+    session.start_workers(target, arena, prepared.concurrency)
+    progress = ProgressMeter(prepared.issue, session.failures)
+
+    def observe(totals: Counts) -> None:
+        if test.on_progress is not None:
+            test.on_progress(progress(totals))
+        if words := test.death():
+            raise RunError(f"ended early: {words}")
+
+    lost = session.run(
+        observe,
+        [server.url for server in prepared.servers],
+        lambda url: ask_health(url, key, plan.ca_file),
+        lambda url: ask_work(url, key, plan.ca_file),
+    )
+    return session.observations(lost)
 
 
 def _keep_conf_files(plan: RunPlan) -> None:
@@ -174,86 +219,13 @@ def _keep_conf_files(plan: RunPlan) -> None:
         plan.kept_audit_config.write_bytes(plan.audit_text.encode())
 
 
-def _drive(session: Session, prepared: Prepared, death: Death) -> Ending:
-    urls, key = [server.url for server in prepared.servers], api_key()
-    printer = ProgressPrinter(prepared.issue, session.failures)
-
-    def observe(totals: Counts) -> None:
-        printer(totals)
-        if words := death():
-            raise RunError(f"ended early: {words}")
-
-    try:
-        lost = session.run(
-            observe,
-            urls,
-            lambda url: ask_health(url, key, prepared.plan.ca_file),
-            lambda url: ask_work(url, key, prepared.plan.ca_file),
-        )
-    finally:
-        printer.end()
-    return _ending(session, lost)
-
-
-def _ending(
-    session: Session, lost: Lost, *, problem: str | None = None, interrupted: str | None = None
-) -> Ending:
-    seen, totals = session.seen(), session.totals()
-    return Ending(
-        issued=int(totals[Counter.ISSUED]),
-        lost=lost,
-        problems=(*(() if problem is None else (problem,)), *seen.problems),
-        interrupted=interrupted,
-        doubts=seen.doubts,
-        cpu=seen.cpu,
-        loop_lag_ns=seen.loop_lag_ns,
-        gc_runs=seen.gc_runs,
-        cpu_s=totals[Counter.CPU_NS] / 1e9,
-    )
-
-
-def _resolved(prepared: Prepared) -> dict[str, Any]:
-    """The plan as run.json has it."""
-    plan: dict[str, Any] = msgspec.to_builtins(prepared.plan, enc_hook=str)
-    return plan | {
-        "samples": len(prepared.samples),
-        "dataset_sha256": prepared.samples.sha256,
-        "placement": prepared.placement,
-        "concurrency": prepared.concurrency,
-        "loadgen_settings": prepared.readback,
-        "conf_warnings": prepared.warnings,
-        "expected": prepared.issue,
-    }
-
-
-def _record(prepared: Prepared, doubts: tuple[str, ...]) -> RunRecord:
-    clock = read_clocks()
+def _planned(prepared: Prepared) -> RunRecord:
+    """The record before the first query."""
     return RunRecord(
-        plan=_resolved(prepared),
+        plan=resolved_plan(prepared),
         provenance=gather_provenance(_ROOT),
-        servers=[msgspec.to_builtins(server) for server in prepared.servers],
-        started=clock.utc,
-        clock=clock,
+        servers=prepared.servers,
+        started=datetime.now(UTC),
         deviations=prepared.deviations,
-        doubts=doubts,
-    )
-
-
-def _close(prepared: Prepared, record: RunRecord, ending: Ending) -> Closing:
-    plan = prepared.plan
-    return close_run(
-        record,
-        ending,
-        title=title(plan),
-        log_dir=plan.log_dir,
-        replicas=[server.url for server in prepared.servers],
-        samples=len(prepared.samples),
-        accuracy=plan.accuracy,
-        ttft_limit_ns=int(prepared.readback["ttft_latency"]) if plan.scenario.poisson else None,
-        dataset=plan.input_file,
-        settings=prepared.readback,
-        benchmark=plan.benchmark.name,
-        tpot_limit_ns=int(prepared.readback["tpot_latency"]) if plan.scenario.poisson else None,
-        arguments=sys.argv if plan.audit is None else (),  # a compliance test starts anew
-        width=shutil.get_terminal_size().columns if sys.stdout.isatty() else None,
+        warnings=prepared.warnings,
     )

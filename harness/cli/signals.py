@@ -8,6 +8,7 @@ started stays ignored: nohup asks for that with SIGHUP, a shell's background job
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -35,17 +36,42 @@ def leave_on_signals() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise InterruptedRun on the first signal; later ones are ignored while the run is being ended."""
-    before = {signum: signal.signal(signum, _interrupt) for signum in _ours()}
+    """Raise InterruptedRun on the first signal; later ones are ignored while the run is being ended.
+
+    Only handlers of leave_on_signals are replaced: a caller from Python keeps its own. Behind the block
+    signals stay ignored once one has come or the result is known (uninterrupted).
+    """
+    handled = [signum for signum in _SIGNALS if signal.getsignal(signum) in (_leave, _interrupt)]
+    before = {signum: signal.signal(signum, _interrupt) for signum in handled}
     try:
         yield
     finally:
         for signum, handler in before.items():
-            signal.signal(signum, handler)
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                signal.signal(signum, handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignore signals while the result of a run is written, which takes seconds after a run of hours.
+
+    A program's own signals stay ignored after it, until the result is printed; a caller from Python gets its
+    handlers back. Does nothing outside of the main thread, where no signal arrives.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in _SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            if handler is not _interrupt:
+                signal.signal(signum, handler)
 
 
 def ignore_signals() -> None:
-    """The result is there: a report of seconds after a run of hours is not given up."""
+    """Ignore signals from now on: the result is known, and it is being printed."""
     for signum in _SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
 

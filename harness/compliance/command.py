@@ -9,13 +9,14 @@ from harness.compliance.compliance_test import TestResult
 from harness.compliance.output_folder import write_folder
 from harness.compliance.plan import ComplianceRun, audit_of, resolve_runs
 from harness.compliance.registry import find_test
-from harness.compliance.run_logs import ACCURACY_LOG, is_complete, log_file, logs_in, read_detail_log
+from harness.compliance.run_logs import ACCURACY_LOG, log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
 from harness.config.plan import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.files import COMPLIANCE_RUN
 from harness.record.output_dir import make_room, release_reserve
+from harness.record.run_record import RunRecord
 from harness.text import printable
 
 _CONTINUE = (EXIT_VALID, EXIT_INVALID, EXIT_THRESHOLD)
@@ -31,7 +32,7 @@ class Ended:
     path: Path | None = None
 
 
-def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], int]) -> int:
+def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -> int:
     """Run the tests one after another with ``run``; the exit code is that of the first that did not pass.
 
     Every dataset and setting is checked before the first test starts. Raises HarnessError.
@@ -40,10 +41,12 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], int]) -> int:
     ended: dict[str, Ended] = {}
     try:
         for item in items:
-            code = run(item.plan)
+            record = run(item.plan)
+            if item.plan.dry_run:
+                continue
+            code = record.exit_code
             ended[item.test] = Ended(code, "no verdict", f"exit code {code}")
-            if not item.plan.dry_run:
-                ended[item.test] = _verify_run(item, code)
+            ended[item.test] = _verify_run(item, record)
             if ended[item.test].code not in _CONTINUE:
                 break
     finally:
@@ -62,10 +65,11 @@ def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, Ended]) -> 
         print(f"{item.test:8}{one.verdict:20}{one.summary}{where}", flush=True)
 
 
-def _verify_run(item: ComplianceRun, code: int) -> Ended:
-    """Verify a run that ended with ``code``; a slow run counts, a run with failures does not."""
-    log_dir = item.plan.log_dir
-    if code == EXIT_VALID or (code == EXIT_INVALID and is_complete(log_dir)):
+def _verify_run(item: ComplianceRun, record: RunRecord) -> Ended:
+    """Verify a run that has ended; a slow run counts, a run with failures does not."""
+    log_dir, code = item.plan.log_dir, record.exit_code
+    complete = record.verdict is not None and record.verdict.complete
+    if code == EXIT_VALID or (code == EXIT_INVALID and complete):
         return _conclude(item.request, verify(item.request), item.folder)
     if code == EXIT_INVALID:
         print(f"{item.test} has no verdict: its run is not complete; see {log_dir}", flush=True)

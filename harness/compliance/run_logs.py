@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +13,7 @@ from harness.errors import ConfigError, GradingError
 from harness.files import COMPLIANCE_RUN
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+from harness.record.run_record import RUN_RECORD, RunRecord
 
 _LISTED = 5
 
@@ -61,7 +61,6 @@ def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
 
 ACCURACY_LOG = "mlperf_log_accuracy.json"
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
-RUN_RECORD = "run.json"
 # Where a verified folder, here or in a submission, has the logs that a run leaves side by side.
 _PLACES = {
     ACCURACY_LOG: Path("accuracy"),
@@ -71,19 +70,6 @@ _PLACES = {
 # Their purpose is that each sample is logged once, which the accuracy log itself shows; earlier official
 # files had other values.
 _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
-
-
-class _Verdict(msgspec.Struct, frozen=True):
-    result: str
-    reasons: list[str] = []
-    complete: bool = False
-
-
-class _RunRecord(msgspec.Struct, frozen=True):
-    """What is read of this harness's run.json."""
-
-    deviations: list[str] = []
-    verdict: _Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +108,7 @@ def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFacts:
     if record is None:  # another harness: the official scripts take its word, and so the verdict stands
         return RunFacts(scenario, (), (*warnings, *errors))
     errors += _record_errors(record)
-    return RunFacts(scenario, tuple(errors), tuple(warnings), tuple(record.deviations))
-
-
-def is_complete(log_dir: Path) -> bool:
-    """Whether a run of this harness got every answer, be it too slowly. Raises ConfigError."""
-    record = _record(log_dir / RUN_RECORD)
-    return record is not None and record.verdict is not None and record.verdict.complete
+    return RunFacts(scenario, tuple(errors), tuple(warnings), record.deviations)
 
 
 def read_detail_log(log_dir: Path) -> LoadgenDetail:
@@ -189,7 +169,7 @@ def _loadgen_errors(log_dir: Path, detail: LoadgenDetail) -> list[str]:
     return counted + [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
 
 
-def _record_errors(record: _RunRecord) -> list[str]:
+def _record_errors(record: RunRecord) -> list[str]:
     verdict = record.verdict
     if verdict is None:
         return [f"{RUN_RECORD} has no verdict: the run was killed or still runs"]
@@ -198,10 +178,5 @@ def _record_errors(record: _RunRecord) -> list[str]:
     return [f"{RUN_RECORD} says {verdict.result}: {'; '.join(verdict.reasons[:3])}"]
 
 
-def _record(path: Path) -> _RunRecord | None:
-    if not path.exists():
-        return None
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_RunRecord)
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{path}: not a run record ({error})") from error
+def _record(path: Path) -> RunRecord | None:
+    return RunRecord.read(path) if path.exists() else None

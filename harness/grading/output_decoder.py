@@ -13,11 +13,11 @@ from harness.errors import ConfigError, GradingError
 from harness.grading.harmony import HarmonyOutput, was_truncated
 from harness.grading.output import Output
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
+from harness.record.run_record import RUN_RECORD, RunRecord
 
 BUILT_IN = "o200k_harmony"
 _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
 _PREVIEW_TOKENS = 200
-_RUN_RECORD = "run.json"
 _TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -32,27 +32,10 @@ class RunFacts:
 def run_facts(log: Path) -> RunFacts:
     """Facts of the run that wrote ``log``; empty where another harness ran or run.json cannot be read."""
     try:
-        plan = msgspec.json.decode((log.parent / _RUN_RECORD).read_bytes(), type=_RunRecord).plan
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        plan = RunRecord.read(log.parent / RUN_RECORD).plan
+    except (FileNotFoundError, ConfigError):
         return RunFacts()
     return RunFacts(plan.benchmark.name, plan.parameters.max_new_tokens)
-
-
-class _Named(msgspec.Struct):
-    name: str
-
-
-class _Parameters(msgspec.Struct):
-    max_new_tokens: int
-
-
-class _Plan(msgspec.Struct):
-    benchmark: _Named
-    parameters: _Parameters
-
-
-class _RunRecord(msgspec.Struct):
-    plan: _Plan
 
 
 class OutputDecoder(Protocol):

@@ -5,6 +5,7 @@ Both are read as they are, cut short or empty too; ``problem`` then says what is
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,7 @@ class LoadgenSummary:
     constraints: Mapping[str, bool]  # "Min duration": True
     recommendations: tuple[str, ...]
     early_stopping: Mapping[str, tuple[str, ...]]  # "TTFT": ("Run successful.",)
-    figures: Mapping[str, float]  # "99.00 percentile latency (ns)": 1310189423
+    figures: Mapping[str, int | float | None]  # "99.00 percentile latency (ns)": 1310189423; None: nan or inf
     parameters: Mapping[str, str]
     errors: int | None
     warnings: int | None
@@ -159,14 +160,16 @@ def _pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
             yield name.strip(), value.strip()
 
 
-def _figures(lines: list[str]) -> dict[str, float]:
+def _figures(lines: list[str]) -> dict[str, int | float | None]:
     numbers = {name: value for name, value in _pairs(lines) if _NUMBER.fullmatch(value)}
     return {name: _number(value) for name, value in numbers.items()}
 
 
-def _number(text: str) -> float:
-    """Integers stay integers: nanoseconds do not fit a float for ever."""
-    return int(text) if re.fullmatch(r"[-+]?[0-9]+", text) else float(text)
+def _number(text: str) -> int | float | None:
+    """Integers stay integers: nanoseconds do not fit a float for ever. None for what is not finite."""
+    if re.fullmatch(r"[-+]?[0-9]+", text):
+        return int(text)
+    return value if math.isfinite(value := float(text)) else None
 
 
 def _bullets(lines: list[str]) -> dict[str, list[str]]:

@@ -52,6 +52,8 @@ _BODY = struct.Struct("<" + "".join(map(_CODES.__getitem__, _TYPES.values())))
 _CRC = struct.Struct("<I")
 QUERY_ROW = np.dtype([*_TYPES.items(), ("crc", "<u4")])  # many rows, with their checksums
 
+Rows = npt.NDArray[np.void]  # of QUERY_ROW
+
 FINISH_REASONS = ("", "stop", "length", "other")
 
 # Written after the test by the LoadGen process: one row for each token report that LoadGen got.

@@ -4,13 +4,13 @@ import os
 import platform
 import resource
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+
+import msgspec
 
 PACKAGES = (
     "mlcommons-loadgen",
@@ -41,45 +41,45 @@ ENVIRONMENT_WORDS = ("proxy",)
 GIT_TIMEOUT_S = 5
 
 
-@dataclass(frozen=True, slots=True)
-class GitState:
-    """The checkout: ``dirty`` when tracked files differ from the commit."""
+class GitState(msgspec.Struct, frozen=True):
+    """The checkout of the harness."""
 
     commit: str
     dirty: bool
+    """whether tracked files differed from the commit"""
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The machine, as far as it bears on a client's timing and limits."""
 
     hostname: str
     kernel: str
     machine: str
-    cpu_model: str | None
-    cpus: int | None
-    affinity: tuple[int, ...] | None  # CPUs that this process may use
-    memory_bytes: int | None
-    open_files_limit: int
-    open_files_hard_limit: int
-    local_port_range: tuple[int, int] | None
-    somaxconn: int | None
-    clock_source: str | None
+    cpu_model: str | None = None
+    cpus: int | None = None
+    affinity: tuple[int, ...] | None = None
+    """CPUs that this process may use"""
+    memory_bytes: int | None = None
+    open_files_limit: int | None = None
+    open_files_hard_limit: int | None = None
+    local_port_range: tuple[int, int] | None = None
+    somaxconn: int | None = None
+    clock_source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Software, host and environment of one run; ``packages`` maps to None where one is not installed.
-
-    ``command`` is the program and its flags, as it was called.
-    """
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Software, host and environment of one run."""
 
     python: str
-    packages: Mapping[str, str | None]
+    packages: dict[str, str | None]
+    """versions of the pinned packages; `null` where one is not installed"""
     git: GitState | None
-    host: HostFacts
-    environment: Sequence[str]
-    command: Sequence[str] = ()
+    """`null` outside of a checkout"""
+    host: HostInfo
+    environment: tuple[str, ...]
+    """names of variables that can change a run; their values are not recorded"""
+    command: tuple[str, ...] = ()
+    """the program and its flags, as it was called"""
 
 
 def gather_provenance(root: Path) -> Provenance:
@@ -122,12 +122,12 @@ def _git(root: Path, *arguments: str) -> str | None:
     return done.stdout
 
 
-def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostFacts:
+def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostInfo:
     """Facts of this machine; the folders are Linux's and may be absent."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     net = proc / "sys/net"
-    return HostFacts(
-        hostname=socket.gethostname(),
+    return HostInfo(
+        hostname=platform.node(),
         kernel=f"{platform.system()} {platform.release()}",
         machine=platform.machine(),
         cpu_model=cpu_model(_text(proc / "cpuinfo")),

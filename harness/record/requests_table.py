@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.files import replacing
-from harness.record.journal import FINISH_REASONS, NOWHERE
+from harness.record.journal import FINISH_REASONS, NOWHERE, Rows
 from harness.record.outcome import FailureKind
-from harness.report.statistics import Rows
 
 TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns")
 COUNTS = ("isl", "osl", "first_event_tokens", "retries")

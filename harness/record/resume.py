@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from harness.errors import ConfigError
 from harness.record.answer_log import KeptAnswer, kept_answers
 from harness.record.journal import JOURNAL_DIR
+from harness.record.resolved_plan import ResolvedPlan
+from harness.record.run_record import RUN_RECORD, RunRecord
 
-RUN_RECORD = "run.json"
 _ATTEMPT = "attempt."
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 # Whatever decides which prompts are answered, by which model, and how.
@@ -20,31 +20,15 @@ _DECISIVE = ("scenario", "mode", "model_key", "samples", "dataset_sha256", "para
 _SHOWN = 80  # characters of a value
 
 
-class _Served(msgspec.Struct):
-    model: str | None = None
-    version: str | None = None
+def check_resumable(log_dir: Path, plan: ResolvedPlan, model: str | None) -> None:
+    """Raise ConfigError if the earlier run had other settings or is already complete.
 
-
-class _Verdict(msgspec.Struct):
-    result: str
-
-
-class _EarlierRun(msgspec.Struct):
-    """What a resumed run needs of the earlier run.json."""
-
-    plan: dict[str, Any]
-    servers: list[_Served] = []
-    verdict: _Verdict | None = None
-
-
-def check_resumable(log_dir: Path, plan: Mapping[str, Any], model: str | None) -> None:
-    """Refuse to resume a run that was another one, or is complete. Raises ConfigError.
-
-    ``plan`` is the new run's plan as run.json has it, ``model`` what its servers say they serve.
+    ``plan`` is the new run's, ``model`` is the one that its servers serve.
     """
     earlier = _earlier_run(log_dir)
+    before, now = (msgspec.to_builtins(one, enc_hook=str) for one in (earlier.plan, plan))
     for name in _DECISIVE:
-        if differences := list(_differences(name, earlier.plan.get(name), plan.get(name))):
+        if differences := list(_differences(name, before[name], now[name])):
             raise ConfigError(
                 f"--resume: {log_dir} holds a run with {'; '.join(differences)}; "
                 "give the same arguments as before or start anew without --resume"
@@ -85,17 +69,16 @@ def earlier_answers(log_dir: Path, samples: int) -> dict[int, KeptAnswer]:
     return kept_answers([attempt / JOURNAL_DIR for attempt in _attempts(log_dir)], samples)
 
 
-def _earlier_run(log_dir: Path) -> _EarlierRun:
+def _earlier_run(log_dir: Path) -> RunRecord:
     """The newest run.json: of the last attempt, or of one before when a crash came between."""
     for folder in (log_dir, *reversed(_attempts(log_dir))):
-        path = folder / RUN_RECORD
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_EarlierRun)
+            return RunRecord.read(folder / RUN_RECORD)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        except ConfigError as error:
             raise ConfigError(
-                f"--resume: {path} is not the record of a run: {error}; "
+                f"--resume: {error}; "
                 "restore it, or start without --resume (the answers there are then moved aside, not used)"
             ) from None
     raise ConfigError(
@@ -104,10 +87,10 @@ def _earlier_run(log_dir: Path) -> _EarlierRun:
     )
 
 
-def _readable_runs(log_dir: Path) -> Iterator[_EarlierRun]:
+def _readable_runs(log_dir: Path) -> Iterator[RunRecord]:
     for folder in (log_dir, *_attempts(log_dir)):
-        with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
-            yield msgspec.json.decode((folder / RUN_RECORD).read_bytes(), type=_EarlierRun)
+        with suppress(OSError, ConfigError):
+            yield RunRecord.read(folder / RUN_RECORD)
 
 
 def _differences(name: str, earlier: object, now: object) -> Iterator[str]:

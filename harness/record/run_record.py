@@ -1,34 +1,193 @@
-"""run.json: what was run, on what, and what it proved. docs/reference/run_json.md describes its fields."""
+"""run.json as a value: what was run, on what, and what came of it.
 
-import dataclasses
+``RunRecord`` is the only writer and the only reader of the file. docs/reference/run_json.md is generated from
+the types and their descriptions.
+"""
+
 import json
 import math
+import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
 from pathlib import Path
+from typing import Any, Literal, Self
 
+import msgspec
 import numpy as np
 
+from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.files import replacing
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.verdict import Verdict
-from harness.report.client_overhead import ClientLoad
-from harness.report.statistics import Distribution, Statistics
+from harness.record.provenance import Provenance
+from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 
 SCHEMA = 1
+RUN_RECORD = "run.json"
 
-Json = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
+Result = Literal["VALID", "INVALID", "INTERRUPTED"]
 
 
-@dataclass(frozen=True, slots=True)
-class ClockPair:
+class ClockPair(msgspec.Struct, frozen=True):
     """One moment on two clocks: ties the CLOCK_MONOTONIC times of requests.parquet to UTC."""
 
     utc: datetime
     monotonic_ns: int
+
+
+class RunVerdict(msgspec.Struct, frozen=True):
+    """The result of a run and the reasons for it."""
+
+    result: Result
+    """`VALID`, `INVALID` or `INTERRUPTED`"""
+    reasons: tuple[str, ...] = ()
+    """why it is not `VALID`"""
+    complete: bool = False
+    """every query has its complete answer and LoadGen reported no error: an INVALID run is then only too slow
+    or too short"""
+
+
+class Distribution(msgspec.Struct, frozen=True):
+    """Figures of one quantity over at least one query."""
+
+    count: int
+    mean: float
+    min: int
+    max: int
+    percentiles: dict[str, int]
+    """by percent: `50`, `90`, `95`, `97`, `99`, `99.9`, without interpolation, as LoadGen takes them"""
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of the journal; `null` where no query has the quantity."""
+
+    queries: int
+    """queries with an outcome"""
+    completed: int
+    """queries with an answer"""
+    retries: int
+    """requests that failed and were sent again (`--retries`)"""
+    resumed: int
+    """answers of an earlier attempt (`--resume`); they have no times and enter no rate"""
+    failures: dict[str, int]
+    """failed queries by kind, only kinds that occurred"""
+    duration_ns: int | None
+    """first issue to the last byte of the last completed answer"""
+    samples_per_s: float | None
+    """per second of `duration_ns`"""
+    tokens_per_s: float | None
+    """per second of `duration_ns`"""
+    output_tokens: int
+    isl_mean: float | None
+    """tokens of a prompt"""
+    osl_mean: float | None
+    """tokens of an answer"""
+    ttft: Distribution | None
+    """first token, from the call of the issue callback"""
+    tpot: Distribution | None
+    """(last - first) / (OSL - 1), answers of two tokens and more"""
+    latency: Distribution | None
+    """last byte, from the call of the issue callback"""
+    issue_delay: Distribution | None
+    """request handed to the kernel, from the call of the issue callback: this client's queueing"""
+
+    @property
+    def failed(self) -> int:
+        """Queries that ended in a Failure."""
+        return self.queries - self.completed
+
+
+class Bottleneck(msgspec.Struct, frozen=True):
+    """A stretch of the run in which the client was the bottleneck, in seconds since the first issue."""
+
+    from_s: int
+    to_s: int
+    reason: str
+
+
+class ClientLoad(msgspec.Struct, frozen=True):
+    """How busy LoadGen's process and the workers were."""
+
+    cores: dict[str, float]
+    """by process: the largest share of a core that it used over a second"""
+    bottlenecks: tuple[Bottleneck, ...]
+    loop_lag_ns: int = 0
+    """the latest that a worker's loop came to its tick, four times a second"""
+    gc_runs: int = 0
+    """garbage collections during the test; the collector is off, so 0"""
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. Written before the first query and again at the end.
+
+    ``verdict`` and the fields after ``ended`` are None while the run lasts: a file without a verdict belongs
+    to a run that has not ended or was killed.
+    """
+
+    plan: ResolvedPlan
+    provenance: Provenance
+    servers: tuple[ServerInfo, ...]
+    """what each server URL reported"""
+    started: datetime
+    """before the first query"""
+    clock: ClockPair | None = None
+    """read at `started`"""
+    deviations: tuple[str, ...] = ()
+    """every rule of the benchmark that this run does not keep, one sentence each"""
+    ended: datetime | None = None
+    """after the last query"""
+    verdict: RunVerdict | None = None
+    interrupted_by: str | None = None
+    """the signal that ended the run, such as `SIGINT`"""
+    statistics: Statistics | None = None
+    unanswered: int | None = None
+    """queries that LoadGen issued and that have no outcome"""
+    failure_examples: dict[str, tuple[str, ...]] = {}
+    """some details of each kind of failure"""
+    loadgen: LoadgenSummary | None = None
+    """LoadGen's own summary"""
+    settings_in_force: dict[str, Any] | None = None
+    """settings, mode and generated queries as LoadGen's detail log has them after the run; a difference to
+    `plan.loadgen_settings` makes the run INVALID"""
+    client_cpu_s: float | None = None
+    """CPU seconds of LoadGen's process and the workers during the test"""
+    client_load: ClientLoad | None = None
+    client_share: Distribution | None = None
+    """time in ns that the client added to each token report: arrival of the bytes to the call of LoadGen"""
+    schedule_lag_mean_ns: float | None = None
+    """LoadGen's scheduled time to its call of the issue callback, on average: its mean TTFT less ours; `null`
+    where a query failed. It includes the few µs of the call in which LoadGen stamps the first token"""
+    warnings: tuple[str, ...] = ()
+    """reasons to distrust the numbers, such as a saturated client (`doubts` in earlier files)"""
+    files: dict[str, str] = {}
+    """the other files of the run, by name"""
+
+    @property
+    def exit_code(self) -> int:
+        """The program's: 0 valid, 4 INVALID or not ended, 128 and the signal's number when interrupted."""
+        if self.interrupted_by is not None:
+            return 128 + signal.Signals[self.interrupted_by]
+        valid = self.verdict is not None and self.verdict.result == "VALID"
+        return EXIT_VALID if valid else EXIT_INVALID
+
+    def write(self, path: Path) -> None:
+        """Write run.json; a reader finds the old file or the new one, never a part. Raises OSError."""
+        fields = msgspec.to_builtins(self, builtin_types=(datetime,), enc_hook=_builtin)
+        text = json.dumps(_plain({"schema": SCHEMA, **fields}), indent=2, allow_nan=False, ensure_ascii=True)
+        with replacing(path) as file:
+            file.write(f"{text}\n".encode("ascii"))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a run.json of this schema; fields that are not known are ignored.
+
+        Raises ConfigError for a damaged file, FileNotFoundError where there is none.
+        """
+        try:
+            return msgspec.convert(_migrated(json.loads(path.read_bytes())), cls, dec_hook=_decoded)
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            raise ConfigError(f"{path}: not the record of a run: {error}") from None
 
 
 def read_clocks() -> ClockPair:
@@ -38,83 +197,38 @@ def read_clocks() -> ClockPair:
     return ClockPair(utc, (before + time.monotonic_ns()) // 2)
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """The fields of run.json in their order. Written before the first query and again at the end.
-
-    ``plan``, ``provenance``, ``servers``: dataclasses or mappings of plain values, times in UTC.
-    ``verdict`` and what follows ``ended`` stay None while the run lasts: a file that has no verdict belongs
-    to a run that is going on or was killed.
-    """
-
-    plan: object
-    provenance: object
-    servers: Sequence[object]
-    started: datetime
-    clock: ClockPair | None = None  # read at the start
-    deviations: Sequence[str] = ()
-    ended: datetime | None = None
-    verdict: Verdict | None = None
-    statistics: Statistics | None = None
-    unanswered: int | None = None  # queries that LoadGen issued and that have no outcome
-    failure_examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    loadgen: LoadgenSummary | None = None
-    settings_in_force: Mapping[str, object] | None = None  # as LoadGen's detail log has them
-    client_cpu_s: float | None = None  # CPU time of LoadGen's process and the workers during the test
-    client_load: ClientLoad | None = None  # how busy our own processes were
-    client_share: Distribution | None = None  # what our own processes added to each token report
-    schedule_lag_mean_ns: float | None = None  # LoadGen's scheduled time to its call of our callback
-    doubts: Sequence[str] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
+def _builtin(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"run record: got a {type(value).__name__}, expected plain values")
 
 
-def write_run_record(path: Path, record: RunRecord) -> None:
-    """Write run.json; a reader finds the old file or the new one, never a part."""
-    fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    write_json(path, {"schema": SCHEMA, **fields})
+def _decoded(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise ValueError(f"got {value!r}, expected a {kind.__name__}")
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write strict JSON atomically and durably; the umask counts, and others never get to write."""
-    text = json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
-    with replacing(path) as file:
-        file.write(text.encode("ascii"))
-
-
-def plain(value: object) -> Json:
-    """``value`` in JSON's own types: a number that is not finite becomes null, an unknown type raises."""
+def _plain(value: Any) -> Any:
+    """``value`` for strict JSON: a number that is not finite becomes null, a time is UTC in ISO 8601."""
     match value:
-        case None | bool() | str() if not isinstance(value, Enum):
-            return value
-        case Enum():
-            return value.name.lower()
-        case int() | np.integer():
-            return int(value)
-        case float() | np.floating():
-            return float(value) if math.isfinite(value) else None
-        case np.bool_():
-            return bool(value)
-        case Path():
-            return str(value)
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
         case datetime():
             return value.astimezone(UTC).isoformat()
-    return _plain_container(value)
+    return value
 
 
-def _plain_container(value: object) -> Json:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {_key(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, frozenset | set):
-        return [plain(item) for item in sorted(value)]
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    raise TypeError(f"run record: got a {type(value).__name__}, expected plain values or dataclasses of them")
-
-
-def _key(key: object) -> str:
-    """Numbers as people write them: percentile 99.0 is "99", 99.9 is "99.9"."""
-    return f"{key:g}" if isinstance(key, float) else str(plain(key))
+def _migrated(fields: Any) -> Any:
+    """The fields under today's names. Raises ValueError for another schema."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"got a {type(fields).__name__}, expected an object")
+    if fields.get("schema") != SCHEMA:
+        raise ValueError(f"schema {fields.get('schema')}, this version reads schema {SCHEMA}")
+    return {"warnings": fields["doubts"], **fields} if "doubts" in fields else fields

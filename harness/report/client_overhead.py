@@ -1,14 +1,14 @@
-"""Was the client itself the bottleneck, and when? Told by its CPU time and its share of LoadGen's times."""
+"""Whether and when the client was the bottleneck, from its CPU time and its share of LoadGen's times."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.record.journal import FIRST_TOKEN
+from harness.record.journal import FIRST_TOKEN, Rows
+from harness.record.run_record import Bottleneck, ClientLoad, Distribution
 from harness.report.progress import milliseconds
-from harness.report.statistics import Distribution, Rows, distribution
+from harness.report.statistics import distribution
 
 # Beyond this part of the TTFT limit, at p99, the client is part of what was measured.
 LARGEST_PART = 0.01
@@ -19,11 +19,11 @@ def client_share(reports: npt.NDArray[np.void]) -> Distribution | None:
     return distribution(reports["reported_ns"] - reports["arrived_ns"])
 
 
-def share_doubts(share: Distribution | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
-    """What to say when the client took too large a part of the TTFT that the rules allow."""
+def share_warnings(share: Distribution | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
+    """A warning when the client took too large a part of the TTFT that the rules allow."""
     if share is None or ttft_limit_ns is None:
         return ()
-    p99, bound = share.percentiles[99.0], LARGEST_PART * ttft_limit_ns
+    p99, bound = share.percentiles["99"], LARGEST_PART * ttft_limit_ns
     if p99 <= bound:
         return ()
     return (
@@ -40,29 +40,6 @@ _FEWEST = 10  # reports of a second that say something about it
 _SHOWN = 4
 
 Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Bottleneck:
-    """A stretch of the run, in seconds since the first issue."""
-
-    from_s: int
-    to_s: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClientLoad:
-    """``cores`` by process: the largest share of a core that it used over a second.
-
-    ``loop_lag_ns``: the latest that a worker's loop came to its tick; ``gc_runs``: garbage collections during
-    the test, which is to have none.
-    """
-
-    cores: Mapping[str, float]
-    bottlenecks: Sequence[Bottleneck]
-    loop_lag_ns: int = 0
-    gc_runs: int = 0
 
 
 def client_load(
@@ -82,10 +59,10 @@ def client_load(
     if ttft_limit_ns is not None:
         found += _late_stretches(reports, start_ns, int(LARGEST_PART * ttft_limit_ns))
     found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
-    return ClientLoad(busy, found, loop_lag_ns, gc_runs)
+    return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs)
 
 
-def load_doubts(load: ClientLoad) -> tuple[str, ...]:
+def load_warnings(load: ClientLoad) -> tuple[str, ...]:
     """One line for each of the longest stretches."""
     longest = sorted(load.bottlenecks, key=lambda s: s.from_s - s.to_s)[:_SHOWN]
     lines = [
@@ -159,20 +136,20 @@ _FIGURE = "Mean First Token latency (ns)"
 
 
 def mean_schedule_lag(
-    rows: Rows, reports: npt.NDArray[np.void], figures: Mapping[str, float]
+    rows: Rows, reports: npt.NDArray[np.void], figures: Mapping[str, float | None]
 ) -> float | None:
     """In ns. None where LoadGen gives no mean TTFT, or not of the same queries: one failed, or is missing."""
     firsts = reports[reports["kind"] == FIRST_TOKEN]
     same = len(firsts) == len(rows) > 0 and not rows["failure"].any()
-    if not same or _FIGURE not in figures:
+    if not same or (mean := figures.get(_FIGURE)) is None:
         return None
     start = rows["issued_ns"].min()  # sums of plain clock values outgrow 64 bits
     ours = (firsts["reported_ns"] - start).mean() - (rows["issued_ns"] - start).mean()
-    return float(figures[_FIGURE] - ours)
+    return float(mean - ours)
 
 
-def lag_doubts(lag_ns: float | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
-    """What to say when queries left too late on average for the TTFT that the rules allow."""
+def lag_warnings(lag_ns: float | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
+    """A warning when queries left too late on average for the TTFT that the rules allow."""
     if lag_ns is None or ttft_limit_ns is None or lag_ns <= LARGEST_PART * ttft_limit_ns:
         return ()
     return (

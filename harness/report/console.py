@@ -1,13 +1,20 @@
-"""The closing summary on stdout: values in, text out."""
+"""The texts of a run on stdout, from its record: the plan before the run, the summary after it."""
 
+import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.verdict import Verdict
-from harness.report.progress import milliseconds
-from harness.report.statistics import PERCENTILES, Distribution, Statistics
+from harness.compliance.audit_config import test_named
+from harness.config.generation import SamplingParameters
+from harness.errors import EXIT_VALID
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
+from harness.record.resolved_plan import ResolvedPlan, ServerInfo
+from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
+from harness.report.next_step import next_step
+from harness.report.progress import ProgressPrinter, ProgressSnapshot, duration, milliseconds
+from harness.report.statistics import PERCENTILES
 from harness.text import printable
 
 LABEL_WIDTH = 14
@@ -24,42 +31,53 @@ _LEGEND = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """Everything that the closing summary shows.
+class RunConsole:
+    """Prints a run to stdout while it goes on: its plan, its progress, its result."""
 
-    ``title``: "gpt-oss-120b, server, performance"; ``deviations``: of which the plan has shown each;
-    ``doubts``: reasons not to believe the numbers; ``files``: what was written, by name; ``limits``: of TTFT
-    and TPOT in ns at p99, None where there is none; ``next_step``: what to run now.
+    def __init__(self) -> None:
+        self._progress = ProgressPrinter()
+
+    def plan(self, record: RunRecord) -> None:
+        """Everything is checked, nothing was sent yet."""
+        print(render_plan(record), flush=True)
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Once a second."""
+        self._progress(snapshot)
+
+    def finish(self, record: RunRecord) -> int:
+        """Print the result; returns the program's exit code."""
+        self._progress.end()
+        if record.plan.dry_run:
+            print("dry run: everything is checked, nothing was sent")
+            return EXIT_VALID
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        lines = result_lines(Path(record.files["LoadGen"]))
+        print(render_summary(record, width, lines, next_step(record)), flush=True)
+        return record.exit_code
+
+
+def render_summary(
+    record: RunRecord, width: int | None = None, loadgen_lines: Sequence[str] = (), next_step: str = ""
+) -> str:
+    """The closing summary of a run that has ended, ending in a line break.
+
+    ``width``: the terminal's columns, None for no limit. ``loadgen_lines``: its summary's result, word for
+    word. ``next_step``: what to run now.
     """
-
-    title: str
-    verdict: Verdict
-    statistics: Statistics
-    loadgen: LoadgenSummary | None = None
-    deviations: Sequence[str] = ()
-    doubts: Sequence[str] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
-    client_share: Distribution | None = None
-    schedule_lag_mean_ns: float | None = None
-    loadgen_lines: Sequence[str] = ()  # its summary's result, word for word
-    limits: Mapping[str, int | None] = field(default_factory=dict)
-    next_step: str = ""
-
-
-def render_summary(summary: RunSummary, width: int | None = None) -> str:
-    """The complete text, ending in a line break. ``width``: the terminal's columns, None for no limit."""
+    if record.statistics is None or record.verdict is None:
+        raise ValueError("the record of a run that has not ended")
     blocks = [
-        [printable(line) for line in summary.loadgen_lines],
-        [printable(summary.title)],
-        _throughput(summary.statistics),
-        _latency_table(summary, width),
-        _failures(summary.statistics),
-        _listing("Reasons to doubt these numbers", summary.doubts),
-        _loadgen(summary.loadgen),
-        [_pair(name, path) for name, path in summary.files.items()],
-        _verdict(summary.verdict, len(summary.deviations)),
-        [printable(summary.next_step, 2000)] if summary.next_step else [],
+        [printable(line) for line in loadgen_lines],
+        [printable(record.plan.title)],
+        _throughput(record.statistics),
+        _latency_table(record, record.statistics, width),
+        _failures(record.statistics),
+        _listing("Warnings: reasons to distrust these numbers", record.warnings),
+        _loadgen(record.loadgen),
+        [_pair(name, path) for name, path in record.files.items()],
+        _verdict(record.verdict, len(record.deviations)),
+        [printable(next_step, 2000)] if next_step else [],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -80,20 +98,20 @@ def _throughput(s: Statistics) -> list[str]:
     return lines
 
 
-def _latency_table(summary: RunSummary, width: int | None) -> list[str]:
-    s, lag_ns = summary.statistics, summary.schedule_lag_mean_ns
-    if s.latency is None and s.issue_delay is None and summary.client_share is None:
+def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[str]:
+    lag_ns = record.schedule_lag_mean_ns
+    if s.latency is None and s.issue_delay is None and record.client_share is None:
         return []
     of_answers = {"TTFT": s.ttft, "TPOT": s.tpot, "latency": s.latency} if s.latency is not None else {}
-    ours = {"issue delay": s.issue_delay, "client share": summary.client_share}
+    ours = {"issue delay": s.issue_delay, "client share": record.client_share}
     rows: dict[str, dict[str, str]] = {
         **{name: _cells(found) for name, found in of_answers.items()},
         **{name: _cells(found) for name, found in ours.items() if found is not None},
     }
     if lag_ns is not None:
         rows["schedule lag"] = {"mean": milliseconds(lag_ns)}
-    for name, limit_ns in summary.limits.items():
-        if name in rows and limit_ns is not None:
+    for name, limit_ns in record.plan.limits_ns.items():
+        if name in rows and not record.plan.accuracy:
             rows[name][_LIMIT] = milliseconds(limit_ns)
     titles = _columns(any(_LIMIT in row for row in rows.values()), width)
     lines = [_table_line("ms", titles)]
@@ -122,7 +140,7 @@ def _cells(found: Distribution | None) -> dict[str, str]:
     titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max"]
     if found is None:
         return dict.fromkeys(titles, _NOT_MEASURED)
-    values = [found.mean, *(found.percentiles[percent] for percent in PERCENTILES), found.max]
+    values = [found.mean, *(found.percentiles[f"{percent:g}"] for percent in PERCENTILES), found.max]
     return dict(zip(titles, map(milliseconds, values), strict=True))
 
 
@@ -151,9 +169,96 @@ def _loadgen(log: LoadgenSummary | None) -> list[str]:
     return [_pair("LoadGen", text + (f"; not satisfied: {', '.join(unmet)}" if unmet else ""))]
 
 
-def _verdict(verdict: Verdict, deviations: int) -> list[str]:
+def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
     noun = "deviation" if deviations == 1 else "deviations"
     mark = (
         f", NOT OFFICIAL: {deviations} {noun} from the rules (see the plan, run.json)" if deviations else ""
     )
     return [f"Result: {verdict.result}{mark}", *(f"  - {printable(reason)}" for reason in verdict.reasons)]
+
+
+def render_plan(record: RunRecord) -> str:
+    """The plan as the user reads it before the run."""
+    plan, parameters = record.plan, record.plan.parameters
+    in_flight = "as LoadGen issues them" if plan.concurrency is None else f"{plan.concurrency} at once"
+    lines = [
+        f"{plan.title}: {plan.samples} samples of {plan.input_file}",
+        f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
+        *_audit_line(plan),
+        f"issues    {_issue_line(plan)}",
+        f"requests  {in_flight}{_guess(record)}, {_bounds(plan)}",
+        f"client    {plan.placement}",
+        f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
+        f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
+        + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
+        + ("streamed" if parameters.stream else "not streamed"),
+        *(f"server    {_server_line(server, plan)}" for server in record.servers),
+        f"logs      {plan.log_dir}",
+        *(f"DEVIATION {deviation}" for deviation in record.deviations),
+        *(f"WARNING   {warning}" for warning in (*record.warnings, *plan.conf_warnings)),
+    ]
+    return "\n".join(printable(line) for line in lines)
+
+
+def _length(parameters: SamplingParameters) -> str:
+    least = f"{parameters.min_new_tokens} to " if parameters.min_new_tokens else "at most "
+    return f"{least}{parameters.max_new_tokens} tokens"
+
+
+def _issue_line(plan: ResolvedPlan) -> str:
+    """``6396 queries, the dataset once, scheduled over 10m40s``."""
+    issue = plan.expected
+    times = issue.samples / issue.dataset
+    share = f", {times:g} x the dataset" if times.is_integer() else ""
+    count = f"{issue.samples} {'samples in one query' if plan.scenario.one_query else 'queries'}{share}"
+    if issue.scheduled:
+        return f"{count}, scheduled over {duration(issue.seconds or 0)}"
+    if issue.seconds is None:
+        return count
+    least = "" if issue.exact else "at least "
+    return f"{least}{count}, about {duration(issue.seconds)} at the {plan.scenario.rate_key} asked for"
+
+
+def _audit_line(plan: ResolvedPlan) -> list[str]:
+    """``settings of FILE (TEST07): mode 2, min_duration 0``."""
+    if plan.audit_settings is None:
+        return []
+    shown = ", ".join(
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in plan.audit_settings.items()
+    )
+    test = test_named(plan.audit_settings) or "of no known test"
+    return [f"audit     settings of {plan.audit_config or 'the rules'} ({test}): {shown}"]
+
+
+def _guess(record: RunRecord) -> str:
+    """A mark where Offline's own concurrency is a guess: not every server reports what it runs at once."""
+    if record.plan.concurrency is None or record.plan.max_concurrency is not None:
+        return ""
+    if all(server.max_running_requests is not None for server in record.servers):
+        return ""
+    return " (a guess: not every server reports what it runs at once; --max-concurrency N sets it)"
+
+
+def _bounds(plan: ResolvedPlan) -> str:
+    """``3600 s each at most, 600 s between events``."""
+    deadlines = plan.deadlines
+    parts = [f"{deadlines.request_s:g} s each at most"]
+    if deadlines.first_token_s is not None:
+        parts.append(f"{deadlines.first_token_s:g} s to the first token")
+    if deadlines.stall_s is not None and deadlines.stall_s < deadlines.request_s:
+        parts.append(f"{deadlines.stall_s:g} s between events")
+    return ", ".join(parts)
+
+
+def _server_line(server: ServerInfo, plan: ResolvedPlan) -> str:
+    """``URL: SGLang 0.5.23 serves PATH as NAME (context 131072, dp 8)``."""
+    facts = {
+        "context": server.context_length,
+        "dp": server.dp_size,
+        "runs at once": server.max_running_requests,
+        "stream interval": server.stream_interval,
+        "revision": server.revision or ("not reported" if plan.benchmark.model_revision else None),
+    }
+    shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+    return f"{server.url}: {server.engine} {server.version or ''} serves {server.names} ({shown})"

@@ -1,23 +1,25 @@
-"""Closes a run: reads what it left, judges it, writes run.json and requests.parquet, and tells the result."""
+"""The end of a run: reads what it left, decides its verdict, writes requests.parquet and run.json."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from harness.errors import EXIT_INVALID, EXIT_VALID, machine_failure
+from harness.errors import machine_failure
 from harness.loadgen_logs.integrity import ACCURACY as _ACCURACY
 from harness.loadgen_logs.integrity import DETAIL, loadgen_file_problems, setting_problems, settings_in_force
-from harness.loadgen_logs.summary_and_detail import read_detail, read_summary, result_lines
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.journal import (
     COMPLETE,
     FIRST_TOKEN,
     JOURNAL_DIR,
     REPORT_ROW,
     Journal,
+    Rows,
     lost_rows,
     read_journal,
     read_reports,
@@ -25,145 +27,147 @@ from harness.record.journal import (
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import release_reserve
 from harness.record.requests_table import Reported, requests_table, write_requests
-from harness.record.run_record import RunRecord, write_run_record
-from harness.record.verdict import Verdict
+from harness.record.resolved_plan import ResolvedPlan
+from harness.record.run_record import RUN_RECORD, RunRecord, RunVerdict, Statistics
 from harness.report.client_overhead import (
     client_load,
     client_share,
-    lag_doubts,
-    load_doubts,
+    lag_warnings,
+    load_warnings,
     mean_schedule_lag,
-    share_doubts,
+    share_warnings,
 )
-from harness.report.console import RunSummary, render_summary
-from harness.report.next_step import resuming_command, scoring_command
-from harness.report.statistics import Rows, Statistics, completed, statistics
-from harness.report.verdict import Evidence, judge
+from harness.report.statistics import completed, statistics
+from harness.report.verdict import run_verdict
 
-RUN_RECORD = "run.json"
 REQUESTS = "requests.parquet"
 _SUMMARY = "mlperf_log_summary.txt"
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """How the test ended: ``lost`` as in harness.record.journal.lost_rows; ``interrupted`` names a signal.
+class Observations:
+    """What was observed while LoadGen ran, beside the files that the run left.
 
-    ``cpu_s`` is the CPU time of LoadGen's process and the workers during the test; ``cpu``, ``loop_lag_ns``
-    and ``gc_runs`` as in harness.report.client_overhead.
+    ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``problems``
+    make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
+    second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
+    sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad.
     """
 
-    issued: int
+    issued: int = 0
     lost: Sequence[tuple[int, int]] = ()
     problems: Sequence[str] = ()
-    interrupted: str | None = None
-    doubts: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    interrupted_by: str | None = None
     cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    cpu_s: float | None = None
     loop_lag_ns: int = 0
     gc_runs: int = 0
-    cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
-    """The text for stdout, and the program's exit code."""
+class _RunFiles:
+    """The journal and LoadGen's logs, as the run left them. ``rows`` include the queries that were lost."""
 
-    text: str
-    exit_code: int
+    journal: Journal
+    rows: Rows
+    reports: Rows
+    loadgen: LoadgenSummary
+    detail: LoadgenDetail
 
 
-def close_run(
-    record: RunRecord,
-    ending: Ending,
-    *,
-    title: str,
-    log_dir: Path,
-    replicas: Sequence[str],
-    samples: int,
-    accuracy: bool,
-    ttft_limit_ns: int | None,
-    dataset: Path,
-    settings: Mapping[str, int | float | bool],
-    benchmark: str = "gpt-oss-120b",
-    tpot_limit_ns: int | None = None,
-    arguments: Sequence[str] = (),
-    width: int | None = None,
-) -> Closing:
-    """Write the run's files beside LoadGen's logs and return the closing summary.
+def finish(record: RunRecord, seen: Observations) -> RunRecord:
+    """The record of a run that has ended; writes requests.parquet and run.json beside LoadGen's logs.
 
-    The limits are the scenario's at p99, None where it has none. ``arguments``: the program's, if it can be
-    resumed. ``width``: the terminal's columns, None for a file or a pipe. ``settings`` are LoadGen's as they
-    were read back before the run, by TestSettings' names.
+    A file that cannot be written is a reason of the verdict.
     """
-    journal = read_journal(log_dir / JOURNAL_DIR)
-    rows = _with_lost(journal.rows, ending.lost)
-    stats = statistics(rows)
-    loadgen, detail = read_summary(log_dir / _SUMMARY), read_detail(log_dir / DETAIL)
-    reports = read_reports(log_dir / JOURNAL_DIR)
-    share = client_share(reports)
-    load = client_load(
-        ending.cpu,
-        reports,
-        _first_issue(rows),
-        ttft_limit_ns,
-        loop_lag_ns=ending.loop_lag_ns,
-        gc_runs=ending.gc_runs,
+    plan, files = record.plan, _read(record.plan.log_dir, seen.lost)
+    table = requests_table(
+        files.rows, [server.url for server in record.servers], files.journal.details, _reported(files.reports)
     )
-    lag = mean_schedule_lag(rows, reports, loadgen.figures)
-    table = requests_table(rows, replicas, journal.details, _reported(reports))
-    unwritten = _unwritten(REQUESTS, lambda: write_requests(log_dir / REQUESTS, table))
-    problems = (*ending.problems, *_broken(journal), *unwritten)
-    if ending.interrupted:
-        verdict = _interrupted(ending.interrupted, unwritten)
-    else:
-        cause_known = bool(problems)
-        problems += setting_problems(detail, settings, accuracy=accuracy)
-        problems += loadgen_file_problems(
-            log_dir, detail, accuracy=accuracy, samples=samples, cause_known=cause_known
-        )
-        verdict = judge(Evidence(accuracy, samples, ending.issued, rows, stats, loadgen, problems))
+    unwritten = _unwritten(REQUESTS, lambda: write_requests(plan.log_dir / REQUESTS, table))
+    record = _measured(record, seen, files)
     record = replace(
         record,
         ended=datetime.now(UTC),
-        verdict=verdict,
+        verdict=_verdict(record, seen, files, unwritten),
+        interrupted_by=seen.interrupted_by,
+        warnings=(*record.warnings, *seen.warnings, *_warnings(record, files.rows)),
+        files=_files(plan),
+    )
+    if problems := _unwritten(RUN_RECORD, lambda: _write(record)):
+        record = replace(record, verdict=_without_record(record.verdict, problems))
+    return record
+
+
+def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
+    journal = read_journal(log_dir / JOURNAL_DIR)
+    return _RunFiles(
+        journal,
+        _with_lost(journal.rows, lost),
+        read_reports(log_dir / JOURNAL_DIR),
+        read_summary(log_dir / _SUMMARY),
+        read_detail(log_dir / DETAIL),
+    )
+
+
+def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRecord:
+    """The record with everything that was counted and timed."""
+    rows, stats = files.rows, statistics(files.rows)
+    return replace(
+        record,
         statistics=stats,
-        unanswered=ending.issued - stats.queries,
-        failure_examples=_examples(rows, journal.details),
-        loadgen=loadgen,
-        settings_in_force=settings_in_force(detail),
-        client_share=share,
-        client_cpu_s=ending.cpu_s,
-        client_load=load,
-        schedule_lag_mean_ns=lag,
-        doubts=(
-            *record.doubts,
-            *ending.doubts,
-            *repeat_doubts(stats),
-            *stream_doubts(rows, stats, measured=ttft_limit_ns is not None and not accuracy),
-            *share_doubts(share, ttft_limit_ns),
-            *load_doubts(load),
-            *lag_doubts(lag, ttft_limit_ns),
+        unanswered=seen.issued - stats.queries,
+        failure_examples=_examples(rows, files.journal.details),
+        loadgen=files.loadgen,
+        settings_in_force=settings_in_force(files.detail),
+        client_cpu_s=seen.cpu_s,
+        client_load=client_load(
+            seen.cpu,
+            files.reports,
+            _first_issue(rows),
+            record.plan.limits_ns.get("TTFT"),
+            loop_lag_ns=seen.loop_lag_ns,
+            gc_runs=seen.gc_runs,
         ),
-        files=_files(log_dir, accuracy=accuracy),
+        client_share=client_share(files.reports),
+        schedule_lag_mean_ns=mean_schedule_lag(rows, files.reports, files.loadgen.figures),
     )
-    if unwritten := _unwritten(RUN_RECORD, lambda: _write_record(log_dir, record)):
-        verdict = _worsened(verdict, unwritten)
-    summary = RunSummary(
-        title,
-        verdict,
-        stats,
-        loadgen,
-        record.deviations,
-        record.doubts,
-        record.files,
-        client_share=share,
-        schedule_lag_mean_ns=lag,
-        loadgen_lines=result_lines(log_dir / _SUMMARY),
-        limits={} if accuracy else {"TTFT": ttft_limit_ns, "TPOT": tpot_limit_ns},
-        next_step=_next_step(verdict, stats, log_dir, dataset, benchmark, arguments) if accuracy else "",
+
+
+def _verdict(
+    record: RunRecord, seen: Observations, files: _RunFiles, unwritten: tuple[str, ...]
+) -> RunVerdict:
+    if seen.interrupted_by:
+        reason = f"ended by {seen.interrupted_by} before LoadGen was done"
+        return RunVerdict("INTERRUPTED", (reason, *unwritten))
+    plan = record.plan
+    problems = (*seen.problems, *_broken(files.journal), *unwritten)
+    logs = (
+        *setting_problems(files.detail, plan.loadgen_settings, accuracy=plan.accuracy),
+        *loadgen_file_problems(
+            plan.log_dir,
+            files.detail,
+            accuracy=plan.accuracy,
+            samples=plan.samples,
+            cause_known=bool(problems),
+        ),
     )
-    return Closing(render_summary(summary, width), EXIT_VALID if verdict.result == "VALID" else EXIT_INVALID)
+    return run_verdict(record, files.rows, seen.issued, (*problems, *logs))
+
+
+def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
+    """Reasons to distrust the figures of ``record``."""
+    limit_ns = record.plan.limits_ns.get("TTFT")
+    if record.statistics is not None:
+        yield from repeat_warnings(record.statistics)
+        measured = limit_ns is not None and not record.plan.accuracy
+        yield from stream_warnings(rows, record.statistics, measured=measured)
+    yield from share_warnings(record.client_share, limit_ns)
+    if record.client_load is not None:
+        yield from load_warnings(record.client_load)
+    yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
@@ -184,18 +188,21 @@ def _first_issue(rows: Rows) -> int:
     return int(issued.min()) if len(issued) else 0
 
 
-def repeat_doubts(stats: Statistics) -> tuple[str, ...]:
-    """What was not answered at the first attempt."""
+def repeat_warnings(stats: Statistics) -> tuple[str, ...]:
+    """Queries that were not answered at the first attempt."""
     lines = []
     if stats.retries:
-        lines.append(f"{stats.retries} requests failed and were sent again; their queries' times hold that")
+        lines.append(
+            f"{stats.retries} requests were retried; "
+            "the latencies of their queries include the failed attempts"
+        )
     if stats.resumed:
         lines.append(f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt")
     return tuple(lines)
 
 
-def stream_doubts(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[str, ...]:
-    """Where a scenario with limits for tokens got answers that show no token's time."""
+def stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[str, ...]:
+    """A warning where a scenario with limits for tokens got answers that show no token's time."""
     if not measured or not stats.completed:
         return ()
     if stats.ttft is None:
@@ -213,10 +220,6 @@ def stream_doubts(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[str
     )
 
 
-def _interrupted(signal: str, problems: tuple[str, ...]) -> Verdict:
-    return Verdict("INTERRUPTED", (f"ended by {signal} before LoadGen was done", *problems))
-
-
 def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
     """Why a file of the run could not be written: the rest of the report is not given up for it."""
     try:
@@ -226,15 +229,16 @@ def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
     return ()
 
 
-def _write_record(log_dir: Path, record: RunRecord) -> None:
-    release_reserve(log_dir)
-    write_run_record(log_dir / RUN_RECORD, record)
+def _write(record: RunRecord) -> None:
+    release_reserve(record.plan.log_dir)
+    record.write(record.plan.log_dir / RUN_RECORD)
 
 
-def _worsened(verdict: Verdict, reasons: tuple[str, ...]) -> Verdict:
-    """A run without its record is no result."""
+def _without_record(verdict: RunVerdict | None, problems: tuple[str, ...]) -> RunVerdict:
+    """A run whose record is not on disk is no valid result."""
+    assert verdict is not None
     result = "INVALID" if verdict.result == "VALID" else verdict.result
-    return Verdict(result, (*verdict.reasons, *reasons))
+    return RunVerdict(result, (*verdict.reasons, *problems))
 
 
 def _reported(calls: Rows) -> Reported | None:
@@ -254,35 +258,19 @@ def _by_query(calls: Rows, kind: int) -> Rows:
     return chosen
 
 
-def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, list[str]]:
+def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
     """A few details of each kind of failure."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for kind in FailureKind:
         ids = rows["query_id"][rows["failure"] == kind].tolist()
         shown = [details[query_id] for query_id in ids[: 10 * _EXAMPLES] if query_id in details]
         if shown:
-            found[kind.label] = list(dict.fromkeys(shown))[:_EXAMPLES]
+            found[kind.label] = tuple(dict.fromkeys(shown))[:_EXAMPLES]
     return found
 
 
-def _next_step(
-    verdict: Verdict,
-    stats: Statistics,
-    log_dir: Path,
-    dataset: Path,
-    benchmark: str,
-    arguments: Sequence[str],
-) -> str:
-    """What to do after an accuracy run, with the command."""
-    if verdict.result == "VALID":
-        return f"Score it with: {scoring_command(log_dir / _ACCURACY, dataset, benchmark)}"
-    if arguments and stats.completed:
-        return f"Resume it with: {resuming_command(arguments)}"
-    return ""
-
-
-def _files(log_dir: Path, *, accuracy: bool) -> dict[str, str]:
+def _files(plan: ResolvedPlan) -> dict[str, str]:
     names = {"run record": RUN_RECORD, "requests": REQUESTS, "LoadGen": _SUMMARY}
-    if accuracy:
+    if plan.accuracy:
         names["accuracy log"] = _ACCURACY
-    return {label: str(log_dir / name) for label, name in names.items()}
+    return {label: str(plan.log_dir / name) for label, name in names.items()}

@@ -1,10 +1,11 @@
-"""The line that shows how a run is going: values in, text out."""
+"""The line that shows the progress of a run."""
 
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.text import printable
-
+_PLAIN_EVERY_S = 10.0  # seconds of the run between two lines of a log file or a pipe
 _MOST_KINDS = 3  # of failures that the line names
 
 
@@ -26,12 +27,36 @@ class ProgressSnapshot:
     tpot_ns: float | None = None
     remaining_s: float | None = None
     failures: Mapping[str, int] = field(default_factory=dict)
-    note: str = ""
 
     @property
     def in_flight(self) -> int:
         """Queries issued and not yet ended."""
         return self.issued - self.completed - self.failed
+
+
+class ProgressPrinter:
+    """Writes to stdout: one line that renews itself on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._last_plain_s = 0.0
+        self._open = False
+
+    def __call__(self, snapshot: ProgressSnapshot) -> None:
+        """Show a moment."""
+        if self._terminal:
+            sys.stdout.write(terminal_progress(snapshot, shutil.get_terminal_size().columns))
+            sys.stdout.flush()
+            self._open = True
+        elif snapshot.elapsed_s - self._last_plain_s >= _PLAIN_EVERY_S:
+            self._last_plain_s = snapshot.elapsed_s
+            print(plain_progress(snapshot), flush=True)
+
+    def end(self) -> None:
+        """Leave the renewing line standing."""
+        if self._open:
+            print(flush=True)
+            self._open = False
 
 
 def plain_progress(snapshot: ProgressSnapshot) -> str:
@@ -61,7 +86,6 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else "",
         f"TTFT {milliseconds(s.ttft_ns)} ms" if s.ttft_ns is not None else "",
         f"TPOT {milliseconds(s.tpot_ns)} ms" if s.tpot_ns is not None else "",
-        printable(s.note, 120),
     ]
     return [field for field in fields if field]
 

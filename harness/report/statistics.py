@@ -4,58 +4,16 @@ Latencies count from the call of the issue callback; LoadGen counts from the sch
 latency also hold the lag of its own schedule. Failed queries enter counts and nothing else.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from harness.record.journal import Rows
 from harness.record.outcome import FailureKind
+from harness.record.run_record import Distribution, Statistics
 
 PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
 
-Rows = npt.NDArray[np.void]  # dtype QUERY_ROW
 Nanoseconds = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """Of one quantity over ``count`` >= 1 queries; ``percentiles`` by percent, as PERCENTILES."""
-
-    count: int
-    mean: float
-    min: int
-    max: int
-    percentiles: Mapping[float, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """What a run's rows say. None where no query tells; times in ns, rates per second of ``duration_ns``.
-
-    ``duration_ns`` runs from the first issue to the last byte of the last completed answer.
-    """
-
-    queries: int
-    completed: int
-    retries: int  # requests that failed and were sent again
-    resumed: int  # answers of an earlier attempt: they have no times and enter no rate
-    failures: Mapping[str, int]  # by FailureKind.label, only those that occurred
-    duration_ns: int | None
-    samples_per_s: float | None
-    tokens_per_s: float | None
-    output_tokens: int
-    isl_mean: float | None
-    osl_mean: float | None
-    ttft: Distribution | None
-    tpot: Distribution | None
-    latency: Distribution | None
-    issue_delay: Distribution | None
-
-    @property
-    def failed(self) -> int:
-        """Queries that ended in a Failure."""
-        return self.queries - self.completed
 
 
 def completed(rows: Rows) -> Rows:
@@ -105,7 +63,7 @@ def distribution(values: Nanoseconds) -> Distribution | None:
         mean=float(values.mean()),
         min=int(ordered[0]),
         max=int(ordered[-1]),
-        percentiles={p: int(ordered[rank]) for p, rank in zip(PERCENTILES, ranks, strict=True)},
+        percentiles={f"{p:g}": int(ordered[rank]) for p, rank in zip(PERCENTILES, ranks, strict=True)},
     )
 
 

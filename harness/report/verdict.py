@@ -1,15 +1,15 @@
-"""Is the run worth what LoadGen says? The one rule that turns a run's evidence into a verdict."""
+"""Decides whether a run is VALID, from LoadGen's result and the outcome of every query."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.verdict import Verdict
+from harness.record.journal import Rows
+from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.report.progress import milliseconds
-from harness.report.statistics import Rows, Statistics, completed
+from harness.report.statistics import completed
 
 # LoadGen's figure and its limit, both ns, by metric. It prints p99, the percentile of the rules.
 _TOKEN_LIMITS = {
@@ -20,53 +20,45 @@ _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^
 _STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of a run that LoadGen has ended. ``issued`` counts LoadGen's samples."""
+def run_verdict(record: RunRecord, rows: Rows, issued: int, problems: Sequence[str] = ()) -> RunVerdict:
+    """VALID only when LoadGen says so, without an error, and every query has its complete answer.
 
-    accuracy: bool
-    samples: int
-    issued: int
-    rows: Rows
-    statistics: Statistics
-    loadgen: LoadgenSummary
-    problems: Sequence[str] = ()
-
-
-def judge(evidence: Evidence) -> Verdict:
-    """VALID only when LoadGen says so, without an error, and every query has its whole answer."""
+    ``record`` has the statistics of ``rows`` and LoadGen's summary; ``issued`` counts LoadGen's samples;
+    ``problems`` are of the run itself.
+    """
+    plan, statistics, loadgen = record.plan, record.statistics, record.loadgen
+    if statistics is None or loadgen is None:
+        raise ValueError("the record of a run that has not ended")
     faults = (
-        *evidence.problems,
-        *_outcome_reasons(evidence),
-        *(_accuracy_reasons(evidence) if evidence.accuracy else ()),
+        *problems,
+        *_outcome_reasons(statistics, rows, issued),
+        *(_accuracy_reasons(rows, plan.samples) if plan.accuracy else ()),
     )
-    reasons = (*faults, *_loadgen_reasons(evidence))
-    complete = not faults and not evidence.loadgen.problem and not evidence.loadgen.errors
-    return Verdict("INVALID" if reasons else "VALID", reasons, complete)
+    reasons = (*faults, *_loadgen_reasons(loadgen, rows, accuracy=plan.accuracy))
+    complete = not faults and not loadgen.problem and not loadgen.errors
+    return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)
 
 
-def _outcome_reasons(evidence: Evidence) -> Iterator[str]:
-    statistics = evidence.statistics
+def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterator[str]:
     if statistics.failures:
         kinds = ", ".join(f"{kind} {count}" for kind, count in statistics.failures.items())
         yield f"{statistics.failed} of {statistics.queries} queries failed: {kinds}"
-    if evidence.issued != statistics.queries:
-        yield f"LoadGen issued {evidence.issued} queries, {statistics.queries} have an outcome"
-    repeated = len(evidence.rows) - len(np.unique(evidence.rows["query_id"]))
+    if issued != statistics.queries:
+        yield f"LoadGen issued {issued} queries, {statistics.queries} have an outcome"
+    repeated = len(rows) - len(np.unique(rows["query_id"]))
     if repeated:
         yield f"{repeated} queries have more than one outcome"
-    if not evidence.issued:
+    if not issued:
         yield "LoadGen issued no query"
 
 
-def _loadgen_reasons(evidence: Evidence) -> Iterator[str]:
-    loadgen = evidence.loadgen
+def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> Iterator[str]:
     if loadgen.problem:
         yield f"LoadGen's summary is {loadgen.problem}"
         return
     if loadgen.errors:
-        yield f"LoadGen logged {loadgen.errors} errors" + _single_tokens(evidence.rows)
-    if evidence.accuracy:
+        yield f"LoadGen logged {loadgen.errors} errors" + _single_tokens(rows)
+    if accuracy:
         return
     if loadgen.result_valid is None:
         yield "LoadGen's summary has no result"
@@ -131,10 +123,10 @@ def _single_tokens(rows: Rows) -> str:
     return f" ({singles} answers have a single token, of which LoadGen can make no TPOT)" if singles else ""
 
 
-def _accuracy_reasons(evidence: Evidence) -> Iterator[str]:
-    counts = np.bincount(completed(evidence.rows)["sample_index"], minlength=evidence.samples)
+def _accuracy_reasons(rows: Rows, samples: int) -> Iterator[str]:
+    counts = np.bincount(completed(rows)["sample_index"], minlength=samples)
     missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
     if missing:
-        yield f"{missing} of {evidence.samples} samples have no answer"
+        yield f"{missing} of {samples} samples have no answer"
     if repeated:
         yield f"{repeated} samples were answered more than once"

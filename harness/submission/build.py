@@ -12,12 +12,12 @@ from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.record.run_record import RUN_RECORD, RunRecord
 from harness.submission.accuracy_files import digest, truncated, without_hash
 from harness.submission.checks.check import kept_beside
 from harness.submission.checks.check_context import Logs
 from harness.submission.checks.run_record import (
     ADDRESS,
-    RUN_RECORD,
     origin_differences,
     read_record,
     servers_elsewhere,
@@ -115,8 +115,8 @@ def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> Bu
     return BuildResult(runs, used, elsewhere, any(map(_has_changes, records)))
 
 
-def _has_changes(record: Mapping[str, Any]) -> bool:
-    return bool(((record.get("provenance") or {}).get("git") or {}).get("dirty"))
+def _has_changes(record: RunRecord) -> bool:
+    return record.provenance.git is not None and record.provenance.git.dirty
 
 
 def _refuse_mixed(request: BuildRequest, runs: Sequence[ScenarioRuns]) -> None:
@@ -163,9 +163,8 @@ def _own_user_conf(run: ScenarioRuns) -> Path | None:
     kept = run.performance / "user.conf"
     if kept.is_file():
         return kept
-    record = read_record(run.performance / RUN_RECORD) or {}
-    named = (record.get("plan") or {}).get("user_conf")
-    return Path(named) if named else None
+    record = read_record(run.performance / RUN_RECORD)
+    return None if record is None else record.plan.user_conf
 
 
 def _json(fields: Mapping[str, Any]) -> str:

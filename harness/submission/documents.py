@@ -13,6 +13,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
+from harness.record.run_record import RunRecord
 from harness.submission.checks.check_context import Logs
 from harness.submission.checks.documents import system_issues
 from harness.submission.find_runs import ScenarioRuns
@@ -20,7 +21,6 @@ from harness.submission.layout import PERFORMANCE
 from harness.submission.rules import Rules
 
 Fields = dict[str, Any]
-Record = Mapping[str, Any]
 FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -59,7 +59,7 @@ def _check_name(path: Path, field: str, name: str) -> None:
 
 
 def system_fields(
-    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[Mapping[str, Any]], rules: Rules
+    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[RunRecord], rules: Rules
 ) -> Fields:
     """All required fields and those that the submitter adds. Raises ConfigError that names missing fields."""
     folders = {"division": info.division, "submitter": info.submitter}
@@ -92,20 +92,16 @@ def _weights(benchmark: Benchmark) -> str:
     return f"https://huggingface.co/{benchmark.model}{revision}"
 
 
-def _software(machine: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> Fields:
+def _software(machine: Mapping[str, str], records: Sequence[RunRecord]) -> Fields:
     """Software of the server and of the client, from run.json."""
     fields: Fields = {}
-    servers = [server for record in records for server in record.get("servers") or ()]
-    versions = {
-        f"{server.get('engine', 'server')} {server['version']}" for server in servers if server.get("version")
-    }
-    if versions:
+    servers = [server for record in records for server in record.servers]
+    if versions := {f"{server.engine} {server.version}" for server in servers if server.version}:
         fields["framework"] = ", ".join(sorted(versions))
-    client = [record.get("provenance") or {} for record in records][:1]
     stack = [machine.get("other_software_stack", "")]
-    for provenance in client:
-        loadgen = (provenance.get("packages") or {}).get("mlcommons-loadgen")
-        stack += [str(provenance.get("python") or ""), f"LoadGen {loadgen}" if loadgen else ""]
+    for client in [record.provenance for record in records][:1]:
+        loadgen = client.packages.get("mlcommons-loadgen")
+        stack += [client.python, f"LoadGen {loadgen}" if loadgen else ""]
     fields["other_software_stack"] = ", ".join(part for part in stack if part)
     return fields
 
@@ -120,9 +116,7 @@ def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs) -> str:
         lines += ["", "## Commands", "", *commands]
     if records:
         deviations = [
-            f"- {name}: {deviation}"
-            for name, one in records.items()
-            for deviation in one.get("deviations") or ()
+            f"- {name}: {deviation}" for name, one in records.items() for deviation in one.deviations
         ]
         lines += ["", "## Deviations from the rules", "", *(deviations or ["None."])]
     return "\n".join(lines) + "\n"
@@ -134,35 +128,36 @@ def _result(logs: Logs) -> Iterator[str]:
         yield f"Mean output tokens per sample: {logs.mean_tokens:.2f}."
 
 
-def _made_of(record: Record) -> Iterator[str]:
-    plan, provenance = record.get("plan") or {}, record.get("provenance") or {}
-    git = provenance.get("git") or {}
-    dirty = " with changes" if git.get("dirty") else ""
-    yield f"- harness: commit {git.get('commit', 'unknown')}{dirty}, {provenance.get('python')}; code in src/"
-    packages = provenance.get("packages") or {}
-    yield "- packages: " + ", ".join(f"{name} {version}" for name, version in packages.items() if version)
-    for server in record.get("servers") or ():
+def _made_of(record: RunRecord) -> Iterator[str]:
+    plan, client, git = record.plan, record.provenance, record.provenance.git
+    commit = "unknown" if git is None else f"{git.commit}{' with changes' if git.dirty else ''}"
+    yield f"- harness: commit {commit}, {client.python}; code in src/"
+    yield "- packages: " + _listed(client.packages)
+    for server in record.servers:
         names = ("engine", "version", "model", "dp_size", "context_length")
-        yield "- server: " + _listed({name: server.get(name) for name in names})
-        if settings := server.get("settings"):
-            yield "- server settings, as reported by the server: " + _listed(settings)
-    yield f"- dataset: {plan.get('samples')} samples, sha256 {plan.get('dataset_sha256')}"
-    parameters = plan.get("parameters") or {}
+        yield "- server: " + _listed({name: getattr(server, name) for name in names})
+        if server.settings:
+            yield "- server settings, as reported by the server: " + _listed(server.settings)
+    yield f"- dataset: {plan.samples} samples, sha256 {plan.dataset_sha256}"
+    parameters = msgspec.to_builtins(plan.parameters)
     yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
-    workers = (plan.get("placement") or {}).get("workers")
     yield "- client: " + _listed(
-        {"worker processes": workers, "backend": plan.get("backend"), "concurrency": plan.get("concurrency")}
+        {
+            "worker processes": plan.placement.workers,
+            "backend": plan.backend,
+            "concurrency": plan.concurrency,
+        }
     )
 
 
-def _listed(fields: Record) -> str:
+def _listed(fields: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
 
 
-def _commands(records: Mapping[str, Record]) -> Iterator[str]:
+def _commands(records: Mapping[str, RunRecord]) -> Iterator[str]:
     """The commands of the runs, each one once, with the folders of this machine removed from paths."""
-    called = [(one.get("provenance") or {}).get("command") for one in records.values()]
-    lines = dict.fromkeys(_command_line(words) for words in called if isinstance(words, list) and words)
+    called = [record.provenance.command for record in records.values()]
+    lines = dict.fromkeys(_command_line(words) for words in called if words)
     if not lines:
         return
     yield "Commands of the runs. user.conf is that of the performance run."
@@ -174,8 +169,8 @@ def _commands(records: Mapping[str, Record]) -> Iterator[str]:
     yield "eval_mlperf_accuracy.py wrote accuracy.txt from the log of the accuracy run."
 
 
-def _command_line(words: Sequence[object]) -> str:
-    return shlex.join(["python", *(_without_folder(str(word)) for word in words)])
+def _command_line(words: Sequence[str]) -> str:
+    return shlex.join(["python", *map(_without_folder, words)])
 
 
 def _without_folder(word: str) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.compliance.registry import TESTS, needed_tests
 from harness.config.benchmark import Benchmark
@@ -12,8 +11,9 @@ from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.record.run_record import RUN_RECORD, RunRecord
 from harness.submission.accuracy_files import is_complete
-from harness.submission.checks.run_record import RUN_RECORD, read_record
+from harness.submission.checks.run_record import read_record
 from harness.submission.layout import (
     ACCURACY,
     ACCURACY_LOG,
@@ -49,8 +49,8 @@ class ScenarioRuns:
         own = {PERFORMANCE: self.performance, ACCURACY: self.accuracy}
         return {name.as_posix(): path / RUN_RECORD for name, path in own.items()} | tests
 
-    def records(self) -> dict[str, dict[str, Any]]:
-        """Every readable run.json, by the run's folder in a submission."""
+    def records(self) -> dict[str, RunRecord]:
+        """Every run.json that is there, by the run's folder in a submission. Raises ConfigError."""
         found = {name: read_record(path) for name, path in self.record_files().items()}
         return {name: record for name, record in found.items() if record is not None}
 

@@ -25,12 +25,13 @@ from harness.config.scenario import needs_first_tokens
 from harness.errors import ConfigError, machine_failure
 from harness.record.journal import REPORT_ROW, REPORTS_FILE
 from harness.record.outcome import FailureKind
+from harness.record.resolved_plan import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.loadgen import binding
 from sut.loadgen.binding import TestSpec
 from sut.loadgen.dispatcher import Dispatcher, Lane
 from sut.loadgen.reporter import Reporter
-from sut.supervisor.placement import Cpus, pin
+from sut.supervisor.placement import pin
 from sut.supervisor.spawn import collections, die_with_parent
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from harness.config.options import Backend
 from harness.errors import HarnessError, ServerError, explained
+from harness.record.resolved_plan import ServerInfo
 from sut.servers.info_client import ControlPlane, WaitNotices
-from sut.servers.server_info import ServerFacts, check_alike
+from sut.servers.server_info import check_alike
 
 _MOST = 2**31 - 1
 _LONGEST_NAME = 1000
@@ -53,9 +54,9 @@ def survey(
     api_key: str | None,
     within_s: float,
     ca_file: Path | None = None,
-) -> tuple[ServerFacts, ...]:
+) -> tuple[ServerInfo, ...]:
     """Ask every replica at once. Raises ServerError for the first that cannot be used."""
-    answers: dict[str, ServerFacts | HarnessError] = {}
+    answers: dict[str, ServerInfo | HarnessError] = {}
     controls = [ControlPlane(url, api_key, within_s, ca_file, _TIMEOUT_REMEDY) for url in urls]
     threads = [
         threading.Thread(target=_ask_into, args=(answers, control, backend), daemon=True)
@@ -77,7 +78,7 @@ def _wait(threads: Sequence[threading.Thread], controls: Sequence[ControlPlane],
             notices.tick(f"{control.url}{control.asking}, at most {within_s:g} s (--preflight-timeout)")
 
 
-def _answer(answers: Mapping[str, ServerFacts | HarnessError], url: str, within_s: float) -> ServerFacts:
+def _answer(answers: Mapping[str, ServerInfo | HarnessError], url: str, within_s: float) -> ServerInfo:
     late = ServerError(f"{url}: its answers did not end within {within_s:g} s; {_TIMEOUT_REMEDY}")
     answer = answers.get(url, late)
     if isinstance(answer, HarnessError):
@@ -85,9 +86,7 @@ def _answer(answers: Mapping[str, ServerFacts | HarnessError], url: str, within_
     return answer
 
 
-def _ask_into(
-    answers: dict[str, ServerFacts | HarnessError], control: ControlPlane, backend: Backend
-) -> None:
+def _ask_into(answers: dict[str, ServerInfo | HarnessError], control: ControlPlane, backend: Backend) -> None:
     try:
         with control:
             answers[control.url] = _ask(control, backend)
@@ -97,14 +96,14 @@ def _ask_into(
         answers[control.url] = known
 
 
-def _ask(control: ControlPlane, backend: Backend) -> ServerFacts:
+def _ask(control: ControlPlane, backend: Backend) -> ServerInfo:
     status, _ = control.ask("/health")
     if status != 200:
         raise ServerError(f"{control.url}: /health answered {status}, expected 200; the server is not ready")
     return _ask_sglang(control) if backend == "sglang" else _ask_openai(control)
 
 
-def _ask_sglang(control: ControlPlane) -> ServerFacts:
+def _ask_sglang(control: ControlPlane) -> ServerInfo:
     model = control.first_json(("/model_info", "/get_model_info"))
     if model is None or "model_path" not in model:
         raise ServerError(
@@ -112,7 +111,7 @@ def _ask_sglang(control: ControlPlane) -> ServerFacts:
         )
     info = control.first_json(("/server_info", "/get_server_info")) or {}
     path = _text(model, "model_path")
-    return ServerFacts(
+    return ServerInfo(
         url=control.url,
         wire="sglang",
         engine="SGLang",
@@ -160,7 +159,7 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     return asked if info.get("enable_dp_attention") is True else min(asked * ranks, _MOST)
 
 
-def _ask_openai(control: ControlPlane) -> ServerFacts:
+def _ask_openai(control: ControlPlane) -> ServerInfo:
     models = (control.first_json(("/v1/models",)) or {}).get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
@@ -170,7 +169,7 @@ def _ask_openai(control: ControlPlane) -> ServerFacts:
         return _ask_llamacpp(control, name, model)
     version = control.first_json(("/version",)) or {}
     root = _text(model, "root")
-    return ServerFacts(
+    return ServerInfo(
         url=control.url,
         wire="openai",
         engine=_text(model, "owned_by") or "OpenAI-compatible",
@@ -190,10 +189,10 @@ def _vllm_engines(control: ControlPlane) -> int | None:
     return len(set(_VLLM_ENGINE.findall(page))) or None if status == 200 else None
 
 
-def _ask_llamacpp(control: ControlPlane, name: str, model: Mapping[str, Any]) -> ServerFacts:
+def _ask_llamacpp(control: ControlPlane, name: str, model: Mapping[str, Any]) -> ServerInfo:
     props = control.first_json(("/props",)) or {}
     settings, meta = props.get("default_generation_settings"), model.get("meta")
-    return ServerFacts(
+    return ServerInfo(
         url=control.url,
         wire="llamacpp",
         engine="llama.cpp",

@@ -11,12 +11,12 @@ from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.errors import ServerError
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from harness.record.resolved_plan import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.servers.info_client import ControlPlane, WaitNotices
-from sut.servers.server_info import ServerFacts
 from sut.wire import make_wire, max_event_bytes
 
 _TRIAL_TOKENS = 4
@@ -28,7 +28,7 @@ class Trial:
     """One real request to every replica through the real request path, checked like any other."""
 
     def __init__(
-        self, facts: ServerFacts, parameters: SamplingParameters, vocabulary_size: int, within_s: float
+        self, facts: ServerInfo, parameters: SamplingParameters, vocabulary_size: int, within_s: float
     ) -> None:
         small = msgspec.structs.replace(
             parameters, max_new_tokens=min(_TRIAL_TOKENS, parameters.max_new_tokens)
@@ -77,7 +77,7 @@ class Trial:
 
 
 def flush_caches(
-    servers: Sequence[ServerFacts], api_key: str | None, ca_file: Path | None = None
+    servers: Sequence[ServerInfo], api_key: str | None, ca_file: Path | None = None
 ) -> tuple[str, ...]:
     """Empty SGLang's prefix caches, which now hold the trial's prompt. Returns what did not work."""
     urls = [server.url for server in servers if server.wire == "sglang"]

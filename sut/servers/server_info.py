@@ -3,13 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from harness.config.benchmark import Benchmark
 from harness.config.generation import SamplingParameters
 from harness.config.model_name import Match, match_names
 from harness.errors import ServerError
-from sut.wire import WireName
+from harness.record.resolved_plan import ServerInfo
 
 # SGLang hands the tokens of unstreamed answers on in steps of 50, too: streams cost it nothing visible then.
 _CHEAP_STREAM_INTERVAL = 50
@@ -23,30 +21,7 @@ _MAY_DIFFER = (
 )
 
 
-class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica reports about itself; None where it does not report it.
-
-    ``model`` is the name that it serves under, ``model_path`` where its weights came from. ``dp_size`` counts
-    the data-parallel ranks behind the URL, ``max_running_requests`` what all of them run at once.
-    """
-
-    url: str
-    wire: WireName
-    engine: str
-    model: str | None = None
-    served_name: str = ""
-    model_path: str | None = None
-    revision: str | None = None
-    version: str | None = None
-    context_length: int | None = None
-    vocabulary_size: int | None = None
-    max_running_requests: int | None = None
-    dp_size: int | None = None
-    stream_interval: int | None = None
-    settings: dict[str, str | int | float | bool] = {}  # start options of SGLang that bear on a result
-
-
-def check_alike(facts: Sequence[ServerFacts]) -> None:
+def check_alike(facts: Sequence[ServerInfo]) -> None:
     """Raise ServerError unless all replicas serve the same model with the same version."""
     first = facts[0]
     for other in facts[1:]:
@@ -57,11 +32,11 @@ def check_alike(facts: Sequence[ServerFacts]) -> None:
             )
 
 
-def _name(fact: ServerFacts) -> str:
+def _name(fact: ServerInfo) -> str:
     return fact.model or "a model without a name"
 
 
-def replica_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
+def replica_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
     """Facts in which replicas of the same model and version differ: the answers or their speed may, too."""
     for name in _MAY_DIFFER:
         found = {fact.url: getattr(fact, name) for fact in facts}
@@ -70,7 +45,7 @@ def replica_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
             yield f"replicas differ in {name.replace('_', ' ')}: {shown}"
 
 
-def stream_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
+def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
     """Servers whose streams have many events: Offline measures no token's time and pays for each of them."""
     for fact in facts:
         if fact.stream_interval is not None and fact.stream_interval < _CHEAP_STREAM_INTERVAL:
@@ -81,43 +56,37 @@ def stream_warnings(facts: Sequence[ServerFacts]) -> Iterator[str]:
             )
 
 
-def model_deviations(facts: Sequence[ServerFacts], benchmark: Benchmark) -> Iterator[str]:
+def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
     """Servers of another model, or of another revision, than the rules'."""
     wanted = benchmark.model
     for fact in facts:
         if fact.model is None:
             yield f"{fact.url} does not name its model, the rules say {wanted}"
         elif _match(fact, wanted) is Match.OTHER:
-            yield f"{fact.url} serves {_names(fact)}, the rules say {wanted}"
+            yield f"{fact.url} serves {fact.names}, the rules say {wanted}"
         elif fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
             yield f"{fact.url} serves revision {fact.revision}, the rules say {benchmark.model_revision}"
 
 
-def model_warnings(facts: Sequence[ServerFacts], benchmark: Benchmark) -> Iterator[str]:
+def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
     """Servers of a quantised or converted form of the rules' model, or of one that only its name claims."""
     for fact in facts:
         match = _match(fact, benchmark.model)
         path = fact.model_path
         if match is not Match.OTHER and path and match_names([path], benchmark.model) is Match.OTHER:
             yield (
-                f"{fact.url} serves {_names(fact)}: the path does not name {benchmark.model}, "
+                f"{fact.url} serves {fact.names}: the path does not name {benchmark.model}, "
                 "so nothing but the served name vouches for the model"
             )
         if match is Match.VARIANT:
             yield (
-                f"{fact.url} serves {_names(fact)}, a quantised or converted form of {benchmark.model}: "
+                f"{fact.url} serves {fact.names}, a quantised or converted form of {benchmark.model}: "
                 "measurements.json must say so (weight_transformations, weight_data_types)"
             )
 
 
-def _match(fact: ServerFacts, wanted: str) -> Match:
+def _match(fact: ServerInfo, wanted: str) -> Match:
     return match_names([name for name in (fact.model_path, fact.model, fact.served_name) if name], wanted)
-
-
-def _names(fact: ServerFacts) -> str:
-    """``PATH as NAME``, or the one name that there is."""
-    served = fact.served_name or _name(fact)
-    return served if fact.model_path in (None, served) else f"{fact.model_path} as {served}"
 
 
 def _same_revision(revision: str, wanted: str | None) -> bool:
@@ -135,21 +104,8 @@ def parameter_warnings(facts: Sequence[ServerFacts], parameters: SamplingParamet
             )
 
 
-def server_line(fact: ServerFacts, benchmark: Benchmark) -> str:
-    """One server as the plan shows it."""
-    told = {
-        "context": fact.context_length,
-        "dp": fact.dp_size,
-        "runs at once": fact.max_running_requests,
-        "stream interval": fact.stream_interval,
-        "revision": fact.revision or ("not reported" if benchmark.model_revision else None),
-    }
-    shown = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
-    return f"{fact.url}: {fact.engine} {fact.version or ''} serves {_names(fact)} ({shown})"
-
-
 def check_capacity(
-    facts: Sequence[ServerFacts], longest_prompt: int, max_new_tokens: int, vocabulary: int
+    facts: Sequence[ServerInfo], longest_prompt: int, max_new_tokens: int, vocabulary: int
 ) -> None:
     """Prompt and answer must fit the context, the dataset's ids the model. Raises ServerError."""
     for fact in facts:

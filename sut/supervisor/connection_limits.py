@@ -28,7 +28,7 @@ class Room:
         """Refuse what does not fit. Raises ConfigError."""
         self._limits.check(in_flight, self._workers, self._pairs)
 
-    def doubts(self, expected: int, *, all_at_once: bool) -> Iterator[str]:
+    def warnings(self, expected: int, *, all_at_once: bool) -> Iterator[str]:
         """What may go wrong when about ``expected`` connections are open; ``all_at_once``: from the start."""
         yield from self._limits.problems(expected, self._workers, self._pairs)
         if any(is_own_host(endpoint.host) for endpoint in self._endpoints):

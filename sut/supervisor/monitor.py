@@ -1,9 +1,9 @@
-"""What the supervisor does while LoadGen runs: it hears the processes, counts, and ends what is hopeless."""
+"""Monitors the child processes during a test and ends runs that cannot finish."""
 
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from harness.record.journal import JOURNAL_DIR, failure_reasons
+from harness.report.finish_run import Observations
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import Pulse, ReplicaWatch
 
@@ -40,23 +41,8 @@ class Child:
     control: Connection
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was noticed: ``problems`` make the run INVALID, ``doubts`` are said.
-
-    ``cpu`` has a row for each look: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and each worker.
-    ``loop_lag_ns`` and ``gc_runs`` as in harness.report.client_overhead.
-    """
-
-    problems: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    cpu: Counts = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
-    loop_lag_ns: int = 0
-    gc_runs: int = 0
-
-
-class Watch:
-    """Watches one test."""
+class Monitor:
+    """Monitors one test."""
 
     def __init__(
         self,
@@ -69,14 +55,14 @@ class Watch:
         pulse: Pulse | None = None,
     ) -> None:
         self._problems: list[str] = []
-        self._doubts: list[str] = []
+        self._warnings: list[str] = []
         self._cpu: list[list[int]] = []
         self._loadgen = loadgen
         self._workers = workers
         self._board = board
         self._replicas = replicas
         self._log_dir = log_dir
-        self._patience = Patience(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), pulse)
+        self._abort_policy = AbortPolicy(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), pulse)
         self._began_ns = time.monotonic_ns()
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
@@ -95,17 +81,15 @@ class Watch:
                 self._look(now - next_look, observe)
                 next_look = time.monotonic() + _LOOK_S
 
-    def seen(self) -> Seen:
+    def observations(self) -> Observations:
         """Everything until now."""
         table = self._board.table()
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
-        width = 1 + self._board.rows
-        cpu = np.array(self._cpu, dtype=np.int64).reshape(-1, width)
-        return Seen(
-            tuple(self._problems),
-            (*self._doubts, *stepped, *self._replicas.outages),
-            cpu,
+        return Observations(
+            problems=tuple(self._problems),
+            warnings=(*self._warnings, *stepped, *self._replicas.outages),
+            cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, 1 + self._board.rows),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
         )
@@ -147,12 +131,13 @@ class Watch:
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist()])
         observe(totals)
         if late_s > _STOOD_STILL_S:
-            self._doubts.append(
-                f"this program or the machine stood still for {late_s:.1f} s; times measured then hold that"
+            self._warnings.append(
+                f"this process or the machine was suspended for {late_s:.1f} s; "
+                "latencies measured during that time include the pause"
             )
         else:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
-        self._patience.check(totals, *self._replicas.all_out_for())
+        self._abort_policy.check(totals, *self._replicas.all_out_for())
         if not self._log_dir.is_dir():
             raise RunError(f"the output folder {self._log_dir} has been removed while the run wrote into it")
 
@@ -170,7 +155,7 @@ class Watch:
                 child.process.kill()
 
 
-class Patience:
+class AbortPolicy:
     """Decides from the counters whether the run should go on.
 
     ``reasons`` names the failures so far. ``pulse``: asked in silence, where silence alone proves nothing.

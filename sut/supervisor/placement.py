@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.record.resolved_plan import Cpus, Placement
 from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 
 # Measured for one worker (docs/design/performance.md), and halved: half busy, its p99 stays near its mean.
@@ -18,8 +19,6 @@ _MOST_WORKERS = 32
 _PIN_FROM_CORES = 4
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
-
-Cpus = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +48,6 @@ class Load:
     def streams(self) -> int | None:
         """Requests in flight, as far as that is known."""
         return self.open_expected if self.open_at_most is None else self.open_at_most
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """``reason`` explains the number of workers; cores () mean that the scheduler decides."""
-
-    workers: int
-    reason: str
-    loadgen_cores: Cpus = ()
-    worker_cores: tuple[Cpus, ...] = ()
-
-    def cores_of(self, worker: int) -> Cpus:
-        """The CPUs of one worker."""
-        return self.worker_cores[worker] if self.worker_cores else ()
-
-    def __str__(self) -> str:
-        noun = "worker process" if self.workers == 1 else "worker processes"
-        pinned = ", each on a core of its own" if self.worker_cores else ""
-        return f"{self.workers} {noun} ({self.reason}){pinned}"
 
 
 def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool) -> Placement:

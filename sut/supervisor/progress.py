@@ -1,7 +1,5 @@
-"""Turns the live counters into the progress line, once a second while LoadGen runs."""
+"""Snapshots of a run's progress from the live counters."""
 
-import shutil
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -11,17 +9,16 @@ import numpy.typing as npt
 
 from harness.config.expected_queries import Issue
 from harness.record.outcome import FailureKind
-from harness.report.progress import ProgressSnapshot, plain_progress, terminal_progress
+from harness.report.progress import ProgressSnapshot
 from sut.ipc.counters import Counter
 
-_PLAIN_EVERY_S = 10.0
 _RATE_OVER_S = 10.0  # tokens per second are a mean over this time
 
 Failures = Mapping[FailureKind, int]
 
 
-class ProgressPrinter:
-    """Writes to stdout: one line that renews itself on a terminal, a plain line now and then elsewhere.
+class ProgressMeter:
+    """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
     ``issue`` is what LoadGen is going to issue; ``failures`` gives the failed queries by kind.
     """
@@ -36,27 +33,11 @@ class ProgressPrinter:
         self._failures = failures
         self._clock = clock
         self._start = clock()
-        self._terminal = sys.stdout.isatty()
-        self._last_plain = self._start
         self._tokens = deque([(self._start, 0)])
 
-    def __call__(self, totals: npt.NDArray[np.int64]) -> None:
-        """Show the counters, by Counter."""
+    def __call__(self, totals: npt.NDArray[np.int64]) -> ProgressSnapshot:
+        """The run now, from the counters by Counter."""
         now = self._clock()
-        snapshot = self._snapshot(totals, now)
-        if self._terminal:
-            sys.stdout.write(terminal_progress(snapshot, shutil.get_terminal_size().columns))
-            sys.stdout.flush()
-        elif now - self._last_plain >= _PLAIN_EVERY_S:
-            self._last_plain = now
-            print(plain_progress(snapshot), flush=True)
-
-    def end(self) -> None:
-        """Leave the renewing line standing."""
-        if self._terminal:
-            print(flush=True)
-
-    def _snapshot(self, totals: npt.NDArray[np.int64], now: float) -> ProgressSnapshot:
         values = {counter: int(totals[counter]) for counter in Counter}
         failures = self._failures()
         return ProgressSnapshot(

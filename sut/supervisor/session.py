@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 
 import numpy as np
@@ -15,17 +15,17 @@ from harness.errors import ConfigError, RunError
 from harness.record.answer_log import KeptAnswer
 from harness.record.journal import JOURNAL_DIR
 from harness.record.outcome import FailureKind
+from harness.record.resolved_plan import Placement
+from harness.report.finish_run import Observations
 from sut.client.endpoint import Endpoint
-from sut.ipc.counters import CounterBoard
+from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.request_store import RequestArena
 from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import LaneSpec, loadgen_main
 from sut.servers.health import Ask, Pulse, ReplicaWatch
 from sut.supervisor.journal_sync import JournalSync
-from sut.supervisor.monitor import Child, Seen, Watch, hear_loadgen, how_it_died
-from sut.supervisor.placement import Placement
+from sut.supervisor.monitor import Child, Monitor, hear_loadgen, how_it_died
 from sut.supervisor.spawn import spawn, stop
-from sut.wire import WireName
 from sut.worker.process import WorkerSpec, worker_main
 
 _SETTINGS_S = 60.0
@@ -45,7 +45,7 @@ class Target:
     """
 
     endpoints: tuple[Endpoint, ...]
-    wire: WireName
+    wire: str
     model: str
     kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class Session:
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
         self._loadgen = self._start_loadgen(trace)
         self._workers: list[Child] = []
-        self._watch: Watch | None = None
+        self._monitor: Monitor | None = None
 
     def __enter__(self) -> "Session":
         return self
@@ -117,7 +117,7 @@ class Session:
         Raises RunError when the test cannot come to its end.
         """
         replicas = ReplicaWatch(urls, [child.control for child in self._workers], ask)
-        self._watch = Watch(
+        self._monitor = Monitor(
             self._loadgen,
             self._workers,
             self._board,
@@ -128,10 +128,10 @@ class Session:
         )
         try:
             self._require_loadgen()
-            with suppress(OSError):  # it died just now: the watch reports how
+            with suppress(OSError):  # it died just now: the monitor reports how
                 self._loadgen.control.send(("run", self._capacities))
             with JournalSync(self._journal_dir, enabled=self._plan.accuracy):
-                lost = self._watch.until_done(observe)
+                lost = self._monitor.until_done(observe)
                 for child in self._workers:
                     stop(child.process, _WORKER_END_S)
         finally:
@@ -140,17 +140,24 @@ class Session:
         observe(self._board.totals())
         return lost
 
-    def seen(self) -> Seen:
-        """What the supervisor has noticed so far."""
-        return Seen() if self._watch is None else self._watch.seen()
+    def observations(
+        self, lost: Lost = (), *, problem: str | None = None, interrupted_by: str | None = None
+    ) -> Observations:
+        """Everything that was observed until now. ``problem``: why the test did not come to its end."""
+        seen = Observations() if self._monitor is None else self._monitor.observations()
+        totals = self._board.totals()
+        return replace(
+            seen,
+            issued=int(totals[Counter.ISSUED]),
+            lost=lost,
+            problems=seen.problems if problem is None else (problem, *seen.problems),
+            interrupted_by=interrupted_by,
+            cpu_s=float(totals[Counter.CPU_NS] / 1e9),
+        )
 
     def failures(self) -> dict[FailureKind, int]:
         """Failed queries by kind."""
         return self._board.failures()
-
-    def totals(self) -> npt.NDArray[np.int64]:
-        """The live counters, by sut.ipc.counters.Counter."""
-        return self._board.totals()
 
     def abort(self) -> Lost:
         """End every process: workers hang up and flush their journals, LoadGen writes its logs out.

@@ -1,17 +1,13 @@
 """Which wire protocol a plan speaks."""
 
-from typing import Literal
-
 from harness.config.generation import SamplingParameters
 from sut.wire.base import Limits, Wire
 from sut.wire.llamacpp import LlamaCppWire
 from sut.wire.openai import OpenAIWire
 from sut.wire.sglang import SglangWire
 
-WireName = Literal["sglang", "openai", "llamacpp"]
 
-
-def make_wire(name: WireName, parameters: SamplingParameters, vocabulary_size: int, model: str) -> Wire:
+def make_wire(name: str, parameters: SamplingParameters, vocabulary_size: int, model: str) -> Wire:
     """The protocol object; ``model`` is the served name that OpenAI requests must carry."""
     if name == "sglang":
         return SglangWire(parameters, vocabulary_size)

@@ -25,6 +25,7 @@ from harness.errors import machine_failure
 from harness.record.answer_log import KeptAnswer
 from harness.record.journal import NOWHERE
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from harness.record.resolved_plan import Cpus
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
@@ -33,9 +34,9 @@ from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, Outbox
 from sut.ipc.request_store import RequestArena
 from sut.supervisor.machine_limits import raise_descriptor_limit
-from sut.supervisor.placement import Cpus, pin
+from sut.supervisor.placement import pin
 from sut.supervisor.spawn import collections, die_with_parent
-from sut.wire import WireName, make_wire, max_event_bytes
+from sut.wire import make_wire, max_event_bytes
 from sut.worker.journal_writer import JournalWriter
 from sut.worker.retries import Retries
 
@@ -53,7 +54,7 @@ class WorkerSpec:
 
     index: int
     endpoints: tuple[Endpoint, ...]
-    wire: WireName
+    wire: str
     model: str
     parameters: SamplingParameters
     vocabulary_size: int

@@ -10,10 +10,10 @@ import tracemalloc
 import pytest
 
 from harness.errors import ServerError
+from harness.record.resolved_plan import ServerInfo
 from sut.servers.discovery import survey
 from sut.servers.info_client import ControlPlane
 from sut.servers.preflight import flush_caches
-from sut.servers.server_info import ServerFacts
 from tests.kit import listening, read_request
 from tests.runs import command, small_dataset
 from tests.security.hostile import OK, STREAM, chunk, document, hostile
@@ -127,7 +127,7 @@ def test_a_compressed_page_is_not_unpacked():
 def test_a_trickled_flush_does_not_hold_up_the_run():
     """httpx counts time for each read: a byte now and then would go on for hours."""
     with answering(lambda: slowly(b"HTTP/1.1 200 OK\r\nx: ", itertools.repeat(b"y"))) as url:
-        doubts = flush_caches([ServerFacts(url=url, wire="sglang", engine="x")], None)
+        doubts = flush_caches([ServerInfo(url=url, wire="sglang", engine="x")], None)
     assert "flush_cache failed" in doubts[0]
 
 

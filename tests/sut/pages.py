@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from harness.errors import ServerError
+from harness.record.resolved_plan import ServerInfo
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.discovery import survey
-from sut.servers.server_info import ServerFacts
 from tests.kit import parameters, wire_of
 
 PARAMETERS = parameters(max_new_tokens=10240)
@@ -67,4 +67,7 @@ def endpoints(*stubs, wire="sglang"):
 
 
 def facts(url, wire="sglang", **more):
-    return ServerFacts(url=url, wire=wire, engine="x", **more)
+    return ServerInfo(url=url, wire=wire, engine="x", **more)
+
+
+# -- what a server says of itself

@@ -62,3 +62,26 @@ def test_stage(signum, stage, times, ends, said):
 def test_ignored_from_the_start_stays_ignored(stage, trap, signum):
     done = run(stage, signum, prefix=("sh", "-c", f'trap "" {trap}; exec "$@"', "sh"))
     assert (done.returncode, done.stdout) == (0, "whole\n")
+
+
+CALLER = """
+import signal, sys
+from harness.cli.signals import interruptible, uninterrupted
+number = int(sys.argv[1])
+came = []
+signal.signal(number, lambda *_: came.append(number))
+with interruptible():
+    signal.raise_signal(number)
+    with uninterrupted():
+        signal.raise_signal(number)
+    signal.raise_signal(number)
+print(len(came))
+"""
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_a_caller_from_python_keeps_its_handlers(signum):
+    """They are only silent while the result is written."""
+    words = [sys.executable, "-c", CALLER, str(int(signum))]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert (done.stdout, done.stderr) == ("2\n", "")

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 import run_compliance as program
+from tests import records
 from tests.harness.compliance import cases
 from tests.harness.compliance.program import LOW09, TEST07_ROWS, TEST09_ROWS, audit, dataset
 from tests.harness.compliance.test_verdicts import SUBMISSIONS
@@ -136,7 +137,7 @@ BROKEN = {
     "detail cut short": ({DETAIL: detail(end=False)}, "mlperf_log_detail.txt: cut short"),
     "detail empty": ({DETAIL: ""}, "mlperf_log_detail.txt: empty"),
     "summary cut short": ({SUMMARY: VALID[:-20]}, "mlperf_log_summary.txt: cut short"),
-    "no record": ({"run.json": "{"}, "run.json: not a run record"),
+    "no record": ({"run.json": "{"}, "run.json: not the record of a run"),
     "accuracy run": ({DETAIL: detail({"test_mode": "AccuracyOnly"})}, "effective_test_mode was AccuracyOnly"),
     "other seed": ({DETAIL: detail({"accuracy_log_rng_seed": 0})}, "effective_accuracy_log_rng_seed was 0"),
     "permuted": (
@@ -162,7 +163,7 @@ def test_broken_logs(name, logs, low, verify, tmp_path):
     assert not out.exists()
 
 
-OURS = '{"verdict": {"result": "VALID", "complete": true}}'
+OURS = records.verdict("VALID", complete=True)
 NOTED = {
     "invalid": (
         {SUMMARY: VALID.replace(": VALID", ": INVALID").replace(": Yes", ": NO")},
@@ -173,10 +174,10 @@ NOTED = {
 }
 WORTHLESS = {
     "failures": (
-        {"run.json": '{"verdict": {"result": "INVALID", "reasons": ["3 of 9 queries failed"]}}'},
+        {"run.json": records.verdict("INVALID", "3 of 9 queries failed")},
         "run.json says INVALID: 3 of 9 queries failed",
     ),
-    "killed": ({"run.json": '{"verdict": null}'}, "run.json has no verdict"),
+    "killed": ({"run.json": records.text(verdict=None)}, "run.json has no verdict"),
     "errors": (NOTED["errors"][0] | {"run.json": OURS}, NOTED["errors"][1]),
     "error rows": (NOTED["error rows"][0] | {"run.json": OURS}, NOTED["error rows"][1]),
 }
@@ -196,9 +197,7 @@ def test_what_the_official_scripts_do_not_look_at_is_a_note(name, logs, low, ver
 
 def test_a_run_of_ours_that_is_only_too_slow(logs, low, verify):
     (logs / SUMMARY).write_text(NOTED["invalid"][0][SUMMARY])
-    (logs / "run.json").write_text(
-        '{"verdict": {"result": "INVALID", "reasons": ["slow"], "complete": true}}'
-    )
+    (logs / "run.json").write_text(records.verdict("INVALID", "slow", complete=True))
     code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
     assert code == 0
     assert f"WARNING {NOTED['invalid'][1]}" in printed

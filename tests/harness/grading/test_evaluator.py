@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
@@ -24,6 +25,7 @@ from harness.grading.graders import LIVECODEBENCH
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
+from tests.records import ENDED, with_plan
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -207,9 +209,10 @@ def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeyp
 
 
 def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
-    """The part of a run's run.json that says what was run."""
-    plan = {"benchmark": {"name": benchmark}, "parameters": {"max_new_tokens": limit}}
-    (folder / "run.json").write_text(json.dumps({"schema": 1, "plan": plan}))
+    """The run.json of a run of ``benchmark``."""
+    rules = structs.replace(ENDED.plan.benchmark, name=benchmark)
+    parameters = structs.replace(ENDED.plan.parameters, max_new_tokens=limit)
+    with_plan(ENDED, benchmark=rules, parameters=parameters).write(folder / "run.json")
 
 
 def test_no_log_is_scored_by_another_benchmarks_rules(tmp_path: Path, release: Path):

@@ -1,45 +1,45 @@
 """Whether an earlier attempt can be resumed, from what its folder holds."""
 
-import json
-
 import pytest
+from msgspec import structs
 
 from harness.errors import EXIT_USAGE, ConfigError
 from harness.record.resume import check_resumable, earlier_answers, set_aside, version_changes
+from harness.record.run_record import RunVerdict
+from tests.records import ENDED, with_plan
 
-PARAMETERS = {"max_new_tokens": 32, "temperature": 1.0, "top_p": 1.0, "extra": {"stop": [1, 2]}}
-PLAN = {
-    "scenario": "offline",
-    "mode": "accuracy",
-    "model_key": "gpt-oss-120b",
-    "samples": 96,
-    "dataset_sha256": "ab" * 32,
-    "parameters": PARAMETERS,
-}
-RECORD = {"schema": 1, "plan": PLAN, "servers": [{"model": "m", "url": "http://a"}], "verdict": None}
+PARAMETERS = structs.replace(ENDED.plan.parameters, extra={"stop": [1, 2]})
+RECORD = with_plan(structs.replace(ENDED, verdict=None), mode="accuracy", samples=96, parameters=PARAMETERS)
+PLAN = RECORD.plan
+MODEL = RECORD.servers[0].model
 
 
-def refusal(log_dir, record, plan=PLAN):
-    text = record if isinstance(record, bytes) else json.dumps(record).encode()
-    (log_dir / "run.json").write_bytes(text)
+def refusal(log_dir, plan=PLAN, model=MODEL):
     with pytest.raises(ConfigError) as caught:
-        check_resumable(log_dir, plan, "m")
+        check_resumable(log_dir, plan, model)
     assert caught.value.exit_code == EXIT_USAGE
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_the_same_run(tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps(RECORD))
-    check_resumable(tmp_path, PLAN, "m")
+    RECORD.write(tmp_path / "run.json")
+    check_resumable(tmp_path, PLAN, MODEL)
+
+
+def test_another_model_or_a_valid_run_is_refused(tmp_path):
+    RECORD.write(tmp_path / "run.json")
+    assert MODEL in refusal(tmp_path, model="another")
+    structs.replace(RECORD, verdict=RunVerdict("VALID")).write(tmp_path / "run.json")
+    assert "VALID" in refusal(tmp_path)
 
 
 def test_another_version_of_the_server_is_named(tmp_path):
     """Whichever of the attempts had it; what cannot be read is not the newest record."""
     for number, version in ((1, "0.5.21"), (2, None), (3, "0.5.23")):
         (tmp_path / f"attempt.{number}").mkdir()
-        record = RECORD | {"servers": [{"model": "m", "version": version}]}
-        (tmp_path / f"attempt.{number}" / "run.json").write_text(json.dumps(record))
+        server = structs.replace(RECORD.servers[0], version=version)
+        structs.replace(RECORD, servers=(server,)).write(tmp_path / f"attempt.{number}" / "run.json")
     (tmp_path / "attempt.4").mkdir()
     (tmp_path / "attempt.4" / "run.json").write_text("{")
     (warning,) = version_changes(tmp_path, "0.5.23")
@@ -50,49 +50,29 @@ def test_another_version_of_the_server_is_named(tmp_path):
     assert list(version_changes(tmp_path, "0.5.23")) == []
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"plan": "x"},
-        {"plan": 3},
-        {"plan": None},
-        {},
-        [],
-        "a string",
-        7,
-        None,
-        {**RECORD, "servers": [1]},
-        {**RECORD, "servers": {"model": "m"}},
-        {**RECORD, "servers": [{"model": 1}]},
-        {**RECORD, "verdict": "VALID"},
-        {**RECORD, "verdict": 1},
-        {**RECORD, "verdict": {}},
-        b"",
-        b'{"plan": {',
-        b"\xff\xfe",
-        b"[" * 100_000,
-        b'{"plan": ' * 100_000,
-    ],
-    ids=lambda record: str(record)[:40],
-)
-def test_a_damaged_record_is_refused(tmp_path, record):
-    assert str(tmp_path / "run.json") in refusal(tmp_path, record)
+def test_a_damaged_record_is_refused(tmp_path):
+    (tmp_path / "run.json").write_text('{"plan": {')
+    assert str(tmp_path / "run.json") in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         ({"samples": 95}, ["samples 96", "95"]),
-        ({"parameters": {**PARAMETERS, "temperature": 0.5}}, ["parameters.temperature 1.0", "0.5"]),
-        ({"parameters": {**PARAMETERS, "extra": {"stop": [1]}}}, ["parameters.extra.stop [1, 2]", "[1]"]),
+        ({"parameters": structs.replace(PARAMETERS, temperature=0.5)}, ["parameters.temperature 1.0", "0.5"]),
         (
-            {"parameters": {"max_new_tokens": 9, "temperature": 1.0, "top_p": 1.0, "extra": {}, "seed": 4}},
-            ["parameters.max_new_tokens 32", "parameters.seed None", "parameters.extra.stop"],
+            {"parameters": structs.replace(PARAMETERS, extra={"stop": [1]})},
+            ["parameters.extra.stop [1, 2]", "[1]"],
+        ),
+        (
+            {"parameters": structs.replace(PARAMETERS, max_new_tokens=9, extra={"seed": 4})},
+            ["parameters.max_new_tokens 8", "parameters.extra.seed None", "parameters.extra.stop"],
         ),
     ],
 )
 def test_another_run_is_refused_by_what_differs(tmp_path, change, named):
-    said = refusal(tmp_path, RECORD, {**PLAN, **change})
+    RECORD.write(tmp_path / "run.json")
+    said = refusal(tmp_path, structs.replace(PLAN, **change))
     assert [part for part in named if part not in said] == []
     assert "top_p" not in said
 
@@ -100,8 +80,8 @@ def test_another_run_is_refused_by_what_differs(tmp_path, change, named):
 @pytest.mark.parametrize("name", ["attempt.²", "attempt.x", "attempt.", "attempt.0", "attempt." + "9" * 200])
 def test_a_folder_that_is_no_attempt_is_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
-    (tmp_path / "run.json").write_text(json.dumps(RECORD))
-    check_resumable(tmp_path, PLAN, "m")
+    RECORD.write(tmp_path / "run.json")
+    check_resumable(tmp_path, PLAN, MODEL)
     assert set_aside(tmp_path) == tmp_path / "attempt.1"
     assert earlier_answers(tmp_path, 96) == {}
     assert (tmp_path / name).is_dir()
@@ -110,6 +90,6 @@ def test_a_folder_that_is_no_attempt_is_left_alone(tmp_path, name):
 def test_attempts_are_counted_by_number(tmp_path):
     for name in ("attempt.2", "attempt.10"):
         (tmp_path / name).mkdir()
-    (tmp_path / "attempt.10" / "run.json").write_text(json.dumps(RECORD))
-    check_resumable(tmp_path, PLAN, "m")
+    RECORD.write(tmp_path / "attempt.10" / "run.json")
+    check_resumable(tmp_path, PLAN, MODEL)
     assert set_aside(tmp_path) == tmp_path / "attempt.11"

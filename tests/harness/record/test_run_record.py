@@ -1,34 +1,22 @@
-"""run.json is strict JSON, written whole."""
+"""run.json: the record as strict JSON, read back as the same value."""
 
 import json
 import math
 import os
 import stat
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import UTC
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from harness.config.benchmark import load_benchmark
+from harness.config.plan import AuditRun, RunPlan
+from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.loadgen_logs.summary_and_detail import parse_summary
-from harness.record.journal import QUERY_ROW
-from harness.record.outcome import FailureKind
-from harness.record.run_record import RunRecord, plain, read_clocks, write_json, write_run_record
-from harness.record.verdict import Verdict
-from harness.report.statistics import statistics
-
-STARTED = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Plan:
-    scenario: str
-    output: Path
-    limits: tuple[int, ...]
-
-
-PLAN = Plan("server", Path("out"), (3000, 80))
+from harness.record.resolved_plan import BenchmarkRules, ComplianceTestPlan, ResolvedPlan
+from harness.record.run_record import RunRecord, RunVerdict, read_clocks
+from tests.records import ENDED, PATH, started, with_plan
 
 
 def strict(path):
@@ -38,14 +26,49 @@ def strict(path):
     return json.loads(path.read_text(), parse_constant=refuse)
 
 
+def written(record, folder):
+    record.write(folder / "run.json")
+    return strict(folder / "run.json")
+
+
+def test_a_recorded_file_is_read_and_written_again(tmp_path):
+    """Names and values stay; ``doubts`` of earlier files are now ``warnings``."""
+    recorded, again = strict(PATH), written(ENDED, tmp_path)
+    recorded["warnings"] = recorded.pop("doubts")
+    recorded["interrupted_by"] = recorded["plan"]["audit_settings"] = None
+    assert again == recorded
+    assert len(again["warnings"]) == 6
+    assert RunRecord.read(tmp_path / "run.json") == ENDED
+
+
 def test_a_running_record_has_no_verdict(tmp_path):
-    path = tmp_path / "run.json"
-    write_run_record(path, RunRecord(PLAN, {"git": None}, [{"version": "0.5.23"}], STARTED))
-    found = strict(path)
+    found = written(started(), tmp_path)
     assert found["schema"] == 1
-    assert found["plan"] == {"scenario": "server", "output": "out", "limits": [3000, 80]}
-    assert found["started"] == "2026-11-21T10:00:00+00:00"
-    assert found["verdict"] is None
+    assert found["started"] == "2026-11-22T01:38:28.633310+00:00" or found["started"].endswith("+00:00")
+    assert found["verdict"] is found["statistics"] is found["ended"] is None
+    assert RunRecord.read(tmp_path / "run.json") == started()
+
+
+def test_percentiles_are_named_as_people_write_them():
+    names = ["50", "90", "95", "97", "99", "99.9"]
+    assert list(strict(PATH)["statistics"]["ttft"]["percentiles"]) == names
+    assert list(ENDED.statistics.ttft.percentiles) == names
+
+
+def test_numbers_that_are_not_finite_are_null(tmp_path):
+    loadgen = parse_summary("Samples per second: -nan\nTokens per second: inf\nNo errors encountered")
+    record = replace(
+        ENDED,
+        loadgen=loadgen,
+        client_cpu_s=math.nan,
+        schedule_lag_mean_ns=np.float64("inf"),
+        settings_in_force={"rate": math.inf, "seed": 2**64 - 1},
+    )
+    found = written(record, tmp_path)
+    assert found["loadgen"]["figures"] == {"Samples per second": None, "Tokens per second": None}
+    assert found["client_cpu_s"] is found["schedule_lag_mean_ns"] is None
+    assert found["settings_in_force"] == {"rate": None, "seed": 2**64 - 1}
+    RunRecord.read(tmp_path / "run.json")
 
 
 def test_the_clock_pair_ties_two_clocks():
@@ -54,68 +77,97 @@ def test_the_clock_pair_ties_two_clocks():
     steps = (second.utc - first.utc).total_seconds() * 1e9, second.monotonic_ns - first.monotonic_ns
     assert steps[1] >= 0
     assert first.utc.tzinfo is UTC
-    assert plain(first) == {"utc": first.utc.isoformat(), "monotonic_ns": first.monotonic_ns}
-
-
-def test_a_finished_record(tmp_path):
-    rows = np.zeros(2, QUERY_ROW)
-    rows["last_byte_ns"], rows["osl"] = 5, [1, 0]
-    rows["failure"] = [0, FailureKind.TRUNCATED]
-    record = RunRecord(
-        PLAN,
-        {},
-        [],
-        STARTED,
-        ended=STARTED,
-        verdict=Verdict("INVALID", ("1 of 2 queries failed",)),
-        statistics=statistics(rows),
-        loadgen=parse_summary("Samples per second: -nan\nTokens per second: inf\nNo errors encountered"),
-    )
-    path = tmp_path / "run.json"
-    write_run_record(path, record)
-    found = strict(path)
-    assert found["verdict"] == {"result": "INVALID", "reasons": ["1 of 2 queries failed"], "complete": False}
-    assert found["statistics"]["failures"] == {"truncated": 1}
-    assert list(found["statistics"]["latency"]["percentiles"]) == ["50", "90", "95", "97", "99", "99.9"]
-    assert found["loadgen"]["figures"] == {"Samples per second": None, "Tokens per second": None}
-
-
-def test_documented_fields_are_the_written_ones(tmp_path):
-    path = tmp_path / "run.json"
-    write_run_record(path, RunRecord(PLAN, {}, [], STARTED))
-    text = (Path(__file__).parents[3] / "docs/reference/run_json.md").read_text()
-    documented = [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")]
-    assert [name for name in documented if "." not in name] == list(strict(path))
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("result", "signal", "code"),
     [
-        (math.nan, None),
-        (np.float64("inf"), None),
-        (np.uint64(2**64 - 1), 2**64 - 1),
-        (np.array([1, 2]), [1, 2]),
-        ({99.0: 1, 99.9: 2, FailureKind.CONNECT: 3}, {"99": 1, "99.9": 2, "connect": 3}),
-        (FailureKind.HTTP_STATUS, "http_status"),
-        ({3, 1, 2}, [1, 2, 3]),
-        (np.bool_(True), True),
+        ("VALID", None, EXIT_VALID),
+        ("INVALID", None, EXIT_INVALID),
+        (None, None, EXIT_INVALID),
+        ("INTERRUPTED", "SIGINT", 130),
+        ("INTERRUPTED", "SIGTERM", 143),
+        ("INTERRUPTED", "SIGHUP", 129),
     ],
 )
-def test_plain_values(value, expected):
-    assert plain(value) == expected
+def test_exit_codes(result, signal, code):
+    verdict = None if result is None else RunVerdict(result)
+    assert replace(ENDED, verdict=verdict, interrupted_by=signal).exit_code == code
 
 
-def test_an_unknown_type_is_an_error():
-    with pytest.raises(TypeError, match="got a object"):
-        plain({"x": object()})
+def changed(**fields):
+    return json.dumps(strict(PATH) | fields).encode()
 
 
-def test_a_failed_write_keeps_the_old_file(tmp_path):
+def planned(**fields):
+    return changed(plan=strict(PATH)["plan"] | fields)
+
+
+DAMAGED = {
+    "empty": b"",
+    "cut": PATH.read_bytes()[:900],
+    "no UTF-8": b"\xff\xfe",
+    "too deep": b"[" * 100_000,
+    "no object": b"[]",
+    "no fields": b'{"schema": 1}',
+    "no schema": changed(schema=None),
+    "a later schema": changed(schema=2),
+    "a plan of text": changed(plan="x"),
+    "a server that is none": changed(servers=[1]),
+    "a model that is a number": changed(servers=[strict(PATH)["servers"][0] | {"model": 1}]),
+    "a verdict of text": changed(verdict="VALID"),
+    "a verdict without result": changed(verdict={}),
+    "an unknown result": changed(verdict={"result": "valid"}),
+    "a path that is a number": planned(log_dir=1),
+    "impossible parameters": planned(parameters=strict(PATH)["plan"]["parameters"] | {"top_p": 7.0}),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_one_line(name, tmp_path):
     path = tmp_path / "run.json"
-    write_json(path, {"old": 1})
-    with pytest.raises(TypeError):
-        write_json(path, {"new": object()})
-    assert strict(path) == {"old": 1}
+    path.write_bytes(DAMAGED[name])
+    with pytest.raises(ConfigError) as caught:
+        RunRecord.read(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        RunRecord.read(tmp_path / "run.json")
+
+
+def test_fields_of_other_versions(tmp_path):
+    """Later ones are ignored, those that an earlier version did not have get their defaults."""
+    fields = strict(PATH) | {"later": 1}
+    fields["plan"] |= {"later": {}}
+    fields["plan"]["benchmark"] |= {"later": [1]}
+    fields["plan"]["benchmark"]["accuracy"] = {"later": 1}
+    del fields["client_load"], fields["plan"]["conf_warnings"], fields["plan"]["benchmark"]["compliance"]
+    (tmp_path / "run.json").write_text(json.dumps(fields))
+    found = RunRecord.read(tmp_path / "run.json")
+    assert found.client_load is None
+    assert found.plan.benchmark.compliance == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "record"),
+    [
+        (RunPlan, ResolvedPlan),
+        (type(load_benchmark("gpt-oss-120b")), BenchmarkRules),
+        (AuditRun, ComplianceTestPlan),
+    ],
+)
+def test_every_field_of_a_plan_is_recorded(value, record):
+    assert set(value.__struct_fields__) <= set(record.__struct_fields__)
+
+
+def test_an_unknown_type_keeps_the_old_file(tmp_path):
+    ENDED.write(tmp_path / "run.json")
+    with pytest.raises(TypeError, match="got a object"):
+        replace(ENDED, settings_in_force={"x": object()}).write(tmp_path / "run.json")
+    assert RunRecord.read(tmp_path / "run.json") == ENDED
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
 
@@ -123,13 +175,16 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
 def test_permissions(tmp_path, umask, mode):
     before = os.umask(umask)
     try:
-        write_json(tmp_path / "run.json", {})
+        ENDED.write(tmp_path / "run.json")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "run.json").stat().st_mode) == mode
 
 
 def test_hostile_text_stays_inside_its_string(tmp_path):
-    write_json(tmp_path / "run.json", {"detail": "\x1b[2J\ud800\u2028</script>"})
+    hostile = "\x1b[2J\ud800\u2028</script>"
+    record = replace(with_plan(ENDED, audit_text=hostile), warnings=(hostile,))
+    record.write(tmp_path / "run.json")
     assert (tmp_path / "run.json").read_bytes().isascii()
     assert "\x1b" not in (tmp_path / "run.json").read_text()
+    assert RunRecord.read(tmp_path / "run.json") == record

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from harness.record.journal import REPORT_ROW
-from harness.report.client_overhead import Bottleneck, client_load, load_doubts
+from harness.record.run_record import Bottleneck
+from harness.report.client_overhead import client_load, load_warnings
 
 SECOND = 10**9
 START = 5_000 * SECOND
@@ -40,7 +41,7 @@ NONE = np.empty(0, REPORT_ROW)
 def test_shares_by_process():
     load = client_load(cpu((0.2, 0.5, 0.1), (0.1, 0.75, 0.2)), NONE, START, None)
     assert load.cores == {"LoadGen": 0.2, "worker 0": 0.75, "worker 1": 0.2}
-    assert load.bottlenecks == []
+    assert load.bottlenecks == ()
 
 
 @pytest.mark.parametrize(
@@ -63,27 +64,27 @@ def test_late_reports():
     load = client_load(cpu((0.1, 0.1)), late, START, 3_000 * MS)
     assert [(s.from_s, s.to_s) for s in load.bottlenecks] == [(2, 4), (8, 9)]
     assert "45.00 ms" in load.bottlenecks[0].reason
-    assert client_load(cpu((0.1, 0.1)), late, START, None).bottlenecks == []
+    assert client_load(cpu((0.1, 0.1)), late, START, None).bottlenecks == ()
 
 
 def test_one_late_report_is_no_stretch():
     rows = reports(1, 1)
     rows["arrived_ns"][3] -= 500 * MS
-    assert client_load(cpu((0.1, 0.1)), rows, START, 3_000 * MS).bottlenecks == []
+    assert client_load(cpu((0.1, 0.1)), rows, START, 3_000 * MS).bottlenecks == ()
 
 
 def test_nothing_was_seen():
     load = client_load(np.empty((0, 1), dtype=np.int64), NONE, 0, 1)
-    assert load.bottlenecks == []
+    assert load.bottlenecks == ()
 
 
 def test_many_stretches_are_summed_up():
     load = client_load(cpu((0.1, 0.1)), reports(*([99, 1, 1, 1] * 9)), START, 3_000 * MS)
-    lines = load_doubts(load)
+    lines = load_warnings(load)
     assert len(load.bottlenecks) == 9
     assert len(lines) == 5
     assert lines[0].startswith("the client was the bottleneck from 0 s to 1 s: ")
     assert "5 shorter stretches" in lines[-1]
-    assert load_doubts(type(load)({}, [Bottleneck(1, 2, "why")])) == (
+    assert load_warnings(type(load)({}, (Bottleneck(1, 2, "why"),))) == (
         "the client was the bottleneck from 1 s to 2 s: why",
     )

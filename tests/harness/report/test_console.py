@@ -1,15 +1,17 @@
 """What people see: the progress line and the closing summary."""
 
-import dataclasses
 from itertools import takewhile
 
 import numpy as np
 import pytest
+from msgspec import structs
 
+from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.journal import QUERY_ROW
-from harness.record.verdict import Verdict
-from harness.report.console import RunSummary, render_summary
+from harness.record.resolved_plan import ServerInfo
+from harness.record.run_record import RunVerdict
+from harness.report.console import render_plan, render_summary
 from harness.report.progress import (
     ProgressSnapshot,
     duration,
@@ -19,6 +21,7 @@ from harness.report.progress import (
 )
 from harness.report.statistics import statistics
 from harness.text import printable
+from tests.records import started
 
 SNAPSHOT = ProgressSnapshot(
     elapsed_s=75.4,
@@ -93,28 +96,28 @@ def test_milliseconds(ns, text):
     assert milliseconds(ns) == text
 
 
-def summary(**changes):
+def ended(scenario="offline", **changes):
     rows = np.zeros(3, QUERY_ROW)
     rows["issued_ns"], rows["sent_ns"] = 1_000_000, 1_500_000
     rows["first_token_ns"], rows["last_byte_ns"] = 21_000_000, 1_001_000_000
     rows["isl"], rows["osl"] = 100, 50
     rows["failure"] = [0, 0, 5]
-    whole = RunSummary(
-        title="gpt-oss-120b, server, performance",
-        verdict=Verdict("INVALID", ("1 of 3 queries failed",)),
+    record = structs.replace(
+        started(scenario=Scenario(scenario)),
+        verdict=RunVerdict("INVALID", ("1 of 3 queries failed",)),
         statistics=statistics(rows),
         loadgen=parse_summary(
             "Result is : INVALID\n  Min queries satisfied : NO\nNo warnings encountered\n2 ERRORS encountered"
         ),
         deviations=("min_duration 10000 ms, the rules say 600000",),
-        doubts=("client overhead p99 41 ms",),
+        warnings=("client overhead p99 41 ms",),
         files={"run record": "out/run.json"},
     )
-    return dataclasses.replace(whole, **changes)
+    return structs.replace(record, **changes)
 
 
 EXPECTED = """\
-gpt-oss-120b, server, performance
+gpt-oss-120b, offline, performance
 
 queries        3: 2 completed, 1 failed
 throughput     2.00 samples/s, 100.00 tokens/s in 1.0 s
@@ -130,7 +133,7 @@ issue delay: from LoadGen's call until the request is sent (this client's own ti
 Failed queries
   http_status          1
 
-Reasons to doubt these numbers
+Warnings: reasons to distrust these numbers
   - client overhead p99 41 ms
 
 LoadGen        INVALID, 2 errors, 0 warnings; not satisfied: Min queries
@@ -143,32 +146,42 @@ Result: INVALID, NOT OFFICIAL: 1 deviation from the rules (see the plan, run.jso
 
 
 def test_summary():
-    assert render_summary(summary()) == EXPECTED
+    assert render_summary(ended()) == EXPECTED
 
 
 def test_summary_of_nothing():
-    text = render_summary(
-        RunSummary("title", Verdict("INTERRUPTED", ("SIGINT",)), statistics(np.zeros(0, QUERY_ROW)))
+    record = structs.replace(
+        started(),
+        verdict=RunVerdict("INTERRUPTED", ("SIGINT",)),
+        statistics=statistics(np.zeros(0, QUERY_ROW)),
     )
-    assert text == "title\n\nqueries        0: 0 completed, 0 failed\n\nResult: INTERRUPTED\n  - SIGINT\n"
+    text = render_summary(record)
+    assert text.startswith(
+        "gpt-oss-120b, offline, performance\n\nqueries        0: 0 completed, 0 failed\n\n"
+    )
+    assert text.endswith("\n\nResult: INTERRUPTED\n  - SIGINT\n")
+
+
+def test_a_record_without_a_verdict_has_no_summary():
+    with pytest.raises(ValueError, match="not ended"):
+        render_summary(started())
 
 
 def test_incomplete_loadgen_summary_is_named():
-    assert "LoadGen        its summary is empty" in render_summary(summary(loadgen=parse_summary("")))
+    assert "LoadGen        its summary is empty" in render_summary(ended(loadgen=parse_summary("")))
 
 
 def test_server_text_cannot_reach_the_terminal():
-    text = render_summary(
-        summary(
-            title=HOSTILE,
-            verdict=Verdict("INVALID", (HOSTILE,)),
-            deviations=[HOSTILE],
-            doubts=[HOSTILE],
-            files={HOSTILE: HOSTILE},
-        )
-    ) + plain_progress(dataclasses.replace(SNAPSHOT, note=HOSTILE))
-    assert {c for c in text if not c.isprintable()} == {"\n"}
-    assert text.count("owned") == 6
+    record = ended(
+        verdict=RunVerdict("INVALID", (HOSTILE,)),
+        deviations=(HOSTILE,),
+        warnings=(HOSTILE,),
+        files={HOSTILE: HOSTILE},
+        servers=(ServerInfo(url=HOSTILE, wire="openai", engine=HOSTILE, model=HOSTILE),),
+    )
+    texts = render_summary(record, None, (HOSTILE,), HOSTILE), render_plan(record)
+    assert {c for text in texts for c in text if not c.isprintable()} == {"\n"}
+    assert [text.count("owned") for text in texts] == [6, 5]
 
 
 def table(text):
@@ -183,7 +196,7 @@ def table(text):
 
 
 def test_limits_stand_beside_the_figures():
-    _, rows = table(render_summary(summary(limits={"TTFT": 3_000_000_000, "TPOT": 80_000_000})))
+    _, rows = table(render_summary(ended("server")))
     assert {name: row["p99_limit"] for name, row in rows.items()} == {
         "TTFT": "3000",
         "TPOT": "80.00",
@@ -196,20 +209,20 @@ def test_what_was_not_measured_is_a_dash():
     """Answers that were not streamed: no first token, so no TTFT and no TPOT."""
     rows = np.zeros(3, QUERY_ROW)
     rows["issued_ns"], rows["sent_ns"], rows["last_byte_ns"], rows["osl"] = 1, 2, 1_000_001, 50
-    _, cells = table(render_summary(summary(statistics=statistics(rows))))
+    _, cells = table(render_summary(ended(statistics=statistics(rows))))
     assert set(cells["TTFT"].values()) == set(cells["TPOT"].values()) == {"-"}
     assert cells["latency"]["p99"] == "1.000"
 
 
-@pytest.mark.parametrize("limits", [{}, {"TTFT": 3_000_000_000}])
+@pytest.mark.parametrize("scenario", ["offline", "server"])
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 104, 150, None])
-def test_a_narrow_terminal_loses_columns_and_no_line_wraps(width, limits):
-    text = render_summary(summary(limits=limits, client_share=summary().statistics.ttft), width)
+def test_a_narrow_terminal_loses_columns_and_no_line_wraps(width, scenario):
+    text = render_summary(ended(scenario, client_share=ended().statistics.ttft), width)
     titles, rows = table(text)
     block = text.split("\n\n")[2].splitlines()
     assert max(map(len, block)) <= (width or 110)
     assert "p99" in titles
-    assert ("p99_limit" in titles) is bool(limits)
+    assert ("p99_limit" in titles) is (scenario == "server")
     assert len(rows) == 5
     if width is None or width >= 104:
-        assert len(titles) == 8 + bool(limits)
+        assert len(titles) == 8 + (scenario == "server")

@@ -8,9 +8,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from harness.grading.cli import build_parser
-from harness.report.next_step import resuming_command, scoring_command
+from harness.record.run_record import RunVerdict
+from harness.report.next_step import next_step, resuming_command, scoring_command
+from tests.records import ENDED, with_plan
 from tests.runs import ACCURACY, PERFORMANCE, ROOT
 
 LOG = Path("mlperf_results/offline/accuracy/mlperf_log_accuracy.json")
@@ -86,3 +89,25 @@ def test_resuming_is_the_same_command(given, monkeypatch):
     words = shlex.split(resuming_command([str(ROOT / "run_mlperf.py"), *flags, *given]))
     assert words[1:] == ["run_mlperf.py", *flags, "--resume"]
     assert (ROOT / words[0]).samefile(sys.executable)
+
+
+@pytest.mark.parametrize(
+    ("mode", "result", "completed", "ending"),
+    [
+        ("accuracy", "INTERRUPTED", 5, "run_mlperf.py --accuracy --resume"),
+        ("accuracy", "INVALID", 5, "run_mlperf.py --accuracy --resume"),
+        ("accuracy", "INVALID", 0, ""),
+        ("performance", "INTERRUPTED", 5, ""),
+        ("performance", "VALID", 5, ""),
+        ("accuracy", "VALID", 5, f"--reference-data {PERFORMANCE}"),
+    ],
+)
+def test_the_step_after_a_run(tmp_path, monkeypatch, mode, result, completed, ending):
+    monkeypatch.chdir(tmp_path)
+    record = structs.replace(
+        with_plan(ENDED, mode=mode, input_file=PERFORMANCE),
+        verdict=RunVerdict(result),
+        statistics=structs.replace(ENDED.statistics, completed=completed),
+        provenance=structs.replace(ENDED.provenance, command=("run_mlperf.py", "--accuracy")),
+    )
+    assert next_step(record).endswith(ending) and bool(next_step(record)) == bool(ending)

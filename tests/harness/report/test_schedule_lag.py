@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.record.journal import COMPLETE, FIRST_TOKEN, QUERY_ROW, REPORT_ROW
-from harness.report.client_overhead import lag_doubts, mean_schedule_lag
+from harness.report.client_overhead import lag_warnings, mean_schedule_lag
 from tests.runs import ROOT, quick_conf, small_dataset
 from tests.stub import StubServer
 
@@ -49,16 +49,17 @@ def test_unlike_means_give_nothing(failure, missing, figures):
     [(None, 3e9, False), (9e6, None, False), (29e6, 3e9, False), (31e6, 3e9, True)],
 )
 def test_one_percent_of_the_ttft_limit_is_too_late(lag_ns, limit_ns, doubted):
-    assert bool(lag_doubts(lag_ns, limit_ns)) == doubted
+    assert bool(lag_warnings(lag_ns, limit_ns)) == doubted
 
 
 TRACED = """
 import sys
 from harness.cli.run_flags import parse_options
 from harness.config.plan import resolve_plan
-from sut.run import run_benchmark
+from harness.report.console import RunConsole
+from sut.run import run
 if __name__ == "__main__":
-    sys.exit(run_benchmark(resolve_plan(parse_options(sys.argv[1:])), trace=True))
+    sys.exit(RunConsole().finish(run(resolve_plan(parse_options(sys.argv[1:])), trace=True)))
 """
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 from harness.report.statistics import statistics
-from harness.report.verdict import Evidence, judge
+from harness.report.verdict import run_verdict
+from tests.records import started
 
 RECORDED = Path(__file__).parents[2] / "data/loadgen"
 SAMPLES = 64
@@ -38,17 +40,12 @@ def all_rows():
     return rows
 
 
-def evidence(rows=None, **changes):
+def ended(rows=None, *, accuracy=False, issued=None, loadgen=VALID, problems=()):
+    """What the verdict is made of: a record with the statistics of ``rows``, and the rows."""
     rows = all_rows() if rows is None else rows
-    whole = Evidence(
-        accuracy=False,
-        samples=SAMPLES,
-        issued=len(rows),
-        rows=rows,
-        statistics=statistics(rows),
-        loadgen=VALID,
-    )
-    return replace(whole, **changes)
+    record = started(mode="accuracy" if accuracy else "performance", samples=SAMPLES)
+    record = structs.replace(record, statistics=statistics(rows), loadgen=loadgen)
+    return record, rows, len(rows) if issued is None else issued, problems
 
 
 def with_rows(accuracy=False, **columns):
@@ -56,44 +53,44 @@ def with_rows(accuracy=False, **columns):
     rows = all_rows()
     for name, value in columns.items():
         rows[name][3] = value
-    return evidence(rows, accuracy=accuracy, loadgen=ACCURACY if accuracy else VALID)
+    return ended(rows, accuracy=accuracy, loadgen=ACCURACY if accuracy else VALID)
 
 
 @pytest.mark.parametrize("accuracy", [False, True])
 def test_all_is_well(accuracy):
-    verdict = judge(evidence(accuracy=accuracy, loadgen=ACCURACY if accuracy else VALID))
+    verdict = run_verdict(*ended(accuracy=accuracy, loadgen=ACCURACY if accuracy else VALID))
     assert (verdict.result, verdict.reasons) == ("VALID", ())
 
 
 def test_performance_may_answer_a_sample_often():
     """LoadGen draws samples of a performance run as often as it needs."""
-    assert judge(with_rows(sample_index=5)).result == "VALID"
+    assert run_verdict(*with_rows(sample_index=5)).result == "VALID"
 
 
 ONE_WRONG = [
-    ("a problem of the run", evidence(problems=["worker 1 died"]), "worker 1 died"),
+    ("a problem of the run", ended(problems=["worker 1 died"]), "worker 1 died"),
     ("a failed query", with_rows(failure=FailureKind.HTTP_STATUS), "1 of 64 queries failed: http_status 1"),
     ("an unknown failure", with_rows(failure=99), "1 of 64 queries failed: unknown_99 1"),
-    ("a query without outcome", evidence(issued=65), "LoadGen issued 65 queries, 64 have an outcome"),
-    ("an outcome without query", evidence(issued=63), "LoadGen issued 63 queries, 64 have an outcome"),
+    ("a query without outcome", ended(issued=65), "LoadGen issued 65 queries, 64 have an outcome"),
+    ("an outcome without query", ended(issued=63), "LoadGen issued 63 queries, 64 have an outcome"),
     ("one query twice, another never", with_rows(query_id=1005), "outcome"),
-    ("no query", evidence(all_rows()[:0]), "LoadGen issued no query"),
-    ("no summary", evidence(loadgen=parse_summary("", problem="missing")), "summary is missing"),
-    ("an empty summary", evidence(loadgen=parse_summary("")), "summary is empty"),
-    ("a cut summary", evidence(loadgen=parse_summary("Result is : VALID\n")), "summary is cut short"),
-    ("errors beside VALID", evidence(loadgen=replace(VALID, errors=600)), "LoadGen logged 600 errors"),
-    ("recorded errors", evidence(loadgen=summary("server_errors")), "LoadGen logged"),
-    ("no result", evidence(loadgen=replace(VALID, result_valid=None)), "no result"),
-    ("LoadGen says INVALID", evidence(loadgen=summary("server_invalid")), "LoadGen says INVALID"),
-    ("INVALID of no cause", evidence(loadgen=replace(VALID, result_valid=False)), "no constraint named"),
+    ("no query", ended(all_rows()[:0]), "LoadGen issued no query"),
+    ("no summary", ended(loadgen=parse_summary("", problem="missing")), "summary is missing"),
+    ("an empty summary", ended(loadgen=parse_summary("")), "summary is empty"),
+    ("a cut summary", ended(loadgen=parse_summary("Result is : VALID\n")), "summary is cut short"),
+    ("errors beside VALID", ended(loadgen=replace(VALID, errors=600)), "LoadGen logged 600 errors"),
+    ("recorded errors", ended(loadgen=summary("server_errors")), "LoadGen logged"),
+    ("no result", ended(loadgen=replace(VALID, result_valid=None)), "no result"),
+    ("LoadGen says INVALID", ended(loadgen=summary("server_invalid")), "LoadGen says INVALID"),
+    ("INVALID of no cause", ended(loadgen=replace(VALID, result_valid=False)), "no constraint named"),
     (
         "accuracy: a sample without answer",
-        evidence(all_rows()[1:], accuracy=True, loadgen=ACCURACY),
+        ended(all_rows()[1:], accuracy=True, loadgen=ACCURACY),
         "1 of 64 samples have no answer",
     ),
     (
         "accuracy: all samples without answer",
-        evidence(all_rows()[:0], accuracy=True, loadgen=ACCURACY),
+        ended(all_rows()[:0], accuracy=True, loadgen=ACCURACY),
         "64 of 64 samples have no answer",
     ),
     (
@@ -104,12 +101,12 @@ ONE_WRONG = [
     ("accuracy: a failed query", with_rows(accuracy=True, failure=FailureKind.TIMEOUT), "timeout 1"),
     (
         "accuracy: errors",
-        evidence(accuracy=True, loadgen=replace(ACCURACY, errors=1)),
+        ended(accuracy=True, loadgen=replace(ACCURACY, errors=1)),
         "LoadGen logged 1 errors",
     ),
     (
         "accuracy: no summary",
-        evidence(accuracy=True, loadgen=parse_summary("")),
+        ended(accuracy=True, loadgen=parse_summary("")),
         "summary is empty",
     ),
 ]
@@ -117,7 +114,7 @@ ONE_WRONG = [
 
 @pytest.mark.parametrize(("what", "found", "reason"), ONE_WRONG, ids=[case[0] for case in ONE_WRONG])
 def test_one_thing_wrong_is_enough(what, found, reason):
-    verdict = judge(found)
+    verdict = run_verdict(*found)
     assert verdict.result == "INVALID"
     assert any(reason in line for line in verdict.reasons)
 
@@ -125,12 +122,12 @@ def test_one_thing_wrong_is_enough(what, found, reason):
 def test_failures_are_counted_by_kind():
     rows = all_rows()
     rows["failure"][:5] = [FailureKind.TIMEOUT] * 3 + [FailureKind.CONNECT] * 2
-    (reason,) = judge(evidence(rows)).reasons
+    (reason,) = run_verdict(*ended(rows)).reasons
     assert reason == "5 of 64 queries failed: connect 2, timeout 3"
 
 
 def test_unmet_constraints_and_advice_are_told():
-    verdict = judge(evidence(loadgen=summary("server_invalid")))
+    verdict = run_verdict(*ended(loadgen=summary("server_invalid")))
     unmet = [name for name, met in summary("server_invalid").constraints.items() if not met]
     assert unmet
     assert all(any(name in line for line in verdict.reasons) for name in unmet)
@@ -156,7 +153,7 @@ def test_unmet_constraints_and_advice_are_told():
     ],
 )
 def test_a_missed_limit_is_named_with_its_value(name, named, absent):
-    text = "\n".join(judge(evidence(loadgen=summary(name))).reasons)
+    text = "\n".join(run_verdict(*ended(loadgen=summary(name))).reasons)
     assert [part for part in named if part not in text] == []
     assert [part for part in absent if part in text] == []
 
@@ -184,7 +181,7 @@ def test_the_rate_to_try(target, reached, ttft_ms, tpot_ms, guess):
             "tpot_latency (ns)": "80000000",
         },
     )
-    (line,) = [line for line in judge(evidence(loadgen=loadgen)).reasons if "a guess" in line]
+    (line,) = [line for line in run_verdict(*ended(loadgen=loadgen)).reasons if "a guess" in line]
     assert float(line.rpartition("= ")[2]) == guess
 
 
@@ -192,24 +189,24 @@ def test_an_offline_query_that_was_too_short():
     loadgen = replace(
         VALID, result_valid=False, constraints={"Min duration": False}, figures={"Samples per second": 881.2}
     )
-    assert any("target_qps = 882" in line for line in judge(evidence(loadgen=loadgen)).reasons)
+    assert any("target_qps = 882" in line for line in run_verdict(*ended(loadgen=loadgen)).reasons)
 
 
 def test_single_tokens_explain_loadgens_errors():
     rows = all_rows()
     rows["osl"][:2] = 1
-    (reason,) = judge(evidence(rows, loadgen=replace(VALID, errors=2))).reasons
+    (reason,) = run_verdict(*ended(rows, loadgen=replace(VALID, errors=2))).reasons
     assert "2 errors" in reason
     assert "2 answers have a single token" in reason
 
 
 def test_a_failed_query_is_not_an_answer_of_its_sample():
-    verdict = judge(with_rows(accuracy=True, failure=FailureKind.TIMEOUT))
+    verdict = run_verdict(*with_rows(accuracy=True, failure=FailureKind.TIMEOUT))
     assert "1 of 64 samples have no answer" in verdict.reasons
 
 
 def test_everything_wrong_is_told_at_once():
     rows = all_rows()[:-1]
     rows["failure"][0] = FailureKind.TIMEOUT
-    found = evidence(rows, issued=70, problems=["a", "b"], loadgen=replace(VALID, errors=3))
-    assert len(judge(found).reasons) == 5
+    found = ended(rows, issued=70, problems=["a", "b"], loadgen=replace(VALID, errors=3))
+    assert len(run_verdict(*found).reasons) == 5

@@ -1,8 +1,8 @@
 """Ways to damage a correct tree, and the issues that each must have."""
 
-import json
 import shutil
 
+from tests import records
 from tests.harness.submission.trees import (
     RESULTS,
     SYSTEM,
@@ -112,8 +112,7 @@ def kept(name, content):
 
 
 def record(result, *deviations):
-    verdict = {"result": result, "reasons": ["2 queries failed"]}
-    return json.dumps({"verdict": verdict, "deviations": deviations})
+    return records.verdict(result, "2 queries failed", deviations=deviations)
 
 
 def copied(source, target):
@@ -372,7 +371,12 @@ DAMAGES = [
         {"deviations": 1},
     ),
     ("INVALID for us", kept("Offline/accuracy/run.json", record("INVALID")), {"run-verdict": 1}),
-    ("a run that was killed", kept("Offline/accuracy/run.json", '{"verdict": null}'), {"run-verdict": 1}),
+    (
+        "a run that was killed",
+        kept("Offline/accuracy/run.json", records.text(verdict=None, deviations=[])),
+        {"run-verdict": 1},
+    ),
+    ("a damaged record", kept("Offline/accuracy/run.json", "{"), {"run-verdict": 1}),
     # Found by the official checker and once not by ours.
     ("SingleStream beside", copied_folder("Interactive", "SingleStream"), {"scenarios": 1}),
     ("a scenario in capitals", rename("Offline", "OFFLINE"), {"scenarios": 2}),

@@ -12,6 +12,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from harness.record.provenance import GitState
+from harness.record.run_record import RunRecord, RunVerdict
+from tests.records import ENDED, with_plan
 from tests.runs import ROOT
 
 ARCHIVE = ROOT / "tests/data/submission/made_up.tar.xz"
@@ -45,7 +50,7 @@ def results_of(tree: Path, folder: Path) -> Path:
         for name in ("performance", "accuracy", "TEST07/run", "TEST09/run"):
             path = target / name / "run.json"
             path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(run_record(folder / "user.conf", name)))
+            run_record(folder / "user.conf", name).write(path)
     (folder / "user.conf").write_text("*.Offline.min_query_count = 6396\n")
     return folder
 
@@ -57,32 +62,32 @@ def accuracy_log(name: str, entries: int = 300) -> str:
     return f"[\n{rows}\n]\n"
 
 
-def run_record(user_conf: Path, run: str = "performance") -> dict[str, Any]:
-    """The fields of run.json that a submission uses."""
-    command = ["/home/me/harness/run_mlperf.py", "--scenario", "offline", "--max-concurrency", "40"]
-    command += ["--input-file", f"/data/{run.replace('/', '-')}.parquet"]
-    placement = {"workers": 4}
-    return {
-        "plan": {"user_conf": str(user_conf), "backend": "sglang", "samples": 6396, "placement": placement},
-        "provenance": {
-            "python": "CPython 3.12.1",
-            "packages": {"mlcommons-loadgen": "6.0.17"},
-            "git": {"commit": "77cbc39", "dirty": False},
-            "host": {"hostname": socket.gethostname()},
-            "command": command,
-        },
-        "servers": [
-            {
-                "url": "http://localhost:30000",
-                "engine": "SGLang",
-                "version": "0.5.23",
-                "model": "openai/gpt-oss-120b",
-                "settings": {"tp_size": 1, "dp_size": 8, "kv_cache_dtype": "fp8_e4m3"},
-            }
-        ],
-        "deviations": [],
-        "verdict": {"result": "VALID", "reasons": []},
-    }
+def run_record(user_conf: Path, run: str = "performance") -> RunRecord:
+    """The recorded run, as if the full dataset had been run against SGLang on this machine."""
+    command = ("/home/me/harness/run_mlperf.py", "--scenario", "offline", "--max-concurrency", "40")
+    host = replace(ENDED.provenance.host, hostname=socket.gethostname())
+    server = replace(
+        ENDED.servers[0],
+        url="http://localhost:30000",
+        engine="SGLang",
+        version="0.5.23",
+        model="openai/gpt-oss-120b",
+        settings={"tp_size": 1, "dp_size": 8, "kv_cache_dtype": "fp8_e4m3"},
+    )
+    record = replace(
+        ENDED,
+        provenance=replace(
+            ENDED.provenance,
+            git=GitState("77cbc39", dirty=False),
+            host=host,
+            command=(*command, "--input-file", f"/data/{run.replace('/', '-')}.parquet"),
+        ),
+        servers=(server,),
+        deviations=(),
+        verdict=RunVerdict("VALID", complete=True),
+    )
+    placement = replace(record.plan.placement, workers=4)
+    return with_plan(record, user_conf=user_conf, backend="sglang", samples=6396, placement=placement)
 
 
 def edit_text(path: Path, old: str, new: str) -> None:

@@ -168,11 +168,11 @@ def test_room_counts_pairs_of_addresses():
         (Limits(20_000, 100, 4096), 60_000, True, ["open files", "938 connections between two addresses"]),
     ],
 )
-def test_doubts(limits, expected, all_at_once, words):
-    found = list(room(limits).doubts(expected, all_at_once=all_at_once))
+def test_warnings(limits, expected, all_at_once, words):
+    found = list(room(limits).warnings(expected, all_at_once=all_at_once))
     assert len(found) == len(words)
     assert all(word in line for word, line in zip(words, found, strict=True))
 
 
 def test_the_backlog_of_another_host_is_not_ours():
-    assert list(room(Limits(20_000, None, 1), url="http://192.0.2.1:1").doubts(9, all_at_once=True)) == []
+    assert list(room(Limits(20_000, None, 1), url="http://192.0.2.1:1").warnings(9, all_at_once=True)) == []

@@ -10,12 +10,12 @@ import pytest
 from harness.cli.run_flags import parse_options
 from harness.config.plan import resolve_plan
 from harness.dataset.samples import load_samples
+from harness.record.resolved_plan import Placement
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_arena
 from sut.supervisor.placement import (
     Load,
     Machine,
-    Placement,
     choose,
     cpu_list,
     cpu_quota,

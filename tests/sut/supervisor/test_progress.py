@@ -5,8 +5,9 @@ import pytest
 
 from harness.config.expected_queries import Issue
 from harness.record.outcome import FailureKind
+from harness.report.progress import plain_progress
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
-from sut.supervisor.progress import ProgressPrinter
+from sut.supervisor.progress import ProgressMeter
 
 SERVER = Issue(640, 64, exact=True, seconds=64.0, scheduled=True)
 OFFLINE = Issue(128, 64, exact=True, seconds=12.8)
@@ -28,12 +29,11 @@ def counts(**values):
     return totals
 
 
-def line(capsys, issue, elapsed, failures=None, **values):
+def line(issue, elapsed, failures=None, **values):
     clock = Clock()
-    printer = ProgressPrinter(issue, lambda: failures or {}, clock)
+    meter = ProgressMeter(issue, lambda: failures or {}, clock)
     clock.now += elapsed
-    printer(counts(**values))
-    return capsys.readouterr().out
+    return plain_progress(meter(counts(**values)))
 
 
 @pytest.mark.parametrize(
@@ -55,50 +55,43 @@ def line(capsys, issue, elapsed, failures=None, **values):
         (SINGLE_STREAM, 70, {"issued": 90, "completed": 89}, ["89/90 done", "0s left"]),
     ],
 )
-def test_total_and_time_left(capsys, issue, elapsed, values, expected):
-    shown = line(capsys, issue, elapsed, **values)
+def test_total_and_time_left(issue, elapsed, values, expected):
+    shown = line(issue, elapsed, **values)
     for part in expected:
         assert f" {part}" in shown
 
 
-def test_offline_knows_no_time_before_the_first_answer(capsys):
-    assert "left" not in line(capsys, OFFLINE, 10, issued=128)
+def test_offline_knows_no_time_before_the_first_answer():
+    assert "left" not in line(OFFLINE, 10, issued=128)
 
 
-def test_tokens_count_as_they_come(capsys):
+def rates(*snapshots):
+    """Tokens per second, shown of snapshots one second apart."""
     clock = Clock()
-    printer = ProgressPrinter(OFFLINE, clock=clock)
-    for _ in range(30):
+    meter = ProgressMeter(OFFLINE, clock=clock)
+    found = []
+    for values in snapshots:
         clock.now += 1
-        printer(counts(issued=128, partial_tokens=int(clock.now - 100) * 50))
-    rates = [row for row in capsys.readouterr().out.splitlines() if "tok/s" in row]
-    assert len(rates) == 3
-    assert all("50 tok/s" in row for row in rates)
+        found.append(meter(counts(issued=128, **values)).tokens_per_s)
+    return found
 
 
-def test_the_rate_is_that_of_the_last_seconds(capsys):
-    clock = Clock()
-    printer = ProgressPrinter(OFFLINE, clock=clock)
-    for second in range(1, 31):
-        clock.now += 1
-        printer(counts(issued=128, output_tokens=min(second, 10) * 100))
-    rates = [row.split(" tok/s")[0].split()[-1] for row in capsys.readouterr().out.splitlines()]
-    assert rates == ["100", "0", "0"]
+def test_tokens_count_as_they_come():
+    assert set(rates(*({"partial_tokens": second * 50} for second in range(1, 31)))) == {50}
 
 
-def test_tokens_of_a_failed_answer_make_no_negative_rate(capsys):
-    clock = Clock()
-    printer = ProgressPrinter(OFFLINE, clock=clock)
-    clock.now += 9
-    printer(counts(issued=128, partial_tokens=500))
-    clock.now += 15
-    printer(counts(issued=128, failed=1))
-    assert ", 0 tok/s" in capsys.readouterr().out
+def test_the_rate_is_that_of_the_last_seconds():
+    found = rates(*({"output_tokens": min(second, 10) * 100} for second in range(1, 31)))
+    assert [found[second - 1] for second in (10, 20, 30)] == [100, 0, 0]
 
 
-def test_failures_show_their_kinds(capsys):
+def test_tokens_of_a_failed_answer_make_no_negative_rate():
+    assert rates({"partial_tokens": 500}, {"failed": 1}) == [500, 0]
+
+
+def test_failures_show_their_kinds():
     failures = {FailureKind.CONNECT: 1, FailureKind.TIMEOUT: 5, FailureKind.ABORTED: 2, FailureKind.SEND: 1}
-    shown = line(capsys, OFFLINE, 10, failures, issued=128, failed=9)
+    shown = line(OFFLINE, 10, failures, issued=128, failed=9)
     assert "9 FAILED (timeout 5, aborted 2, connect 1)" in shown
 
 

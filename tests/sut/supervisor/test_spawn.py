@@ -14,7 +14,7 @@ SIGNAL_DURING_START = """
 import os, signal, sys, threading, time
 from multiprocessing import util
 from sut.supervisor.spawn import spawn, stop
-from harness.cli.signals import InterruptedRun, interruptible
+from harness.cli.signals import InterruptedRun, interruptible, leave_on_signals
 
 number = int(sys.argv[1])
 
@@ -34,6 +34,7 @@ if __name__ == "__main__":
     from multiprocessing import resource_tracker
     resource_tracker.ensure_running()
     util.spawnv_passfds = with_signal
+    leave_on_signals()
     try:
         with interruptible():
             spawn(child, sys.argv[2])

@@ -1,0 +1,186 @@
+"""The part of a run's record that was settled before its first query: plan, placement, servers.
+
+These are values of run.json. RunPlan and the benchmark's definition may change their shape; what published
+runs have written must stay readable, so the record has types of its own.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.config.deadlines import Deadlines, FailurePolicy, Preflight
+from harness.config.expected_queries import Issue
+from harness.config.generation import SamplingParameters
+from harness.config.scenario import Scenario
+
+Number = int | float
+Cpus = tuple[int, ...]
+
+
+class BenchmarkRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The benchmark's definition as configs/ had it."""
+
+    name: str
+    official: bool = False
+    model: str | None = None
+    vocabulary_size: int | None = None
+    context_length: int | None = None
+    loadgen: dict[str, Any] = {}
+    generation: dict[str, Any] = {}
+    datasets: dict[str, Any] = {}
+    scenarios: tuple[str, ...] = ()
+    model_revision: str | None = None
+    tokenizer: str | None = None
+    latency_limits: dict[str, Any] = {}
+    reasoning_effort_ids: dict[str, Any] = {}
+    accuracy: dict[str, Any] | None = None
+    compliance: dict[str, Any] = {}
+
+
+class ComplianceTestPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A compliance test: its audit settings by conf key, and the dataset that it asks for."""
+
+    test: str
+    dataset: dict[str, Any]
+    settings: dict[str, Number]
+    text: str
+    """the audit.config that LoadGen read"""
+    official: bool
+    """whether the run was to be refused with any deviation"""
+    deviations: tuple[str, ...] = ()
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Worker processes and their CPUs."""
+
+    workers: int
+    """number of client worker processes"""
+    reason: str
+    """why so many"""
+    loadgen_cores: Cpus = ()
+    """CPUs of LoadGen's process; empty where the scheduler decides"""
+    worker_cores: tuple[Cpus, ...] = ()
+    """CPUs of each worker; empty where the scheduler decides"""
+
+    def cores_of(self, worker: int) -> Cpus:
+        """The CPUs of one worker."""
+        return self.worker_cores[worker] if self.worker_cores else ()
+
+    def __str__(self) -> str:
+        noun = "worker process" if self.workers == 1 else "worker processes"
+        pinned = ", each on a core of its own" if self.worker_cores else ""
+        return f"{self.workers} {noun} ({self.reason}){pinned}"
+
+
+class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Every choice of the run, resolved: the fields of RunPlan, and what dataset and LoadGen added."""
+
+    benchmark: BenchmarkRules
+    scenario: Scenario
+    mode: str
+    """`performance` or `accuracy`"""
+    model_key: str
+    """LoadGen's key of the model in conf files"""
+    input_file: Path
+    """the dataset"""
+    max_samples: int | None
+    parameters: SamplingParameters
+    """generation parameters, as every request carries them"""
+    backend: str
+    """`sglang`, `openai` or `embedded`"""
+    server_urls: tuple[str, ...]
+    ca_file: Path | None
+    preflight: Preflight
+    """seconds that the questions to a server and its trial request may take"""
+    num_workers: int | None
+    """as asked for; `placement.workers` is the number in use"""
+    max_concurrency: int | None
+    """as asked for; `concurrency` is the number in use"""
+    deadlines: Deadlines
+    """seconds that a request may take"""
+    policy: FailurePolicy
+    """when the run ends early, and how often a query is sent again"""
+    resume: bool
+    log_dir: Path
+    """the folder of all files of the run"""
+    user_conf: Path
+    mlperf_conf: Path | None
+    audit_config: Path | None
+    """the user's file"""
+    audit_text: str | None
+    """audit settings on top of all others, as LoadGen read them"""
+    audit_settings: dict[str, Number] | None = None
+    """the audit settings in force, by conf key"""
+    dry_run: bool
+    deviations: tuple[str, ...]
+    """deviations that follow from the flags alone; the record's `deviations` has all of them"""
+    warnings: tuple[str, ...] = ()
+    """about the flags"""
+    audit: ComplianceTestPlan | None = None
+    """of a compliance test"""
+    samples: int
+    """rows of the dataset that are used"""
+    dataset_sha256: str
+    placement: Placement
+    concurrency: int | None
+    """most requests in flight; `null` where LoadGen alone decides"""
+    loadgen_settings: dict[str, int | float | bool]
+    """LoadGen's settings as read back before the run, by TestSettings' names"""
+    conf_warnings: tuple[str, ...] = ()
+    """rows of the conf files that LoadGen skips, with file and line"""
+    expected: Issue
+    """the queries that LoadGen will issue"""
+
+    @property
+    def accuracy(self) -> bool:
+        """Whether LoadGen logs every answer."""
+        return self.mode == "accuracy"
+
+    @property
+    def title(self) -> str:
+        """``gpt-oss-120b, server, performance``, or the compliance test."""
+        return f"{self.benchmark.name}, {self.scenario}, {self.audit.test if self.audit else self.mode}"
+
+    @property
+    def limits_ns(self) -> dict[str, int]:
+        """The p99 limits of TTFT and TPOT, none where the scenario has none."""
+        if not self.scenario.poisson:
+            return {}
+        return {name: int(self.loadgen_settings[f"{name.lower()}_latency"]) for name in ("TTFT", "TPOT")}
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts that one server URL reported; `null` where it did not."""
+
+    url: str
+    wire: str
+    """its protocol: `sglang`, `openai` or `llamacpp`"""
+    engine: str
+    model: str | None = None
+    """the name under which it serves"""
+    served_name: str = ""
+    """the name that OpenAI requests carry"""
+    model_path: str | None = None
+    """where its weights came from"""
+    revision: str | None = None
+    """of the weights"""
+    version: str | None = None
+    """of the engine"""
+    context_length: int | None = None
+    vocabulary_size: int | None = None
+    max_running_requests: int | None = None
+    """requests that all ranks together run at once"""
+    dp_size: int | None = None
+    """data-parallel ranks behind the URL"""
+    stream_interval: int | None = None
+    """tokens in an event of a stream"""
+    settings: dict[str, str | int | float | bool] = {}
+    """start options of SGLang that bear on a result (tensor parallelism, quantization, KV dtype and
+    others)"""
+
+    @property
+    def names(self) -> str:
+        """``PATH as NAME``, or the one name that there is."""
+        served = self.served_name or self.model or "a model without a name"
+        return served if self.model_path in (None, served) else f"{self.model_path} as {served}"

@@ -1,0 +1,45 @@
+"""A recorded run.json, and the records that tests make of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from harness.config.scenario import Scenario
+from harness.record.run_record import RunRecord
+
+# Of a server run of the embedded engine with configs/quick.conf: INVALID, for the engine was too slow. Its
+# warnings have the field's earlier name.
+PATH = Path(__file__).parent / "data/runs/server.json"
+ENDED = RunRecord.read(PATH)
+
+
+def with_plan(record: RunRecord, **fields: Any) -> RunRecord:
+    """The same record of another plan."""
+    return replace(record, plan=replace(record.plan, **fields))
+
+
+def started(**plan: Any) -> RunRecord:
+    """The record before the first query of an offline run without deviations."""
+    return with_plan(
+        RunRecord(
+            plan=ENDED.plan,
+            provenance=ENDED.provenance,
+            servers=ENDED.servers,
+            started=ENDED.started,
+            clock=ENDED.clock,
+        ),
+        **{"scenario": Scenario.OFFLINE, **plan},
+    )
+
+
+def text(**fields: Any) -> str:
+    """The recorded file with other fields."""
+    return json.dumps(json.loads(PATH.read_text()) | fields)
+
+
+def verdict(result: str, *reasons: str, complete: bool = False, **fields: Any) -> str:
+    """The recorded file with another verdict, and without deviations but those in ``fields``."""
+    found = {"result": result, "reasons": reasons, "complete": complete}
+    return text(**{"deviations": [], "verdict": found} | fields)
