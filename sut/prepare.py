@@ -10,7 +10,6 @@ import msgspec
 from harness.compliance.audit_config import test_named
 from harness.config import rule_checks
 from harness.config.expected_queries import Issue, expected_issue
-from harness.config.generation import SamplingParameters
 from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
 from harness.config.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts

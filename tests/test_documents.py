@@ -11,7 +11,7 @@ from harness.cli import run_flags
 from harness.compliance import cli as compliance
 from harness.grading import cli as grading
 from harness.submission import cli as submission
-from scripts import write_cli_reference
+from scripts import write_cli_reference, write_run_json_reference
 from tests.documents.pages import PAGES
 from tests.runs import ROOT
 
@@ -101,6 +101,13 @@ def test_the_command_line_reference_is_current():
     text = write_cli_reference.PAGE.read_text()
     assert text == write_cli_reference.written(text), "run scripts/write_cli_reference.py"
     assert "default: None" not in text
+
+
+def test_the_reference_of_run_json_is_current():
+    text = write_run_json_reference.PAGE.read_text()
+    assert text == write_run_json_reference.written(text), "run scripts/write_run_json_reference.py"
+    tables = set(re.findall(r"(?m)^## .*`(plan|servers\[\]|verdict|statistics|client_load|loadgen)`", text))
+    assert len(tables) == 6
 
 
 def test_the_shelves_hold_every_page():

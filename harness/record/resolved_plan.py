@@ -74,7 +74,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Every choice of the run, resolved: the fields of RunPlan, and what dataset and LoadGen added."""
+    """Every choice of the run, resolved from its flags, the dataset, LoadGen and the servers."""
 
     benchmark: BenchmarkRules
     scenario: Scenario

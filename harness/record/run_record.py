@@ -117,14 +117,12 @@ class ClientLoad(msgspec.Struct, frozen=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. Written before the first query and again at the end.
-
-    ``verdict`` and the fields after ``ended`` are None while the run lasts: a file without a verdict belongs
-    to a run that has not ended or was killed.
-    """
+    """One run: ``verdict`` and the fields after ``ended`` stay empty while it lasts."""
 
     plan: ResolvedPlan
+    """what was to run"""
     provenance: Provenance
+    """what ran it"""
     servers: tuple[ServerInfo, ...]
     """what each server URL reported"""
     started: datetime
@@ -136,6 +134,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended: datetime | None = None
     """after the last query"""
     verdict: RunVerdict | None = None
+    """None in the record of a run that has not ended or was killed"""
     interrupted_by: str | None = None
     """the signal that ended the run, such as `SIGINT`"""
     statistics: Statistics | None = None

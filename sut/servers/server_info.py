@@ -94,7 +94,7 @@ def _same_revision(revision: str, wanted: str | None) -> bool:
     return wanted is None or not re.fullmatch("[0-9a-f]{7,40}", revision) or wanted.startswith(revision)
 
 
-def parameter_warnings(facts: Sequence[ServerFacts], parameters: SamplingParameters) -> Iterator[str]:
+def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParameters) -> Iterator[str]:
     """Parameters for which a server's protocol has no word."""
     for fact in facts:
         if parameters.min_new_tokens and fact.wire == "llamacpp":
