@@ -12,8 +12,8 @@ from harness.errors import ConfigError
 from harness.files import keep_others_from_writing, replacing
 from harness.record.output_dir import claimed, make_room
 from harness.record.requests_table import write_requests
-from harness.record.run_record import write_json
 from tests.harness.grading.logs import write_log
+from tests.records import ENDED
 from tests.runs import ACCURACY, ROOT, command, evaluator, quick_conf, small_dataset
 from tests.security.hostile import document, hostile
 from tests.stub import StubServer
@@ -89,7 +89,7 @@ def test_a_stricter_umask_stays(tmp_path):
 
 
 WRITERS = {
-    "run.json": lambda path: write_json(path, {"a": 1}),
+    "run.json": ENDED.write,
     "requests.parquet": lambda path: write_requests(path, __import__("pyarrow").table({"a": [1]})),
 }
 
