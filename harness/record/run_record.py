@@ -186,7 +186,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         except FileNotFoundError:
             raise
         except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            raise ConfigError(f"{path}: not the record of a run: {error}") from None
+            raise ConfigError(f"{path} is not the record of a run: {error}") from None
 
 
 def read_clocks() -> ClockPair:

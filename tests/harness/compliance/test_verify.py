@@ -137,7 +137,7 @@ BROKEN = {
     "detail cut short": ({DETAIL: detail(end=False)}, "mlperf_log_detail.txt: cut short"),
     "detail empty": ({DETAIL: ""}, "mlperf_log_detail.txt: empty"),
     "summary cut short": ({SUMMARY: VALID[:-20]}, "mlperf_log_summary.txt: cut short"),
-    "no record": ({"run.json": "{"}, "run.json: not the record of a run"),
+    "no record": ({"run.json": "{"}, "run.json is not the record of a run"),
     "accuracy run": ({DETAIL: detail({"test_mode": "AccuracyOnly"})}, "effective_test_mode was AccuracyOnly"),
     "other seed": ({DETAIL: detail({"accuracy_log_rng_seed": 0})}, "effective_accuracy_log_rng_seed was 0"),
     "permuted": (
@@ -177,7 +177,7 @@ WORTHLESS = {
         {"run.json": records.verdict("INVALID", "3 of 9 queries failed")},
         "run.json says INVALID: 3 of 9 queries failed",
     ),
-    "killed": ({"run.json": records.text(verdict=None)}, "run.json has no verdict"),
+    "killed": ({"run.json": records.text(verdict=None, deviations=[])}, "run.json has no verdict"),
     "errors": (NOTED["errors"][0] | {"run.json": OURS}, NOTED["errors"][1]),
     "error rows": (NOTED["error rows"][0] | {"run.json": OURS}, NOTED["error rows"][1]),
 }

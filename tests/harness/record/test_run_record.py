@@ -129,7 +129,7 @@ def test_a_damaged_file_is_one_line(name, tmp_path):
     path.write_bytes(DAMAGED[name])
     with pytest.raises(ConfigError) as caught:
         RunRecord.read(path)
-    assert str(caught.value).startswith(f"{path}: ")
+    assert str(caught.value).startswith(f"{path} is not ")
     assert "\n" not in str(caught.value)
 
 

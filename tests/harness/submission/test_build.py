@@ -55,7 +55,7 @@ def test_the_system_is_completed_from_machine_and_runs(results, info, tmp_path):
     assert len(fields) == 35
     assert fields["host_memory_capacity"] == "2048 GiB"
     assert fields["framework"] == "SGLang 0.5.23"
-    assert fields["other_software_stack"] == "CPython 3.12.1, LoadGen 6.0.17"
+    assert fields["other_software_stack"] == "CPython 3.11.7, LoadGen 6.0.17"
     assert (fields["cooling"], fields["division"], fields["submitter"]) == ("water", "closed", "MyOrg")
 
 
