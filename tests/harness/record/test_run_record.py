@@ -31,12 +31,20 @@ def written(record, folder):
     return strict(folder / "run.json")
 
 
+def lost(before, after, place=""):
+    """Places of ``before`` that have another value; fields may have been added."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            yield from lost(value, after.get(name, "(gone)"), f"{place}.{name}")
+    elif before != after:
+        yield place
+
+
 def test_a_recorded_file_is_read_and_written_again(tmp_path):
     """Names and values stay; ``doubts`` of earlier files are now ``warnings``."""
     recorded, again = strict(PATH), written(ENDED, tmp_path)
     recorded["warnings"] = recorded.pop("doubts")
-    recorded["interrupted_by"] = recorded["plan"]["audit_settings"] = None
-    assert again == recorded
+    assert list(lost(recorded, again)) == []
     assert len(again["warnings"]) == 6
     assert RunRecord.read(tmp_path / "run.json") == ENDED
 

@@ -3,19 +3,21 @@
 import re
 
 import pytest
+from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
 from harness.errors import ServerError
+from harness.report.console import render_plan
 from sut.servers.server_info import (
     check_capacity,
     model_deviations,
     model_warnings,
     parameter_warnings,
     replica_warnings,
-    server_line,
     stream_warnings,
 )
 from tests.kit import VOCABULARY, parameters
+from tests.records import started
 from tests.sut.pages import facts
 
 # -- another model, or another form of it
@@ -47,7 +49,8 @@ def test_served_model(said, deviates, warns):
     deviations = list(model_deviations(told(**said), GPT_OSS))
     assert bool(deviations) is deviates
     assert bool(list(model_warnings(told(**said), GPT_OSS))) is warns
-    line = server_line(told(**said)[0], GPT_OSS)
+    plan = render_plan(structs.replace(started(), servers=tuple(told(**said))))
+    (line,) = [line for line in plan.splitlines() if line.startswith("server ")]
     if "model_path" in said:
         assert f"serves {said['model_path']} as {said['model']} (" in line
     assert "None" not in "".join(deviations) + line
