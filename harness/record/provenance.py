@@ -22,6 +22,7 @@ PACKAGES = (
     "pyyaml",
     "xllamacpp",
     "gguf",
+    "tokenizers",
 )
 
 # Names only: a value may be a secret, and the names tell enough to ask for it.
