@@ -20,8 +20,9 @@ usage: datasets/download.sh [options]
 
 Fetch official datasets and models and check them. The same command continues an interrupted download.
 
-  --what WHAT         perf (default), acc, compliance, livecodebench, model, eagle, edge or all (all but eagle)
-  --benchmark NAME    gpt-oss-120b (default), deepseek-r1, llama3.1-8b, or samples (the files of this repository)
+  --what WHAT         perf (default), acc, compliance, calibration, livecodebench, model, eagle, edge or all (all but eagle)
+  --benchmark NAME    gpt-oss-120b (default), deepseek-r1, llama3.1-8b, llama3.1-8b-edge, or samples (the files of
+                      this repository)
   --to DIR            folder for the files (default: data beside datasets)
   --via HOW           how to fetch MLCommons' files: r2 (its downloader, needs curl and wget), mlcr, or auto (default)
   --verify            check the files that exist, fetch nothing

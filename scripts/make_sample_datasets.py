@@ -20,7 +20,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.dataset import tokenizer  # noqa: E402
+from harness.dataset import cnndm, tokenizer  # noqa: E402
+from harness.dataset.model_tokenizer import load_tokenizer  # noqa: E402
 from harness.errors import HarnessError  # noqa: E402
 
 SAMPLES = ROOT / "datasets" / "samples"
@@ -54,6 +55,20 @@ STDIN_TASK = """\
 Give the solution as one Python code block: a program that reads standard input and writes standard output."""
 
 
+# Llama 3.1's own vocabulary is Meta's: the sample has byte pairs of its own texts, and these ids.
+LLAMA_SPECIAL = {
+    "<|begin_of_text|>": 128000,
+    "<|end_of_text|>": 128001,
+    "<|finetune_right_pad_id|>": 128004,
+    "<|start_header_id|>": 128006,
+    "<|end_header_id|>": 128007,
+    "<|eom_id|>": 128008,
+    "<|eot_id|>": 128009,
+    "<|python_tag|>": 128010,
+}
+LLAMA_SAMPLE_TOKENS = 1500
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One row of a sample file before it is tokenised."""
@@ -81,13 +96,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build(target: Path) -> None:
-    """Write the four sample files into an existing folder."""
+    """Write the sample files into an existing folder."""
     problems = _source("code")["problem"]
     write_table(target / "perf_sample.parquet", performance_prompts(_source("perf")))
     write_table(target / "acc_sample.parquet", [*aime_prompts(), *gpqa_prompts(), *code_prompts(problems)])
     write_table(target / "compliance_sample.parquet", gpqa_prompts())
     lines = (json.dumps(release_row(problem)) + "\n" for problem in problems)
     (target / "code_sample.jsonl").write_text("".join(lines), encoding="utf-8", newline="\n")
+    articles = list(news_articles())
+    (target / "cnn_sample_tokenizer.json").write_bytes(llama_like_tokenizer(articles))
+    llama = load_tokenizer(target / "cnn_sample_tokenizer.json")
+    cnndm.write_dataset(target / "cnn_sample.json", articles, llama)
 
 
 def performance_prompts(source: Mapping[str, Any]) -> Iterator[Prompt]:
@@ -129,6 +148,54 @@ def code_prompts(problems: Iterable[Mapping[str, Any]]) -> Iterator[Prompt]:
             CALL_TASK.format(text=text, starter=starter.rstrip()) if starter else STDIN_TASK.format(text=text)
         )
         yield from _repeated(Prompt("livecodebench_v6", user, "high", problem["id"]))
+
+
+def news_articles() -> Iterator[cnndm.Article]:
+    """Every passage of the performance sample with its summary, and some pairs of them."""
+    source = _source("cnn")
+    texts = [passage["text"].strip() for passage in _source("perf")["passage"]]
+    singles = [
+        cnndm.Article(text, "\n".join(lines)) for text, lines in zip(texts, source["highlights"], strict=True)
+    ]
+    yield from singles
+    for pair in source["pairs"]:
+        first, second = (singles[number] for number in pair)
+        yield cnndm.Article(f"{first.text}\n\n{second.text}", f"{first.highlights}\n{second.highlights}")
+
+
+def llama_like_tokenizer(articles: Sequence[cnndm.Article]) -> bytes:
+    """A tokenizer.json of byte pairs as Llama's is one, with Llama's ids for the special tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=LLAMA_SAMPLE_TOKENS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = [
+        text
+        for article in articles
+        for text in (cnndm.TEMPLATE.format(input=article.text), article.highlights)
+    ]
+    learner.train_from_iterator(texts, trainer)
+    document = json.loads(learner.to_str())
+    document["model"]["vocab"] |= LLAMA_SPECIAL
+    kind = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    document["added_tokens"] = [
+        {"id": number, "content": name, **kind} for name, number in LLAMA_SPECIAL.items()
+    ]
+    name, number = next(iter(LLAMA_SPECIAL.items()))
+    begin = {"SpecialToken": {"id": name, "type_id": 0}}
+    document["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [begin, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [begin, {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {name: {"id": name, "ids": [number], "tokens": [name]}},
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def release_row(problem: Mapping[str, Any]) -> dict[str, str]:

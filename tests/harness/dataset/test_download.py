@@ -305,8 +305,29 @@ def test_our_samples_are_as_the_manifest_says():
         text=True,
         check=False,
     )
-    assert done.returncode == 0 and done.stdout.count("(known sha256)") == 4
+    assert done.returncode == 0 and done.stdout.count("(known sha256)") == 6
     assert not (ROOT / "datasets" / "SHA256SUMS").exists()
+
+
+LLAMA = {  # as MLCommons' pages name them
+    ("llama3.1-8b", "perf"): ("llama3-1-8b-cnn-eval", "_validation,_datacenter"),
+    ("llama3.1-8b", "edge"): ("llama3-1-8b-sample-cnn-eval-5000", "_validation,_edge"),
+    ("llama3.1-8b", "calibration"): ("llama3-1-8b-cnn-dailymail-calibration", "_calibration"),
+    ("llama3.1-8b-edge", "perf"): ("llama3-1-8b-sample-cnn-eval-5000", "_validation,_edge"),
+}
+
+
+@pytest.mark.parametrize(("benchmark", "what"), LLAMA)
+def test_sources_of_llama(benchmark, what, tmp_path):
+    name, tags = LLAMA[benchmark, what]
+    for via, expected in (
+        ("r2", f"https://inference.mlcommons-storage.org/metadata/{name}.uri"),
+        ("mlcr", f"mlcr get,dataset,cnndm,{tags},_llama3,_mlc,_r2-downloader --outdirname={tmp_path} -j"),
+    ):
+        script = [str(ROOT / "datasets" / "download.sh"), "--to", str(tmp_path), "--via", via, "--dry-run"]
+        command = [*script, "--benchmark", benchmark, "--what", what]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.replace("\\", "").strip().endswith(expected)
 
 
 def test_manifest_and_benchmark_definitions_agree():

@@ -1,0 +1,132 @@
+"""The builder of llama3.1-8b's dataset, against what the reference implementation's script writes.
+
+The files in tests/data/cnndm were written by the steps of download_cnndm.py (mlcommons/inference) with
+datasets 5.2.0, transformers 5.23.0 and simplejson 4.3.0, from made-up articles and the sample's tokenizer.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.dataset import cnndm
+from harness.dataset.model_tokenizer import load_tokenizer
+from harness.dataset.samples import load_samples
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "data" / "cnndm"
+TOKENIZER = ROOT / "datasets" / "samples" / "cnn_sample_tokenizer.json"
+
+
+def golden_rows():
+    return json.loads((GOLDEN / "seven.json").read_text("utf-8"))
+
+
+def validation_split(path, **changes):
+    """A parquet file as Hugging Face offers it."""
+    rows = golden_rows()
+    columns = {
+        "article": [row["input"] for row in rows],
+        "highlights": [row["output"] for row in rows],
+        "id": [f"{number:040x}" for number in range(len(rows))],
+    }
+    pq.write_table(pa.table({name: cells for name, cells in (columns | changes).items() if cells}), path)
+    return path
+
+
+def build(tmp_path, *words, tokenizer=TOKENIZER, output="cnn_eval.json"):
+    if not (tmp_path / "validation.parquet").exists():
+        validation_split(tmp_path / "validation.parquet")
+    flags = ["--input-file", tmp_path / "validation.parquet", "--tokenizer", tokenizer]
+    command = [
+        sys.executable,
+        ROOT / "scripts" / "build_cnndm.py",
+        *flags,
+        "--output-file",
+        tmp_path / output,
+    ]
+    return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ([], "seven.json"),
+        (["--total-count", "3"], "three_shuffled.json"),
+        (["--n_samples", "3"], "three_shuffled.json"),
+    ],
+)
+def test_same_bytes_as_the_reference_implementation(tmp_path, words, name):
+    done = build(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "cnn_eval.json").read_bytes() == (GOLDEN / name).read_bytes()
+    assert "7 rows" in done.stderr  # of another number than the official split
+    assert "13368" in done.stderr
+
+
+def test_the_shuffle_is_that_of_datasets():
+    """Dataset.shuffle(seed=42) of datasets 5.2.0, for as many rows as the validation split has."""
+    edge = cnndm.selected(cnndm.ROWS, 5000)
+    assert (edge[:5], edge[-3:]) == ([1517, 10554, 910, 12519, 158], [8507, 7547, 6074])
+    assert len(set(edge)) == 5000
+    assert list(cnndm.selected(4, None)) == [0, 1, 2, 3]
+
+
+def test_what_is_built_can_be_run(tmp_path):
+    build(tmp_path)
+    samples = load_samples(tmp_path / "cnn_eval.json", vocabulary_size=128256)
+    tokenizer = load_tokenizer(TOKENIZER)
+    assert {int(samples.tokens(row)[0]) for row in range(len(samples))} == {128000}
+    for row, wanted in enumerate(golden_rows()):
+        assert tokenizer.decode(samples.tokens(row)[1:], False) == cnndm.TEMPLATE.format(**wanted)
+
+
+def begins_otherwise(path):
+    content = json.loads(TOKENIZER.read_text("utf-8"))
+    path.write_text(json.dumps(content | {"post_processor": None}))
+    return path
+
+
+BAD = {
+    "no such tokenizer": (lambda p: {"tokenizer": p / "absent"}, "absent: No such file"),
+    "a folder without tokenizer.json": (lambda p: {"tokenizer": p}, "tokenizer.json: No such file"),
+    "no tokenizer": (lambda p: {"tokenizer": validation_split(p / "x.parquet")}, "no tokenizer"),
+    "another tokenizer": (lambda p: {"tokenizer": begins_otherwise(p / "t.json")}, "begins a text with []"),
+    "too many rows": (lambda p: {"words": ["--total-count", "8"]}, "--total-count is 8, expected 1 to 7"),
+    "no rows asked for": (lambda p: {"words": ["--total-count", "0"]}, "--total-count is 0"),
+    "no such folder": (lambda p: {"output": "absent/cnn_eval.json"}, "absent"),
+    "no highlights": (
+        lambda p: {"words": [], "input": validation_split(p / "validation.parquet", highlights=None)},
+        "no column highlights; its columns are article, id",
+    ),
+    "an article that is null": (
+        lambda p: {"input": validation_split(p / "validation.parquet", article=["a", None, *"bcdef"])},
+        "row 1: article and highlights",
+    ),
+    "no articles": (
+        lambda p: {"input": empty(p / "validation.parquet")},
+        "no rows, expected articles",
+    ),
+}
+
+
+def empty(path):
+    pq.write_table(
+        pa.table({"article": pa.array([], pa.string()), "highlights": pa.array([], pa.string())}), path
+    )
+    return path
+
+
+@pytest.mark.parametrize(("prepare", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_clear_line(tmp_path, prepare, message):
+    given = prepare(tmp_path)
+    given.pop("input", None)
+    words = given.pop("words", [])
+    done = build(tmp_path, *words, **given)
+    *_, last = done.stderr.splitlines()
+    assert done.returncode == 2 and message in last and "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("cnn_eval.json*"))
