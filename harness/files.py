@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, written where others may have planted something."""
+"""Names of the files that a run leaves, and files that appear complete or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -6,10 +6,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+ROOT = Path(__file__).resolve().parents[1]  # the checkout
+CONFIG_DIR = ROOT / "configs"  # benchmark definitions, LoadGen's conf files
+
+# What a run leaves in DIR/<scenario>/<mode>/. LoadGen's own files:
+SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
+ACCURACY_LOG = "mlperf_log_accuracy.json"
+AUDIT_CONFIG = "audit.config"  # one in the working directory is not used
+# Ours:
+RUN_RECORD = "run.json"
+REQUESTS = "requests.parquet"
+JOURNAL_DIR = "journal"  # see harness/record/journal.py
+USER_CONF = "user.conf"  # the run's copy, beside its logs
+ACCURACY_TEXT = "accuracy.txt"  # the evaluator's output, as a submission holds it
+COMPLIANCE_RUN = "run"  # folder of a compliance test's run, beside what is verified of it
+
 # Whatever the umask: what a run leaves is evidence, and others must not be able to change it.
 _OTHERS_WRITE = 0o002
-
-COMPLIANCE_RUN = "run"  # folder of a compliance test's run, beside what is verified of it
 
 
 def keep_others_from_writing() -> None:
@@ -18,6 +31,11 @@ def keep_others_from_writing() -> None:
     LoadGen, the engine and every other child inherit it. What the umask takes away besides stays away.
     """
     os.umask(os.umask(0o077) | _OTHERS_WRITE)
+
+
+def unofficial(path: Path) -> Path:
+    """The name of a file in place of ``path`` whose content is no official result."""
+    return path.with_name(f"{path.stem}.NOT_OFFICIAL{path.suffix}")
 
 
 @contextmanager

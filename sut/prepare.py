@@ -11,9 +11,10 @@ from harness.compliance.audit_config import test_named
 from harness.config import rule_checks
 from harness.config.expected_queries import Issue, expected_issue
 from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
-from harness.config.plan import AUDIT_CONFIG, LOADGEN_MODES, MOST_WORKERS, RunPlan
+from harness.config.plan import LOADGEN_MODES, MOST_WORKERS, RunPlan
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
+from harness.files import AUDIT_CONFIG
 from harness.record.resolved_plan import Placement, ResolvedPlan, ServerInfo
 from sut.loadgen.binding import Readback
 from sut.servers.server_info import (

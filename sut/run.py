@@ -5,20 +5,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from msgspec import structs
 
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.api_key import api_key
-from harness.config.plan import USER_CONF, RunPlan
+from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
+from harness.files import ROOT, RUN_RECORD, USER_CONF
 from harness.record.answer_log import KeptAnswer
 from harness.record.output_dir import check_free, claimed, make_ready, make_room, release_reserve
 from harness.record.provenance import gather_provenance
 from harness.record.resume import check_resumable, earlier_answers, set_aside, version_changes
-from harness.record.run_record import RUN_RECORD, RunRecord, read_clocks
+from harness.record.run_record import RunRecord, read_clocks
 from harness.report.finish_run import Observations, finish
 from harness.report.progress import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoint
@@ -36,8 +36,7 @@ from sut.supervisor.progress import ProgressMeter
 from sut.supervisor.session import Session, Target
 from sut.wire import make_wire
 
-_ROOT = Path(__file__).resolve().parents[1]
-_CACHE = _ROOT / ".cache"
+_CACHE = ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
 
 log = logging.getLogger("mlperf")
@@ -223,7 +222,7 @@ def _planned(prepared: Prepared) -> RunRecord:
     """The record before the first query."""
     return RunRecord(
         plan=resolved_plan(prepared),
-        provenance=gather_provenance(_ROOT),
+        provenance=gather_provenance(ROOT),
         servers=prepared.servers,
         started=datetime.now(UTC),
         deviations=prepared.deviations,

@@ -5,9 +5,10 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from harness.cli.parser import Parser, Synonym, path
-from harness.config.options import CONFIG_DIR, SERVER_URL, RunOptions
+from harness.config.options import SERVER_URL, RunOptions
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
+from harness.files import CONFIG_DIR
 
 # Flags that are repeated begin with None: argparse would append to any other default.
 DEFAULTS = {field.name: field.default for field in fields(RunOptions) if field.default is not MISSING}

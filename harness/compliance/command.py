@@ -9,12 +9,12 @@ from harness.compliance.compliance_test import TestResult
 from harness.compliance.output_folder import write_folder
 from harness.compliance.plan import ComplianceRun, audit_of, resolve_runs
 from harness.compliance.registry import find_test
-from harness.compliance.run_logs import ACCURACY_LOG, log_file, logs_in, read_detail_log
+from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
 from harness.config.plan import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
-from harness.files import COMPLIANCE_RUN
+from harness.files import ACCURACY_LOG, COMPLIANCE_RUN
 from harness.record.output_dir import make_room, release_reserve
 from harness.record.run_record import RunRecord
 from harness.text import printable

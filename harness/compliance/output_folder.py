@@ -6,9 +6,9 @@ from pathlib import Path
 
 from harness.compliance.compliance_test import ComplianceTest, TestResult
 from harness.compliance.registry import TESTS
-from harness.compliance.run_logs import ACCURACY_LOG, DETAIL, SUMMARY, log_file
+from harness.compliance.run_logs import log_file
 from harness.errors import ConfigError
-from harness.files import replacing
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY, replacing, unofficial
 
 
 def marked(text: str, pass_line: str, reasons: tuple[str, ...]) -> str:
@@ -31,13 +31,13 @@ def write_folder(
     """
     verify_file = folder / test.verify_file
     if reasons:
-        verify_file = verify_file.with_name(f"{verify_file.stem}.NOT_OFFICIAL{verify_file.suffix}")
+        verify_file = unofficial(verify_file)
     try:
         clear(folder)
         _copy(log_dir, folder / "accuracy", (ACCURACY_LOG,))
         _copy(log_dir, folder / "performance" / "run_1", (SUMMARY, DETAIL))
         if result.scorecard:
-            (folder / "accuracy" / "accuracy.txt").write_text(
+            (folder / "accuracy" / ACCURACY_TEXT).write_text(
                 marked(result.scorecard, test.pass_line, reasons), encoding="utf-8"
             )
         with replacing(verify_file) as file:

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from harness.compliance.audit_config import AuditConfig, effective_differences
 from harness.errors import ConfigError, GradingError
-from harness.files import COMPLIANCE_RUN
+from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, DETAIL, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
-from harness.record.run_record import RUN_RECORD, RunRecord
+from harness.record.run_record import RunRecord
 
 _LISTED = 5
 
@@ -59,8 +59,6 @@ def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
     return f"{len(indexes)} {what} (qsl_idx {shown}{', ...' if len(indexes) > _LISTED else ''})"
 
 
-ACCURACY_LOG = "mlperf_log_accuracy.json"
-SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 # Where a verified folder, here or in a submission, has the logs that a run leaves side by side.
 _PLACES = {
     ACCURACY_LOG: Path("accuracy"),

@@ -6,7 +6,6 @@ from pathlib import Path
 from harness.compliance.audit_config import AuditConfig, official_audit
 from harness.compliance.compliance_test import ComplianceTest, JudgedRun, TestResult
 from harness.compliance.run_logs import (
-    ACCURACY_LOG,
     RunFacts,
     log_file,
     read_detail_log,
@@ -17,6 +16,7 @@ from harness.compliance.run_logs import (
 )
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError, DatasetError, GradingError
+from harness.files import ACCURACY_LOG
 from harness.grading.references import Reference, load_references
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, INT64, AccuracyLog
 

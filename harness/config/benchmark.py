@@ -11,8 +11,7 @@ import msgspec
 from harness.config.loadgen_settings import BY_ATTRIBUTE
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-
-CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
+from harness.files import CONFIG_DIR
 
 
 class LoadGenKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from harness.config.scenario import Scenario
+from harness.files import CONFIG_DIR, USER_CONF
 
-CONFIG_DIR = Path(__file__).resolve().parents[2] / "configs"
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
 
 Backend = Literal["sglang", "openai", "embedded"]
@@ -43,7 +43,7 @@ class RunOptions:
     resume: bool = False
     max_samples: int | None = None
     mlperf_conf: Path | None = None
-    user_conf: Path = CONFIG_DIR / "user.conf"
+    user_conf: Path = CONFIG_DIR / USER_CONF
     generation_config: Path | None = None
     max_new_tokens: int | None = None
     stream: Stream = "auto"

@@ -27,7 +27,7 @@ from harness.config.options import SERVER_URL, Backend, RunOptions, Stream
 from harness.config.rule_checks import scenario_deviations
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import COMPLIANCE_RUN
+from harness.files import AUDIT_CONFIG, COMPLIANCE_RUN
 
 Mode = Literal["performance", "accuracy"]
 LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
@@ -35,9 +35,6 @@ LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf fi
 MOST_WORKERS = 512  # more than any machine has cores
 _MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
 _FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
-
-USER_CONF = "user.conf"  # the run's copy, beside its logs
-AUDIT_CONFIG = "audit.config"  # LoadGen's name; a file of this name in the working directory is not used
 
 
 class AuditRun(msgspec.Struct, frozen=True, kw_only=True):

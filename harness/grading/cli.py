@@ -7,8 +7,8 @@ from pathlib import Path
 from harness.cli.main import exit_code_of
 from harness.cli.parser import Parser
 from harness.cli.signals import InterruptedRun, interruptible
-from harness.config.options import CONFIG_DIR
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+from harness.files import CONFIG_DIR
 from harness.grading.options import RULES, EvaluationOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvaluationOptions) if field.default is not MISSING}

@@ -10,10 +10,11 @@ import msgspec
 from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, GradingError
+from harness.files import RUN_RECORD
 from harness.grading.harmony import HarmonyOutput, was_truncated
 from harness.grading.output import Output
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
-from harness.record.run_record import RUN_RECORD, RunRecord
+from harness.record.run_record import RunRecord
 
 BUILT_IN = "o200k_harmony"
 _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.files import ACCURACY_LOG, DETAIL
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
-DETAIL = "mlperf_log_detail.txt"
-ACCURACY = "mlperf_log_accuracy.json"
 _END = b"]\n"
 _BLOCK = 1 << 22
 _MODES = {True: "AccuracyOnly", False: "PerformanceOnly"}
@@ -26,7 +25,7 @@ def loadgen_file_problems(
     """
     reasons = [f"{DETAIL} is {detail.problem}"] if detail.problem else []
     if accuracy:
-        reasons += _accuracy_log_problem(log_dir / ACCURACY, samples, cause_known)
+        reasons += _accuracy_log_problem(log_dir / ACCURACY_LOG, samples, cause_known)
     return tuple(reasons)
 
 
@@ -60,7 +59,7 @@ def setting_problems(detail: LoadgenDetail, planned: Mapping[str, Any], *, accur
 def _accuracy_log_problem(path: Path, samples: int, cause_known: bool) -> Iterator[str]:
     """Entries are flat objects, so each brace opens one; nothing of a file of gigabytes is decoded."""
     if not path.is_file():
-        yield f"{ACCURACY} is missing"
+        yield f"{ACCURACY_LOG} is missing"
         return
     entries, tail = 0, b""
     with path.open("rb") as file:
@@ -69,6 +68,6 @@ def _accuracy_log_problem(path: Path, samples: int, cause_known: bool) -> Iterat
             tail = (tail + block)[-len(_END) :]
     if tail != _END:
         question = "" if cause_known else ": is the disk full?"
-        yield f"{ACCURACY} is cut short after {entries} entries, expected {samples}{question}"
+        yield f"{ACCURACY_LOG} is cut short after {entries} entries, expected {samples}{question}"
     elif entries != samples:
-        yield f"{ACCURACY} has {entries} entries, expected {samples}"
+        yield f"{ACCURACY_LOG} has {entries} entries, expected {samples}"

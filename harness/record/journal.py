@@ -67,7 +67,6 @@ REPORT_ROW = np.dtype(
 )
 FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a report
 REPORTS_FILE = "reports.bin"
-JOURNAL_DIR = "journal"  # beside LoadGen's logs
 
 NOWHERE = 0xFFFF  # worker and replica of a query that was lost: nobody is left to tell
 

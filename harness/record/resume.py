@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError
+from harness.files import JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import KeptAnswer, kept_answers
-from harness.record.journal import JOURNAL_DIR
 from harness.record.resolved_plan import ResolvedPlan
-from harness.record.run_record import RUN_RECORD, RunRecord
+from harness.record.run_record import RunRecord
 
 _ATTEMPT = "attempt."
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)

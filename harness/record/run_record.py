@@ -22,7 +22,6 @@ from harness.record.provenance import Provenance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 
 SCHEMA = 1
-RUN_RECORD = "run.json"
 
 Result = Literal["VALID", "INVALID", "INTERRUPTED"]
 

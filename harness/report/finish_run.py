@@ -10,13 +10,12 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from harness.errors import machine_failure
-from harness.loadgen_logs.integrity import ACCURACY as _ACCURACY
-from harness.loadgen_logs.integrity import DETAIL, loadgen_file_problems, setting_problems, settings_in_force
+from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SUMMARY
+from harness.loadgen_logs.integrity import loadgen_file_problems, setting_problems, settings_in_force
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.journal import (
     COMPLETE,
     FIRST_TOKEN,
-    JOURNAL_DIR,
     REPORT_ROW,
     Journal,
     Rows,
@@ -28,7 +27,7 @@ from harness.record.outcome import FailureKind
 from harness.record.output_dir import release_reserve
 from harness.record.requests_table import Reported, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
-from harness.record.run_record import RUN_RECORD, RunRecord, RunVerdict, Statistics
+from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.report.client_overhead import (
     client_load,
     client_share,
@@ -40,8 +39,6 @@ from harness.report.client_overhead import (
 from harness.report.statistics import completed, statistics
 from harness.report.verdict import run_verdict
 
-REQUESTS = "requests.parquet"
-_SUMMARY = "mlperf_log_summary.txt"
 _EXAMPLES = 3
 
 
@@ -107,7 +104,7 @@ def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
         journal,
         _with_lost(journal.rows, lost),
         read_reports(log_dir / JOURNAL_DIR),
-        read_summary(log_dir / _SUMMARY),
+        read_summary(log_dir / SUMMARY),
         read_detail(log_dir / DETAIL),
     )
 
@@ -270,7 +267,7 @@ def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ..
 
 
 def _files(plan: ResolvedPlan) -> dict[str, str]:
-    names = {"run record": RUN_RECORD, "requests": REQUESTS, "LoadGen": _SUMMARY}
+    names = {"run record": RUN_RECORD, "requests": REQUESTS, "LoadGen": SUMMARY}
     if plan.accuracy:
-        names["accuracy log"] = _ACCURACY
+        names["accuracy log"] = ACCURACY_LOG
     return {label: str(plan.log_dir / name) for label, name in names.items()}

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from harness.dataset.table import open_table
 from harness.errors import DatasetError
+from harness.files import ACCURACY_LOG, ROOT
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
-from harness.loadgen_logs.integrity import ACCURACY
 from harness.record.run_record import RunRecord
 
-_ROOT = Path(__file__).resolve().parents[2]
-_EVALUATOR = _ROOT / "eval_mlperf_accuracy.py"
+_EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
 _DEFAULT_BENCHMARK = "gpt-oss-120b"  # the evaluator's own default
 _DATASET, _CODE = "dataset", "livecodebench"
 
@@ -23,7 +22,7 @@ def next_step(record: RunRecord) -> str:
     if not plan.accuracy or record.verdict is None or record.statistics is None:
         return ""
     if record.verdict.result == "VALID":
-        command = scoring_command(plan.log_dir / ACCURACY, plan.input_file, plan.benchmark.name)
+        command = scoring_command(plan.log_dir / ACCURACY_LOG, plan.input_file, plan.benchmark.name)
         return f"Score it with: {command}"
     if arguments and record.statistics.completed and plan.audit is None:  # a compliance test starts anew
         return f"Resume it with: {resuming_command(arguments)}"

@@ -11,8 +11,9 @@ from harness.compliance.registry import TESTS
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RUN_RECORD, SUMMARY, USER_CONF
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.record.run_record import RUN_RECORD, RunRecord
+from harness.record.run_record import RunRecord
 from harness.submission.accuracy_files import digest, truncated, without_hash
 from harness.submission.checks.check import kept_beside
 from harness.submission.checks.check_context import Logs
@@ -24,14 +25,7 @@ from harness.submission.checks.run_record import (
 )
 from harness.submission.documents import SubmitterInfo, measurements, scenario_readme, system_fields
 from harness.submission.find_runs import ScenarioRuns, find_runs
-from harness.submission.layout import (
-    ACCURACY,
-    ACCURACY_LOG,
-    ACCURACY_TEXT,
-    DETAIL,
-    PERFORMANCE,
-    SUMMARY,
-)
+from harness.submission.layout import ACCURACY, PERFORMANCE
 from harness.submission.rules import Rules
 from harness.submission.source_code import copy_source, refuse_secrets
 from harness.submission.staging import (
@@ -106,7 +100,7 @@ def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> Bu
             target = Path(request.runs_folder, run.scenario.folder)
             _write_scenario(request, run, rules, folder / "tree" / target, folder / "kept" / target)
             write_file(folder / "tree" / target / "measurements.json", _json(measured))
-            copy_file(confs[run.scenario], folder / "tree" / target / "user.conf")
+            copy_file(confs[run.scenario], folder / "tree" / target / USER_CONF)
         write_file(folder / "tree" / system_file, _json(system))
         copy_source(folder / "tree" / request.org / "src" / request.benchmark.name)
         refuse_secrets(folder / "tree")
@@ -160,7 +154,7 @@ def _user_conf(request: BuildRequest, run: ScenarioRuns) -> Path:
 
 def _own_user_conf(run: ScenarioRuns) -> Path | None:
     """The copy beside the run's logs; the original file may have changed since."""
-    kept = run.performance / "user.conf"
+    kept = run.performance / USER_CONF
     if kept.is_file():
         return kept
     record = read_record(run.performance / RUN_RECORD)

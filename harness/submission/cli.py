@@ -8,9 +8,10 @@ from typing import Any, Literal
 from harness.cli.main import exit_code_of
 from harness.cli.parser import Parser, path
 from harness.cli.signals import interruptible
-from harness.config.options import CONFIG_DIR, RunOptions
+from harness.config.options import RunOptions
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+from harness.files import CONFIG_DIR
 
 _RUN: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
 

@@ -8,20 +8,13 @@ from harness.compliance.registry import TESTS, needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import COMPLIANCE_RUN
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT, COMPLIANCE_RUN, DETAIL, RUN_RECORD, SUMMARY, unofficial
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.record.run_record import RUN_RECORD, RunRecord
+from harness.record.run_record import RunRecord
 from harness.submission.accuracy_files import is_complete
 from harness.submission.checks.run_record import read_record
-from harness.submission.layout import (
-    ACCURACY,
-    ACCURACY_LOG,
-    ACCURACY_TEXT,
-    DETAIL,
-    PERFORMANCE,
-    SUMMARY,
-)
+from harness.submission.layout import ACCURACY, PERFORMANCE
 from harness.submission.rules import Suite
 
 
@@ -114,8 +107,8 @@ def _missing(run: ScenarioRuns) -> Iterator[str]:
     for path in wanted:
         if path.is_file():
             continue
-        unofficial = path.with_name(f"{path.stem}.NOT_OFFICIAL{path.suffix}")
-        instead = f" (only {unofficial.name})" if unofficial.is_file() else ""
+        other = unofficial(path)
+        instead = f" (only {other.name})" if other.is_file() else ""
         yield path.relative_to(run.path.parent).as_posix() + instead
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
+from harness.files import DETAIL
 
 DIVISIONS = ("closed", "open", "network")
 
-SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
-ACCURACY_LOG, ACCURACY_TEXT = "mlperf_log_accuracy.json", "accuracy.txt"
 PERFORMANCE, ACCURACY = Path("performance/run_1"), Path("accuracy")
 
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from harness.config.benchmark import CONFIG_DIR, Benchmark, available_benchmarks, load_benchmark
+from harness.config.benchmark import Benchmark, available_benchmarks, load_benchmark
 from harness.config.loadgen_settings import SEEDS
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
+from harness.files import CONFIG_DIR
 
 ROUNDS_FILE = CONFIG_DIR / "submission" / "rounds.toml"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import ConfigError
+from harness.files import ROOT
 from harness.submission.staging import copy_file
 
-ROOT = Path(__file__).resolve().parents[2]
 _LEFT_OUT = ("tests", "benchmarks")
 _MOST_SOURCE_BYTES = 1 << 20  # code, settings and samples; nothing else is in git
 _TIMEOUT_S = 30

@@ -9,6 +9,7 @@ import mlperf_loadgen as lg
 from harness.config.loadgen_settings import BY_ATTRIBUTE, Setting
 from harness.config.scenario import LoadGenScenario
 from harness.errors import ConfigError
+from harness.files import AUDIT_CONFIG
 
 FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes what it has once in this time
 
@@ -67,7 +68,7 @@ def _load(settings: "lg.TestSettings", path: str, spec: TestSpec, kind: int) -> 
 def _audit(settings: "lg.TestSettings", spec: TestSpec) -> None:
     """Apply the audit settings as StartTest does (loadgen.cc): for every model, on top of all others."""
     mode = settings.mode
-    descriptor = os.memfd_create("audit.config", os.MFD_CLOEXEC)
+    descriptor = os.memfd_create(AUDIT_CONFIG, os.MFD_CLOEXEC)
     try:
         os.write(descriptor, (spec.audit_text or "").encode())
         code = settings.FromConfig(f"/proc/self/fd/{descriptor}", "*", spec.scenario, 2)

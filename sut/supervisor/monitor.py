@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
-from harness.record.journal import JOURNAL_DIR, failure_reasons
+from harness.files import JOURNAL_DIR
+from harness.record.journal import failure_reasons
 from harness.report.finish_run import Observations
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import Pulse, ReplicaWatch

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
+from harness.files import JOURNAL_DIR
 from harness.record.answer_log import KeptAnswer
-from harness.record.journal import JOURNAL_DIR
 from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Placement
 from harness.report.finish_run import Observations

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from harness.errors import GradingError
+from harness.files import ROOT
 from harness.grading.sandbox.jail.confine import Confinement
 from harness.grading.sandbox.jail.seccomp import MACHINE
 from harness.grading.sandbox.jail.warden import WardenConfig
@@ -27,8 +28,7 @@ THREAD_LIMIT = 256
 OPEN_FILES_LIMIT = 64
 JAIL_UID = 60_001  # a user that owns nothing; taken where the grader is root
 
-_ROOT = Path(__file__).resolve().parents[3]
-_JAIL = _ROOT / "harness" / "grading" / "sandbox" / "jail"
+_JAIL = ROOT / "harness" / "grading" / "sandbox" / "jail"
 _START = """\
 import sys
 sys.path.insert(0, {root!r})
@@ -88,7 +88,7 @@ def _limits(memory: int) -> Confinement:
 
 def _warden(limits: Confinement, scratch: str) -> tuple[str, ...]:
     config = json.dumps(asdict(WardenConfig(limits, scratch)))
-    return (sys.executable, "-I", "-c", _START.format(root=str(_ROOT)), config)
+    return (sys.executable, "-I", "-c", _START.format(root=str(ROOT)), config)
 
 
 def _interpreter_trees() -> tuple[str, ...]:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT
 from harness.submission.accuracy_files import AccuracyText, digest, ends_match, parse_accuracy
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
-from harness.submission.layout import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT
+from harness.submission.layout import ACCURACY
 
 _SHA256_DIGITS = 64
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
+from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import DETAIL, SUMMARY, ScenarioDir
+from harness.submission.layout import ScenarioDir
 from harness.submission.rules import Rules
 
 _POWER_TIME = "%m-%d-%Y %H:%M:%S.%f"

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from harness.compliance.compliance_test import ComplianceTest
 from harness.compliance.registry import find_test, needed_tests
+from harness.files import ACCURACY_LOG, DETAIL
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.accuracy_files import is_complete
 from harness.submission.checks.accuracy import check_accuracy_log
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
-from harness.submission.layout import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
+from harness.submission.layout import ACCURACY, PERFORMANCE
 
 # A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other
 # constraints must be met.

@@ -6,13 +6,14 @@ from typing import Any
 
 import yaml
 
+from harness.files import USER_CONF
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
 from harness.submission.layout import PERFORMANCE, SystemDir, read_fields
 from harness.submission.rules import SystemRule
 
 _IS_NETWORK = "is_network"
-_WRITTEN = ("user.conf", "README.md")
+_WRITTEN = (USER_CONF, "README.md")
 _POWER, _RANGING = Path("performance/power"), Path("performance/ranging")
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from harness.files import DETAIL, SUMMARY
 from harness.submission.checks.check_context import CheckContext, Logs
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import DETAIL, SUMMARY
 
 _NS_PER_MS = 1_000_000
 

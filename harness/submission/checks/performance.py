@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import BY_ATTRIBUTE
+from harness.files import ACCURACY_LOG, DETAIL, SUMMARY
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, usable
-from harness.submission.layout import ACCURACY_LOG, DETAIL, PERFORMANCE, SUMMARY
+from harness.submission.layout import PERFORMANCE
 
 # Settings of the benchmark that a performance run must have had, exactly.
 _LOCKED = (

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from harness.compliance.registry import TESTS
 from harness.errors import ConfigError
-from harness.record.run_record import RUN_RECORD, RunRecord
+from harness.files import RUN_RECORD
+from harness.record.run_record import RunRecord
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
 from harness.submission.layout import ACCURACY, PERFORMANCE

@@ -14,8 +14,8 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from harness.errors import ConfigError, ServerError
+from harness.files import ROOT
 
-_ROOT = Path(__file__).resolve().parents[3]
 _LOG_NAME = "embedded_engine.log"
 _LOG_LINES = 5
 _STOP_SECONDS = 2.0
@@ -106,7 +106,7 @@ class EmbeddedEngine:
             with self.log_path.open("wb") as log:
                 return subprocess.Popen(
                     self._command,
-                    cwd=_ROOT,
+                    cwd=ROOT,
                     stdin=subprocess.PIPE,  # its end tells the engine that we are gone
                     stdout=subprocess.PIPE,
                     stderr=log,

@@ -10,8 +10,9 @@ import pytest
 
 from harness.cli.run_flags import build_parser, parse_options
 from harness.config.api_key import api_key
-from harness.config.benchmark import CONFIG_DIR, available_benchmarks
+from harness.config.benchmark import available_benchmarks
 from harness.config.scenario import Scenario
+from harness.files import CONFIG_DIR
 from tests.runs import run_here
 
 ROOT = Path(__file__).parents[3]

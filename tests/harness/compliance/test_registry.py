@@ -10,8 +10,9 @@ from harness.compliance.compliance_test import ComplianceTest, TestResult
 from harness.compliance.plan import resolve_runs
 from harness.compliance.registry import TESTS, find_test, needed_tests
 from harness.compliance.test09 import measure
-from harness.config.benchmark import CONFIG_DIR, load_benchmark
+from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
+from harness.files import CONFIG_DIR
 from tests.harness.compliance import cases
 from tests.runs import SAMPLES
 

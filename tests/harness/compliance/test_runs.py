@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import run_compliance as program
-from harness.compliance.run_logs import DETAIL
+from harness.files import DETAIL
 from tests.harness.compliance.program import (
     LOW07,
     LOW09,

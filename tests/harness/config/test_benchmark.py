@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from harness.config.benchmark import CONFIG_DIR, available_benchmarks, load_benchmark
+from harness.config.benchmark import available_benchmarks, load_benchmark
 from harness.config.loadgen_conf import Target, read_conf
 from harness.config.rule_checks import (
     locked_settings,
@@ -16,6 +16,7 @@ from harness.config.rule_checks import (
 from harness.config.scenario import Scenario
 from harness.dataset.tokenizer import decode
 from harness.errors import ConfigError
+from harness.files import CONFIG_DIR
 from harness.submission.rules import load_rules
 from tests.harness.config.readback import loadgen_reads
 

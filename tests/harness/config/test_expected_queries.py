@@ -2,8 +2,9 @@
 
 import pytest
 
-from harness.config.benchmark import CONFIG_DIR, load_benchmark
+from harness.config.benchmark import load_benchmark
 from harness.config.expected_queries import expected_issue
+from harness.files import CONFIG_DIR
 from tests.harness.config.issuing import loadgen_issues
 from tests.harness.config.readback import loadgen_reads
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from harness.cli.run_flags import parse_options
-from harness.config.benchmark import CONFIG_DIR
 from harness.config.generation import official_parameters
 from harness.config.options import RunOptions
 from harness.config.plan import parse_server_urls, resolve_plan
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_USAGE, ConfigError
+from harness.files import CONFIG_DIR
 
 
 def plan_of(*flags):

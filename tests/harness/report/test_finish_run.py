@@ -12,8 +12,9 @@ from msgspec import structs
 
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_INVALID, EXIT_VALID
+from harness.files import JOURNAL_DIR
 from harness.loadgen_logs.summary_and_detail import read_detail
-from harness.record.journal import JOURNAL_DIR, QUERY_ROW, REPORT_ROW, REPORTS_FILE
+from harness.record.journal import QUERY_ROW, REPORT_ROW, REPORTS_FILE
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.run_record import RunRecord
 from harness.report.console import render_summary
