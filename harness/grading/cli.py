@@ -121,7 +121,7 @@ def _run(options: EvaluationOptions) -> int:
 
 
 def _kept(options: EvaluationOptions) -> str:
-    """What an interrupted call leaves for the next one."""
+    """The note on what an interrupted call keeps for the next one."""
     from harness.grading.livecodebench.journal import journal_path
 
     journal = journal_path(options.output_file, options.mlperf_log)

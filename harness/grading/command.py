@@ -90,7 +90,7 @@ def _batches(
 
 
 def _difficulties(references: Sequence[Reference], tests: ProblemIndex | None) -> dict[str, str]:
-    """Difficulty of each programming problem by question_id, where the release says it."""
+    """Difficulty of each programming problem by question_id, where the release states it."""
     names = {row.truth for row in references if row.kind == LIVECODEBENCH}
     found = {name: tests.find(name) for name in sorted(names)} if tests else {}
     return {name: facts.difficulty for name, facts in found.items() if facts and facts.difficulty}

@@ -1,4 +1,4 @@
-"""What graders read of one output, whatever the model."""
+"""One output as graders read it, for any model."""
 
 from typing import Protocol
 

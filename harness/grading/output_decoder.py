@@ -24,7 +24,7 @@ _TOKENIZER_FILE = "tokenizer.json"
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What run.json beside a log says of the run; None for what it does not say."""
+    """Facts of a run from the run.json beside its log; None for what is not in it."""
 
     benchmark: str | None = None
     max_new_tokens: int | None = None
@@ -75,7 +75,7 @@ def _open_harmony(benchmark: Benchmark, name: str | None, max_new_tokens: int) -
 
 
 def _require_same_words(name: str, benchmark: Benchmark) -> None:
-    """The special tokens tell models apart: ids and names of the harmony format are gpt-oss's alone."""
+    """Models differ in their special tokens: only gpt-oss has these ids and names of the harmony format."""
     word = _words_in(Path(name) / _TOKENIZER_FILE) or _words_by_transformers(name)
     for token, expected in tokenizer.NAMED_SPECIAL.items():
         if (got := word(token)) != expected:

@@ -75,7 +75,7 @@ def by_dataset(rows: Sequence[Reference]) -> dict[str, list[int]]:
 
 
 def _dataset_names(table: Table, graders: Mapping[DatasetKind, Grader]) -> list[Any]:
-    """The data set of each row; empty where the file does not say it and there is one kind alone."""
+    """The data set of each row; empty where the file has no such column and there is one kind only."""
     if len(graders) == 1 and _DATASET not in table.names:
         return []
     return table.column(table.first_column((_DATASET,)))

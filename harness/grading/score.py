@@ -13,8 +13,8 @@ from harness.grading.grade import Metric, Total
 class DatasetScore:
     """One data set in one mode.
 
-    ``by_repeat`` are percentages, ``solved`` says for each question how many of its repeats are right; both
-    are empty where repeats cannot be told apart.
+    ``by_repeat`` are percentages, ``solved`` is the number of right repeats of each question; both are empty
+    where repeats cannot be distinguished.
     """
 
     correct: int

@@ -1,4 +1,4 @@
-"""Whether a text may match, asked of its token ids: an output without an answer need not be decoded.
+"""Whether a text may match, decided on its token ids: an output without an answer need not be decoded.
 
 A screen errs on the side of yes. Its stems are looked for in the bytes of every token and across the borders
 of tokens; only the surroundings of what was found are decoded and searched.
@@ -83,15 +83,15 @@ class _Words:
     last: npt.NDArray[np.uint8]  # last[0] has the last bytes
 
     def holding(self, stem: bytes) -> list[int]:
-        """The tokens that hold it whole."""
+        """The tokens that contain it."""
         found, place = [], self.joined.find(stem)
         while place >= 0:
             found.append(place)
             place = self.joined.find(stem, place + 1)
         places = np.array(found, np.int64)
         tokens = np.searchsorted(self.starts, places, side="right") - 1
-        whole = places + len(stem) <= self.starts[tokens] + self.lengths[tokens]
-        return [int(token) for token in tokens[whole]]
+        inside = places + len(stem) <= self.starts[tokens] + self.lengths[tokens]
+        return [int(token) for token in tokens[inside]]
 
     def end_with(self, text: bytes) -> npt.NDArray[np.bool_]:
         """Whether each token ends with ``text``."""

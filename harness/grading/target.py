@@ -60,12 +60,12 @@ class TargetResult:
     @property
     def line(self) -> str:
         """The result in one line, with the margin and, where it is known, the standard error."""
-        said, main = ("PASS" if self.is_met else "FAIL"), self.metrics[0]
+        verdict, main = ("PASS" if self.is_met else "FAIL"), self.metrics[0]
         name = "score" if main.name == EXACT_MATCH else main.name
         error = self.score.standard_error
         spread = "" if error is None else f", standard error {error:.2f}"
         return (
-            f"Target {said}: {self.mode} {name} {main.value:.3f} against {main.lowest:.2f}, "
+            f"Target {verdict}: {self.mode} {name} {main.value:.3f} against {main.lowest:.2f}, "
             f"margin {main.value - main.lowest:+.3f}{spread}"
         )
 
@@ -128,7 +128,7 @@ def _log_warnings(evaluation: Evaluation) -> list[str]:
 
 
 def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
-    """What says that the log, the references or the server's settings are not what they should be."""
+    """Signs of a wrong log, of wrong references or of wrong settings of the server."""
     warnings = []
     logged = [sample.logged for sample in evaluation.graded if sample.logged is not None]
     empty = sum(entry.defect is Reason.EMPTY for entry in logged)
@@ -161,7 +161,7 @@ def _is_in_another_order(evaluation: Evaluation, mode: Mode) -> bool:
 
 
 def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
-    """Verdicts on programs that another machine or another attempt could turn."""
+    """Grades of programs that may differ on another machine or in another run."""
     grades = [(sample.qsl_idx, sample.grades[mode]) for sample in evaluation.graded]
     limits = Counter(grade.reason for _, grade in grades if grade.reason in SANDBOX_LIMITS)
     warnings = []

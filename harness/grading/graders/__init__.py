@@ -23,7 +23,7 @@ class Grader(Protocol):
 
     METRICS: Mapping[str, Metric]  # what is in the scores of each grade
     MODES: Sequence[Mode]  # the modes that it has rules for; a text metric has official ones alone
-    NAMES_QUESTION: bool  # whether a reference names its question; else the prompt tells questions apart
+    NAMES_QUESTION: bool  # whether a reference names its question; else the prompt distinguishes questions
 
     def check_reference(self, value: object) -> str:
         """The reference as the grader takes it. Raises ValueError with what was expected."""

@@ -1,6 +1,6 @@
 r"""AIME: an integer from 0 to 999.
 
-Official: the last ``\boxed{digits}`` of the whole text, drafts included, else the last ``Answer: digits``.
+Official: the last ``\boxed{digits}`` of the complete text, drafts included, else the last ``Answer: digits``.
 Strict: the last explicit answer of the final channel, however it is dressed.
 """
 
@@ -63,7 +63,7 @@ def check_reference(value: object) -> str:
 
 
 def official(output: Output, truth: str) -> Grade:
-    """The verdict of the published rules."""
+    """The grade by the published rules."""
     # What is last in the tail is last in the text, and the tail is short.
     digits = (
         _last(_OFFICIAL_BOXED, output.suffix)
@@ -85,7 +85,7 @@ def _official_integer(digits: str) -> int | None:
 
 
 def strict(output: Output, truth: str) -> Grade:
-    """The verdict on what the final channel says."""
+    """The grade of the answer in the final channel."""
     if output.strict_final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
     answer = explicit_answer(output.strict_final)

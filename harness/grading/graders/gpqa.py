@@ -80,7 +80,7 @@ def check_reference(value: object) -> str:
 
 
 def official(output: Output, truth: str) -> Grade:
-    """The verdict of the published rules."""
+    """The grade by the published rules."""
     letter = _official_letter(output)
     if letter is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
@@ -110,7 +110,7 @@ def _unescaped(text: str) -> str:
 
 
 def strict(output: Output, truth: str) -> Grade:
-    """The verdict on what the final channel says."""
+    """The grade of the answer in the final channel."""
     if output.strict_final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
     letter = explicit_letter(output.strict_final)

@@ -108,7 +108,7 @@ def _grade(code: str, result: ProgramResult) -> Grade:
 
 
 def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
-    """As BatchGrader: the release, a sandbox that holds, and the journal's place."""
+    """As BatchGrader: find the release, choose a sandbox and prepare the tests."""
     release = options.lcb_data or find_release(options.reference_data)
     if release is None:
         raise GradingError(
@@ -135,7 +135,7 @@ def _cache_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """``code`` is None where there is none, and ``reason`` then says why."""
+    """The program that was found; ``code`` is None where there is none, for the ``reason``."""
 
     code: str | None
     reason: Reason = Reason.NO_ANSWER
@@ -194,7 +194,7 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _outdented(code: str, lead: str) -> str:
-    """Without the marks of the quotation or the indentation of the list item that the block is in."""
+    """The code without the quotation marks or the indentation of the list item around the block."""
     if ">" in lead:
         code = _QUOTED.sub("", code)
     return textwrap.dedent(code) if lead or code[:1] in (" ", "\t") else code

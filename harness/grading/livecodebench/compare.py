@@ -18,7 +18,10 @@ _ENCODED_PER_EXPECTED, _ENCODED_AT_LEAST = 16, 1 << 16
 
 
 def same_printout(printed: str, expected: str) -> bool:
-    """Stripped whole and by line, as many lines, each equal or equal number by number; no tolerance."""
+    """Whether both have equally many lines, each equal as text or number by number, without tolerance.
+
+    Both are stripped, and each of their lines.
+    """
     ours, theirs = printed.strip(), expected.strip()
     if ours.count("\n") != theirs.count("\n"):
         return False
@@ -26,7 +29,7 @@ def same_printout(printed: str, expected: str) -> bool:
 
 
 def same_value(encoded: bytes, expected: str) -> bool:
-    """``==`` on the decoded return value, a tuple at the top taken for a list.
+    """``==`` on the decoded return value; a tuple at the top counts as a list.
 
     ValueError where the expected value is not JSON.
     """

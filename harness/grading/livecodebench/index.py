@@ -72,8 +72,10 @@ def _unpacked(packed: Iterable[bytes]) -> Example:
     return Example(*(zlib.decompress(part).decode("utf-8", "surrogatepass") for part in packed))
 
 
-def prepared(path: Path, cache: Path, tell: Callable[[str], None]) -> Path:
-    """The index for ``path``: itself if it is one, else built once beside it or, read-only, in ``cache``."""
+def prepared(path: Path, cache: Path, notify: Callable[[str], None]) -> Path:
+    """The index for ``path``: itself if it is one, else built once beside it or, if that is read-only, in
+    ``cache``.
+    """
     if path.suffix in (".sqlite", ".db"):
         _require_index(path)
         return path
@@ -84,7 +86,7 @@ def prepared(path: Path, cache: Path, tell: Callable[[str], None]) -> Path:
         if _is_current(index, origin):
             return index
         if os.access(folder, os.W_OK):
-            tell(f"preparing {index} from {len(files)} release file(s), once")
+            notify(f"preparing {index} from {len(files)} release file(s), once")
             build(files, index)
             return index
     raise DatasetError(
@@ -93,7 +95,7 @@ def prepared(path: Path, cache: Path, tell: Callable[[str], None]) -> Path:
 
 
 def build(files: list[Path], index: Path) -> None:
-    """Write the index whole or not at all; a repeated question_id replaces the earlier one."""
+    """Write the index completely or not at all; a repeated question_id replaces the earlier one."""
     partial = index.with_name(f"{index.name}.{os.getpid()}.part")
     partial.unlink(missing_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Verdicts on programs that are final, one JSON line each: the next call takes them from here."""
+"""Final results of programs, one JSON line each, which the next call reuses."""
 
 import hashlib
 import json
@@ -15,17 +15,17 @@ from harness.grading.grade import Reason
 from harness.grading.livecodebench.run_solution import ProgramResult
 
 _GRADING = Path(__file__).resolve().parents[1]
-_JUDGES = ("sandbox/jail", "livecodebench")  # folders whose modules decide a verdict
+_JUDGES = ("sandbox/jail", "livecodebench")  # folders whose modules decide a result
 
 
 def journal_path(output_file: Path | None, log: Path) -> Path:
-    """Where verdicts on programs are kept for the next call: beside the result, else beside the log."""
+    """The file for results of programs: beside the result of the evaluation, else beside the log."""
     beside = output_file or log
     return beside.with_name(f"{beside.stem}.programs.jsonl")
 
 
 def task_key(mode: str, cpu_limit_s: float, digest: str, code: str, tier: str) -> str:
-    """SHA-256 of all that a verdict depends on: rules, limit, tests, code, sandbox and this program."""
+    """SHA-256 of all that a result depends on: rules, limit, tests, code, sandbox and this program."""
     parts = (_judges(), tier, mode, repr(cpu_limit_s), digest, code)
     combined = hashlib.sha256()
     for part in parts:
@@ -56,7 +56,7 @@ class ResultJournal:
     """Append-only; a line cut by a crash is skipped when the journal is read again."""
 
     def __init__(self, path: Path, restart: bool = False) -> None:
-        """Continue after what is there, or with ``restart`` begin anew; GradingError if not writable."""
+        """Append to the file, or start a new one with ``restart``. Raises GradingError if not writable."""
         try:
             if restart:
                 path.unlink(missing_ok=True)
@@ -72,7 +72,7 @@ class ResultJournal:
             ) from error
 
     def add(self, key: str, outcome: ProgramResult) -> None:
-        """Record a final outcome; it is in the file before this returns."""
+        """Record a final result; it is in the file before this returns."""
         self.known[key] = outcome
         self._file.write((json.dumps({"key": key, **asdict(outcome)}) + "\n").encode())
 
@@ -81,7 +81,7 @@ class ResultJournal:
         self._file.close()
 
     def _read(self) -> tuple[dict[str, ProgramResult], bool]:
-        """The outcomes by key, and whether the last line is complete."""
+        """The results by key, and whether the last line is complete."""
         self._file.seek(0)
         text = self._file.read()
         found: dict[str, ProgramResult] = {}
@@ -91,6 +91,6 @@ class ResultJournal:
                 outcome = msgspec.json.decode(line, type=ProgramResult)
             except (msgspec.DecodeError, UnicodeError):
                 continue  # cut by a crash, or of another version: that task is graded again
-            if outcome.reason is not Reason.SANDBOX_LOST:  # the machine's trouble: worth another attempt
+            if outcome.reason is not Reason.SANDBOX_LOST:  # a failure of the machine: run it again
                 found[key] = outcome
         return found, not text or text.endswith(b"\n")

@@ -1,7 +1,7 @@
-"""Reads LiveCodeBench release files: JSON lines with public tests in JSON and private ones packed.
+"""LiveCodeBench release files: JSON lines with public tests in JSON and private ones packed.
 
 Private tests are JSON, or base64 of zlib of a pickled str of JSON. The pickle is read by an unpickler
-that knows no classes, so a release file cannot run code.
+that refuses classes, so a release file cannot run code.
 """
 
 import base64
@@ -26,7 +26,7 @@ _MAX_UNPACKED = 4 << 30  # bytes of one problem's tests; release_v6 stays far be
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One test: what is given and what is expected, as text."""
+    """The input and the expected output of one test, as text."""
 
     input: str
     expected: str
@@ -36,7 +36,7 @@ class Example:
 class Problem:
     """``function`` is empty for a stdin program; tests in the official order, public ones first.
 
-    ``difficulty`` is the release's word, empty where it has none.
+    ``difficulty`` is empty where the release does not state it.
     """
 
     question_id: str
@@ -117,7 +117,7 @@ def _unpacked(packed: str) -> str:
 
 
 class _Strings(pickle.Unpickler):
-    """Knows no class and no function: what needs one is refused."""
+    """An unpickler that refuses every class and function."""
 
     def find_class(self, module: str, name: str) -> object:
         raise pickle.UnpicklingError(f"a pickled {module}.{name} where a str was expected")

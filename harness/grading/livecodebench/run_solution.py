@@ -1,4 +1,4 @@
-"""Tries one solution on one problem: every test until the first that fails."""
+"""One solution on one problem: every test is run until the first that fails."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 TEST_CPU_S = 60.0
 # A test that waits for a processor may take longer than it computes; one that is idle may not.
 WALL_FACTOR = 2.0
-# A thread that nobody joins races with the end of the official runner's test and may win by chance.
+# A thread that is not joined races with the end of the official runner's test and may finish first by chance.
 RACE_RUNS = 3
 _REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
 _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
@@ -35,8 +35,8 @@ class ProgramResult:
     """``failed_test`` is the number of the first failing test (from 0), None when all passed.
 
     ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
-    both passed and failed. ``contended``: other programs beside it may have decided, by the machine's time or
-    memory; it deserves another attempt with fewer of them.
+    both passed and failed. ``contended``: other programs that used the machine's time or memory may be the
+    cause; it is run again beside fewer of them.
     """
 
     reason: Reason
@@ -55,7 +55,7 @@ class ProgramResult:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one test may take: seconds of CPU time, and bytes of the machine's memory (0: no share)."""
+    """Limits of one test: seconds of CPU time, and bytes of the machine's memory (0: no share)."""
 
     cpu_s: float
     memory: int = 0
@@ -68,7 +68,7 @@ class RunLimits:
 def run_solution(
     process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
 ) -> ProgramResult:
-    """ProgramResult of a solution; SandboxLostError when the sandbox died. ``tests`` is read once per run."""
+    """The result of a solution; ``tests`` is read once. Raises SandboxLostError when the sandbox died."""
     if job.mode == Mode.STRICT or not _may_race(job.code):
         return _run(process, job, tests, limits)
     cases = list(tests)
@@ -117,7 +117,7 @@ def _matches(output: bytes, job: protocol.Job, test: Example) -> bool:
 def run_with_retry(
     process: SandboxProcess, job: protocol.Job, tests: Callable[[], Iterable[Example]], limits: RunLimits
 ) -> ProgramResult:
-    """As run_solution, with one new sandbox for one that was lost; losing both is an outcome."""
+    """As run_solution, with a second sandbox where the first was lost; losing both is a result."""
     try:
         return run_solution(process, job, tests(), limits)
     except SandboxLostError:

@@ -1,4 +1,4 @@
-"""Grades many solutions on several workers; what programs beside them may have caused is tried again."""
+"""Many solutions on several workers; failures that other programs may have caused are run again."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ class ProgramTask(Task):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionConfig:
-    """Where and how solutions are tried."""
+    """The tests, the sandbox, the number of workers and the CPU limit for running solutions."""
 
     index: Path
     sandbox: Sandbox
@@ -61,14 +61,14 @@ def require_problems(index: Path, question_ids: Iterable[str]) -> None:
 def run_programs(
     tasks: Iterable[ProgramTask], execution: ExecutionConfig, journal: ResultJournal, progress: Progress
 ) -> dict[ProgramTask, ProgramResult]:
-    """ProgramResult of every task; those that the journal knows are not run.
+    """The result of every task; tasks with a result in the journal are not run.
 
-    A failure that other programs may have caused, by the machine's time or memory, is tried again beside half
-    as many, a second time alone; then it counts. Programs at their CPU limit fail at once.
+    A failure that other programs may have caused, by the machine's time or memory, is run again beside half
+    as many, then alone, where it counts. Programs at their CPU limit fail at once.
     """
     with contextlib.closing(ProblemIndex(execution.index)) as problems:
         keys = {task: _key(task, problems, execution) for task in tasks}
-    # Whoever imports numpy comes last: a warden that has loaded it forks more slowly.
+    # Programs with numpy come last: a warden that has loaded it forks more slowly.
     order = sorted(keys.items(), key=lambda item: "numpy" in item[0].code)
     waiting = {key: task for task, key in order if key not in journal.known}
     memory, step = free_memory(), "solutions"
@@ -80,14 +80,14 @@ def run_programs(
 
 
 def free_memory() -> int:
-    """Bytes that programs may fill together: most of what the machine and this container have free."""
+    """Bytes that all programs together may use: most of the free memory of machine and container."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = [int(fields["MemAvailable"].split()[0]) * 1024, *_container_memory()]
     return int(_MEMORY_SHARE * min(free))
 
 
 def _container_memory() -> Iterator[int]:
-    """What a control group still allows, by version 2 or 1 of its files."""
+    """Bytes that the control group still allows, by version 2 or 1 of its files."""
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -97,7 +97,7 @@ def _container_memory() -> Iterator[int]:
 
 
 def _share(memory: int, workers: int) -> int:
-    """Bytes for each program; 0 for one alone, and where all can have what the sandbox allows."""
+    """Bytes for each program; 0 for a single one, and where there is enough for the limit of each sandbox."""
     if workers == 1 or memory // workers >= MEMORY_LIMIT:
         return 0
     return max(_SMALLEST_SHARE, memory // workers)
@@ -112,7 +112,7 @@ def _key(task: ProgramTask, problems: ProblemIndex, execution: ExecutionConfig) 
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """One pass over tasks: with how many workers, and how much memory for each program (0: no share)."""
+    """One pass over tasks: the number of workers, and the memory of each program (0: no share)."""
 
     execution: ExecutionConfig
     workers: int
@@ -121,7 +121,7 @@ class _Round:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing runs beside a program, so that every outcome counts."""
+        """Whether programs run alone, so that every result counts."""
         return self.workers == 1
 
 
@@ -159,7 +159,7 @@ class _Pool:
 def _grade_together(
     waiting: dict[str, ProgramTask], current: _Round, journal: ResultJournal, progress: Progress
 ) -> dict[str, ProgramTask]:
-    """Grade tasks side by side; what deserves another attempt comes back."""
+    """Run tasks side by side. Returns those that must be run again."""
     pool = _Pool(waiting, current)
     threads = [threading.Thread(target=pool.work) for _ in range(min(current.workers, len(waiting)))]
     for thread in threads:

@@ -118,11 +118,11 @@ def _by_difficulty(
 def _trust(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
     yield result.line
     for metric in result.metrics[1:]:
-        said, most = "PASS" if metric.is_met else "FAIL", metric.highest
+        verdict, most = "PASS" if metric.is_met else "FAIL", metric.highest
         expected = (
             f"{metric.lowest:.4f} or more" if most == math.inf else f"{metric.lowest:.4f} to {most:.4f}"
         )
-        yield f"{metric.name} {said}: {metric.result}, expected {expected}"
+        yield f"{metric.name} {verdict}: {metric.result}, expected {expected}"
     for name, part in result.score.datasets.items():
         if part.deviation is not None and part.standard_error is not None:
             yield (

@@ -1,4 +1,4 @@
-"""The report on samples to look at: those that the modes judge differently, and the wrong ones.
+"""The report on samples to look at: those that the modes grade differently, and the wrong ones.
 
 Markdown, or HTML by the file's name.
 """
@@ -66,13 +66,13 @@ def _reasons(sample: GradedSample) -> list[str]:
 
 def _cells(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder, tests: ProblemIndex | None) -> Row:
     assert sample.logged is not None  # a missing sample has nothing to show
-    said = {mode: f"{grade.reason}: {grade.answer or ''} {grade.detail}".strip()
+    shown_grades = {mode: f"{grade.reason}: {grade.answer or ''} {grade.detail}".strip()
             for mode, grade in sample.grades.items()}  # fmt: skip
     tail = decoder.decode(log.read_at(sample.logged.offset, sample.logged.size)[-_TAIL_TOKENS:])
     facts = (str(sample.qsl_idx), sample.reference.dataset, sample.reference.truth)
     failed = next((grade.failed for grade in sample.grades.values() if grade.failed), None)
     shown = _failing_test(failed, sample.reference.truth, tests) if failed and tests else ""
-    return (*facts, said.get(Mode.OFFICIAL, ""), said.get(Mode.STRICT, ""), shown, tail)
+    return (*facts, *(shown_grades.get(mode, "") for mode in Mode), shown, tail)
 
 
 def _failing_test(failed: FailedTest, question_id: str, tests: ProblemIndex) -> str:

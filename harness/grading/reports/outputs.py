@@ -1,4 +1,4 @@
-"""Decoded outputs in the order of qsl_idx: parquet, or a pickled DataFrame where the name says so."""
+"""Decoded outputs in the order of qsl_idx: parquet, or a pickled DataFrame if the file is named so."""
 
 import itertools
 import pickle
@@ -23,7 +23,7 @@ def save_outputs(
 ) -> None:
     """Write one row for each sample that the log has. GradingError if the file cannot be written.
 
-    Parquet is written in batches and needs little memory; a pickle is built whole.
+    Parquet is written in batches and needs little memory; a pickle is built in memory.
     """
     rows = (_row(sample, log, decoder) for sample in graded if sample.logged is not None)
     try:

@@ -1,4 +1,4 @@
-"""The JSON result: all that the reference writes, under its names, and what it leaves out."""
+"""The JSON result: the fields of the reference under their names, and further ones."""
 
 import json
 import math
@@ -119,7 +119,7 @@ def _strict(grade: Grade) -> Json:
 
 
 def explanation(grade: Grade, truth: str) -> str:
-    """One sentence on a verdict, as the reference words it where it has words."""
+    """One sentence on a grade, in the words of the reference where it has some."""
     if grade.reason is Reason.CORRECT:
         return "Correct"
     if grade.reason is Reason.SCORED:

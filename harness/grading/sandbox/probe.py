@@ -1,4 +1,4 @@
-"""Finds the strongest sandbox that really works here: a probe tries to get out of each."""
+"""The strongest sandbox that works here: a probe tries to escape from each tier."""
 
 from harness.errors import GradingError
 from harness.grading.grade import Mode
@@ -33,7 +33,7 @@ print(" ".join(found) or {_CONTAINED!r})
 def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
     """The strongest tier that contains the probe.
 
-    GradingError, with what speaks against each tier, where none does and that was not allowed.
+    Raises GradingError with the reason against each tier where none does, unless that is allowed.
     """
     reasons: dict[Tier, str] = {}
     for tier in (Tier.BUBBLEWRAP, Tier.LANDLOCK):
@@ -46,7 +46,7 @@ def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
 
 
 def why_not(tier: Tier) -> str:
-    """Why this machine cannot have a tier; empty when it can."""
+    """Why a tier does not work on this machine; empty when it does."""
     reason = unsupported(tier)
     if reason:
         return reason
@@ -56,7 +56,7 @@ def why_not(tier: Tier) -> str:
             result = process.attempt(protocol.TestRun(_PROBE_LIMIT_S, _PROBE_LIMIT_S, ""))
     except (GradingError, SandboxLostError) as error:
         return str(error)
-    said = result.output.decode(errors="replace").strip()
+    escapes = result.output.decode(errors="replace").strip()
     if result.status != protocol.OK:
         return f"the probe ended with {result.status}: {result.detail}"
-    return "" if said == _CONTAINED else f"the probe got out by {said}"
+    return "" if escapes == _CONTAINED else f"the probe escaped by {escapes}"

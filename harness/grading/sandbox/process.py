@@ -1,4 +1,4 @@
-"""The grader's side of a sandbox: starts a warden, hands it solutions, survives whatever happens to it."""
+"""The grader's side of a sandbox: starts a warden, sends it solutions, and survives its death."""
 
 import contextlib
 import select
@@ -11,12 +11,12 @@ from harness.grading.sandbox.jail.warden import CONFINEMENT_FAILED, DIRTY
 from harness.grading.sandbox.tiers import Sandbox
 
 START_LIMIT_S = 60.0
-_GRACE_S = 30.0  # beyond a test_run's own limits, for a warden on a machine that is busy
+_GRACE_S = 30.0  # beyond the limits of a test run, for a warden on a machine that is busy
 _STOP_LIMIT_S = 5.0
 
 
 class SandboxLostError(Exception):
-    """The warden died or went silent; the next job starts a new one."""
+    """Raised when the warden died or does not answer; the next job starts a new one."""
 
 
 class SandboxProcess:
@@ -41,16 +41,16 @@ class SandboxProcess:
         return 0 if self._process is None else self._process.pid
 
     def abort(self) -> None:
-        """End it from another thread: waiting for it and using it raise SandboxLostError."""
+        """End it from another thread, in which every later use raises SandboxLostError."""
         self._is_aborted = True
         process = self._process
         if process is not None:
             process.kill()
 
     def begin(self, job: protocol.Job) -> None:
-        """Make ``job`` the solution that test runs try; a soiled sandbox is renewed. SandboxLostError."""
+        """Send the solution for the next test runs; a dirty sandbox is renewed. Raises SandboxLostError."""
         if self._is_aborted:
-            raise SandboxLostError("the process was aborted")
+            raise SandboxLostError("grading was aborted")
         if self._process is None or not self._offer(job):
             self.stop()
             self._start()
@@ -58,7 +58,7 @@ class SandboxProcess:
                 raise SandboxLostError("a new sandbox took no job")
 
     def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
-        """Try one test; SandboxLostError when there is no answer."""
+        """Run one test. Raises SandboxLostError when there is no answer."""
         fields: dict[str, object] = {
             "cpu_s": test_run.cpu_s,
             "wall_s": test_run.wall_s,
@@ -108,11 +108,11 @@ class SandboxProcess:
         try:
             self._receive(START_LIMIT_S)
         except SandboxLostError as lost:
-            reason = self._complaint() or str(lost)
+            reason = self._startup_error() or str(lost)
             self.stop()
             raise GradingError(f"{self._sandbox.tier}: did not start: {reason}") from lost
 
-    def _complaint(self) -> str:
+    def _startup_error(self) -> str:
         assert self._process is not None and self._process.stderr is not None
         self._process.kill()
         lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
@@ -125,7 +125,7 @@ class SandboxProcess:
         try:
             protocol.send(self._process.stdin.fileno(), kind, fields, text.encode("utf-8", "surrogatepass"))
         except OSError as error:
-            raise SandboxLostError(f"the warden is gone: {error}") from error
+            raise SandboxLostError(f"the warden has ended: {error}") from error
         return self._receive(limit_s)
 
     def _receive(self, limit_s: float) -> tuple[dict[str, object], bytes]:

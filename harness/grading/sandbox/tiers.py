@@ -1,7 +1,7 @@
-"""Which sandbox this machine can have: bubblewrap's namespaces, Landlock, or none.
+"""The kinds of sandbox: bubblewrap's namespaces, Landlock, or none.
 
-Every tier adds a seccomp filter and resource limits in the child (``jail.confine``). A tier counts as
-there only when a probe solution has run in it and could not get out.
+Every tier adds a seccomp filter and resource limits in the child (``jail.confine``). A tier is
+used only after a probe solution has run in it and could not get out.
 """
 
 import json
@@ -26,7 +26,7 @@ OUTPUT_LIMIT = 64 * MIB  # of stdout, and of any file
 SCRATCH_LIMIT = 64 * MIB  # of /tmp
 THREAD_LIMIT = 256
 OPEN_FILES_LIMIT = 64
-JAIL_UID = 60_001  # a user that owns nothing; taken where the grader is root
+JAIL_UID = 60_001  # a user that owns nothing; used where the grader is root
 
 _JAIL = ROOT / "harness" / "grading" / "sandbox" / "jail"
 _START = """\
@@ -66,7 +66,7 @@ class Sandbox:
 
 
 def sandbox(tier: Tier, memory: int = MEMORY_LIMIT) -> Sandbox:
-    """The sandbox of that tier, whether or not this machine can have it."""
+    """The sandbox of a tier, whether or not it works on this machine."""
     build = {Tier.BUBBLEWRAP: _bubblewrap, Tier.LANDLOCK: _landlock, Tier.UNSANDBOXED: _unsandboxed}
     return build[tier](_limits(memory))
 
@@ -92,7 +92,7 @@ def _warden(limits: Confinement, scratch: str) -> tuple[str, ...]:
 
 
 def _interpreter_trees() -> tuple[str, ...]:
-    """Where Python and its packages lie; nothing else of the user's home is shown."""
+    """The folders of Python and its packages; nothing else of the user's home is visible."""
     places = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, *site.getsitepackages()]
     real = {os.path.realpath(place) for place in places} | set(places)
     return tuple(sorted(place for place in real if Path(place).is_dir()))
@@ -101,31 +101,31 @@ def _interpreter_trees() -> tuple[str, ...]:
 def _bubblewrap(limits: Confinement) -> Sandbox:
     program = shutil.which("bwrap") or "bwrap"
     shown = [path for path in (*_SYSTEM_TREES, *_SYSTEM_FILES) if Path(path).exists()]
-    mounts = [part for path in shown for part in _shown(path)]
+    mounts = [part for path in shown for part in _mount(path)]
     mounts += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
     mounts += ["--perms", "1777", "--size", str(SCRATCH_LIMIT), "--tmpfs", "/tmp"]
     for path in (*_interpreter_trees(), str(_JAIL)):
-        mounts += [*_open_way_to(path), "--ro-bind", path, path]
+        mounts += [*_parent_folders(path), "--ro-bind", path, path]
     mounts += ["--remount-ro", "/", "--chdir", "/tmp"]
     command = (program, *_namespaces(), *mounts, "--", *_warden(limits, "/tmp"))
     return Sandbox(Tier.BUBBLEWRAP, command, _ENVIRONMENT)
 
 
-def _shown(path: str) -> list[str]:
-    """A link stays a link (/lib -> usr/lib), anything else is bound read-only."""
+def _mount(path: str) -> list[str]:
+    """Arguments of bubblewrap: a link stays a link (/lib -> usr/lib), anything else is bound read-only."""
     if Path(path).is_symlink():
         return ["--symlink", str(Path(path).readlink()), path]
     return ["--ro-bind", path, path]
 
 
-def _open_way_to(path: str) -> list[str]:
-    """Folders above an interpreter in a private home, empty but for it; nobody may write there."""
+def _parent_folders(path: str) -> list[str]:
+    """Arguments of bubblewrap for the folders above an interpreter in a private home; they are read-only."""
     above = [str(folder) for folder in reversed(Path(path).parents)][1:]
     return [part for folder in above for part in ("--perms", "0555", "--dir", folder)]
 
 
 def _namespaces() -> list[str]:
-    """Root needs no user namespace, and its child becomes another user by itself."""
+    """Root needs no user namespace; its child changes to another user in ``confine``."""
     common = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     common += ["--die-with-parent", "--new-session", "--as-pid-1"]
     if os.geteuid() != 0:
@@ -147,7 +147,7 @@ def _landlock(limits: Confinement) -> Sandbox:
 
 
 def _unsandboxed(limits: Confinement) -> Sandbox:
-    """Limits only; the filter too where the kernel has one for this machine."""
+    """Resource limits only."""
     limits = replace(limits, uid=0, processes=THREAD_LIMIT + _tasks_running(), filter=False)
     return Sandbox(Tier.UNSANDBOXED, _warden(limits, ""), _ENVIRONMENT)
 
@@ -158,12 +158,12 @@ def _tasks_running() -> int:
 
 
 def _reachable_by_others(path: str) -> bool:
-    """Whether a user who owns nothing may walk to this folder."""
+    """Whether a user who owns nothing may enter this folder and all above it."""
     return all(folder.stat().st_mode & 0o001 for folder in (Path(path), *Path(path).parents))
 
 
 def unsupported(tier: Tier) -> str:
-    """Why a tier cannot exist here, found without trying; empty when nothing speaks against it."""
+    """Why a tier cannot work here, found without trying it; empty when no reason is known."""
     if tier is not Tier.UNSANDBOXED and platform.machine() != MACHINE:
         return f"the seccomp filter is written for {MACHINE}, this is {platform.machine()}"
     if tier is Tier.BUBBLEWRAP and not shutil.which("bwrap"):

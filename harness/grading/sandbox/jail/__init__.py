@@ -1,1 +1,1 @@
-"""What runs inside the sandbox: standard library only, and nothing here ever holds an expected output."""
+"""The code that runs inside the sandbox: standard library only; it never holds an expected output."""

@@ -1,4 +1,4 @@
-"""Confines the calling process before it runs model-written code. There is no way back."""
+"""Confinement of the calling process before it runs model-written code. It cannot be undone."""
 
 import ctypes
 import os
@@ -16,10 +16,10 @@ _CAP_DAC_READ_SEARCH = 2
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a child gives up. Sizes in bytes.
+    """The restrictions of a child. Sizes in bytes.
 
-    ``uid`` is taken when the warden is root (0: keep the user). ``readable`` and ``devices`` are
-    Landlock's allow-lists; both empty means that namespaces do that work. ``read_any`` keeps the right
+    ``uid`` is the user that a root warden changes to (0: none). ``readable`` and ``devices`` are
+    Landlock's allow-lists; both are empty where namespaces do that work. ``read_any`` keeps the right
     to read the listed trees where they lie below a private home. ``filter`` is off only unsandboxed.
     ``threads`` is watched from outside, ``processes`` is RLIMIT_NPROC, which counts all of the user's.
     """
@@ -37,7 +37,7 @@ class Confinement:
 
 
 def confine(wanted: Confinement, libc: ctypes.CDLL, cpu_s: int) -> None:
-    """Apply every restriction, the ones that need rights first; OSError when one is refused."""
+    """Apply every restriction, those that need rights first. Raises OSError when one is refused."""
     _limit(wanted, cpu_s)
     seccomp.forbid_new_privileges(libc)
     if wanted.readable:
@@ -69,7 +69,7 @@ def _limit(wanted: Confinement, cpu_s: int) -> None:
 
 
 def _become(uid: int, read_any: bool, libc: ctypes.CDLL) -> None:
-    """Another user without capabilities; ``read_any`` keeps one that Landlock bounds to its lists."""
+    """Change to a user without capabilities; ``read_any`` keeps one, which Landlock limits to its lists."""
     libc.prctl(_PR_SET_KEEPCAPS, int(read_any), 0, 0, 0)
     os.setgroups([])
     os.setresgid(uid, uid, uid)

@@ -26,7 +26,7 @@ def abi(libc: ctypes.CDLL) -> int:
 
 
 def restrict(libc: ctypes.CDLL, readable: Iterable[str], devices: Iterable[str]) -> None:
-    """Leave ``readable`` trees to read and ``devices`` to read and write; OSError if refused."""
+    """Allow only reading of ``readable`` trees, reading and writing of ``devices``. Raises OSError."""
     ruleset = _create(libc)
     try:
         for path in readable:

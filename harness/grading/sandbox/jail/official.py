@@ -2,7 +2,7 @@
 
 A stdin program becomes the body of a function whose ``sys.stdin`` is replaced by an object that looks
 like a stream only in part; all tests of a solution run in one process. Verdicts made with these rules
-are what published scores consist of, so nothing here may be put right.
+are what published scores consist of, so no mistake may be corrected here.
 """
 
 import ast
@@ -33,15 +33,15 @@ Attempt = Callable[[str], bytes]
 
 
 class NotGradableError(Exception):
-    """The solution defines nothing that a test could call."""
+    """Raised for a solution that defines nothing that a test could call."""
 
 
 def prepare(job: Job) -> Attempt:
-    """Compile the solution; the result tries one input and returns stdout or the encoded value.
+    """Compile the solution; the result runs it on one input and returns stdout or the encoded value.
 
-    Raises whatever the solution's own top level raises, SystemExit included.
+    Raises what the top level of the solution raises, SystemExit included.
     """
-    _take_away_functions()
+    _remove_functions()
     if job.function:
         method = _callable(preamble.SOURCE + "\n\n" + job.code, job.function)
         return lambda text: _returned(method, text)
@@ -49,7 +49,7 @@ def prepare(job: Job) -> Attempt:
     return lambda text: _printed(program, text).encode("utf-8", "surrogatepass")
 
 
-def _take_away_functions() -> None:
+def _remove_functions() -> None:
     import builtins
     import shutil
     import subprocess
@@ -85,7 +85,7 @@ def _without_main_guard(code: str) -> str:
 
 
 def _as_function(code: str) -> str:
-    """Imports to the top, after the promised names; every other statement into one function."""
+    """The source with imports at the top, after the preamble, and every other statement in one function."""
     try:
         body = ast.parse(code).body
         imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -108,7 +108,7 @@ def _returned(method: Callable[..., Any], text: str) -> bytes:
 
 
 def _printed(program: Callable[[], Any], text: str) -> str:
-    """Everything that went through ``sys.stdout`` until the function returned; threads are not awaited."""
+    """Everything printed to ``sys.stdout`` until the function returned; threads are not joined."""
     captured = io.StringIO()
     captured.close = lambda _: 1  # type: ignore[method-assign,misc,assignment]  # so close() raises
     before, sys.stdout = sys.stdout, captured
@@ -124,7 +124,7 @@ def _printed(program: Callable[[], Any], text: str) -> str:
 
 @contextlib.contextmanager
 def _mocked_input(text: str) -> Iterator[None]:
-    """``sys.stdin`` and ``open``; whoever imported the real stdin by name finds three methods changed."""
+    """Replace ``sys.stdin``, ``open``, and three methods of the real stdin: it may be imported by name."""
     lines = iter(text.split("\n"))
     methods = {
         "read": lambda *_: text,
@@ -153,7 +153,7 @@ class _Bytes:
 
 
 class Stdin:
-    """``sys.stdin``: reads as a stream does, but cannot be iterated, and read() never runs dry."""
+    """``sys.stdin``: reads as a stream does, but cannot be iterated, and every read() returns all input."""
 
     def __init__(self, text: str) -> None:
         self.inputs = text
@@ -161,7 +161,7 @@ class Stdin:
         self._lines = io.StringIO(text)
 
     def read(self, *_: object) -> str:
-        """The whole input, each time."""
+        """The complete input, each time."""
         return self.inputs
 
     def readline(self, *size: int) -> str:

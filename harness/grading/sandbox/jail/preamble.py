@@ -1,4 +1,4 @@
-"""The names that LiveCodeBench promises to solutions, in the order in which they shadow each other."""
+"""The names that LiveCodeBench defines for solutions, in the order in which they shadow each other."""
 
 from functools import cache
 from typing import Any
@@ -22,7 +22,7 @@ SOURCE = "\n".join(
 
 @cache
 def names() -> dict[str, Any]:
-    """What SOURCE defines, executed once; the caller takes a copy and sets the recursion limit."""
+    """The names that SOURCE defines, executed once; the caller copies them and sets the recursion limit."""
     namespace: dict[str, Any] = {}
     exec(SOURCE, namespace)
     return namespace

@@ -10,7 +10,7 @@ _LENGTHS = struct.Struct("<II")  # header bytes, payload bytes
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A solution to be tried: ``mode`` official or strict, ``function`` empty for a stdin program."""
+    """A solution to run: ``mode`` is official or strict, ``function`` is empty for a stdin program."""
 
     mode: str
     function: str
@@ -19,7 +19,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """One test: seconds of CPU time and of wall time it may take, and its input.
+    """A run of one test: its input, and the seconds of CPU time and of wall time that it may take.
 
     ``memory`` is the share of the machine's memory, in bytes, that it may fill; 0 for no share.
     """
@@ -32,7 +32,7 @@ class TestRun:
 
 @dataclass(frozen=True, slots=True)
 class TestRunResult:
-    """How a test_run ended: ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
+    """How a test run ended. ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
 
     status: str
     cpu_s: float

@@ -75,7 +75,7 @@ def _no_truncating_read(number: int, flags_argument: int) -> bytes:
 
 
 def _no_outliving() -> bytes:
-    """The child dies with the warden; it may not take that back."""
+    """Refuse to change PR_SET_PDEATHSIG: the child dies with the warden."""
     check = _load_argument(0) + _step(_JUMP_EQ, _PR_SET_PDEATHSIG, 0, 1)
     return _guarded(_PRCTL, check + _step(_RETURN, _ERRNO | errno.EPERM) + _step(_RETURN, _ALLOW))
 
@@ -122,13 +122,13 @@ def _behind() -> bytes:
 
 
 def forbid_new_privileges(libc: ctypes.CDLL) -> None:
-    """Set-uid programs give nothing any more; Landlock and seccomp ask for it."""
+    """Set no_new_privs, which Landlock and seccomp require: set-uid programs have no effect."""
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "no_new_privs refused")
 
 
 def install(libc: ctypes.CDLL) -> None:
-    """Confine the calling process for ever; OSError where the kernel has no seccomp."""
+    """Install the filter, which cannot be removed. Raises OSError where the kernel has no seccomp."""
     code = ctypes.create_string_buffer(program(os.getpid()))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(code)))
     if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, header, 0, 0):

@@ -19,7 +19,7 @@ CODE_FD = 4  # takes the compiled solution at its first test and gives it at the
 
 
 def run(job: Job, text: str) -> int:
-    """Run one test in this process; 0 when it ended well, 1 after an uncaught exception."""
+    """Run one test in this process. Returns its exit code: 0, or another after an uncaught exception."""
     printed = _real_streams()
     try:
         if job.function:
@@ -36,7 +36,7 @@ def run(job: Job, text: str) -> int:
 
 
 def _compiled(job: Job) -> CodeType:
-    """The solution's code object; nothing of the solution has run when it is stored."""
+    """The code object of the solution, stored before any of the solution runs."""
     stored = os.pread(CODE_FD, os.fstat(CODE_FD).st_size, 0)
     if stored:
         code: CodeType = marshal.loads(stored)
@@ -70,7 +70,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _real_streams() -> TextIO:
-    """What the interpreter makes of descriptors 0, 1, 2 at its start; returns the one for stdout."""
+    """Open descriptors 0, 1, 2 as the interpreter does at its start. Returns the stream of stdout."""
     streams = {
         "stdin": open(0, encoding="utf-8", errors="surrogateescape", closefd=False),  # noqa: SIM115
         "stdout": _writer(1, "surrogateescape", False),
@@ -88,9 +88,9 @@ def _writer(fd: int, errors: str, line_buffering: bool) -> io.TextIOWrapper:
 
 
 def _finish(printed: TextIO) -> int:
-    """Threads are joined, exit handlers run, buffers are flushed: the end of a real process.
+    """End as a real process does: join threads, run exit handlers, flush buffers.
 
-    ``printed`` is the stdout of the start: what was written to it comes out, also where it was replaced.
+    ``printed`` is the stdout of the start, which is flushed even where the solution replaced it.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""The warden: a trusted process inside the sandbox that forks a confined child for every test_run.
+"""The warden: a trusted process inside the sandbox that forks a confined child for every test run.
 
-It holds one solution and one test input at a time, never an expected output, and cannot be reached by
-its children: they may not signal, trace or open it. Python and its modules are loaded once, so that a
-test_run costs a fork instead of an interpreter's start.
+It holds one solution and one test input at a time, never an expected output. Its children may not
+signal, trace or open it. Python and its modules are loaded once, so that a test run costs a fork instead
+of the start of an interpreter.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _FIRST_FREE_FD = 10  # the warden's own descriptors; a child closes them all
 
 @dataclass(frozen=True, slots=True)
 class WardenConfig:
-    """How the warden was told to work: the children's confinement and the folder they may write to."""
+    """The confinement of the warden's children and the folder that they may write to."""
 
     confinement: Confinement
     scratch: str
@@ -54,7 +54,7 @@ class Runner(Protocol):
         """Try one test."""
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End the process that still runs, if there is one."""
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ def _load_optional_modules(code: str) -> None:
 
 
 def _freeze() -> None:
-    """A child's collector then leaves the shared pages alone."""
+    """Keep a child's garbage collector from writing to shared pages."""
     gc.collect()
     gc.freeze()
 
@@ -155,14 +155,14 @@ class ProcessPerTest:
                 os.close(fd)
 
     def close(self) -> None:
-        """Forget the compiled solution; no process outlives a test_run."""
+        """Forget the compiled solution; no process outlives a test run."""
         os.close(self._code)
 
     def _result(self, files: list[int], test_run: protocol.TestRun) -> protocol.TestRunResult:
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
-            _enter([*files, self._code], self._confinement, self._libc, int(test_run.cpu_s) + 1)
+            _become_child([*files, self._code], self._confinement, self._libc, int(test_run.cpu_s) + 1)
             os._exit(strict.run(self._job, test_run.text))
         status, cpu_s = _watch_to_the_end(pid, test_run, self._confinement)
         if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
@@ -186,7 +186,7 @@ class ProcessPerSolution:
         self._open: list[int] = []
 
     def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
-        """Hand one input to the process and take what it gives back."""
+        """Send one input to the process and receive its output."""
         started = time.monotonic()
         if not self._pid:
             self._start()
@@ -213,7 +213,7 @@ class ProcessPerSolution:
         self._pid = os.fork()
         if self._pid == 0:
             files = [null, null, errors, child_in, child_out, text_in, text_out]
-            _enter(files, self._confinement, self._libc, RESIDENT_CPU_S)
+            _become_child(files, self._confinement, self._libc, SOLUTION_CPU_S)
             os._exit(_serve_tests(self._job, *range(3, 7)))
         for fd in (child_in, child_out, null):
             os.close(fd)
@@ -221,7 +221,9 @@ class ProcessPerSolution:
 
     def _exchange(self, test_run: protocol.TestRun) -> tuple[str, bytes]:
         _, text_in, text_out, to_child, from_child = self._open
-        limits = watch.Limits(test_run.cpu_s, test_run.wall_s, self._confinement.threads, test_run.memory)
+        limits = watch.ProcessLimits(
+            test_run.cpu_s, test_run.wall_s, self._confinement.threads, test_run.memory
+        )
         try:
             protocol.write_all(to_child, _store(text_in, test_run.text.encode("utf-8", "surrogatepass")))
             status = watch.until_ready(from_child, self._pid, limits)
@@ -244,12 +246,12 @@ class ProcessPerSolution:
         return ending, detail
 
 
-RESIDENT_CPU_S = 7_200  # a backstop: the resident process is watched test by test
+SOLUTION_CPU_S = 7_200  # a backstop: the process of a solution is watched test by test
 _LENGTH = 8
 
 
 def _store(fd: int, text: bytes) -> bytes:
-    """Replace the content of a memory file; its length, as it goes through a pipe."""
+    """Replace the content of a memory file. Returns its length as the bytes that are sent through a pipe."""
     os.ftruncate(fd, 0)
     os.lseek(fd, 0, os.SEEK_SET)
     protocol.write_all(fd, text)
@@ -265,16 +267,16 @@ def _serve_tests(job: protocol.Job, inbox: int, outbox: int, text_in: int, text_
             output = attempt(os.pread(text_in, size, 0).decode("utf-8", "surrogatepass"))
             protocol.write_all(outbox, _store(text_out, output))
     except BaseException as error:  # noqa: BLE001 - the process's edge
-        return _told(error)
+        return _exit_code_after(error)
 
 
-def _told(error: BaseException) -> int:
+def _exit_code_after(error: BaseException) -> int:
     os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace")[:_STDERR_TAIL])
     return watch.exit_code(error)
 
 
-def _enter(files: list[int], confinement: Confinement, libc: ctypes.CDLL, cpu_s: int) -> None:
-    """In the child: ``files`` become descriptors 0, 1, 2, ...; the rest is closed, the door is shut."""
+def _become_child(files: list[int], confinement: Confinement, libc: ctypes.CDLL, cpu_s: int) -> None:
+    """In the child: make ``files`` descriptors 0, 1, 2, ..., close all others, and confine the process."""
     try:
         lifted = [fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_FREE_FD) for fd in files]
         for target, fd in enumerate(lifted):
@@ -293,7 +295,7 @@ CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
 def _watch_to_the_end(pid: int, test_run: protocol.TestRun, confinement: Confinement) -> tuple[str, float]:
     pidfd = os.pidfd_open(pid)
     try:
-        limits = watch.Limits(test_run.cpu_s, test_run.wall_s, confinement.threads, test_run.memory)
+        limits = watch.ProcessLimits(test_run.cpu_s, test_run.wall_s, confinement.threads, test_run.memory)
         status = watch.until_ready(pidfd, pid, limits)
     finally:
         os.close(pidfd)
@@ -303,7 +305,7 @@ def _watch_to_the_end(pid: int, test_run: protocol.TestRun, confinement: Confine
 
 
 def _decided(status: str, last_line: str) -> str:
-    """Where a thread died of the memory limit, what waits for it runs into the time limit: memory decided."""
+    """MEMORY instead of a time limit where a thread died of the memory limit and the others waited for it."""
     return protocol.MEMORY if status in _OUT_OF_TIME and last_line.startswith("MemoryError") else status
 
 

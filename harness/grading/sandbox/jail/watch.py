@@ -1,4 +1,4 @@
-"""Watches one confined child from outside: CPU time, wall time, threads, and how it ended."""
+"""Supervision of one confined child from outside: CPU time, wall time, threads, and how it ended."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ _PAGE = os.sysconf("SC_PAGESIZE")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """Seconds of CPU and of wall time, threads, and bytes of memory (0: no limit)."""
 
     cpu_s: float
@@ -28,8 +28,8 @@ class Limits:
     memory: int = 0
 
 
-def until_ready(fd: int, pid: int, limits: Limits) -> str:
-    """Wait until ``fd`` is readable: wire.OK, or the status that names the limit that was hit."""
+def until_ready(fd: int, pid: int, limits: ProcessLimits) -> str:
+    """Wait until ``fd`` is readable: protocol.OK, or the status that names the limit that was hit."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     started, cpu_before = time.monotonic(), usage(pid).cpu_s
@@ -41,7 +41,7 @@ def until_ready(fd: int, pid: int, limits: Limits) -> str:
     return protocol.OK
 
 
-def _exceeded(limits: Limits, used: "Usage", cpu_s: float, wall_s: float) -> str:
+def _exceeded(limits: ProcessLimits, used: "Usage", cpu_s: float, wall_s: float) -> str:
     if used.threads > limits.threads:
         return protocol.THREADS
     if 0 < limits.memory < used.memory:
@@ -54,7 +54,7 @@ def _exceeded(limits: Limits, used: "Usage", cpu_s: float, wall_s: float) -> str
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU seconds used so far, threads, and bytes of resident memory; zeros for a process that is gone."""
+    """CPU seconds used so far, threads, and bytes of resident memory; zeros for a process that has ended."""
 
     cpu_s: float = 0.0
     threads: int = 0
@@ -62,7 +62,7 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """What a process uses now."""
+    """The present usage of a process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -84,7 +84,7 @@ def reap(pid: int) -> tuple[str, float]:
 
 
 def exit_code(error: BaseException) -> int:
-    """What a child that an exception ended exits with: a code of its own for each limit of the sandbox."""
+    """The exit code of a child that an exception ended: each limit of the sandbox has its own."""
     match error:
         case MemoryError() | OSError(errno=errno.ENOMEM):
             return _LIMIT_EXITS[protocol.MEMORY]
