@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and a lost terminal: what each means at each stage of the program.
+"""Effect of Ctrl-C, SIGTERM and a lost terminal at each stage of a program.
 
-Before there are child processes the program leaves at once; while they run the signal becomes one exception
-in the main thread; once the result is known it comes too late. A signal that was ignored when the program
+Before there are child processes the program ends at once; while they run a signal becomes an exception in the
+main thread; once the result is known signals are ignored. A signal that was ignored when the program
 started stays ignored: nohup asks for that with SIGHUP, a shell's background job with SIGINT.
 """
 
@@ -26,9 +26,9 @@ class InterruptedRun(BaseException):
 
 
 def leave_on_signals() -> None:
-    """End the process on a signal, with one line: for the time in which nothing has begun.
+    """End the process on a signal, with one line, as long as nothing has started.
 
-    An exception would not do: what is raised inside the import of an extension module can get lost there.
+    An exception would not be enough: one raised while an extension module is imported can get lost.
     """
     for signum in _ours():
         signal.signal(signum, _leave)
@@ -78,7 +78,7 @@ def ignore_signals() -> None:
 
 @contextmanager
 def deferred_signals() -> Iterator[None]:
-    """Handle the first signal that comes inside the block after it, by the handler from before."""
+    """Delay the first signal of the block until its end; the previous handler then handles it."""
     came: list[int] = []
     before = {signum: signal.signal(signum, lambda number, _: came.append(number)) for signum in _ours()}
     try:
@@ -92,7 +92,7 @@ def deferred_signals() -> Iterator[None]:
 
 @contextmanager
 def signals_kept() -> Iterator[None]:
-    """What signals do is the same behind it as before: for a run that is followed by another."""
+    """Restore the signal handlers after the block, for a run that is followed by another."""
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
     try:
         yield
@@ -106,7 +106,7 @@ def _ours() -> list[signal.Signals]:
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
-    program = os.path.basename(sys.argv[0])  # noqa: PTH119 - nothing is imported here any more
+    program = os.path.basename(sys.argv[0])  # noqa: PTH119 - no import inside a signal handler
     print(f"{program}: ended by {signal.Signals(signum).name}", file=sys.stderr, flush=True)
     os._exit(128 + signum)
 
