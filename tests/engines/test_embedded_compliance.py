@@ -15,7 +15,7 @@ REACHED = {
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("scenario", ["offline", "server", "interactive"])
+@pytest.mark.parametrize("scenario", ["offline", "server"])
 def test_both_tests_pass_and_fail(scenario, tmp_path):
     """They run once, with thresholds that they reach; the official ones fail on the same logs."""
     inputs = {"TEST07": REFERENCE, "TEST09": PERFORMANCE}

@@ -60,7 +60,6 @@ def test_performance(sglang_server, greedy, scenario, tmp_path):
         scenario=scenario,
         qps=4,
         duration_ms=10_000,
-        timeout=200,
     )
     assert run.failures == {}
     assert "No errors encountered during test." in run.loadgen_summary

@@ -7,7 +7,6 @@ import signal
 import pytest
 
 import run_compliance as program
-from harness.files import DETAIL
 from tests.harness.compliance.program import (
     LOW07,
     LOW09,
@@ -20,7 +19,7 @@ from tests.harness.compliance.program import (
     user_conf,
 )
 from tests.kit import wait_until
-from tests.runs import PERFORMANCE, ROOT, SAMPLES, run_mlperf, small_dataset
+from tests.runs import PERFORMANCE, ROOT, SAMPLES, small_dataset
 from tests.stub import Facts, Fault, StubServer, every, refused_url
 
 TOKENS = 3
@@ -177,16 +176,6 @@ def test_test06(scenario, tmp_path):
     text = (tmp_path / "out" / scenario / "TEST06" / "verify_accuracy.NOT_OFFICIAL.txt").read_text()
     first = "Skipped" if scenario == "offline" else "True"
     assert f"First token check pass: {first}\nEOS check pass: True\nSample length check pass: True\n" in text
-
-
-@pytest.mark.engine
-def test_an_ordinary_run_uses_no_audit_config_of_the_working_directory(stub, tmp_path):
-    (tmp_path / "audit.config").write_text("*.*.mode = 1\n")
-    file, _ = small_dataset(tmp_path)
-    run = run_mlperf(tmp_path, "--server-url", stub.url, "--input-file", file, "--max-new-tokens", TOKENS + 1)
-    assert run.code == 0, run.stdout
-    assert "audit.config is not used" in run.stderr
-    assert '"effective_test_mode", "value": "PerformanceOnly"' in (run.log_dir / DETAIL).read_text()
 
 
 # -- runs without a verdict

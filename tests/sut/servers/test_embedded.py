@@ -15,6 +15,7 @@ import pytest
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
 from sut.servers.embedded import EmbeddedEngine, tiny_gpt_oss
+from tests.kit import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache"
@@ -39,13 +40,6 @@ def is_alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
-
-
-def wait_until_dead(pid: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not is_alive(pid)
 
 
 @pytest.mark.engine
@@ -144,7 +138,7 @@ def test_the_engine_dies_with_its_starter(tmp_path, killer):
         assert is_alive(pid)
         starter.send_signal(killer)
         starter.wait(60)
-        assert wait_until_dead(pid, 60)
+        wait_until(lambda: not is_alive(pid))
     finally:
         os.killpg(starter.pid, signal.SIGKILL)
         starter.stdout.close()
