@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,22 +110,28 @@ def run_mlperf(
 
 def run_here(capture: pytest.CaptureFixture[str], output: Path, *arguments: object) -> FinishedRun:
     """Run in this process: for what is refused or planned without a run, when the start of a program is not
-    the question. The umask and the limit of open files are put back."""
+    the question."""
+    words = ["--output-dir", str(output), *map(os.fsdecode, map(_word, arguments))]
+    code, stdout, stderr = main_here(capture, run_mlperf_program.main, words)
+    return FinishedRun(code, stdout, stderr, output / "offline" / "performance")
+
+
+def main_here(
+    capture: pytest.CaptureFixture[str], main: Callable[[list[str]], int], words: list[str]
+) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a program's main; umask and limit of open files are put back."""
     umask = os.umask(0o022)
     os.umask(umask)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     capture.readouterr()
     try:
-        code = run_mlperf_program.main(
-            ["--output-dir", str(output), *map(os.fsdecode, map(_word, arguments))]
-        )
+        code = main(words)
     except SystemExit as end:
         code = int(end.code or 0)
     finally:
         os.umask(umask)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    printed = capture.readouterr()
-    return FinishedRun(code, printed.out, printed.err, output / "offline" / "performance")
+    return code, *capture.readouterr()
 
 
 def _word(argument: object) -> str | bytes:

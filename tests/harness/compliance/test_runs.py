@@ -12,6 +12,7 @@ from tests.harness.compliance.program import (
     LOW09,
     TEST07_ROWS,
     TEST09_ROWS,
+    Finished,
     audit,
     dataset,
     run_compliance,
@@ -19,7 +20,7 @@ from tests.harness.compliance.program import (
     user_conf,
 )
 from tests.kit import wait_until
-from tests.runs import PERFORMANCE, ROOT, SAMPLES, small_dataset
+from tests.runs import PERFORMANCE, ROOT, SAMPLES, main_here, small_dataset
 from tests.stub import Facts, Fault, StubServer, every, refused_url
 
 TOKENS = 3
@@ -225,10 +226,14 @@ def test_the_second_test_can_be_interrupted(tmp_path):
     assert not list(second.parent.glob("verify_*"))
 
 
-def test_an_unreachable_server(test07_file, tmp_path):
+def here(capfd, *words):
+    return Finished(*main_here(capfd, program.main, [*map(str, words)]))
+
+
+def test_an_unreachable_server(test07_file, tmp_path, capfd):
     with refused_url() as url:
         words = ("--test", "TEST07", "--input-file", test07_file)
-        done = run_compliance(tmp_path, *words, *flags(tmp_path, url))
+        done = here(capfd, *words, *flags(tmp_path, url))
     assert done.code == 3
     assert url in done.error
     assert not (tmp_path / "out").exists()
@@ -241,11 +246,11 @@ DEVIATIONS = {
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_deviations_are_not_official(name, test07_file, tmp_path):
+def test_deviations_are_not_official(name, test07_file, tmp_path, capfd):
     extra, facts, said = DEVIATIONS[name]
     with StubServer(tokens=TOKENS, facts=facts) as server:
         words = ("--test", "TEST07", "--input-file", test07_file, *extra)
-        done = run_compliance(tmp_path, *words, *flags(tmp_path, server))
+        done = here(capfd, *words, *flags(tmp_path, server))
         assert server.requests == []
     assert done.code == 2, done.stdout + done.stderr
     assert "TEST07 would not be official: " in done.error and said in done.error
