@@ -1,4 +1,4 @@
-"""Everything that is decided and checked between the plan and the first query."""
+"""Decisions and checks between the plan and the first query."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _UNKNOWN_RANK_RUNS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is read from files: the dataset, and the conf files' settings for this run, by LoadGen's key.
+    """The dataset, and the settings of the conf files for this run, by LoadGen's key.
 
     ``audit`` are those of an audit.config, None without one; ``settings`` hold them too. ``warnings`` name
     the rows that LoadGen skips.
@@ -55,7 +55,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan that may run. ``concurrency`` None: LoadGen alone decides how many queries are in flight.
+    """A checked plan. ``concurrency`` None: LoadGen alone decides how many queries are in flight.
 
     ``connections``: the most that are expected in all. ``conf_warnings``: rows of conf files that LoadGen
     skips. ``audit``: the audit settings in force, None for none.
@@ -138,7 +138,7 @@ def prepare(
     readback: Readback,
     servers: tuple[ServerInfo, ...],
 ) -> Prepared:
-    """Hold settings, dataset and servers against the rules. Raises ConfigError and ServerError."""
+    """Check settings, dataset and servers against the rules. Raises ConfigError and ServerError."""
     samples = inputs.samples
     deviations = (
         *plan.deviations,
@@ -185,7 +185,7 @@ def _require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
 
 
 def stray_audit_config(plan: RunPlan) -> str | None:
-    """A note when the working directory holds an audit.config: other harnesses use it unasked."""
+    """A warning when the working directory holds an audit.config: other harnesses use it unasked."""
     stray = Path(AUDIT_CONFIG).absolute()
     if not stray.exists() or plan.audit_config == stray:
         return None
@@ -248,7 +248,7 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
 
 
 def _concurrency(plan: RunPlan, servers: Sequence[ServerInfo], room: Room) -> int | None:
-    """As asked, if the machine can hold it; Offline's own choice is what fits."""
+    """The limit that was asked for, checked against the machine; in Offline by default what fits."""
     if plan.max_concurrency is not None:
         room.check(plan.max_concurrency)
     if plan.max_concurrency is not None or not plan.scenario.one_query:

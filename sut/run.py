@@ -14,10 +14,10 @@ from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import ROOT, RUN_RECORD, USER_CONF
-from harness.record.answer_log import KeptAnswer
-from harness.record.output_dir import check_free, claimed, make_ready, make_room, release_reserve
+from harness.record.answer_log import SavedAnswer
+from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing, prepare_dir
 from harness.record.provenance import gather_provenance
-from harness.record.resume import check_resumable, earlier_answers, set_aside, version_changes
+from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
 from harness.record.run_record import RunRecord, read_clocks
 from harness.report.finish_run import Observations, finish
 from harness.report.progress import ProgressSnapshot
@@ -79,7 +79,7 @@ def run(
         if plan.dry_run:
             check_free(plan.results_dir)
             return record
-        with claimed(plan.results_dir):
+        with locked(plan.results_dir):
             target, warnings = _preflight(prepared)
             target = replace(target, kept=_prepare_output_dir(prepared))
             clock, warnings = read_clocks(), (*record.warnings, *changes, *warnings)
@@ -124,20 +124,20 @@ def _check_resume(record: RunRecord) -> tuple[str, ...]:
     return changes
 
 
-def _prepare_output_dir(prepared: Prepared) -> Mapping[int, KeptAnswer]:
+def _prepare_output_dir(prepared: Prepared) -> Mapping[int, SavedAnswer]:
     """Make the output folder ready; returns the answers of earlier attempts at the same run."""
     plan = prepared.plan
     if plan.resume:
-        set_aside(plan.log_dir)
-        make_ready(plan.log_dir)
-        kept = earlier_answers(plan.log_dir, len(prepared.samples))
+        archive_attempt(plan.log_dir)
+        prepare_dir(plan.log_dir)
+        kept = saved_answers(plan.log_dir, len(prepared.samples))
         log.info("resuming: %d of %d samples are answered already", len(kept), len(prepared.samples))
         return kept
-    if aside := make_room(plan.results_dir):
+    if aside := move_aside_existing(plan.results_dir):
         log.info("the earlier results are now in %s", aside)
     if plan.log_dir != plan.results_dir:
-        release_reserve(plan.results_dir)
-        make_room(plan.log_dir)
+        free_reserve(plan.results_dir)
+        move_aside_existing(plan.log_dir)
     return {}
 
 

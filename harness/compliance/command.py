@@ -15,7 +15,7 @@ from harness.config.benchmark import load_benchmark
 from harness.config.plan import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN
-from harness.record.output_dir import make_room, release_reserve
+from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.text import printable
 
@@ -128,8 +128,8 @@ def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) 
 
 def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tuple[str, ...]) -> Path:
     if not request.log_dir.is_relative_to(folder):
-        make_room(folder)
-        release_reserve(folder)
+        move_aside_existing(folder)
+        free_reserve(folder)
     return write_folder(folder, request.log_dir, request.test, result, reasons)
 
 

@@ -21,7 +21,7 @@ _MOST_IDS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAnswer:
+class SavedAnswer:
     """Where an answer lies: ``count`` ids from ``offset`` of its file; ``finish`` as QUERY_ROW's."""
 
     path: Path
@@ -41,9 +41,9 @@ def encode_answer(sample_index: int, finish: int, output_ids: bytes) -> bytes:
     return record + CRC.pack(zlib.crc32(record))
 
 
-def kept_answers(journals: Iterable[Path], samples: int) -> dict[int, KeptAnswer]:
+def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, SavedAnswer]:
     """By sample index, the first whole answer to each of ``samples`` samples in these journal folders."""
-    found: dict[int, KeptAnswer] = {}
+    found: dict[int, SavedAnswer] = {}
     for journal in journals:
         for path in sorted(journal.glob("answers-*.bin")):
             for answer in read_answers(path):
@@ -52,7 +52,7 @@ def kept_answers(journals: Iterable[Path], samples: int) -> dict[int, KeptAnswer
     return found
 
 
-def read_answers(path: Path) -> Iterator[KeptAnswer]:
+def read_answers(path: Path) -> Iterator[SavedAnswer]:
     """Every intact record of a file; damaged bytes in between are passed over."""
     if not path.stat().st_size:
         return
@@ -68,7 +68,7 @@ def read_answers(path: Path) -> Iterator[KeptAnswer]:
             position = end if data[end : end + len(MAGIC)] == MAGIC else data.find(MAGIC, end)
 
 
-def _answer_at(path: Path, data: mmap, position: int) -> KeptAnswer | None:
+def _answer_at(path: Path, data: mmap, position: int) -> SavedAnswer | None:
     start = position + ANSWER.size
     if start > len(data):
         return None
@@ -78,4 +78,4 @@ def _answer_at(path: Path, data: mmap, position: int) -> KeptAnswer | None:
         return None
     if zlib.crc32(data[position:end]) != CRC.unpack_from(data, end)[0]:
         return None
-    return KeptAnswer(path, sample_index, start, count, finish)
+    return SavedAnswer(path, sample_index, start, count, finish)

@@ -1,4 +1,4 @@
-"""The folder of one run's logs: made before the run, never at the cost of another run."""
+"""The output folder of a run: locked, emptied by moving earlier results aside, and checked before the run."""
 
 import errno
 import fcntl
@@ -17,10 +17,10 @@ _RESERVE_BYTES = 1 << 16  # several times what run.json takes
 
 
 @contextmanager
-def claimed(log_dir: Path) -> Iterator[None]:
-    """Keep every other run away from ``log_dir``, until the context or the process ends. Raises ConfigError.
+def locked(log_dir: Path) -> Iterator[None]:
+    """Lock ``log_dir`` against other runs until the context or the process ends. Raises ConfigError.
 
-    The lock lies beside the folder, since the folder itself is moved.
+    The lock file is beside the folder, since the folder itself is moved.
     """
     with _writing(log_dir):
         log_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -47,21 +47,21 @@ def check_free(log_dir: Path) -> None:
             _check_unlocked(log_dir)
 
 
-def make_room(log_dir: Path) -> Path | None:
-    """Leave ``log_dir`` empty and ready; what an earlier run left is moved aside, its new path returned.
+def move_aside_existing(log_dir: Path) -> Path | None:
+    """Prepare an empty ``log_dir``; earlier results are moved aside, and their new path is returned.
 
     Raises ConfigError.
     """
     with _writing(log_dir):
         aside = _move_aside(log_dir)
-    make_ready(log_dir)
+    prepare_dir(log_dir)
     return aside
 
 
-def make_ready(log_dir: Path) -> None:
-    """See that ``log_dir`` can be written: LoadGen kills its process when it cannot. Raises ConfigError.
+def prepare_dir(log_dir: Path) -> None:
+    """Make ``log_dir`` and check that it can be written: LoadGen kills its process when it cannot.
 
-    A little space is kept, so that the disk may run full and the verdict still be written.
+    Reserves some space, so that the verdict can be written to a full disk. Raises ConfigError.
     """
     with _writing(log_dir):
         log_dir.mkdir(parents=True, exist_ok=True)
@@ -71,8 +71,8 @@ def make_ready(log_dir: Path) -> None:
             reserve.write(b"\0" * _RESERVE_BYTES)
 
 
-def release_reserve(log_dir: Path) -> None:
-    """Give back the space that make_ready kept, for what is written last. Raises OSError."""
+def free_reserve(log_dir: Path) -> None:
+    """Free the space that prepare_dir reserved, for the files written last. Raises OSError."""
     (log_dir / _RESERVE).unlink(missing_ok=True)
 
 
@@ -111,7 +111,7 @@ def _lock(descriptor: int, log_dir: Path) -> None:
 
 
 def _refuse_open_folder(folder: Path) -> None:
-    """Whoever may write beside the logs could plant links that LoadGen, which opens by name, follows."""
+    """Others who may write beside the logs could plant links, which LoadGen follows: it opens by name."""
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Resuming an accuracy run: was the earlier attempt the same run, and which answers did it leave?"""
+"""Resumption of an accuracy run: checks of the earlier attempt, and its answers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,13 +9,13 @@ import msgspec
 
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR, RUN_RECORD
-from harness.record.answer_log import KeptAnswer, kept_answers
+from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.resolved_plan import ResolvedPlan
 from harness.record.run_record import RunRecord
 
 _ATTEMPT = "attempt."
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-# Whatever decides which prompts are answered, by which model, and how.
+# Fields of the plan that decide which prompts are answered, by which model, and how.
 _DECISIVE = ("scenario", "mode", "model_key", "samples", "dataset_sha256", "parameters")
 _SHOWN = 80  # characters of a value
 
@@ -44,7 +44,7 @@ def check_resumable(log_dir: Path, plan: ResolvedPlan, model: str | None) -> Non
 
 
 def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
-    """Warnings about answers of another version of the server than ``version``."""
+    """Warnings about earlier answers of another server version than ``version``."""
     earlier = {server.version for run in _readable_runs(log_dir) for server in run.servers}
     if others := sorted(str(other) for other in earlier - {version, None}):
         yield (
@@ -53,8 +53,8 @@ def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
         )
 
 
-def set_aside(log_dir: Path) -> Path:
-    """Move what the earlier attempt left into a folder of its own beside the others; returns that folder."""
+def archive_attempt(log_dir: Path) -> Path:
+    """Move the files of the earlier attempt into a folder of its own; returns that folder."""
     number = 1 + max((_number(path) for path in _attempts(log_dir)), default=0)
     attempt = log_dir / f"{_ATTEMPT}{number}"
     attempt.mkdir()
@@ -64,9 +64,9 @@ def set_aside(log_dir: Path) -> Path:
     return attempt
 
 
-def earlier_answers(log_dir: Path, samples: int) -> dict[int, KeptAnswer]:
-    """Every answer that the attempts in ``log_dir`` have kept, by sample index."""
-    return kept_answers([attempt / JOURNAL_DIR for attempt in _attempts(log_dir)], samples)
+def saved_answers(log_dir: Path, samples: int) -> dict[int, SavedAnswer]:
+    """Every answer of the attempts in ``log_dir``, by sample index."""
+    return read_saved_answers([attempt / JOURNAL_DIR for attempt in _attempts(log_dir)], samples)
 
 
 def _earlier_run(log_dir: Path) -> RunRecord:

@@ -24,7 +24,7 @@ from harness.record.journal import (
     read_reports,
 )
 from harness.record.outcome import FailureKind
-from harness.record.output_dir import release_reserve
+from harness.record.output_dir import free_reserve
 from harness.record.requests_table import Reported, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
@@ -227,7 +227,7 @@ def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
 
 
 def _write(record: RunRecord) -> None:
-    release_reserve(record.plan.log_dir)
+    free_reserve(record.plan.log_dir)
     record.write(record.plan.log_dir / RUN_RECORD)
 
 

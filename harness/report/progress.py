@@ -60,12 +60,12 @@ class ProgressPrinter:
 
 
 def plain_progress(snapshot: ProgressSnapshot) -> str:
-    """The whole line, for a log file or a pipe."""
+    """The complete line, for a log file or a pipe."""
     return ", ".join(_fields(snapshot))
 
 
 def terminal_progress(snapshot: ProgressSnapshot, width: int) -> str:
-    """A carriage return and the line, cut at whole fields and padded to overwrite what was there.
+    """A carriage return and the line, cut between fields and padded to overwrite the line before.
 
     One column stays free: a terminal breaks the line when its last column is filled.
     """

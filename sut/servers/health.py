@@ -1,6 +1,7 @@
-"""Asks replicas that workers have given up whether they are well, and tells all workers the answer.
+"""Health checks of suspected replicas during a run; workers are told the result.
 
-A replica that nobody complains of is not asked, unless nothing arrives from any: the run is not disturbed.
+Only suspected replicas are polled, or all when nothing arrives from any, so healthy ones see no extra
+traffic.
 """
 
 import logging
@@ -53,8 +54,8 @@ def _tells_of_work(line: bytes) -> bool:
     return not (name.startswith(b"#") or any(word in name for word in _NOT_WORK))
 
 
-class Pulse:
-    """Whether servers from which nothing arrives are at work. Whole answers can be silent for many minutes.
+class ActivityProbe:
+    """Whether servers that send nothing are working: answers that are not streamed take many minutes.
 
     A replica is at work when its metrics change, or when it has none and is well.
     """
@@ -67,10 +68,10 @@ class Pulse:
         self._known: dict[str, bytes] = {}
         self._thread: threading.Thread | None = None
 
-    def feel(self) -> None:
-        """Ask all replicas, in a thread; nothing happens while the last one asks still."""
+    def probe(self) -> None:
+        """Ask all replicas, in a thread; does nothing while an earlier one runs."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._ask_all, name="pulse", daemon=True)
+            self._thread = threading.Thread(target=self._ask_all, name="activity", daemon=True)
             self._thread.start()
 
     def _ask_all(self) -> None:
@@ -87,8 +88,8 @@ class Pulse:
         return found != before
 
 
-class ReplicaWatch:
-    """Which replicas are out, since when and why; threads ask them until they are well or ``close``."""
+class HealthMonitor:
+    """Replicas that are out of use, since when and why; threads poll them until they recover or ``close``."""
 
     def __init__(self, urls: Sequence[str], workers: Sequence[Connection], ask: Ask) -> None:
         self.outages: list[str] = []
@@ -101,7 +102,7 @@ class ReplicaWatch:
         self._closed = threading.Event()
 
     def suspected(self, replica: int) -> None:
-        """A worker gives a replica nothing more."""
+        """A worker has stopped using a replica."""
         with self._lock:
             if replica in self._asking:
                 return
@@ -109,7 +110,7 @@ class ReplicaWatch:
         threading.Thread(target=self._until_well, args=(replica,), name="health", daemon=True).start()
 
     def all_out_for(self) -> tuple[float, str]:
-        """Seconds since the last replica went out, and what it says; 0 while one is well."""
+        """Seconds since the last replica went out, and its error; 0 while one is in use."""
         with self._lock:
             if len(self._out) < len(self._urls):
                 return 0.0, ""
@@ -117,7 +118,7 @@ class ReplicaWatch:
         return time.monotonic() - since, why
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._closed.set()
 
     def _until_well(self, replica: int) -> None:
@@ -147,5 +148,5 @@ class ReplicaWatch:
     def _tell(self, word: str, replica: int) -> None:
         with self._lock:
             for worker in self._workers:
-                with suppress(OSError):  # a worker that has died hears nothing
+                with suppress(OSError):  # a worker that has died
                     worker.send((word, replica))

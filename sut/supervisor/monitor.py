@@ -18,16 +18,16 @@ from harness.files import JOURNAL_DIR
 from harness.record.journal import failure_reasons
 from harness.report.finish_run import Observations
 from sut.ipc.counters import Counter, CounterBoard
-from sut.servers.health import Pulse, ReplicaWatch
+from sut.servers.health import ActivityProbe, HealthMonitor
 
 _LOOK_S = 1.0
 _STUCK_S = 15.0
 _STOOD_STILL_S = 3.0
-# Every replica out for so long: LoadGen would only issue queries that cannot be answered.
+# With every replica out for this time, LoadGen would only issue queries that cannot be answered.
 _DEAD_S = 10.0
-# So many failures without a single token in between: the servers live, and serve nothing.
+# Failures without a single token in between: the servers live, and serve nothing.
 _HOPELESS = 100
-# So often servers are asked for signs of work in a silence of --progress-timeout.
+# How often servers are asked for signs of work in a silence of --progress-timeout.
 _QUESTIONS = 10
 
 Counts = npt.NDArray[np.int64]
@@ -51,9 +51,9 @@ class Monitor:
         workers: Sequence[Child],
         board: CounterBoard,
         policy: FailurePolicy,
-        replicas: ReplicaWatch,
+        replicas: HealthMonitor,
         log_dir: Path,
-        pulse: Pulse | None = None,
+        activity: ActivityProbe | None = None,
     ) -> None:
         self._problems: list[str] = []
         self._warnings: list[str] = []
@@ -63,11 +63,14 @@ class Monitor:
         self._board = board
         self._replicas = replicas
         self._log_dir = log_dir
-        self._abort_policy = AbortPolicy(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), pulse)
+        self._abort_policy = AbortPolicy(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), activity)
         self._began_ns = time.monotonic_ns()
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
-        """LoadGen's end: the lost queries. Raises RunError when a process dies or the run is hopeless."""
+        """Monitor until LoadGen is done; returns the lost queries.
+
+        Raises RunError when a process dies or the run cannot finish.
+        """
         listening = {child.control: index for index, child in enumerate(self._workers)}
         next_look = time.monotonic() + _LOOK_S
         while True:
@@ -75,7 +78,9 @@ class Monitor:
             for source in wait(sources, max(0.0, next_look - time.monotonic())):
                 if source is self._loadgen.control:
                     return self._ended()
-                if isinstance(source, Connection) and not self._hear_worker(listening[source], source):
+                if isinstance(source, Connection) and not self._receive_from_worker(
+                    listening[source], source
+                ):
                     del listening[source]
             now = time.monotonic()
             if now >= next_look:
@@ -83,7 +88,7 @@ class Monitor:
                 next_look = time.monotonic() + _LOOK_S
 
     def observations(self) -> Observations:
-        """Everything until now."""
+        """Everything observed until now."""
         table = self._board.table()
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
@@ -96,7 +101,7 @@ class Monitor:
         )
 
     def _ended(self) -> Sequence[tuple[int, int]]:
-        kind, value = hear_loadgen(self._loadgen, 0)
+        kind, value = receive_from_loadgen(self._loadgen, 0)
         if kind != "done":
             raise RunError(f"LoadGen: {value}")
         lost: Sequence[tuple[int, int]]
@@ -105,15 +110,15 @@ class Monitor:
             self._problems.append(unwritten)
         return lost
 
-    def _hear_worker(self, index: int, control: Connection) -> bool:
-        """Take one message; False when it was the last."""
+    def _receive_from_worker(self, index: int, control: Connection) -> bool:
+        """Handle one message; returns False after the last."""
         process = self._workers[index].process
         try:
             kind, value = control.recv()
         except (EOFError, OSError):
             process.join(1)
-            if process.exitcode != 0:  # 0: the LoadGen process hung up, and tells the end itself
-                self._problems.append(f"worker {index} (pid {process.pid}) {how_it_died(process)}")
+            if process.exitcode != 0:  # 0: the LoadGen process hung up, and reports the end
+                self._problems.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
             return False
         if kind == "suspect":
             self._replicas.suspected(value)
@@ -143,7 +148,7 @@ class Monitor:
             raise RunError(f"the output folder {self._log_dir} has been removed while the run wrote into it")
 
     def _check_heartbeats(self, beats: Counts) -> None:
-        """Kill what does not move: a dead worker's queries fail, a stuck one's would never end."""
+        """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""
         since = (time.monotonic_ns() - np.maximum(beats, self._began_ns)) / 1e9
         if since[0] > _STUCK_S:
             raise RunError(f"the LoadGen process has not moved for {since[0]:.0f} s (stopped, or starved)")
@@ -157,19 +162,20 @@ class Monitor:
 
 
 class AbortPolicy:
-    """Decides from the counters whether the run should go on.
+    """Decides from the counters whether to end the run early.
 
-    ``reasons`` names the failures so far. ``pulse``: asked in silence, where silence alone proves nothing.
+    ``reasons`` names the failures so far. ``activity`` is asked where silence alone proves
+    nothing.
     """
 
     def __init__(
         self,
         policy: FailurePolicy,
         reasons: Callable[[], str] = lambda: "",
-        pulse: Pulse | None = None,
+        activity: ActivityProbe | None = None,
     ) -> None:
         self._policy = policy
-        self._pulse = pulse
+        self._activity = activity
         self._asked = time.monotonic()
         self._reasons = reasons
         self._last_change = time.monotonic()
@@ -177,7 +183,7 @@ class AbortPolicy:
         self._failed_at_token = 0
 
     def check(self, totals: Counts, all_out_s: float, why: str) -> None:
-        """Raises RunError with the reason to end the run. ``all_out_s``: since when no replica answers."""
+        """Raise RunError to end the run. ``all_out_s``: seconds in which no replica has answered, and why."""
         failed = int(totals[Counter.FAILED])
         limit = self._policy.max_failures
         if limit is not None and failed >= limit:
@@ -195,14 +201,14 @@ class AbortPolicy:
         if self._changed(totals, Counter.FIRST_TOKENS, Counter.COMPLETED):
             self._failed_at_token = failed
         if failed >= self._policy.first_failures and not totals[Counter.COMPLETED]:
-            raise RunError(f"ended early: the first {failed} queries to end all failed{self._told()}")
+            raise RunError(f"ended early: the first {failed} queries to end all failed{self._causes()}")
         if failed - self._failed_at_token >= _HOPELESS:
             in_a_row = failed - self._failed_at_token
             raise RunError(
-                f"ended early: the last {in_a_row} queries failed without a token in between{self._told()}"
+                f"ended early: the last {in_a_row} queries failed without a token in between{self._causes()}"
             )
 
-    def _told(self) -> str:
+    def _causes(self) -> str:
         reasons = self._reasons()
         return f": {reasons}" if reasons else ""
 
@@ -214,39 +220,39 @@ class AbortPolicy:
         self._before = totals
         silent_s = now - self._last_change
         if silent_s > self._policy.progress_s and not self._at_work(now):
-            seen = "" if self._pulse is None else " and no server was seen to work"
+            seen = "" if self._activity is None else " and no server was seen to work"
             raise RunError(
                 f"ended early: nothing has arrived for {silent_s:.0f} s{seen}, with {waiting} queries "
                 "waiting (--progress-timeout)"
             )
         if (
-            self._pulse is not None
+            self._activity is not None
             and min(silent_s, now - self._asked) > self._policy.progress_s / _QUESTIONS
         ):
             self._asked = now
-            self._pulse.feel()
+            self._activity.probe()
 
     def _at_work(self, now: float) -> bool:
-        return self._pulse is not None and now - self._pulse.seen_s <= self._policy.progress_s
+        return self._activity is not None and now - self._activity.seen_s <= self._policy.progress_s
 
     def _changed(self, totals: Counts, *counters: Counter) -> bool:
         return any(totals[counter] != self._before[counter] for counter in counters)
 
 
-def hear_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
-    """The LoadGen process's next message. Raises RunError when there is none in time, or never will be."""
+def receive_from_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
+    """The next message of the LoadGen process. Raises RunError when it is late, or the process has ended."""
     if not loadgen.control.poll(timeout_s):
         raise RunError(f"the LoadGen process gave no answer within {timeout_s:g} s")
     try:
         message: tuple[str, Any] = loadgen.control.recv()
     except (EOFError, OSError):  # OSError: it died with something of ours unread
         loadgen.process.join(1)
-        raise RunError(f"the LoadGen process {how_it_died(loadgen.process)}") from None
+        raise RunError(f"the LoadGen process {describe_exit(loadgen.process)}") from None
     return message
 
 
-def how_it_died(process: SpawnProcess) -> str:
-    """In words, from the exit code."""
+def describe_exit(process: SpawnProcess) -> str:
+    """``was killed by SIGKILL``, ``ended with exit code 1``."""
     code = process.exitcode
     if code is None:
         return "hung up"

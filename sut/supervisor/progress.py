@@ -54,7 +54,7 @@ class ProgressMeter:
         )
 
     def _rate(self, tokens: int, now: float) -> float | None:
-        """Tokens per second of late; those of an answer that failed are taken away again."""
+        """Tokens per second over the last seconds; tokens of an answer that failed are subtracted."""
         self._tokens.append((now, tokens))
         while len(self._tokens) > 2 and self._tokens[1][0] <= now - _RATE_OVER_S:
             self._tokens.popleft()

@@ -1,4 +1,4 @@
-"""Runs one LoadGen test in its processes: LoadGen's own, the workers, and this one, which only watches."""
+"""Runs one LoadGen test in its processes: LoadGen's own, the workers, and this one, which monitors them."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
-from harness.record.answer_log import KeptAnswer
+from harness.record.answer_log import SavedAnswer
 from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Placement
 from harness.report.finish_run import Observations
@@ -22,9 +22,9 @@ from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.request_store import RequestArena
 from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import LaneSpec, loadgen_main
-from sut.servers.health import Ask, Pulse, ReplicaWatch
+from sut.servers.health import ActivityProbe, Ask, HealthMonitor
 from sut.supervisor.journal_sync import JournalSync
-from sut.supervisor.monitor import Child, Monitor, hear_loadgen, how_it_died
+from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
 from sut.supervisor.spawn import spawn, stop
 from sut.worker.process import WorkerSpec, worker_main
 
@@ -47,7 +47,7 @@ class Target:
     endpoints: tuple[Endpoint, ...]
     wire: str
     model: str
-    kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
+    kept: Mapping[int, SavedAnswer] = field(default_factory=dict)
 
 
 Lost = Sequence[tuple[int, int]]  # query id and sample index
@@ -55,7 +55,7 @@ Observer = Callable[[npt.NDArray[np.int64]], None]
 
 
 class Session:
-    """One test. Use as a context manager: leaving it ends every process that is still there."""
+    """One test, as a context manager: its exit ends every process that is left."""
 
     def __init__(
         self, plan: RunPlan, samples: SampleSet, placement: Placement, *, trace: bool = False
@@ -78,7 +78,7 @@ class Session:
 
     def readback(self) -> Readback:
         """The settings that LoadGen will use. Raises ConfigError when it refuses the conf files."""
-        kind, value = hear_loadgen(self._loadgen, _SETTINGS_S)
+        kind, value = receive_from_loadgen(self._loadgen, _SETTINGS_S)
         if kind != "settings":
             raise ConfigError(str(value))
         settings: Readback = value
@@ -87,7 +87,7 @@ class Session:
     def start_workers(self, target: Target, arena: RequestArena, max_concurrency: int | None) -> None:
         """Start the workers and wait until each is connected and listening.
 
-        Raises RunError when one cannot start, or when LoadGen's process is gone by then.
+        Raises RunError when one cannot start, or when LoadGen's process has ended by then.
         """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
         shares = _shares(max_concurrency, len(self._pairs))
@@ -110,13 +110,13 @@ class Session:
     def run(
         self, observe: Observer, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]
     ) -> Lost:
-        """Let LoadGen begin, and watch until it is done; returns the queries lost with a worker.
+        """Start LoadGen and monitor the test to its end; returns the queries lost with a worker.
 
-        ``observe`` gets the counters once a second; ``ask`` tells whether the replica of a URL is well,
-        ``work`` what it says of its work (sut.servers.health.Pulse).
-        Raises RunError when the test cannot come to its end.
+        ``observe`` gets the counters once a second; ``ask`` checks the health of the replica of a URL,
+        ``work`` reads its signs of work (sut.servers.health.ActivityProbe).
+        Raises RunError when the test cannot finish.
         """
-        replicas = ReplicaWatch(urls, [child.control for child in self._workers], ask)
+        replicas = HealthMonitor(urls, [child.control for child in self._workers], ask)
         self._monitor = Monitor(
             self._loadgen,
             self._workers,
@@ -124,7 +124,7 @@ class Session:
             self._plan.policy,
             replicas,
             self._plan.log_dir,
-            Pulse(urls, ask, work) if self._plan.policy.ask_in_silence else None,
+            ActivityProbe(urls, ask, work) if self._plan.policy.ask_in_silence else None,
         )
         try:
             self._require_loadgen()
@@ -160,7 +160,7 @@ class Session:
         return self._board.failures()
 
     def abort(self) -> Lost:
-        """End every process: workers hang up and flush their journals, LoadGen writes its logs out.
+        """End every process: workers hang up and flush their journals, LoadGen writes its logs.
 
         Returns the queries that were lost with a worker until then.
         """
@@ -169,7 +169,7 @@ class Session:
         if loadgen.process.is_alive():
             try:
                 loadgen.control.send(("abort", None))
-                lost = _last_words(loadgen)
+                lost = _receive_abort_reply(loadgen)
             except OSError:
                 loadgen.process.kill()
         for child in self._workers:
@@ -183,7 +183,7 @@ class Session:
     def _require_loadgen(self) -> None:
         process = self._loadgen.process
         if not process.is_alive():
-            raise RunError(f"the LoadGen process {how_it_died(process)} before the test began")
+            raise RunError(f"the LoadGen process {describe_exit(process)} before the test began")
 
     def _start_loadgen(self, trace: bool) -> Child:
         plan = self._plan
@@ -229,7 +229,7 @@ class Session:
         )
 
 
-def _last_words(loadgen: Child) -> Lost:
+def _receive_abort_reply(loadgen: Child) -> Lost:
     while loadgen.control.poll(_ABORT_S):
         try:
             kind, value = loadgen.control.recv()

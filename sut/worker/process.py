@@ -22,7 +22,7 @@ from pathlib import Path
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.errors import machine_failure
-from harness.record.answer_log import KeptAnswer
+from harness.record.answer_log import SavedAnswer
 from harness.record.journal import NOWHERE
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 from harness.record.resolved_plan import Cpus
@@ -65,7 +65,7 @@ class WorkerSpec:
     first_tokens: bool
     accuracy: bool
     journal_dir: Path
-    kept: Mapping[int, KeptAnswer] = field(default_factory=dict)
+    kept: Mapping[int, SavedAnswer] = field(default_factory=dict)
     cores: Cpus = ()
 
 
@@ -217,7 +217,7 @@ class Worker:
         request.attempt = attempt
         self._client.start(request)
 
-    def _answer_again(self, query_id: int, kept: KeptAnswer) -> None:
+    def _answer_again(self, query_id: int, kept: SavedAnswer) -> None:
         """LoadGen gets an answer that an earlier attempt at this run has paid for."""
         ids = kept.output_ids().tobytes()
         now = time.monotonic_ns()

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.record.answer_log import kept_answers
+from harness.record.answer_log import read_saved_answers
 from tests.kit import wait_until
 from tests.runs import command, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, expected_ids
@@ -154,10 +154,10 @@ def test_answers_are_on_disk_while_the_run_goes_on(tmp_path):
             stderr=subprocess.DEVNULL,
         )
         try:
-            wait_until(lambda: journal.exists() and len(kept_answers([journal], ROWS)) == 15)
+            wait_until(lambda: journal.exists() and len(read_saved_answers([journal], ROWS)) == 15)
             assert process.poll() is None
         finally:
             process.kill()
             process.wait()
-    for index, answer in kept_answers([journal], ROWS).items():
+    for index, answer in read_saved_answers([journal], ROWS).items():
         assert answer.output_ids().tolist() == expected_ids(prompts[index], TOKENS)

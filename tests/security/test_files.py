@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import ConfigError
 from harness.files import keep_others_from_writing, replacing
-from harness.record.output_dir import claimed, make_room
+from harness.record.output_dir import locked, move_aside_existing
 from harness.record.requests_table import write_requests
 from tests.harness.grading.logs import write_log
 from tests.records import ENDED
@@ -146,18 +146,18 @@ def test_a_folder_that_everybody_may_write_to_is_refused(which, tmp_path):
     log_dir.mkdir(parents=True)
     (tmp_path / "offline" / which).chmod(0o777)
     with pytest.raises(ConfigError, match="everybody may write into"):
-        make_room(log_dir)
+        move_aside_existing(log_dir)
     (tmp_path / "offline" / which).chmod(0o1777)
-    assert make_room(log_dir) is None
+    assert move_aside_existing(log_dir) is None
 
 
 def test_planted_names_in_and_beside_the_folder_are_not_followed(tmp_path):
-    """What make_room finds under its own names came from somebody else, as a link in place of the lock."""
+    """A file of someone else under a name of ours, such as a link in place of the lock."""
     log_dir = tmp_path / "performance"
     log_dir.mkdir()
     (log_dir / ".reserve").symlink_to(tmp_path / "victim")
-    assert make_room(log_dir) is not None
+    assert move_aside_existing(log_dir) is not None
     (tmp_path / ".performance.lock").symlink_to(tmp_path / "victim")
-    with pytest.raises(ConfigError, match="cannot write there"), claimed(log_dir):
+    with pytest.raises(ConfigError, match="cannot write there"), locked(log_dir):
         pass
     assert not (tmp_path / "victim").exists()

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from harness.record.answer_log import ANSWER, MAGIC, encode_answer, kept_answers, read_answers
+from harness.record.answer_log import ANSWER, MAGIC, encode_answer, read_answers, read_saved_answers
 
 ANSWERS = [(3, 1, [7]), (0, 2, [200005, 0, -1, 5]), (9, 1, list(range(100))), (1, 3, [1, 2])]
 
@@ -77,5 +77,5 @@ def test_the_first_answer_counts_and_strangers_do_not(tmp_path):
     write(tmp_path / "attempt.1/answers-0.bin", record(3, 1, [7]) + record(40, 1, [8]))
     write(tmp_path / "attempt.2/answers-0.bin", record(3, 1, [9]) + record(4, 1, [10]))
     write(tmp_path / "attempt.2/answers-1.bin", b"")
-    kept = kept_answers([tmp_path / "attempt.1", tmp_path / "attempt.2"], samples=40)
+    kept = read_saved_answers([tmp_path / "attempt.1", tmp_path / "attempt.2"], samples=40)
     assert {index: answer.output_ids().tolist() for index, answer in kept.items()} == {3: [7], 4: [10]}

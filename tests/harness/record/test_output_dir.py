@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
-from harness.record.output_dir import check_free, claimed, make_room, release_reserve
+from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 
 
 def test_space_is_kept_and_given_back(tmp_path):
-    assert make_room(tmp_path / "a" / "b") is None
+    assert move_aside_existing(tmp_path / "a" / "b") is None
     assert sum(path.stat().st_size for path in (tmp_path / "a" / "b").iterdir()) >= 1 << 16
-    release_reserve(tmp_path / "a" / "b")
-    release_reserve(tmp_path / "a" / "b")
+    free_reserve(tmp_path / "a" / "b")
+    free_reserve(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_what_is_there_is_moved_aside(tmp_path):
     folders = []
     for number in range(3):
-        folders.append(make_room(tmp_path / "logs"))
+        folders.append(move_aside_existing(tmp_path / "logs"))
         (tmp_path / "logs" / "run.json").write_text(str(number))
     assert [(folder / "run.json").read_text() for folder in folders[1:]] == ["0", "1"]
 
@@ -27,14 +27,14 @@ def test_what_is_there_is_moved_aside(tmp_path):
 def test_no_folder_can_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot write there: Not a directory; choose another folder"):
-        make_room(tmp_path / "file" / "logs")
+        move_aside_existing(tmp_path / "file" / "logs")
 
 
 def test_a_dry_run_leaves_nothing(tmp_path):
     (tmp_path / "old").mkdir()
     check_free(tmp_path / "new" / "deep" / "logs")
     check_free(tmp_path / "old" / "logs")
-    with claimed(tmp_path / "old" / "logs"):
+    with locked(tmp_path / "old" / "logs"):
         pass
     check_free(tmp_path / "old" / "logs")
     assert [path.name for path in tmp_path.rglob("*")] == ["old", ".logs.lock"]
@@ -45,7 +45,7 @@ def test_what_a_dry_run_refuses(tmp_path):
     for folder in (tmp_path / "file", tmp_path / "file" / "logs", Path("/proc/x/logs"), Path("/sys/x")):
         with pytest.raises(ConfigError, match=r"cannot write there: .*; choose another folder"):
             check_free(folder)
-    with claimed(tmp_path / "logs"), pytest.raises(ConfigError, match="another run is writing there"):
+    with locked(tmp_path / "logs"), pytest.raises(ConfigError, match="another run is writing there"):
         check_free(tmp_path / "logs")
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)

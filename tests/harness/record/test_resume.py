@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from harness.errors import EXIT_USAGE, ConfigError
-from harness.record.resume import check_resumable, earlier_answers, set_aside, version_changes
+from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
 from harness.record.run_record import RunVerdict
 from tests.records import ENDED, with_plan
 
@@ -82,8 +82,8 @@ def test_a_folder_that_is_no_attempt_is_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "run.json")
     check_resumable(tmp_path, PLAN, MODEL)
-    assert set_aside(tmp_path) == tmp_path / "attempt.1"
-    assert earlier_answers(tmp_path, 96) == {}
+    assert archive_attempt(tmp_path) == tmp_path / "attempt.1"
+    assert saved_answers(tmp_path, 96) == {}
     assert (tmp_path / name).is_dir()
 
 
@@ -92,4 +92,4 @@ def test_attempts_are_counted_by_number(tmp_path):
         (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "attempt.10" / "run.json")
     check_resumable(tmp_path, PLAN, MODEL)
-    assert set_aside(tmp_path) == tmp_path / "attempt.11"
+    assert archive_attempt(tmp_path) == tmp_path / "attempt.11"

@@ -4,7 +4,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from sut.servers.health import Pulse, ReplicaWatch, ask_health, ask_work
+from sut.servers.health import ActivityProbe, HealthMonitor, ask_health, ask_work
 from tests.kit import wait_until
 from tests.stub import StubServer, refused_url
 
@@ -24,7 +24,7 @@ def heard(pipe, seconds=60.0):
 
 
 def watching(pipes, ask):
-    return ReplicaWatch(["http://a", "http://b"], [ours for ours, _ in pipes], ask)
+    return HealthMonitor(["http://a", "http://b"], [ours for ours, _ in pipes], ask)
 
 
 def test_a_false_alarm(pipes):
@@ -107,19 +107,19 @@ def test_what_metrics_say_of_the_work():
 )
 def test_pulse(pages, wrong, signs):
     pages = iter(pages)
-    pulse = Pulse(["http://a"], lambda url: wrong, lambda url: next(pages))
+    activity = ActivityProbe(["http://a"], lambda url: wrong, lambda url: next(pages))
     for sign in signs:
-        pulse.seen_s = 0.0
-        pulse.feel()
-        pulse._thread.join()
-        assert (pulse.seen_s > 0) is sign
+        activity.seen_s = 0.0
+        activity.probe()
+        activity._thread.join()
+        assert (activity.seen_s > 0) is sign
 
 
 def test_one_replica_at_work_is_enough():
-    pulse = Pulse(
+    activity = ActivityProbe(
         ["http://a", "http://b"], lambda url: "refused" if url == "http://a" else "", lambda url: None
     )
-    pulse.seen_s = 0.0
-    pulse.feel()
-    pulse._thread.join()
-    assert pulse.seen_s > 0
+    activity.seen_s = 0.0
+    activity.probe()
+    activity._thread.join()
+    assert activity.seen_s > 0

@@ -83,14 +83,14 @@ def test_progress(clock):
         abort_policy.check(totals(issued=10, receptions=5), 0.0, "")
 
 
-class Pulse:
+class ActivityProbe:
     """Servers that are seen at work whenever they are asked, or never."""
 
     def __init__(self, clock, at_work):
         self.seen_s, self.asked = clock.now, 0
         self._clock, self._at_work = clock, at_work
 
-    def feel(self):
+    def probe(self):
         self.asked += 1
         if self._at_work:
             self.seen_s = self._clock.now
@@ -98,10 +98,10 @@ class Pulse:
 
 @pytest.mark.parametrize("at_work", [True, False])
 def test_silence_of_servers_at_work_is_no_standstill(clock, at_work):
-    pulse = Pulse(clock, at_work)
-    abort_policy = AbortPolicy(policy(progress_s=60), pulse=pulse)
+    activity = ActivityProbe(clock, at_work)
+    abort_policy = AbortPolicy(policy(progress_s=60), activity=activity)
     abort_policy.check(totals(issued=8, receptions=4), 0.0, "")
-    assert pulse.asked == 0  # nobody is asked while answers come
+    assert activity.asked == 0  # nobody is asked while answers come
     ended = False
     for _ in range(120):
         clock.now += 1
@@ -112,7 +112,7 @@ def test_silence_of_servers_at_work_is_no_standstill(clock, at_work):
             assert "61 s and no server was seen to work" in str(error)
             break
     assert ended is not at_work
-    assert 5 <= pulse.asked <= 21
+    assert 5 <= activity.asked <= 21
 
 
 def test_a_pause_between_queries_is_no_standstill(clock):

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from harness.record.answer_log import kept_answers
+from harness.record.answer_log import read_saved_answers
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
@@ -97,10 +97,10 @@ def test_an_earlier_answer_is_given_without_a_request(start, tmp_path):
         first.assign(*range(10))
         first.collect(10)
         first.finish()
-        kept = kept_answers([tmp_path], 40)
+        kept = read_saved_answers([tmp_path], 40)
         for file in tmp_path.glob("*-worker0.*"):
             file.rename(tmp_path / "attempt.1" / file.name)
-        kept = kept_answers([tmp_path / "attempt.1"], 40)
+        kept = read_saved_answers([tmp_path / "attempt.1"], 40)
         second = start(stub.url, accuracy=True, kept=kept)
         second.assign(*range(20))
         reports = second.collect(20)
