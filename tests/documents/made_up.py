@@ -6,10 +6,12 @@ FOLDER then holds ``mlcommons/``, as MLCommons' downloader leaves it, and ``hugg
 """
 
 import hashlib
+import shutil
 import sys
 from pathlib import Path
 
 from tests.harness.submission.synthetic import Datasets, accuracy_rows, make_datasets
+from tests.runs import SAMPLES
 
 SIZES = {"aime25": 1, "gpqa_diamond": 1, "livecodebench_v6": 6}
 ACCURACY, COMPLIANCE = 1 * 8 + 1 * 5 + 6 * 3, 1 * 5
@@ -17,6 +19,7 @@ ACCURACY, COMPLIANCE = 1 * 8 + 1 * 5 + 6 * 3, 1 * 5
 # queries on the two agree as closely as the submission's cross-check asks for.
 PERFORMANCE, RATE = 1100, 800
 TOKENS = 12
+CNN_FILES = ("cnn_eval.json", "sample_cnn_eval_5000.json", "cnn_dailymail_calibration.json")
 DURATION_MS = 500
 
 _CNN_SAMPLE = Path(__file__).parents[2] / "datasets" / "samples" / "cnn_sample.json"
@@ -93,6 +96,8 @@ def write_downloads(folder: Path) -> Datasets:
     for number, problem in enumerate(problems, 1):
         name = f"test{number if number > 1 else ''}.jsonl"
         (folder / "huggingface/livecodebench" / name).write_text(problem)
+    for name in CNN_FILES:
+        shutil.copy(SAMPLES / "cnn_sample.json", folder / "mlcommons" / name)
     return data
 
 

@@ -17,7 +17,6 @@ NOT_RUN = {
     "HARNESS_SGLANG=1": "installs 2.9 GB; tests/engines runs the same script and server",
     "install_sglang_cpu.sh": "installs 2.9 GB; tests/engines runs the same script and server",
     "VLLM_CPU_KVCACHE_SPACE": "sets up vLLM's own CPU build",
-    "build_cnndm.py": "needs CNN-DailyMail and a gated tokenizer; test_build_cnndm makes both up",
     "submission_checker.main": "MLCommons's checker; test_full_tree runs it where it is",
     "build_cnndm.py": "needs CNN-DailyMail; tests/harness/dataset/test_cnndm.py builds from made-up articles",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
