@@ -131,7 +131,7 @@ PROCESS_FAULTS = (
     ),
     RunFault("loadgen_stuck", "LoadGen's process stopped", _invalid("has not moved for")),
     RunFault("supervisor_killed", "the program killed", Outcome(NOTHING, -9)),
-    RunFault("paused", "paused for 3.5 s (Ctrl-Z, fg)", Outcome(VALID, 0, "stood still for")),
+    RunFault("paused", "paused for 3.5 s (Ctrl-Z, fg)", Outcome(VALID, 0, "suspended for")),
     RunFault("terminal_gone", "terminal gone (SIGHUP)", _interrupted(129, "ended by SIGHUP")),
     RunFault("nohup", "terminal gone under nohup", _UNHARMED),
     RunFault("ctrl_c", "Ctrl-C", _interrupted(130, "ended by SIGINT")),
