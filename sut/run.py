@@ -26,7 +26,7 @@ from sut.ipc.request_store import render_arena
 from sut.prepare import Prepared, place, prepare, read_inputs, resolved_plan, stray_audit_config
 from sut.servers.discovery import survey
 from sut.servers.embedded.engine import EmbeddedEngine
-from sut.servers.embedded.models import tiny_gpt_oss
+from sut.servers.embedded.models import model_for
 from sut.servers.health import ask_health, ask_work
 from sut.servers.preflight import Trial, flush_caches
 from sut.supervisor.connection_limits import wide_enough
@@ -95,7 +95,7 @@ def _servers(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str],
     if plan.backend != "embedded":
         yield plan.server_urls, lambda: ""
         return
-    model = tiny_gpt_oss(_CACHE)
+    model = model_for(plan.benchmark, _CACHE)
     log.info("starting the embedded engine with %s", model.name)
     engine = EmbeddedEngine(
         model.path,

@@ -98,6 +98,7 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scenarios: tuple[Scenario, ...] = (Scenario.OFFLINE, Scenario.SERVER, Scenario.INTERACTIVE)
     model_revision: str | None = None
     tokenizer: str | None = None
+    embedded_model: str | None = None
     latency_limits: dict[str, LatencyLimits] = {}
     reasoning_effort_ids: dict[str, list[int]] = {}
     accuracy: dict[str, MetricRule] = {}

@@ -32,6 +32,7 @@ class BenchmarkRules(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: tuple[str, ...] = ()
     model_revision: str | None = None
     tokenizer: str | None = None
+    embedded_model: str | None = None
     latency_limits: dict[str, Any] = {}
     reasoning_effort_ids: dict[str, Any] = {}
     accuracy: dict[str, Any] | None = None

@@ -5,10 +5,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.dataset.table import open_table
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG, ROOT
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
+from harness.grading.output_decoder import BUILT_IN
+from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord
 
 _EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
@@ -22,21 +25,32 @@ def next_step(record: RunRecord) -> str:
     if not plan.accuracy or record.verdict is None or record.statistics is None:
         return ""
     if record.verdict.result == "VALID":
-        command = scoring_command(plan.log_dir / ACCURACY_LOG, plan.input_file, plan.benchmark.name)
+        command = scoring_command(plan.log_dir / ACCURACY_LOG, plan.input_file, plan.benchmark)
         return f"Score it with: {command}"
     if arguments and record.statistics.completed and plan.audit is None:  # a compliance test starts anew
         return f"Resume it with: {resuming_command(arguments)}"
     return ""
 
 
-def scoring_command(accuracy_log: Path, dataset: Path, benchmark: str) -> str:
+def scoring_command(accuracy_log: Path, dataset: Path, benchmark: BenchmarkRules) -> str:
     """The evaluator's command for a complete accuracy log, ready to paste."""
     words = [*_program(_EVALUATOR), "--mlperf-log", _shown(accuracy_log), "--reference-data", _shown(dataset)]
-    if benchmark != _DEFAULT_BENCHMARK:
-        words += ["--benchmark", benchmark]
+    if benchmark.name != _DEFAULT_BENCHMARK:
+        words += ["--benchmark", benchmark.name]
+    if tokenizer := _tokenizer_there(dataset, benchmark):
+        words += ["--tokenizer", _shown(tokenizer)]
     if _has_code(dataset):
         words += ["--lcb-data", _shown(find_release(dataset) or DEFAULT_RELEASE)]
     return shlex.join(map(str, words))
+
+
+def _tokenizer_there(dataset: Path, benchmark: BenchmarkRules) -> Path | None:
+    """A dataset's own tokenizer beside it, as the samples have, or the model's where download.sh puts it."""
+    if benchmark.tokenizer == BUILT_IN or benchmark.model is None:
+        return None
+    beside = dataset.with_name(f"{dataset.stem}_{TOKENIZER_FILE}")
+    downloaded = dataset.with_name("models") / benchmark.model.rpartition("/")[2]
+    return next((path for path in (beside, downloaded) if path.exists()), None)
 
 
 def resuming_command(arguments: Sequence[str]) -> str:

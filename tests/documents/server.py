@@ -81,10 +81,10 @@ def serve_llamacpp(port: int) -> None:
     """The real llama.cpp of the embedded engine, with its tiny model."""
     import xllamacpp
 
-    from sut.servers.embedded.models import tiny_gpt_oss
+    from sut.servers.embedded.models import tiny_model
 
     params = xllamacpp.CommonParams()
-    params.model.path = str(tiny_gpt_oss(Path(".cache")).path)
+    params.model.path = str(tiny_model("tiny-gpt-oss", Path(".cache")).path)
     params.hostnames, params.port = ["127.0.0.1"], port
     params.n_parallel, params.n_ctx = 16, 16 * 4096
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sut.servers.embedded import EmbeddedEngine, tiny_gpt_oss
+from sut.servers.embedded import EmbeddedEngine, tiny_model
 from tests.engines import sglang_server as sglang
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
@@ -17,7 +17,7 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache"
 def llama_server(tmp_path_factory):
     """The embedded engine with the tiny gpt-oss; ``.url``."""
     log_dir = tmp_path_factory.mktemp("llama")
-    with EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=log_dir) as engine:
+    with EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=log_dir) as engine:
         yield engine
 
 

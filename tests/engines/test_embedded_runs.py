@@ -9,8 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.runs import ACCURACY, PERFORMANCE, run_mlperf
+from harness.dataset.model_tokenizer import load_tokenizer
+from tests.runs import ACCURACY, PERFORMANCE, ROOT, run_mlperf
 
+NEWS = ROOT / "datasets" / "samples" / "cnn_sample.json"
+NEWS_TOKENIZER = NEWS.with_name("cnn_sample_tokenizer.json")
+END_OF_TURN = 128009
 SCENARIOS = ["offline", "server", "interactive", "single-stream"]
 NEW_TOKENS = 6
 
@@ -50,6 +54,25 @@ def test_accuracy(scenario, tmp_path):
     assert [Path(word).name for word in words[:2]] == [Path(sys.executable).name, "eval_mlperf_accuracy.py"]
     assert tmp_path / words[words.index("--mlperf-log") + 1] == log
     assert tmp_path / words[words.index("--reference-data") + 1] == ACCURACY
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("benchmark", "scenario"),
+    [("llama3.1-8b", "offline"), ("llama3.1-8b", "server"), ("llama3.1-8b-edge", "single-stream")],
+)
+def test_llama(benchmark, scenario, tmp_path):
+    """The benchmark with a vocabulary and articles of our own: ids as its sample's tokenizer has them."""
+    flags = ("--backend", "embedded", "--benchmark", benchmark, "--accuracy", "--input-file", NEWS)
+    run = run_mlperf(tmp_path, *flags, scenario=scenario, qps=4)
+    assert run.code == 0, run.stdout + run.stderr
+    assert "Result: VALID, NOT OFFICIAL" in run.stdout
+    answers = run.accuracy_log
+    assert sorted(answers) == list(range(24))
+    known = set(load_tokenizer(NEWS_TOKENIZER).get_vocab().values())
+    assert {token for ids in answers.values() for token in ids} <= known
+    assert {len(ids) for ids in answers.values() if ids[-1] != END_OF_TURN} <= {128}
+    assert f"--tokenizer {NEWS_TOKENIZER}" in run.stdout
 
 
 @pytest.mark.engine

@@ -1,63 +1,100 @@
-"""The model that the embedded engine serves without an account or a GPU."""
+"""The models that the embedded engine serves without an account or a GPU."""
 
 import fcntl
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from harness.dataset.tokenizer import VOCABULARY_SIZE
+from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
-
-# Raise the version with every change of what tiny_model.py writes.
-_TINY_GPT_OSS = "tiny-gpt-oss-v1.gguf"
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedModel:
-    """A GGUF file and the number of token ids that it knows."""
+    """A GGUF file."""
 
     name: str
     path: Path
-    vocabulary_size: int
 
 
-def tiny_gpt_oss(cache_dir: Path) -> EmbeddedModel:
-    """The tiny gpt-oss with random weights, written to ``cache_dir`` by whoever comes first.
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """How a model's file is written. Raise its version with every change of what is in it."""
+
+    version: int
+    megabytes: int
+    write: Callable[[Path], None]
+
+
+def _write_tiny_gpt_oss(path: Path) -> None:
+    from sut.servers.embedded import tiny_gpt_oss
+
+    tiny_gpt_oss.write(path)
+
+
+def _write_tiny_llama(path: Path) -> None:
+    from sut.servers.embedded import tiny_llama
+
+    tiny_llama.write(path)
+
+
+# By the name that a benchmark's definition has as its ``embedded_model``.
+_RECIPES: Mapping[str, _Recipe] = {
+    "tiny-gpt-oss": _Recipe(1, 65, _write_tiny_gpt_oss),
+    "tiny-llama": _Recipe(1, 37, _write_tiny_llama),
+}
+
+
+def model_for(benchmark: Benchmark, cache_dir: Path) -> EmbeddedModel:
+    """The benchmark's tiny model. Raises ConfigError where it has none, or it cannot be written."""
+    name = benchmark.embedded_model
+    if name is None:
+        raise ConfigError(
+            f"--backend embedded: there is no tiny model for {benchmark.name}; start a server and name it "
+            "with --server-url"
+        )
+    if name not in _RECIPES:
+        raise ConfigError(f"{benchmark.name}: embedded_model is {name!r}, expected {', '.join(_RECIPES)}")
+    return tiny_model(name, cache_dir)
+
+
+def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
+    """A model with random weights, written to ``cache_dir`` by whoever comes first.
 
     Safe for several runs at once. Raises ConfigError where the file cannot be written.
     """
-    path = cache_dir.absolute() / _TINY_GPT_OSS
-    if missing := [name for name in ("xllamacpp", "gguf") if find_spec(name) is None]:
+    recipe = _RECIPES[name]
+    path = cache_dir.absolute() / f"{name}-v{recipe.version}.gguf"
+    if missing := [package for package in ("xllamacpp", "gguf") if find_spec(package) is None]:
         raise ConfigError(
             f"--backend embedded: {sys.executable} has no {' and no '.join(missing)}; "
             "run ./setup.sh without --no-embedded, and start the program with .venv/bin/python"
         )
     try:
         if not path.exists():
-            _write_once(path)
+            _write_once(path, recipe.write)
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot write the tiny gpt-oss model (65 MB): {error.strerror or error}; free some space"
+            f"{path}: cannot write the model {name} ({recipe.megabytes} MB): {error.strerror or error}; "
+            "free some space"
         ) from error
-    return EmbeddedModel("tiny-gpt-oss", path, VOCABULARY_SIZE)
+    return EmbeddedModel(name, path)
 
 
-def _write_once(path: Path) -> None:
+def _write_once(path: Path, write: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.with_suffix(".lock")):
         if path.exists():
             return
         logging.getLogger("gguf").setLevel(logging.WARNING)
-        from sut.servers.embedded import tiny_model
-
         partial = path.with_suffix(f".partial-{os.getpid()}")
         try:
-            tiny_model.write(partial)
+            write(partial)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
+from harness.config.benchmark import load_benchmark
 from harness.grading.cli import build_parser
 from harness.record.run_record import RunVerdict
 from harness.report.next_step import next_step, resuming_command, scoring_command
@@ -17,6 +18,7 @@ from tests.records import ENDED, with_plan
 from tests.runs import ACCURACY, PERFORMANCE, ROOT
 
 LOG = Path("mlperf_results/offline/accuracy/mlperf_log_accuracy.json")
+GPT_OSS, LLAMA = load_benchmark("gpt-oss-120b"), load_benchmark("llama3.1-8b")
 NAMES = ["aime25", "livecodebench_v6", "gpqa_diamond"]
 
 
@@ -34,7 +36,7 @@ def parquet(path, names):
 
 def test_the_samples_are_scored_as_pasted(monkeypatch):
     monkeypatch.chdir(ROOT)
-    interpreter, script, flags = parsed(scoring_command(LOG, ACCURACY, "gpt-oss-120b"))
+    interpreter, script, flags = parsed(scoring_command(LOG, ACCURACY, GPT_OSS))
     assert (ROOT / interpreter).samefile(sys.executable)
     assert not Path(interpreter).is_absolute() or not Path(sys.executable).is_relative_to(ROOT)
     assert script == "eval_mlperf_accuracy.py"
@@ -44,7 +46,7 @@ def test_the_samples_are_scored_as_pasted(monkeypatch):
 
 def test_from_another_folder_the_paths_are_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    interpreter, script, _ = parsed(scoring_command(LOG, ACCURACY, "gpt-oss-120b"))
+    interpreter, script, _ = parsed(scoring_command(LOG, ACCURACY, GPT_OSS))
     assert (interpreter, script) == (sys.executable, str(ROOT / "eval_mlperf_accuracy.py"))
 
 
@@ -57,7 +59,7 @@ def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, e
     if kind == "pkl":
         path = tmp_path / "acc/set.pkl"
         pd.DataFrame({"dataset": names, "input_tokens": [[1]] * len(names)}).to_pickle(path)
-    *_, flags = parsed(scoring_command(LOG, path, "gpt-oss-120b"))
+    *_, flags = parsed(scoring_command(LOG, path, GPT_OSS))
     found = None if flags.lcb_data is None else flags.lcb_data.absolute()
     assert found == (ROOT / "data/livecodebench" if expected else None)
 
@@ -65,7 +67,7 @@ def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, e
 def test_the_download_beside_the_dataset_is_used(tmp_path):
     path = parquet(tmp_path / "elsewhere/acc/acc_eval_ref.parquet", NAMES)
     (tmp_path / "elsewhere/livecodebench").mkdir()
-    *_, flags = parsed(scoring_command(LOG, path, "gpt-oss-120b"))
+    *_, flags = parsed(scoring_command(LOG, path, GPT_OSS))
     assert flags.lcb_data == tmp_path / "elsewhere/livecodebench"
 
 
@@ -74,12 +76,34 @@ def test_a_dataset_without_names_has_no_programs(tmp_path, damage):
     path = tmp_path / "set.parquet"
     if damage is not None:
         path.write_bytes(damage)
-    *_, flags = parsed(scoring_command(LOG, path, "deepseek-r1"))
+    *_, flags = parsed(scoring_command(LOG, path, load_benchmark("deepseek-r1")))
     assert (flags.lcb_data, flags.benchmark) == (None, "deepseek-r1")
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "there", "named"),
+    [
+        (LLAMA, "cnn_eval_tokenizer.json", True),
+        (LLAMA, "models/Llama-3.1-8B-Instruct/tokenizer.json", True),
+        (LLAMA, "models/gpt-oss-120b/tokenizer.json", False),
+        (LLAMA, None, False),
+        (GPT_OSS, "cnn_eval_tokenizer.json", False),
+    ],
+)
+def test_a_tokenizer_that_is_there_is_named(tmp_path, benchmark, there, named):
+    """gpt-oss's is built in."""
+    dataset = tmp_path / "cnn_eval.json"
+    if there:
+        (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / there).write_text("{}")
+    *_, flags = parsed(scoring_command(LOG, dataset, benchmark))
+    assert (flags.tokenizer is not None) is named
+    if named:
+        assert tmp_path / there in (Path(flags.tokenizer), Path(flags.tokenizer) / "tokenizer.json")
+
+
 def test_performance_samples_have_no_programs():
-    assert "--lcb-data" not in scoring_command(LOG, PERFORMANCE, "gpt-oss-120b")
+    assert "--lcb-data" not in scoring_command(LOG, PERFORMANCE, GPT_OSS)
 
 
 @pytest.mark.parametrize("given", [[], ["--resume"]])

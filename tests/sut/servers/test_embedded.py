@@ -11,10 +11,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from msgspec import structs
 
+from harness.config.benchmark import available_benchmarks, load_benchmark
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
-from sut.servers.embedded import EmbeddedEngine, tiny_gpt_oss
+from sut.servers.embedded import EmbeddedEngine, model_for, tiny_model
 from tests.kit import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,7 +25,7 @@ CACHE = ROOT / ".cache"
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    model = tiny_gpt_oss(CACHE)
+    model = tiny_model("tiny-gpt-oss", CACHE)
     with EmbeddedEngine(model.path, log_dir=tmp_path_factory.mktemp("engine"), slots=4, threads=1) as running:
         yield running
 
@@ -96,7 +98,7 @@ def test_ctrl_c_is_the_supervisors_business(engine):
 
 @pytest.mark.engine
 def test_stop_ends_the_process_at_once(tmp_path):
-    with EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, slots=1) as running:
+    with EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path, slots=1) as running:
         pid = running.pid
     assert not is_alive(pid)
     assert running.pid is None
@@ -105,7 +107,7 @@ def test_stop_ends_the_process_at_once(tmp_path):
 
 @pytest.mark.engine
 def test_its_death_is_named(tmp_path):
-    with EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, slots=1) as running:
+    with EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path, slots=1) as running:
         assert running.death() == ""
         os.kill(running.pid, signal.SIGKILL)
         os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
@@ -130,7 +132,7 @@ time.sleep(60)
 @pytest.mark.engine
 @pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGTERM])
 def test_the_engine_dies_with_its_starter(tmp_path, killer):
-    command = [sys.executable, "-c", STARTER, str(tiny_gpt_oss(CACHE).path), str(tmp_path)]
+    command = [sys.executable, "-c", STARTER, str(tiny_model("tiny-gpt-oss", CACHE).path), str(tmp_path)]
     starter = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert starter.stdout is not None
     try:
@@ -154,7 +156,7 @@ def test_a_broken_model_is_a_server_error_with_the_engines_words(tmp_path):
 
 
 def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path):
-    engine = EmbeddedEngine(tiny_gpt_oss(CACHE).path, log_dir=tmp_path, start_timeout_s=0.2)
+    engine = EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path, start_timeout_s=0.2)
     with pytest.raises(ServerError, match=r"not ready after 0\.2 s"):
         engine.start()
     assert engine.pid is None
@@ -163,28 +165,44 @@ def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from sut.servers.embedded import tiny_gpt_oss
-tiny_gpt_oss(Path(sys.argv[1]))
+from sut.servers.embedded import tiny_model
+tiny_model(sys.argv[1], Path(sys.argv[2]))
 """
 
 
 @pytest.mark.engine
-def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path):
-    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+@pytest.mark.parametrize("name", ["tiny-gpt-oss", "tiny-llama"])
+def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path, name):
+    command = [sys.executable, "-c", WRITER, name, str(tmp_path)]
     writers = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]
     assert [writer.wait(300) for writer in writers] == [0, 0]
     (written,) = tmp_path.glob("*.gguf*")
     assert not list(tmp_path.glob("*.partial*"))
-    assert written.read_bytes() == tiny_gpt_oss(CACHE).path.read_bytes()
+    assert written.read_bytes() == tiny_model(name, CACHE).path.read_bytes()
 
 
 def test_an_unusable_cache_directory_is_a_config_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write the tiny gpt-oss model"):
-        tiny_gpt_oss(tmp_path / "file" / "cache")
+    with pytest.raises(ConfigError, match="cannot write the model tiny-gpt-oss"):
+        tiny_model("tiny-gpt-oss", tmp_path / "file" / "cache")
 
 
 def test_without_the_engine_s_packages(tmp_path, monkeypatch):
     monkeypatch.setattr("sut.servers.embedded.models.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"no xllamacpp and no gguf; run \./setup\.sh"):
-        tiny_gpt_oss(tmp_path)
+        tiny_model("tiny-gpt-oss", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "message"), [(None, "no tiny model for gpt-oss-120b"), ("x", "tiny-llama")])
+def test_a_benchmark_without_a_tiny_model(tmp_path, name, message):
+    benchmark = structs.replace(load_benchmark("gpt-oss-120b"), embedded_model=name)
+    with pytest.raises(ConfigError, match=message):
+        model_for(benchmark, tmp_path)
+
+
+@pytest.mark.parametrize("name", available_benchmarks())
+def test_every_tiny_model_has_a_recipe(tmp_path, monkeypatch, name):
+    """Without the engine's packages it is the next thing that is missing."""
+    monkeypatch.setattr("sut.servers.embedded.models.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="no xllamacpp"):
+        model_for(load_benchmark(name), tmp_path)

@@ -26,6 +26,7 @@ CONTEXT_LENGTH = 131072
 # Bytes that do not print become the characters from U+0100 on, in order.
 _PRINTS = {*range(33, 127), *range(161, 173), *range(174, 256)}
 _PRINTABLE = {byte: 256 + rank for rank, byte in enumerate(sorted(set(range(256)) - _PRINTS))}
+_BYTES = {character: byte for byte, character in _PRINTABLE.items()}
 
 Array = npt.NDArray[np.float16] | npt.NDArray[np.float32]
 
@@ -46,6 +47,11 @@ def write(path: Path) -> None:
 def spell(token: bytes) -> str:
     """The token as GPT-2's vocabularies write it: one printable character for each byte."""
     return token.decode("latin-1").translate(_PRINTABLE)
+
+
+def unspell(name: str) -> bytes:
+    """The token that ``spell`` has written so."""
+    return name.translate(_BYTES).encode("latin-1")
 
 
 def _describe_architecture(writer: gguf.GGUFWriter) -> None:
@@ -76,7 +82,7 @@ def _describe_tokenizer(writer: gguf.GGUFWriter) -> None:
     ordinary = tokenizer.VOCABULARY_SIZE - len(special)
     words = tokenizer.vocabulary()[:ordinary]
     names = [*(spell(word) for word in words), *special]
-    kinds = [_kind(word) for word in words]
+    kinds = [kind_of(word) for word in words]
     kinds += [gguf.TokenType.CONTROL] * len(special)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-4o")
@@ -89,7 +95,8 @@ def _describe_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_add_bos_token(False)
 
 
-def _kind(word: bytes) -> gguf.TokenType:
+def kind_of(word: bytes) -> gguf.TokenType:
+    """A token's type: none that llama.cpp would withhold from the answer is normal."""
     return gguf.TokenType.UNUSED if _ends_inside_character(word) else gguf.TokenType.NORMAL
 
 
@@ -109,8 +116,8 @@ def _ends_inside_character(word: bytes) -> bool:
 
 def _tensors() -> Iterator[tuple[str, Array]]:
     rng = np.random.default_rng(0)
-    yield "token_embd.weight", _half(rng, tokenizer.VOCABULARY_SIZE, HIDDEN, scale=1.0)
-    yield "output.weight", _half(rng, tokenizer.VOCABULARY_SIZE, HIDDEN)
+    yield "token_embd.weight", half(rng, tokenizer.VOCABULARY_SIZE, HIDDEN, scale=1.0)
+    yield "output.weight", half(rng, tokenizer.VOCABULARY_SIZE, HIDDEN)
     yield "output_norm.weight", np.ones(HIDDEN, np.float32)
     for layer in range(LAYERS):
         for name, tensor in (*_attention(rng), *_experts(rng)):
@@ -121,9 +128,9 @@ def _attention(rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
     yield "attn_norm.weight", np.ones(HIDDEN, np.float32)
     yield "post_attention_norm.weight", np.ones(HIDDEN, np.float32)
     for name, heads in (("attn_q", HEADS), ("attn_k", KV_HEADS), ("attn_v", KV_HEADS)):
-        yield f"{name}.weight", _half(rng, heads * HEAD_DIM, HIDDEN)
+        yield f"{name}.weight", half(rng, heads * HEAD_DIM, HIDDEN)
         yield f"{name}.bias", _single(rng, heads * HEAD_DIM)
-    yield "attn_output.weight", _half(rng, HIDDEN, HEADS * HEAD_DIM)
+    yield "attn_output.weight", half(rng, HIDDEN, HEADS * HEAD_DIM)
     yield "attn_output.bias", _single(rng, HIDDEN)
     yield "attn_sinks.weight", _single(rng, HEADS)
 
@@ -136,11 +143,12 @@ def _experts(rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
         ("ffn_up_exps", FEED_FORWARD, HIDDEN),
         ("ffn_down_exps", HIDDEN, FEED_FORWARD),
     ):
-        yield f"{name}.weight", _half(rng, EXPERTS, rows, columns)
+        yield f"{name}.weight", half(rng, EXPERTS, rows, columns)
         yield f"{name}.bias", _single(rng, EXPERTS, rows)
 
 
-def _half(rng: np.random.Generator, *shape: int, scale: float = 0.2) -> npt.NDArray[np.float16]:
+def half(rng: np.random.Generator, *shape: int, scale: float = 0.2) -> npt.NDArray[np.float16]:
+    """Normally distributed weights."""
     return (rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)).astype(np.float16)
 
 

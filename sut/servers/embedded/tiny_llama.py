@@ -1,0 +1,132 @@
+"""Writes a tiny Llama with random weights, and the vocabulary of llama3.1-8b's sample, as a GGUF file.
+
+The special tokens have the ids of Llama 3.1. The ids between the sample's 1,500 tokens and them are never
+answered: a stand-in for Llama's vocabulary, which is Meta's. The same code always gives the same bytes; who
+changes them, or the sample's tokenizer, raises the version in models.py.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gguf
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from sut.servers.embedded.tiny_gpt_oss import Array, half, kind_of, unspell
+
+VOCABULARY_SIZE = 128256
+HIDDEN = 64
+LAYERS = 2
+HEADS = 4
+KV_HEADS = 2
+HEAD_DIM = 16
+FEED_FORWARD = 128
+CONTEXT_LENGTH = 131072
+
+_TOKENIZER = Path(__file__).resolve().parents[3] / "datasets" / "samples" / "cnn_sample_tokenizer.json"
+_BEGIN, _END = "<|begin_of_text|>", "<|eot_id|>"
+# How much likelier a turn's end is than another token: about one answer in three has less than 128 tokens.
+_END_SCALE = 1.5
+
+
+class _Model(msgspec.Struct):
+    vocab: dict[str, int]
+    merges: list[tuple[str, str]]
+
+
+class _Special(msgspec.Struct):
+    id: int
+    content: str
+
+
+class _Tokenizer(msgspec.Struct):
+    model: _Model
+    added_tokens: list[_Special]
+
+
+def write(path: Path) -> None:
+    """Write the model to ``path``: 33 MB."""
+    tokenizer = msgspec.json.decode(_TOKENIZER.read_bytes(), type=_Tokenizer)
+    writer = gguf.GGUFWriter(path, "llama")
+    _describe_architecture(writer)
+    _describe_tokenizer(writer, tokenizer)
+    for name, tensor in _tensors(tokenizer):
+        writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _describe_architecture(writer: gguf.GGUFWriter) -> None:
+    writer.add_name("tiny-random-llama")
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(CONTEXT_LENGTH)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_feed_forward_length(FEED_FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_key_length(HEAD_DIM)
+    writer.add_value_length(HEAD_DIM)
+    writer.add_rope_dimension_count(HEAD_DIM)
+    writer.add_rope_freq_base(500000.0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(VOCABULARY_SIZE)
+
+
+def _describe_tokenizer(writer: gguf.GGUFWriter, tokenizer: _Tokenizer) -> None:
+    special = {token.content: token.id for token in tokenizer.added_tokens}
+    names = [f"<|unused_{number}|>" for number in range(VOCABULARY_SIZE)]
+    kinds = [gguf.TokenType.UNUSED] * VOCABULARY_SIZE
+    for name, number in tokenizer.model.vocab.items():
+        names[number] = name
+        kinds[number] = gguf.TokenType.CONTROL if name in special else kind_of(unspell(name))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("llama-bpe")
+    writer.add_token_list([name.encode() for name in names])
+    writer.add_token_types(kinds)
+    writer.add_token_merges([f"{left} {right}" for left, right in tokenizer.model.merges])
+    writer.add_bos_token_id(special[_BEGIN])
+    writer.add_eos_token_id(special[_END])
+    writer.add_add_bos_token(False)
+
+
+def _tensors(tokenizer: _Tokenizer) -> Iterator[tuple[str, Array]]:
+    rng = np.random.default_rng(0)
+    yield "token_embd.weight", half(rng, VOCABULARY_SIZE, HIDDEN, scale=1.0)
+    yield "output.weight", _output(rng, tokenizer)
+    yield "output_norm.weight", np.ones(HIDDEN, np.float32)
+    for layer in range(LAYERS):
+        for name, tensor in _layer(rng):
+            yield f"blk.{layer}.{name}.weight", tensor
+
+
+def _output(rng: np.random.Generator, tokenizer: _Tokenizer) -> npt.NDArray[np.float16]:
+    """Rows of zeros for ids that no answer may have: some other token is always likelier."""
+    special = {token.content for token in tokenizer.added_tokens}
+    vocabulary = tokenizer.model.vocab
+    known = sorted(number for name, number in vocabulary.items() if name not in special and _is_text(name))
+    rows = np.zeros((VOCABULARY_SIZE, HIDDEN), np.float16)
+    rows[known] = half(rng, len(known), HIDDEN)
+    rows[vocabulary[_END]] = half(rng, HIDDEN, scale=0.2 * _END_SCALE)
+    return rows
+
+
+def _is_text(name: str) -> bool:
+    """Whether a token is complete characters that can be printed."""
+    text = unspell(name).decode("utf-8", errors="replace")
+    return "\ufffd" not in text and text.strip().isprintable()
+
+
+def _layer(rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+    yield "attn_norm", np.ones(HIDDEN, np.float32)
+    yield "attn_q", half(rng, HEADS * HEAD_DIM, HIDDEN)
+    yield "attn_k", half(rng, KV_HEADS * HEAD_DIM, HIDDEN)
+    yield "attn_v", half(rng, KV_HEADS * HEAD_DIM, HIDDEN)
+    yield "attn_output", half(rng, HIDDEN, HEADS * HEAD_DIM)
+    yield "ffn_norm", np.ones(HIDDEN, np.float32)
+    yield "ffn_gate", half(rng, FEED_FORWARD, HIDDEN)
+    yield "ffn_up", half(rng, FEED_FORWARD, HIDDEN)
+    yield "ffn_down", half(rng, HIDDEN, FEED_FORWARD)
