@@ -9,6 +9,7 @@ when it is ready. The server itself stays until its process group ends.
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -45,6 +46,14 @@ def _is_kept(record: Path, engine: str) -> bool:
     if listening == engine:
         return True
     os.kill(int(pid), signal.SIGKILL)
+    while not _is_free(int(record.name.partition("-")[2])):
+        time.sleep(0.05)
+    return False
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.create_server(("0.0.0.0", port)):
+        return True
     return False
 
 
