@@ -71,6 +71,7 @@ class Checkout:
             "PATH": f"{_HERE / 'bin'}:{os.environ['PATH']}",
             "CHECKOUT": str(self.folder),
             "STAND_INS": str(self.stand_ins),
+            "TEST_PID": str(os.getpid()),
             "REAL_PYTHON": sys.executable,
             "VOCABULARY": str(Path(sys.prefix) / "share/o200k_base.tiktoken.gz"),
         }

@@ -31,6 +31,7 @@ def main() -> None:
     child = os.fork()
     if child == 0:
         serve_llamacpp(port) if engine == "llama.cpp" else serve_stub(port)
+        os._exit(0)
     record.write_text(f"{engine} {child}")
     while not _is_healthy(port):
         if os.waitpid(child, os.WNOHANG) != (0, 0):
@@ -63,6 +64,12 @@ def _is_healthy(port: int) -> bool:
     return False
 
 
+def wait_for_the_test_to_end() -> None:
+    """The end of a test kills the process group; this is for a test that is killed itself."""
+    while Path("/proc", os.environ["TEST_PID"]).exists():
+        time.sleep(1)
+
+
 def serve_stub(port: int) -> None:
     """SGLang's protocol and OpenAI's, with all facts of a node with 8 GPUs."""
     from tests.harness.submission.synthetic import AnsweringServer, long_answers, truth
@@ -83,7 +90,7 @@ def serve_stub(port: int) -> None:
             await super()._generate(exchange)
 
     with Server(ungraded, host="0.0.0.0", port=port, facts=Facts(dp_size=8)):
-        signal.pause()
+        wait_for_the_test_to_end()
 
 
 def serve_llamacpp(port: int) -> None:
@@ -100,7 +107,7 @@ def serve_llamacpp(port: int) -> None:
     params.endpoint_metrics = params.endpoint_slots = True
     params.warmup = params.ui = False
     server = xllamacpp.Server(params)
-    signal.pause()
+    wait_for_the_test_to_end()
     del server
 
 
