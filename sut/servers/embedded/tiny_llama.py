@@ -26,7 +26,7 @@ CONTEXT_LENGTH = 131072
 
 _TOKENIZER = Path(__file__).resolve().parents[3] / "datasets" / "samples" / "cnn_sample_tokenizer.json"
 _BEGIN, _END = "<|begin_of_text|>", "<|eot_id|>"
-# How much likelier a turn's end is than another token: about one answer in three has less than 128 tokens.
+# A turn's end is likelier than other tokens: more than half of the answers have less than 128 tokens.
 _END_SCALE = 1.5
 
 
