@@ -1,0 +1,136 @@
+"""All runs of closed submissions of llama3.1-8b and llama3.1-8b-edge, with the commands of a submitter.
+
+    python -m tests.harness.submission.cnn_runs FOLDER
+
+leaves FOLDER/<benchmark>/results of official length, in about twelve minutes: the performance runs wait most of
+the time and go at the same time.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.config.benchmark import load_benchmark
+from harness.config.scenario import Scenario
+from tests.harness.submission.made_up_cnn import (
+    ANSWER,
+    DATACENTER,
+    EDGE,
+    END_OF_TURN,
+    ROWS,
+    MadeUp,
+    write,
+)
+from tests.harness.submission.synthetic import Answer, AnsweringServer
+from tests.runs import ROOT
+from tests.stub.protocol import Facts, expected_ids
+
+SCENARIOS = {
+    DATACENTER: (Scenario.OFFLINE, Scenario.SERVER, Scenario.INTERACTIVE),
+    EDGE: (Scenario.OFFLINE, Scenario.SINGLE_STREAM),
+}
+FACTS = Facts(
+    model="meta-llama/Llama-3.1-8B-Instruct", served_name="Llama-3.1-8B-Instruct", vocab_size=128256
+)
+CONF = """\
+*.Offline.target_qps = {offline}
+*.Offline.min_duration = 600000
+*.Offline.min_query_count = {rows}
+*.Server.target_qps = {server}
+*.Server.min_duration = 600000
+*.SingleStream.target_latency = 120
+*.SingleStream.min_duration = 600000
+"""
+_FAST = 500  # queries per second of Server where the rate does not matter
+_IN_FLIGHT = 32
+_LASTS_S = 640  # of Offline; one pass of Server lasts about 620 s
+_SINGLE_S = 0.126  # of each query: 5000 last 630 s
+
+
+def ending(tokens: int = ANSWER) -> Answer:
+    """The stubs' ids, and an end of the turn as the last token."""
+    return lambda prompt: [*expected_ids(prompt, tokens - 1), END_OF_TURN]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one scenario."""
+
+    folder: Path
+    benchmark: str
+    scenario: Scenario
+    data: MadeUp
+
+    def performance(self) -> None:
+        """A run of at least 600 s."""
+        delay = _SINGLE_S if self.scenario.one_at_a_time else 0.0
+        if self.scenario.one_query:
+            delay = _LASTS_S * _IN_FLIGHT / ROWS[self.benchmark]
+        with AnsweringServer(ending(), first_delay_s=delay, facts=FACTS) as server:
+            self._run("run_mlperf.py", "user.conf", server.url, "--max-concurrency", _IN_FLIGHT)
+
+    def others(self) -> None:
+        """The accuracy run and the compliance tests."""
+        with AnsweringServer(ending(), facts=FACTS) as server:
+            self._run("run_mlperf.py", "fast.conf", server.url, "--accuracy")
+        with AnsweringServer(ending(20), facts=FACTS) as server:
+            for test in load_benchmark(self.benchmark).compliance:
+                self._run("run_compliance.py", "fast.conf", server.url, "--test", test)
+
+    def grade(self) -> None:
+        """accuracy.txt."""
+        accuracy = self.folder / "results" / self.scenario / "accuracy"
+        words = ["--benchmark", self.benchmark, "--mlperf-log", accuracy / "mlperf_log_accuracy.json"]
+        words += ["--reference-data", self.data.dataset, "--tokenizer", self.data.tokenizer]
+        (accuracy / "accuracy.txt").write_text(_program(accuracy, "eval_mlperf_accuracy.py", *words))
+
+    def _run(self, program: str, conf: str, url: str, *more: object) -> None:
+        words = ["--benchmark", self.benchmark, "--scenario", self.scenario, "--server-url", url]
+        words += ["--input-file", self.data.dataset, "--user-conf", self.folder / conf]
+        _program(self.folder, program, *words, "--output-dir", self.folder / "results", *more)
+
+
+def prepare(folder: Path, benchmark: str) -> tuple[Runs, ...]:
+    """The data and conf files of a benchmark's runs, and the runs to make."""
+    folder.mkdir(parents=True)
+    data = write(folder, benchmark)
+    rows = ROWS[benchmark]
+    offline = int(rows / 660)  # one pass: LoadGen asks for 1.1 x 600 s x target_qps samples
+    for name, server in (("user.conf", rows / 620), ("fast.conf", _FAST)):
+        (folder / name).write_text(CONF.format(offline=offline, rows=rows, server=f"{server:.2f}"))
+    return tuple(Runs(folder, benchmark, scenario, data) for scenario in SCENARIOS[benchmark])
+
+
+def run_all(folder: Path) -> None:
+    """Every run of both benchmarks."""
+    runs = [run for benchmark in SCENARIOS for run in prepare(folder / benchmark, benchmark)]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        waiting = [threads.submit(run.performance) for run in runs]
+        for run in runs:
+            run.others()
+        for done in waiting:
+            done.result()
+    grade(runs)
+
+
+def grade(runs: Sequence[Runs]) -> None:
+    """Write every accuracy.txt."""
+    for run in runs:
+        run.grade()
+
+
+def _program(folder: Path, program: str, *words: object) -> str:
+    command = [sys.executable, str(ROOT / program), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    if done.returncode:
+        raise RuntimeError(
+            f"{program} exited {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        )
+    return done.stdout
+
+
+if __name__ == "__main__":
+    run_all(Path(sys.argv[1]).absolute())

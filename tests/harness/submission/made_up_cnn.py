@@ -1,0 +1,115 @@
+"""llama3.1-8b's datasets of the official sizes, made up, and a tokenizer in which the stubs' answers are text.
+
+    python -m tests.harness.submission.made_up_cnn FOLDER [--long]
+
+The stubs answer with ids that follow from the prompt. Here each id is a word, and the reference summary of a
+row has some of the words that the stubs answer with: scores and lengths are near the official ones. With
+``--long`` prompts and articles are as long as the official ones, without it short.
+"""
+
+import json
+import random
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.dataset.cnndm import TEMPLATE
+from tests.stub.protocol import FIRST_ID, ID_RANGE, expected_ids
+
+DATACENTER, EDGE = "llama3.1-8b", "llama3.1-8b-edge"
+ROWS = {DATACENTER: 13368, EDGE: 5000}
+FILES = {DATACENTER: "cnn_eval.json", EDGE: "sample_cnn_eval_5000.json"}
+BEGIN, END_OF_TEXT, END_OF_MESSAGE, END_OF_TURN = 128000, 128001, 128008, 128009
+ANSWER = 128  # tokens, the benchmark's limit
+
+_SPECIAL = {
+    BEGIN: "<|begin_of_text|>",
+    END_OF_TEXT: "<|end_of_text|>",
+    END_OF_MESSAGE: "<|eom_id|>",
+    END_OF_TURN: "<|eot_id|>",
+}
+_SENTENCE = 16  # words; neighbouring ids of an answer differ by one in their remainder
+_COPIED, _OWN = 42, 30  # words of a reference: from the answer, and others
+_SHORT, _LONG = (24, 24), (200, 1350)  # tokens of a prompt
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Files of one benchmark."""
+
+    dataset: Path
+    tokenizer: Path
+
+
+def write(folder: Path, benchmark: str, rows: int | None = None, *, long: bool = False) -> MadeUp:
+    """Write the dataset and the tokenizer; a few seconds for ``long`` prompts."""
+    made = MadeUp(folder / FILES[benchmark], folder / "tokenizer.json")
+    rng = random.Random(8)
+    low, high = _LONG if long else _SHORT
+    with made.dataset.open("w") as file:
+        for number in range(rows or ROWS[benchmark]):
+            ids = _prompt(number, rng.randint(low, high))
+            file.write(",\n" if number else "[\n")
+            json.dump(_row(ids), file)
+        file.write("\n]")
+    made.tokenizer.write_text(json.dumps(_tokenizer()))
+    return made
+
+
+def _prompt(number: int, length: int) -> list[int]:
+    return [
+        BEGIN,
+        FIRST_ID + number,
+        *(FIRST_ID + (number * 31 + i * 7919) % ID_RANGE for i in range(length - 2)),
+    ]
+
+
+def _row(ids: list[int]) -> dict[str, object]:
+    answer = [word(i) for i in expected_ids(ids, ANSWER)]
+    others = [word(i) for i in ids[2 : 2 + _OWN]] or ["nothing"]
+    own = [others[i % len(others)] for i in range(_OWN)]
+    return {
+        "instruction": {"llama": TEMPLATE},
+        "input": " ".join(map(word, ids[1:])),
+        "tok_input": ids,
+        "output": " ".join(answer[_SENTENCE : _SENTENCE + _COPIED] + own),
+    }
+
+
+def word(token: int) -> str:
+    """The text of an id: four characters, every sixteenth the last of a sentence."""
+    number, place = divmod(token, _SENTENCE)
+    letters = "".join(chr(ord("a") + number // 26**i % 26) for i in range(3))
+    if place == 0:
+        return f"{letters}."
+    letters += chr(ord("a") + place)
+    return letters.capitalize() if place == _SENTENCE - 1 else letters
+
+
+def _tokenizer() -> dict[str, object]:
+    """A word level model: decoding is what matters, no text is tokenized with it."""
+    added = [
+        {"id": token, "content": text, "special": True, "normalized": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        for token, text in _SPECIAL.items()
+    ]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "WordLevel",
+            "vocab": {f"\u0120{word(token)}": token for token in range(BEGIN)},
+            "unk_token": "unknown",
+        },
+    }
+
+
+if __name__ == "__main__":
+    for name in ROWS:
+        print(write(Path(sys.argv[1]), name, long="--long" in sys.argv).dataset)
