@@ -2,8 +2,8 @@
 
     python -m tests.harness.submission.cnn_runs FOLDER
 
-leaves FOLDER/<benchmark>/results of official length, in about twelve minutes: the performance runs wait most of
-the time and go at the same time.
+leaves FOLDER/<benchmark>/results of official length, in about twelve minutes: the performance runs mostly
+wait, and go at the same time.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""llama3.1-8b's datasets of the official sizes, made up, and a tokenizer in which the stubs' answers are text.
+"""Made-up datasets of llama3.1-8b of the official sizes, and a tokenizer that reads the stubs' answers.
 
     python -m tests.harness.submission.made_up_cnn FOLDER [--long]
 

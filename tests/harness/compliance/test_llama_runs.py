@@ -1,0 +1,112 @@
+"""TEST06 of llama3.1-8b from the command to its file: real LoadGen, a dataset of the official size."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import run_compliance as program
+from tests.harness.compliance.program import run_compliance, user_conf
+from tests.harness.submission.cnn_runs import FACTS, ending
+from tests.harness.submission.made_up_cnn import (
+    DATACENTER,
+    EDGE,
+    END_OF_MESSAGE,
+    END_OF_TEXT,
+    END_OF_TURN,
+    ROWS,
+    write,
+)
+from tests.harness.submission.synthetic import AnsweringServer
+from tests.runs import main_here
+
+CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
+LOGGED = 100  # of audit.config
+TOKENS = 20
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("data"), DATACENTER)
+
+
+def test06(folder, data, scenario, answer):
+    with AnsweringServer(answer, facts=FACTS) as server:
+        return run_compliance(
+            folder,
+            *("--benchmark", DATACENTER, "--test", "TEST06", "--scenario", scenario),
+            *("--input-file", data.dataset, "--server-url", server.url),
+            *("--user-conf", user_conf(folder), "--output-dir", folder / "out"),
+        )
+
+
+test06.__test__ = False  # type: ignore[attr-defined]  # not a test case
+SLOW = [pytest.param(scenario, marks=pytest.mark.engine) for scenario in ("offline", "interactive")]
+
+
+@pytest.mark.parametrize("scenario", [*SLOW, "server"])
+def test_one_end_of_each_output_passes(scenario, data, tmp_path):
+    done = test06(tmp_path, data, scenario, ending(TOKENS))
+    assert done.code == 0, done.stdout + done.stderr
+    folder = tmp_path / "out" / scenario / "TEST06"
+    first = "Skipped" if scenario == "offline" else "True"
+    text = (folder / "verify_accuracy.txt").read_text()
+    assert text.splitlines() == [
+        f"First token check pass: {first}",
+        "EOS check pass: True",
+        "Sample length check pass: True",
+        "TEST06 verification complete",
+    ]
+    log = json.loads((folder / "accuracy" / "mlperf_log_accuracy.json").read_text())
+    outputs = [np.frombuffer(bytes.fromhex(entry["data"]), np.int32) for entry in log]
+    assert len(outputs) == LOGGED
+    assert {(len(ids), int(ids[-1])) for ids in outputs} == {(TOKENS, END_OF_TURN)}
+    record = json.loads((folder / "run" / "run.json").read_text())
+    assert record["deviations"] == []
+    assert record["plan"]["samples"] == ROWS[DATACENTER]
+    if CHECKOUT:
+        assert official(folder / "run", tmp_path / "theirs", scenario) == text
+
+
+def official(logs, output, scenario):
+    """What the official script writes."""
+    script = Path(CHECKOUT) / "compliance/TEST06/run_verification.py"
+    words = [sys.executable, script, "-c", logs, "-o", output, "-s", scenario.capitalize(), "-d", "int32"]
+    subprocess.run(words, check=True, capture_output=True)
+    return (output / "TEST06/verify_accuracy.txt").read_text()
+
+
+@pytest.mark.engine
+def test_two_ends_of_different_kinds_fail(data, tmp_path):
+    answer = ending(TOKENS)
+    done = test06(
+        tmp_path, data, "server", lambda prompt: [*answer(prompt)[:-1], END_OF_MESSAGE, END_OF_TEXT]
+    )
+    assert done.code == 5, done.stdout + done.stderr
+    text = (tmp_path / "out/server/TEST06/verify_accuracy.txt").read_text()
+    assert "EOS check pass: False\n" in text
+    assert text.endswith("TEST06 verification failed\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--benchmark", EDGE, "--test", "TEST06"], f"{EDGE} has no TEST06; it needs no compliance test"),
+        (["--benchmark", EDGE, "--test", "all"], f"{EDGE} needs no compliance test"),
+        (["--benchmark", DATACENTER, "--test", "TEST07"], f"{DATACENTER} has no TEST07; it needs TEST06"),
+        (["--benchmark", DATACENTER, "--test", "TEST06", "--scenario", "single-stream"], "single-stream"),
+    ],
+)
+def test_what_the_benchmark_does_not_have(words, said, data, tmp_path, capfd):
+    given = [*words, "--input-file", str(data.dataset), "--output-dir", str(tmp_path / "out")]
+    with AnsweringServer(ending(TOKENS), facts=FACTS) as server:
+        code, stdout, stderr = main_here(capfd, program.main, [*given, "--server-url", server.url])
+        assert server.requests == []
+    assert (code, stdout) == (2, "")
+    (line,) = stderr.splitlines()
+    assert said in line
+    assert not (tmp_path / "out").exists()
