@@ -25,7 +25,7 @@ from sut.servers.server_info import (
     replica_warnings,
     stream_warnings,
 )
-from sut.supervisor.connection_limits import Room
+from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.load_estimate import expected_load, server_is_here
 from sut.supervisor.machine_limits import check_workers, machine_limits
 from sut.supervisor.placement import choose, this_machine
@@ -149,15 +149,15 @@ def prepare(
     check_capacity(
         servers, int(samples.lengths.max()), plan.parameters.max_new_tokens, int(samples.ids.max()) + 1
     )
-    room = Room(machine_limits(), placement.workers, tuple(server.url for server in servers))
-    concurrency = _concurrency(plan, servers, room)
+    limits = ConnectionLimits(machine_limits(), placement.workers, tuple(server.url for server in servers))
+    concurrency = _concurrency(plan, servers, limits)
     expected = concurrency or expected_load(plan, inputs.settings).open_expected or 1
     warnings = (
         *model_warnings(servers, plan.benchmark),
         *replica_warnings(servers),
         *parameter_warnings(servers, plan.parameters),
         *(stream_warnings(servers) if not plan.scenario.streams and plan.parameters.stream else ()),
-        *room.warnings(expected, all_at_once=not plan.scenario.poisson),
+        *limits.warnings(expected, all_at_once=not plan.scenario.poisson),
     )
     _require_official(plan, deviations)
     return Prepared(
@@ -247,13 +247,13 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
     return rule_checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
 
 
-def _concurrency(plan: RunPlan, servers: Sequence[ServerInfo], room: Room) -> int | None:
+def _concurrency(plan: RunPlan, servers: Sequence[ServerInfo], limits: ConnectionLimits) -> int | None:
     """The limit that was asked for, checked against the machine; in Offline by default what fits."""
     if plan.max_concurrency is not None:
-        room.check(plan.max_concurrency)
+        limits.check(plan.max_concurrency)
     if plan.max_concurrency is not None or not plan.scenario.one_query:
         return plan.max_concurrency
     wanted = sum(
         server.max_running_requests or _UNKNOWN_RANK_RUNS * (server.dp_size or 1) for server in servers
     )
-    return min(_QUEUE_FACTOR * wanted, room.connections)
+    return min(_QUEUE_FACTOR * wanted, limits.max_connections)

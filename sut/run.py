@@ -22,14 +22,14 @@ from harness.record.run_record import RunRecord, read_clocks
 from harness.report.finish_run import Observations, finish
 from harness.report.progress import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoint
-from sut.ipc.request_store import render_arena
+from sut.ipc.request_store import render_requests
 from sut.prepare import Prepared, place, prepare, read_inputs, resolved_plan, stray_audit_config
-from sut.servers.discovery import survey
+from sut.servers.discovery import discover
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import model_for
 from sut.servers.health import ask_health, ask_work
 from sut.servers.preflight import Trial, flush_caches
-from sut.supervisor.connection_limits import wide_enough
+from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.machine_limits import local_ports
 from sut.supervisor.monitor import Counts
 from sut.supervisor.progress import ProgressMeter
@@ -68,7 +68,7 @@ def run(
         Session(plan, inputs.samples, placement, trace=trace) as session,
         _servers(plan, inputs.samples) as (urls, death),
     ):
-        servers = survey(urls, plan.backend, api_key(), plan.preflight.questions_s, plan.ca_file)
+        servers = discover(urls, plan.backend, api_key(), plan.preflight.questions_s, plan.ca_file)
         prepared = prepare(plan, inputs, placement, session.readback(), servers)
         record = _planned(prepared)
         if on_plan is not None:
@@ -148,7 +148,7 @@ def _preflight(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
     path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
     each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
     endpoints = [
-        wide_enough(resolve_endpoint(server.url, path, key, plan.ca_file), each, ports)
+        with_enough_sources(resolve_endpoint(server.url, path, key, plan.ca_file), each, ports)
         for server in prepared.servers
     ]
     trial = Trial(first, plan.parameters, vocabulary, plan.preflight.trial_s)
@@ -193,8 +193,8 @@ def _drive(test: _Test) -> Observations:
     plan, key = prepared.plan, api_key()
     _keep_conf_files(plan)
     wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
-    arena = render_arena(prepared.samples, wire)
-    session.start_workers(target, arena, prepared.concurrency)
+    store = render_requests(prepared.samples, wire)
+    session.start_workers(target, store, prepared.concurrency)
     progress = ProgressMeter(prepared.issue, session.failures)
 
     def observe(totals: Counts) -> None:

@@ -14,12 +14,12 @@ from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 from sut.client.connections import Connection, Replica, Request, least_loaded
 from sut.client.deadlines import DeadlineWatch
 from sut.client.endpoint import Endpoint
-from sut.client.poller import PollSets
+from sut.client.poller import Poller
 from sut.client.transport import KernelClock
 
 # With at least this number of requests in flight, streams with events this far apart are polled in batches.
-_FLOWING_FROM = 64
-_FLOWING_GAP_NS = 5_000_000
+_BATCHED_FROM = 64
+_BATCHED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
 # uvicorn closes connections that idled for 5 s; one that old is not trusted with a query.
@@ -53,7 +53,7 @@ class HttpClient:
         self.receptions = 0
         self.partial_tokens = 0
         self.in_flight: dict[int, Request] = {}  # in the order of their start
-        self._polls = PollSets()
+        self._poller = Poller()
         self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
         self._trusted = list(self._replicas)
         self._turn = turn
@@ -89,9 +89,9 @@ class HttpClient:
     def watch(self, descriptor: int, mask: int, callback: Callable[[int], None]) -> None:
         """Poll a foreign descriptor along with the connections."""
         if descriptor in self._watched:
-            self._polls.modify(descriptor, mask)
+            self._poller.modify(descriptor, mask)
         else:
-            self._polls.register(descriptor, mask)
+            self._poller.register(descriptor, mask)
         self._watched[descriptor] = callback
 
     def warm(self, connections: int) -> None:
@@ -126,7 +126,7 @@ class HttpClient:
     def poll(self, timeout_s: float) -> None:
         """Handle what has happened, or wait for it up to ``timeout_s``; end what is late."""
         wait_s = self._deadlines.wait_s(time.monotonic_ns(), timeout_s)
-        for descriptor, mask in self._polls.poll(wait_s):
+        for descriptor, mask in self._poller.poll(wait_s):
             connection = self._connections.get(descriptor)
             if connection is None:
                 if descriptor in self._watched:
@@ -156,7 +156,7 @@ class HttpClient:
         """Drop all connections without a word to anyone."""
         for connection in list(self._connections.values()):
             self._close(connection)
-        self._polls.close()
+        self._poller.close()
 
     # -- connections
 
@@ -166,7 +166,7 @@ class HttpClient:
         self._connections[connection.fd] = connection
         self._connecting[connection.fd] = connection
         connection.mask = _READ_WRITE
-        self._polls.register(connection.fd, _READ_WRITE)
+        self._poller.register(connection.fd, _READ_WRITE)
         self.opened += 1
         return connection
 
@@ -182,15 +182,15 @@ class HttpClient:
         self._connections.pop(connection.fd, None)
         self._connecting.pop(connection.fd, None)
         connection.request = None  # no circle may stay: workers run without a garbage collector
-        self._polls.flowing -= connection.flowing
-        connection.flowing = False
+        self._poller.batched -= connection.batched
+        connection.batched = False
         connection.transport.close()  # leaves its poll set by itself
 
     def _release(self, connection: Connection) -> None:
         connection.request = None
-        if connection.flowing:
-            connection.flowing = False
-            self._polls.to_prompt(connection.fd, connection.mask)
+        if connection.batched:
+            connection.batched = False
+            self._poller.to_immediate(connection.fd, connection.mask)
         connection.used_ns = time.monotonic_ns()
         connection.replica.idle.append(connection)
 
@@ -237,7 +237,7 @@ class HttpClient:
     def _listen(self, connection: Connection, mask: int) -> None:
         if connection.mask != mask:
             connection.mask = mask
-            self._polls.modify(connection.fd, mask, flowing=connection.flowing)
+            self._poller.modify(connection.fd, mask, batched=connection.batched)
 
     def _receive(self, connection: Connection) -> None:
         request = connection.request
@@ -263,14 +263,14 @@ class HttpClient:
         tokens = request.reader.tokens
         self.partial_tokens += tokens - request.tokens
         request.tokens = tokens
-        if request.reader.first_token_ns and not request.first_told:
-            request.first_told = True
+        if request.reader.first_token_ns and not request.first_token_sent:
+            request.first_token_sent = True
             self._on_first_token(request)
-        elif arrived_ns - before_ns > _FLOWING_GAP_NS:
+        elif arrived_ns - before_ns > _BATCHED_GAP_NS:
             if failure := self._deadlines.missed_between(request, before_ns):
                 self._finish(request, failure)
-            elif not connection.flowing:
-                self._let_flow(connection)
+            elif not connection.batched:
+                self._poll_in_batches(connection)
 
     def _in_time(self, request: Request, connection: Connection, before_ns: int) -> Failure | None:
         """The Failure of a complete answer that came too soon or too late."""
@@ -299,10 +299,11 @@ class HttpClient:
             if self.receptions == before or request.reader.last_byte_ns > until_ns:
                 return
 
-    def _let_flow(self, connection: Connection) -> None:
-        if len(self.in_flight) >= _FLOWING_FROM and connection.request and connection.request.first_told:
-            connection.flowing = True
-            self._polls.to_flowing(connection.fd, connection.mask)
+    def _poll_in_batches(self, connection: Connection) -> None:
+        request = connection.request
+        if len(self.in_flight) >= _BATCHED_FROM and request and request.first_token_sent:
+            connection.batched = True
+            self._poller.to_batched(connection.fd, connection.mask)
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
         request = connection.request

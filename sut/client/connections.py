@@ -27,7 +27,7 @@ class Request:
         "attempt",
         "body",
         "connection",
-        "first_told",
+        "first_token_sent",
         "issued_ns",
         "look_ns",
         "query_id",
@@ -52,7 +52,7 @@ class Request:
         self.sent_ns = 0
         self.tokens = 0  # of its answer so far, as its client counts them
         self.replica = 0
-        self.first_told = False
+        self.first_token_sent = False
         self.accepted = False
         self.attempt = 0
         self.connection: Connection | None = None
@@ -84,7 +84,7 @@ class Replica:
 
     def connect(self, clock: KernelClock) -> "Connection":
         """Begin a new connection. Raises OSError when that fails at once."""
-        routes = self.endpoint.routes
+        routes = self.endpoint.pairs
         self._turn = (self._turn + 1) % len(routes)
         transport: Transport
         if self._context is None:
@@ -98,8 +98,8 @@ class Connection:
     """One transport of a replica and the request that it carries, if any."""
 
     __slots__ = (
+        "batched",
         "fd",
-        "flowing",
         "mask",
         "opened_ns",
         "ready",
@@ -115,7 +115,7 @@ class Connection:
         self.transport = transport
         self.fd = transport.fileno()
         self.ready = False
-        self.flowing = False  # see sut/client/poller.py
+        self.batched = False  # see sut/client/poller.py
         self.mask = 0
         self.request: Request | None = None
         self.unsent: list[bytes | memoryview] = []

@@ -23,7 +23,7 @@ _PROBE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class AddressPair:
     """One pair of addresses; ``source`` "" leaves the choice to the kernel."""
 
     family: int
@@ -31,61 +31,61 @@ class Route:
     source: str = ""
 
 
-def resolve(host: str, port: int) -> tuple[Route, ...]:
-    """A route for each address of a name, in the resolver's order. Raises OSError."""
+def resolve(host: str, port: int) -> tuple[AddressPair, ...]:
+    """A pair for each address of a name, in the resolver's order. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    routes = (Route(int(family), (str(place[0]), int(place[1]))) for family, _, _, _, place in found)
-    return reachable(tuple(dict.fromkeys(routes)))
+    pairs = (AddressPair(int(family), (str(place[0]), int(place[1]))) for family, _, _, _, place in found)
+    return reachable(tuple(dict.fromkeys(pairs)))
 
 
-def spread(routes: Sequence[Route], pairs: int) -> tuple[Route, ...]:
-    """At least ``pairs`` routes, by further source addresses, or as many as work; destinations take turns."""
-    each = -(-pairs // len(routes))
+def with_source_addresses(pairs: Sequence[AddressPair], count: int) -> tuple[AddressPair, ...]:
+    """At least ``count`` pairs, by further source addresses, or as many as work; destinations alternate."""
+    each = -(-count // len(pairs))
     if each <= 1:
-        return tuple(routes)
-    wider = [[Route(r.family, r.address, source) for source in sources(r)[:each]] for r in routes]
+        return tuple(pairs)
+    wider = [[AddressPair(r.family, r.address, source) for source in sources(r)[:each]] for r in pairs]
     turns = (row[turn] for turn in range(each) for row in wider if turn < len(row))
     return reachable(tuple(turns))
 
 
-def most_pairs(routes: Iterable[Route]) -> int:
-    """How many pairs of addresses ``spread`` can find."""
-    return sum(len(sources(route)) for route in routes)
+def most_pairs(pairs: Iterable[AddressPair]) -> int:
+    """How many pairs of addresses ``with_source_addresses`` can find."""
+    return sum(len(sources(pair)) for pair in pairs)
 
 
-def sources(route: Route) -> tuple[str, ...]:
+def sources(pair: AddressPair) -> tuple[str, ...]:
     """Addresses that may stand as source: the kernel's choice ("") and others of the same interface."""
-    chosen = _kernels_choice(route)
+    chosen = _kernels_choice(pair)
     if chosen is None:
         return ("",)
-    if route.family == socket.AF_INET and chosen.startswith("127."):
+    if pair.family == socket.AF_INET and chosen.startswith("127."):
         return ("", *(f"127.0.1.{last}" for last in range(1, _MOST_SOURCES)))
-    known = interface_addresses(route.family)
+    known = interface_addresses(pair.family)
     names = {name for name, address in known if address == chosen}
     others = (address for name, address in known if name in names and address != chosen)
     return ("", *others)[:_MOST_SOURCES]
 
 
-def reachable(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+def reachable(pairs: tuple[AddressPair, ...]) -> tuple[AddressPair, ...]:
     """Those that accept a connection within a second; a single one is not asked. All of them when none does:
     then the trial request says why.
     """
-    if len(routes) < 2:
-        return routes
-    waiting = {connecting.fileno(): (connecting, route) for route in routes if (connecting := _begin(route))}
+    if len(pairs) < 2:
+        return pairs
+    waiting = {connecting.fileno(): (connecting, pair) for pair in pairs if (connecting := _begin(pair))}
     working = set(_accepted(waiting))
     for connecting, _ in waiting.values():
         connecting.close()
-    return tuple(route for route in routes if route in working) or routes
+    return tuple(pair for pair in pairs if pair in working) or pairs
 
 
-def _begin(route: Route) -> socket.socket | None:
-    connecting = socket.socket(route.family, socket.SOCK_STREAM)
+def _begin(pair: AddressPair) -> socket.socket | None:
+    connecting = socket.socket(pair.family, socket.SOCK_STREAM)
     connecting.setblocking(False)
     try:
-        if route.source:
-            connecting.bind((route.source, 0))
-        code = connecting.connect_ex(route.address)
+        if pair.source:
+            connecting.bind((pair.source, 0))
+        code = connecting.connect_ex(pair.address)
     except OSError as error:
         code = error.errno or errno.EINVAL
     if code in (0, errno.EINPROGRESS):
@@ -94,7 +94,7 @@ def _begin(route: Route) -> socket.socket | None:
     return None
 
 
-def _accepted(waiting: dict[int, tuple[socket.socket, Route]]) -> Iterator[Route]:
+def _accepted(waiting: dict[int, tuple[socket.socket, AddressPair]]) -> Iterator[AddressPair]:
     poll = select.epoll()
     for descriptor in waiting:
         poll.register(descriptor, select.EPOLLOUT | select.EPOLLONESHOT)
@@ -102,30 +102,30 @@ def _accepted(waiting: dict[int, tuple[socket.socket, Route]]) -> Iterator[Route
     while left and (patience := until - time.monotonic()) > 0:
         for descriptor, _ in poll.poll(patience):
             left -= 1
-            connecting, route = waiting[descriptor]
+            connecting, pair = waiting[descriptor]
             if not connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                yield route
+                yield pair
     poll.close()
 
 
-def _kernels_choice(route: Route) -> str | None:
+def _kernels_choice(pair: AddressPair) -> str | None:
     """The source that the kernel takes for a destination; a UDP connect sends nothing."""
-    with socket.socket(route.family, socket.SOCK_DGRAM) as probe, suppress(OSError):
-        probe.connect(route.address)
+    with socket.socket(pair.family, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(pair.address)
         return str(probe.getsockname()[0])
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One replica, resolved. Its connections take turns on ``routes``.
+    """One replica, resolved. Its connections take turns on ``pairs``.
 
     ``head`` is the start of every request to it and may hold the API key. ``ca_file``: see tls_context.
     """
 
     url: str
     host: str
-    routes: tuple[Route, ...]
+    pairs: tuple[AddressPair, ...]
     tls: bool
     head: bytes
     keep_alive: bool = True
@@ -158,7 +158,7 @@ def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | N
     host, tls = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if tls else 80)
     try:
-        routes = resolve(host, port)
+        pairs = resolve(host, port)
     except OSError as error:
         raise ServerError(
             f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"
@@ -166,4 +166,4 @@ def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | N
     head = f"POST {parts.path}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
     if api_key:
         head += f"Authorization: Bearer {api_key}\r\n"
-    return Endpoint(url, host, routes, tls, head.encode(), ca_file=ca_file)
+    return Endpoint(url, host, pairs, tls, head.encode(), ca_file=ca_file)

@@ -14,47 +14,47 @@ _EVENTS_A_ROUND = 64  # reports leave after each round: the fewer, the sooner
 Event = tuple[int, int]  # descriptor and mask
 
 
-class PollSets:
+class Poller:
     """Every descriptor is in one of the two sets; closing it takes it out."""
 
-    __slots__ = ("_flowing", "_more", "_prompt", "flowing")
+    __slots__ = ("_batched", "_immediate", "_more", "batched")
 
     def __init__(self) -> None:
-        self._prompt = select.epoll()
-        self._flowing = select.epoll()
+        self._immediate = select.epoll()
+        self._batched = select.epoll()
         self._more = False
-        self.flowing = 0  # descriptors that ``to_flowing`` has moved; whoever closes one counts it down
+        self.batched = 0  # descriptors that ``to_batched`` has moved; whoever closes one counts it down
 
     def register(self, descriptor: int, mask: int) -> None:
         """Serve a new descriptor at once."""
-        self._prompt.register(descriptor, mask)
+        self._immediate.register(descriptor, mask)
 
-    def modify(self, descriptor: int, mask: int, *, flowing: bool = False) -> None:
+    def modify(self, descriptor: int, mask: int, *, batched: bool = False) -> None:
         """Wait for something else."""
-        (self._flowing if flowing else self._prompt).modify(descriptor, mask)
+        (self._batched if batched else self._immediate).modify(descriptor, mask)
 
-    def to_flowing(self, descriptor: int, mask: int) -> None:
+    def to_batched(self, descriptor: int, mask: int) -> None:
         """From now on together with others."""
-        self._prompt.unregister(descriptor)
-        self._flowing.register(descriptor, mask)
-        self.flowing += 1
+        self._immediate.unregister(descriptor)
+        self._batched.register(descriptor, mask)
+        self.batched += 1
 
-    def to_prompt(self, descriptor: int, mask: int) -> None:
+    def to_immediate(self, descriptor: int, mask: int) -> None:
         """From now on at once again."""
-        self._flowing.unregister(descriptor)
-        self._prompt.register(descriptor, mask)
-        self.flowing -= 1
+        self._batched.unregister(descriptor)
+        self._immediate.register(descriptor, mask)
+        self.batched -= 1
 
     def poll(self, timeout_s: float) -> list[Event]:
         """What has happened: at once for the prompt set, within a nap for the other, [] after the timeout."""
-        if not self.flowing:
-            return self._prompt.poll(timeout_s, _EVENTS_A_ROUND)
-        events = self._prompt.poll(0 if self._more else min(timeout_s, NAP_S), _EVENTS_A_ROUND)
-        flowing = self._flowing.poll(0, _EVENTS_A_ROUND)
-        self._more = len(flowing) == _EVENTS_A_ROUND
-        return events + flowing
+        if not self.batched:
+            return self._immediate.poll(timeout_s, _EVENTS_A_ROUND)
+        events = self._immediate.poll(0 if self._more else min(timeout_s, NAP_S), _EVENTS_A_ROUND)
+        batched = self._batched.poll(0, _EVENTS_A_ROUND)
+        self._more = len(batched) == _EVENTS_A_ROUND
+        return events + batched
 
     def close(self) -> None:
         """Give both descriptors back."""
-        self._prompt.close()
-        self._flowing.close()
+        self._immediate.close()
+        self._batched.close()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from sut.client.endpoint import Route
+from sut.client.endpoint import AddressPair
 
 
 def realtime_offset_ns() -> int:
@@ -93,7 +93,7 @@ class PlainTransport:
 
     __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg", "_socket")
 
-    def __init__(self, route: Route, clock: KernelClock) -> None:
+    def __init__(self, route: AddressPair, clock: KernelClock) -> None:
         self._socket = _connecting_socket(route)
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._recvmsg = self._socket.recvmsg
@@ -160,7 +160,7 @@ class TlsTransport:
 
     __slots__ = ("_context", "_host", "_plain", "_ready", "_tls", "_wants_write")
 
-    def __init__(self, route: Route, context: ssl.SSLContext, host: str) -> None:
+    def __init__(self, route: AddressPair, context: ssl.SSLContext, host: str) -> None:
         self._plain = _connecting_socket(route)
         self._context = context
         self._host = host
@@ -234,7 +234,7 @@ class TlsTransport:
         return self._tls
 
 
-def _connecting_socket(route: Route) -> socket.socket:
+def _connecting_socket(route: AddressPair) -> socket.socket:
     """A non-blocking socket on its way. Raises OSError when that fails at once."""
     plain = socket.socket(route.family, socket.SOCK_STREAM)
     try:

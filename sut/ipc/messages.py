@@ -14,10 +14,10 @@ ASSIGNMENT = np.dtype([("query_id", "<u8"), ("sample_index", "<u8"), ("issued_ns
 ASSIGNMENT_STRUCT = struct.Struct("<QQq")
 
 FIRST, COMPLETE, FAILED = 1, 2, 3
-REPORT_STRUCT = struct.Struct("<QIIq")  # query id, size in bytes, kind, arrival in monotonic ns
+TOKEN_MESSAGE_STRUCT = struct.Struct("<QIIq")  # query id, size in bytes, kind, arrival in monotonic ns
 
 
-class Report(NamedTuple):
+class TokenMessage(NamedTuple):
     """One message from a worker; ``offset`` and ``size`` place its token bytes in the buffer it came in."""
 
     query_id: int
@@ -27,7 +27,7 @@ class Report(NamedTuple):
     size: int
 
 
-class ReportReader:
+class TokenMessageReader:
     """Splits the byte stream of one worker into reports.
 
     ``feed`` returns the buffer that holds the tokens of the reports it returns.
@@ -38,22 +38,22 @@ class ReportReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> tuple[bytes, list[Report]]:
+    def feed(self, data: bytes) -> tuple[bytes, list[TokenMessage]]:
         """Reports completed by ``data``, in order."""
         buffer = self._rest + data if self._rest else data
-        reports: list[Report] = []
-        position, end, header = 0, len(buffer), REPORT_STRUCT.size
+        reports: list[TokenMessage] = []
+        position, end, header = 0, len(buffer), TOKEN_MESSAGE_STRUCT.size
         while end - position >= header:
-            query_id, size, kind, arrived_ns = REPORT_STRUCT.unpack_from(buffer, position)
+            query_id, size, kind, arrived_ns = TOKEN_MESSAGE_STRUCT.unpack_from(buffer, position)
             if end - position - header < size:
                 break
-            reports.append(Report(query_id, kind, arrived_ns, position + header, size))
+            reports.append(TokenMessage(query_id, kind, arrived_ns, position + header, size))
             position += header + size
         self._rest = buffer[position:]
         return buffer, reports
 
 
-class Outbox:
+class TokenMessageWriter:
     """Appends reports and sends as many bytes as the socket takes."""
 
     __slots__ = ("_buffer", "_socket")
@@ -69,7 +69,7 @@ class Outbox:
 
     def add(self, query_id: int, kind: int, arrived_ns: int, tokens: bytes = b"") -> None:
         """Queue one report; ``tokens`` are little-endian int32 ids."""
-        self._buffer += REPORT_STRUCT.pack(query_id, len(tokens), kind, arrived_ns)
+        self._buffer += TOKEN_MESSAGE_STRUCT.pack(query_id, len(tokens), kind, arrived_ns)
         self._buffer += tokens
 
     def flush(self) -> bool:

@@ -15,7 +15,7 @@ from harness.dataset.samples import SampleSet
 from sut.wire.base import Wire
 
 
-class RequestArena:
+class RequestStore:
     """All samples' request bytes. ``request(i)`` is a view; the index is checked by numpy."""
 
     def __init__(self, descriptor: int, samples: int) -> None:
@@ -40,11 +40,11 @@ class RequestArena:
         return self._lengths[sample_index]
 
 
-def _attach(descriptor: Any, samples: int) -> RequestArena:
-    return RequestArena(descriptor.detach(), samples)
+def _attach(descriptor: Any, samples: int) -> RequestStore:
+    return RequestStore(descriptor.detach(), samples)
 
 
-def render_arena(samples: SampleSet, wire: Wire) -> RequestArena:
+def render_requests(samples: SampleSet, wire: Wire) -> RequestStore:
     """Render every sample once."""
     count = len(samples)
     header = 8 * (2 * count + 1)
@@ -61,4 +61,4 @@ def render_arena(samples: SampleSet, wire: Wire) -> RequestArena:
         table[count] = position
         file.seek(0)
         file.write(table.tobytes())
-    return RequestArena(descriptor, count)
+    return RequestStore(descriptor, count)

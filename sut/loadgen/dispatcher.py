@@ -17,45 +17,45 @@ _UNLIMITED = 1 << 62
 _SLICE = 1024  # rows for one worker at a time, so that all of them start at once
 
 
-class Lane:
+class WorkerChannel:
     """One worker as the LoadGen process sees it.
 
-    ``capacity`` 0 means no limit. ``outstanding`` maps the query ids it holds to their sample indexes; of
-    those in ``told`` LoadGen knows the first token. A worker that does not read stops nobody: what its
-    channel does not take waits in ``unsent``, and ``poll`` tells when there is room.
+    ``capacity`` 0 means no limit. ``outstanding`` maps the query ids it holds to their sample indexes;
+    ``first_token_sent`` are those whose first token LoadGen has. A worker that does not read delays no other:
+    bytes that its socket does not take wait in ``unsent``, and ``poll`` reports when it takes more.
     """
 
-    __slots__ = ("alive", "capacity", "channel", "outstanding", "poll", "told", "unsent")
+    __slots__ = ("alive", "capacity", "first_token_sent", "outstanding", "poll", "socket", "unsent")
 
-    def __init__(self, channel: socket.socket, capacity: int) -> None:
-        channel.setblocking(False)
-        self.channel = channel
+    def __init__(self, connection: socket.socket, capacity: int) -> None:
+        connection.setblocking(False)
+        self.socket = connection
         self.poll: select.epoll | None = None
         self.unsent = bytearray()
         self.capacity = capacity or _UNLIMITED
         self.outstanding: dict[int, int] = {}
-        self.told: set[int] = set()
+        self.first_token_sent: set[int] = set()
         self.alive = True
 
     @property
-    def room(self) -> int:
-        """How many more queries it may hold."""
+    def free_slots(self) -> int:
+        """The number of further queries that it may hold."""
         return self.capacity - len(self.outstanding) if self.alive else 0
 
     def send(self, data: bytes = b"") -> None:
-        """Send what waits, then ``data``; keep what the channel does not take."""
+        """Send what waits, then ``data``; keep what the socket does not take."""
         waited = bool(self.unsent)
         self.unsent += data
         try:
             with suppress(BlockingIOError):
                 while self.unsent:
-                    del self.unsent[: self.channel.send(self.unsent)]
+                    del self.unsent[: self.socket.send(self.unsent)]
         except OSError:
             # The worker is gone: the reporter sees the end of its channel and fails what it held.
             self.alive = False
             self.unsent.clear()
         if self.poll is not None and waited != bool(self.unsent):
-            self.poll.modify(self.channel, select.EPOLLIN | (select.EPOLLOUT if self.unsent else 0))
+            self.poll.modify(self.socket, select.EPOLLIN | (select.EPOLLOUT if self.unsent else 0))
 
 
 class Dispatcher:
@@ -65,10 +65,13 @@ class Dispatcher:
     """
 
     def __init__(
-        self, lanes: Sequence[Lane], counters: memoryview, on_unserved: Callable[[dict[int, int]], None]
+        self,
+        channels: Sequence[WorkerChannel],
+        counters: memoryview,
+        on_unserved: Callable[[dict[int, int]], None],
     ) -> None:
         self.lock = threading.Lock()
-        self._lanes = lanes
+        self._channels = channels
         self._counters = counters
         self._on_unserved = on_unserved
         self._pending: list[npt.NDArray[np.void]] = []
@@ -78,10 +81,10 @@ class Dispatcher:
         now = time.monotonic_ns()
         self._counters[Counter.ISSUED] += len(query_ids)
         with self.lock:
-            lane = self._least_loaded()
-            if len(query_ids) == 1 and not self._pending and lane is not None:
-                lane.outstanding[query_ids[0]] = sample_indexes[0]
-                lane.send(ASSIGNMENT_STRUCT.pack(query_ids[0], sample_indexes[0], now))
+            channel = self._least_loaded()
+            if len(query_ids) == 1 and not self._pending and channel is not None:
+                channel.outstanding[query_ids[0]] = sample_indexes[0]
+                channel.send(ASSIGNMENT_STRUCT.pack(query_ids[0], sample_indexes[0], now))
                 return
             self._pending.append(_rows(query_ids, sample_indexes, now))
         self.pump()
@@ -89,27 +92,27 @@ class Dispatcher:
     def pump(self) -> None:
         """Give waiting queries to workers with room; fail them when no worker is left."""
         with self.lock:
-            while self._pending and (lane := self._least_loaded()) is not None:
-                self._feed(lane)
-            served = not self._pending or any(lane.alive for lane in self._lanes)
+            while self._pending and (channel := self._least_loaded()) is not None:
+                self._feed(channel)
+            served = not self._pending or any(channel.alive for channel in self._channels)
             unserved = {} if served else self._drain()
         if unserved:
             self._on_unserved(unserved)
 
-    def _feed(self, lane: Lane) -> None:
+    def _feed(self, channel: WorkerChannel) -> None:
         rows = self._pending[0]
-        count = min(lane.room, len(rows), _SLICE)
+        count = min(channel.free_slots, len(rows), _SLICE)
         taken = rows[:count]
         if count == len(rows):
             del self._pending[0]
         else:
             self._pending[0] = rows[count:]
-        lane.outstanding.update(_by_query(taken))
-        lane.send(taken.tobytes())
+        channel.outstanding.update(_by_query(taken))
+        channel.send(taken.tobytes())
 
-    def _least_loaded(self) -> Lane | None:
-        best = max(self._lanes, key=lambda lane: lane.room)
-        return best if best.room > 0 else None
+    def _least_loaded(self) -> WorkerChannel | None:
+        best = max(self._channels, key=lambda channel: channel.free_slots)
+        return best if best.free_slots > 0 else None
 
     def _drain(self) -> dict[int, int]:
         unserved = _by_query(np.concatenate(self._pending))

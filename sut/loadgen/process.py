@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -29,14 +28,14 @@ from harness.record.resolved_plan import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.loadgen import binding
 from sut.loadgen.binding import TestSpec
-from sut.loadgen.dispatcher import Dispatcher, Lane
+from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
 from sut.loadgen.reporter import Reporter
 from sut.supervisor.placement import pin
-from sut.supervisor.spawn import collections, die_with_parent
+from sut.supervisor.spawn import die_with_parent, gc_runs
 
 
 class SampleLibrary:
-    """Checks that LoadGen stays inside the dataset. Loading is a no-op: the arena holds all samples."""
+    """Checks that LoadGen stays inside the dataset. Loading is a no-op: the store holds all samples."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
@@ -56,15 +55,8 @@ _WORKERS_END_S = 5.0
 _SIGN_OF_LIFE_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSpec:
-    """The LoadGen side of one worker."""
-
-    channel: socket.socket
-
-
 def loadgen_main(
-    spec: TestSpec, lanes: Sequence[LaneSpec], board: CounterBoard, control: Pipe, cores: Cpus
+    spec: TestSpec, sockets: Sequence[socket.socket], board: CounterBoard, control: Pipe, cores: Cpus
 ) -> None:
     """Entry point of the process; leaves by os._exit, since LoadGen's threads crash an orderly exit."""
     die_with_parent()
@@ -74,8 +66,8 @@ def loadgen_main(
         control.send(("settings", binding.read_back(settings)))
         command, capacities = control.recv()
         if command == "run":
-            held = [Lane(lane.channel, capacity) for lane, capacity in zip(lanes, capacities, strict=True)]
-            _Run(spec, settings, held, board, control).run()
+            channels = list(map(WorkerChannel, sockets, capacities))
+            _Run(spec, settings, channels, board, control).run()
     except EOFError:
         os._exit(1)
     except ConfigError as error:
@@ -91,16 +83,21 @@ class _Run:
     """One test, from StartTest to the last report."""
 
     def __init__(
-        self, spec: TestSpec, settings: Any, lanes: Sequence[Lane], board: CounterBoard, control: Pipe
+        self,
+        spec: TestSpec,
+        settings: Any,
+        channels: Sequence[WorkerChannel],
+        board: CounterBoard,
+        control: Pipe,
     ) -> None:
         self._spec = spec
         self._settings = settings
         self._control = control
-        self._lanes = lanes
+        self._channels = channels
         self._library = SampleLibrary(spec.samples)
         self._counters = board.row(0)
-        self._reporter = Reporter(self._lanes, first_tokens=needs_first_tokens(spec.scenario))
-        self._dispatcher = Dispatcher(self._lanes, self._counters, self._reporter.fail)
+        self._reporter = Reporter(self._channels, first_tokens=needs_first_tokens(spec.scenario))
+        self._dispatcher = Dispatcher(self._channels, self._counters, self._reporter.fail)
         self._ended, self._end = os.pipe()
         self._error: str | None = None
 
@@ -111,7 +108,7 @@ class _Run:
         gc.collect()
         gc.freeze()
         gc.disable()
-        cpu_start_ns, gc_start = time.process_time_ns(), collections()
+        cpu_start_ns, gc_start = time.process_time_ns(), gc_runs()
         threading.Thread(target=self._test, name="loadgen", daemon=True).start()
         while not (spoken := wait([self._ended, self._control], _SIGN_OF_LIFE_S)):
             self._sign_of_life(cpu_start_ns, gc_start)
@@ -124,7 +121,7 @@ class _Run:
         self._counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
         self._counters[Counter.FAILED] = len(self._reporter.lost)
         self._counters[FIRST_FAILURE + FailureKind.WORKER_LOST] = len(self._reporter.lost)
-        self._counters[Counter.GC_RUNS] = collections() - gc_start
+        self._counters[Counter.GC_RUNS] = gc_runs() - gc_start
         self._counters[Counter.CPU_NS] = time.process_time_ns() - cpu_start_ns
 
     def _test(self) -> None:
@@ -157,9 +154,9 @@ class _Run:
             self._control.send(("done", (self._reporter.lost, self._write_calls())))
 
     def _hang_up(self) -> None:
-        for lane in self._lanes:
-            if lane.alive:
-                lane.channel.shutdown(socket.SHUT_WR)
+        for channel in self._channels:
+            if channel.alive:
+                channel.socket.shutdown(socket.SHUT_WR)
 
     def _write_calls(self) -> str:
         """Why they could not be written, or "": the queries' outcomes are worth more than their times."""

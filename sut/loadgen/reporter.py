@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from sut.ipc.messages import FAILED, FIRST, Report, ReportReader
+from sut.ipc.messages import FAILED, FIRST, TokenMessage, TokenMessageReader
 from sut.loadgen import binding
-from sut.loadgen.dispatcher import Dispatcher, Lane
+from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
 
 _RECEIVE_BYTES = 1 << 20
 _EMPTY = np.zeros(1, dtype=np.int32)  # LoadGen wants an address even for no data
@@ -32,12 +32,12 @@ class Reporter:
     the queries whose worker died.
     """
 
-    def __init__(self, lanes: Sequence[Lane], *, first_tokens: bool) -> None:
+    def __init__(self, channels: Sequence[WorkerChannel], *, first_tokens: bool) -> None:
         self._first_tokens = first_tokens
         self.calls = array("q")
         self.lost: list[tuple[int, int]] = []
         self.stopping = False
-        self._lanes = lanes
+        self._channels = channels
         self._dispatcher: Dispatcher | None = None
         self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
 
@@ -57,66 +57,66 @@ class Reporter:
         A test that is being ended has hung up on its workers; what LoadGen still issues then is not lost.
         """
         if not self.stopping:
-            self._end(queries, told=frozenset())
+            self._end(queries, first_token_sent=frozenset())
 
     def _run(self) -> None:
-        readers = [ReportReader() for _ in self._lanes]
-        lanes = {lane.channel.fileno(): index for index, lane in enumerate(self._lanes)}
+        readers = [TokenMessageReader() for _ in self._channels]
+        channels = {channel.socket.fileno(): index for index, channel in enumerate(self._channels)}
         poll = select.epoll()
-        for lane in self._lanes:
-            poll.register(lane.channel, select.EPOLLIN)
-            lane.poll = poll
-        while lanes:
+        for channel in self._channels:
+            poll.register(channel.socket, select.EPOLLIN)
+            channel.poll = poll
+        while channels:
             for descriptor, mask in poll.poll():
-                index = lanes[descriptor]
-                lane = self._lanes[index]
+                index = channels[descriptor]
+                channel = self._channels[index]
                 if mask & select.EPOLLOUT:
-                    self._send_more(lane)
-                data = self._receive(lane)
+                    self._send_more(channel)
+                data = self._receive(channel)
                 if data:
-                    self._take(lane, *readers[index].feed(data))
+                    self._take(channel, *readers[index].feed(data))
                 elif data is not None:
-                    del lanes[descriptor]
-                    self._hung_up(lane)
+                    del channels[descriptor]
+                    self._hung_up(channel)
 
-    def _send_more(self, lane: Lane) -> None:
+    def _send_more(self, channel: WorkerChannel) -> None:
         if self._dispatcher is not None:
             with self._dispatcher.lock:
-                lane.send()
+                channel.send()
 
-    def _receive(self, lane: Lane) -> bytes | None:
+    def _receive(self, channel: WorkerChannel) -> bytes | None:
         """Bytes, b"" when the worker is gone, None when there is nothing now."""
         try:
-            return lane.channel.recv(_RECEIVE_BYTES)
+            return channel.socket.recv(_RECEIVE_BYTES)
         except BlockingIOError:
             return None
         except ConnectionError:
             return b""
 
-    def _take(self, lane: Lane, buffer: bytes, reports: list[Report]) -> None:
+    def _take(self, channel: WorkerChannel, buffer: bytes, reports: list[TokenMessage]) -> None:
         base = int(np.frombuffer(buffer, dtype=np.uint8).ctypes.data)
         firsts, dones, passed_on = [], [], []
         for report in reports:
             query_id = report.query_id
-            unasked = not self._first_tokens or query_id in lane.told
-            if query_id not in lane.outstanding or (report.kind == FIRST and unasked):
+            unexpected = not self._first_tokens or query_id in channel.first_token_sent
+            if query_id not in channel.outstanding or (report.kind == FIRST and unexpected):
                 continue  # LoadGen crashes on ids that it does not wait for and counts repetitions as errors
             passed_on.append(report)
             if report.kind == FIRST:
-                lane.told.add(query_id)
+                channel.first_token_sent.add(query_id)
                 firsts.append(_response(report, base, 1))
                 continue
-            del lane.outstanding[query_id]
-            if self._first_tokens and query_id not in lane.told:
-                firsts.append(_nothing(query_id))
-            lane.told.discard(query_id)
+            del channel.outstanding[query_id]
+            if self._first_tokens and query_id not in channel.first_token_sent:
+                firsts.append(_empty_response(query_id))
+            channel.first_token_sent.discard(query_id)
             dones.append(_response(report, base, report.size // 4))
         if not self.stopping:
             self._call(firsts, dones, passed_on)
         if dones and self._dispatcher is not None:
             self._dispatcher.pump()
 
-    def _call(self, firsts: list[Any], dones: list[Any], reports: list[Report]) -> None:
+    def _call(self, firsts: list[Any], dones: list[Any], reports: list[TokenMessage]) -> None:
         now = time.monotonic_ns()
         if firsts:
             binding.first_tokens(firsts)
@@ -126,34 +126,36 @@ class Reporter:
             if report.kind != FAILED:
                 self.calls.extend((report.query_id, report.kind, report.arrived_ns, now))
 
-    def _hung_up(self, lane: Lane) -> None:
+    def _hung_up(self, channel: WorkerChannel) -> None:
         if self._dispatcher is None:
             return
         with self._dispatcher.lock:
-            lane.alive = False
-            if lane.poll is not None:
-                lane.poll.unregister(lane.channel)
-                lane.poll = None
-            held = dict(lane.outstanding)
-            lane.outstanding.clear()
+            channel.alive = False
+            if channel.poll is not None:
+                channel.poll.unregister(channel.socket)
+                channel.poll = None
+            held = dict(channel.outstanding)
+            channel.outstanding.clear()
         if not self.stopping:
-            self._end(held, told=lane.told)
+            self._end(held, first_token_sent=channel.first_token_sent)
             self._dispatcher.pump()
 
-    def _end(self, queries: Mapping[int, int], told: Set[int]) -> None:
+    def _end(self, queries: Mapping[int, int], first_token_sent: Set[int]) -> None:
         self.lost.extend(queries.items())
-        untold = [_nothing(query_id) for query_id in queries if query_id not in told]
-        if untold and self._first_tokens:
-            binding.first_tokens(untold)
+        without_first = [
+            _empty_response(query_id) for query_id in queries if query_id not in first_token_sent
+        ]
+        if without_first and self._first_tokens:
+            binding.first_tokens(without_first)
         if queries:
-            binding.completed([_nothing(query_id) for query_id in queries])
+            binding.completed([_empty_response(query_id) for query_id in queries])
 
 
-def _nothing(query_id: int) -> Any:
+def _empty_response(query_id: int) -> Any:
     return binding.response(query_id, _EMPTY_ADDRESS, 0, 0)
 
 
-def _response(report: Report, base: int, tokens: int) -> Any:
+def _response(report: TokenMessage, base: int, tokens: int) -> Any:
     if not report.size:
-        return _nothing(report.query_id)
+        return _empty_response(report.query_id)
     return binding.response(report.query_id, base + report.offset, report.size, tokens)

@@ -10,7 +10,7 @@ from typing import Any
 from harness.config.options import Backend
 from harness.errors import HarnessError, ServerError, explained
 from harness.record.resolved_plan import ServerInfo
-from sut.servers.info_client import ControlPlane, WaitNotices
+from sut.servers.info_client import InfoClient, WaitNotices
 from sut.servers.server_info import check_alike
 
 _MOST = 2**31 - 1
@@ -48,7 +48,7 @@ _SETTINGS = (
 )
 
 
-def survey(
+def discover(
     urls: Sequence[str],
     backend: Backend,
     api_key: str | None,
@@ -57,7 +57,7 @@ def survey(
 ) -> tuple[ServerInfo, ...]:
     """Ask every replica at once. Raises ServerError for the first that cannot be used."""
     answers: dict[str, ServerInfo | HarnessError] = {}
-    controls = [ControlPlane(url, api_key, within_s, ca_file, _TIMEOUT_REMEDY) for url in urls]
+    controls = [InfoClient(url, api_key, within_s, ca_file, _TIMEOUT_REMEDY) for url in urls]
     threads = [
         threading.Thread(target=_ask_into, args=(answers, control, backend), daemon=True)
         for control in controls
@@ -70,7 +70,7 @@ def survey(
     return facts
 
 
-def _wait(threads: Sequence[threading.Thread], controls: Sequence[ControlPlane], within_s: float) -> None:
+def _wait(threads: Sequence[threading.Thread], controls: Sequence[InfoClient], within_s: float) -> None:
     notices, until = WaitNotices(), time.monotonic() + within_s + _MARGIN_S
     for thread, control in zip(threads, controls, strict=True):
         while thread.is_alive() and (left := until - time.monotonic()) > 0:
@@ -86,7 +86,7 @@ def _answer(answers: Mapping[str, ServerInfo | HarnessError], url: str, within_s
     return answer
 
 
-def _ask_into(answers: dict[str, ServerInfo | HarnessError], control: ControlPlane, backend: Backend) -> None:
+def _ask_into(answers: dict[str, ServerInfo | HarnessError], control: InfoClient, backend: Backend) -> None:
     try:
         with control:
             answers[control.url] = _ask(control, backend)
@@ -96,14 +96,14 @@ def _ask_into(answers: dict[str, ServerInfo | HarnessError], control: ControlPla
         answers[control.url] = known
 
 
-def _ask(control: ControlPlane, backend: Backend) -> ServerInfo:
+def _ask(control: InfoClient, backend: Backend) -> ServerInfo:
     status, _ = control.ask("/health")
     if status != 200:
         raise ServerError(f"{control.url}: /health answered {status}, expected 200; the server is not ready")
     return _ask_sglang(control) if backend == "sglang" else _ask_openai(control)
 
 
-def _ask_sglang(control: ControlPlane) -> ServerInfo:
+def _ask_sglang(control: InfoClient) -> ServerInfo:
     model = control.first_json(("/model_info", "/get_model_info"))
     if model is None or "model_path" not in model:
         raise ServerError(
@@ -159,7 +159,7 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     return asked if info.get("enable_dp_attention") is True else min(asked * ranks, _MOST)
 
 
-def _ask_openai(control: ControlPlane) -> ServerInfo:
+def _ask_openai(control: InfoClient) -> ServerInfo:
     models = (control.first_json(("/v1/models",)) or {}).get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
@@ -183,13 +183,13 @@ def _ask_openai(control: ControlPlane) -> ServerInfo:
     )
 
 
-def _vllm_engines(control: ControlPlane) -> int | None:
+def _vllm_engines(control: InfoClient) -> int | None:
     """The engines that vLLM's metrics name; None without such metrics."""
     status, page = control.ask("/metrics")
     return len(set(_VLLM_ENGINE.findall(page))) or None if status == 200 else None
 
 
-def _ask_llamacpp(control: ControlPlane, name: str, model: Mapping[str, Any]) -> ServerInfo:
+def _ask_llamacpp(control: InfoClient, name: str, model: Mapping[str, Any]) -> ServerInfo:
     props = control.first_json(("/props",)) or {}
     settings, meta = props.get("default_generation_settings"), model.get("meta")
     return ServerInfo(

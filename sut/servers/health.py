@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from harness.errors import ServerError
-from sut.servers.info_client import ControlPlane
+from sut.servers.info_client import InfoClient
 
 _ANSWER_S = 2.0
 _PAUSE_S = 1.0
@@ -29,7 +29,7 @@ Ask = Callable[[str], str]  # a replica's URL; "" when it is well, else what is 
 
 def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> str:
     """One question to /health."""
-    with ControlPlane(url, api_key, _ANSWER_S, ca_file) as control:
+    with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
             status, _ = control.ask("/health")
         except ServerError as error:
@@ -39,7 +39,7 @@ def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> st
 
 def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> bytes | None:
     """What /metrics says of the engine: two different answers mean that it works. None without the page."""
-    with ControlPlane(url, api_key, _ANSWER_S, ca_file) as control:
+    with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
             status, body = control.ask("/metrics")
         except ServerError:

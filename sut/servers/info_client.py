@@ -26,7 +26,7 @@ _NOTICE_EVERY_S = 10.0
 log = logging.getLogger("mlperf")
 
 
-class ControlPlane:
+class InfoClient:
     """One server's information pages, all of them asked within ``within_s`` seconds.
 
     ``asking`` is the page asked for last; ``remedy`` ends the message when there is no answer in time.
@@ -53,7 +53,7 @@ class ControlPlane:
         verify = False if urlsplit(url).scheme == "http" else tls_context(ca_file)
         self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
 
-    def __enter__(self) -> "ControlPlane":
+    def __enter__(self) -> "InfoClient":
         return self
 
     def __exit__(self, *_: object) -> None:

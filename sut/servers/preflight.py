@@ -16,7 +16,7 @@ from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
-from sut.servers.info_client import ControlPlane, WaitNotices
+from sut.servers.info_client import InfoClient, WaitNotices
 from sut.wire import make_wire, max_event_bytes
 
 _TRIAL_TOKENS = 4
@@ -81,7 +81,7 @@ def flush_caches(
 ) -> tuple[str, ...]:
     """Empty SGLang's prefix caches, which now hold the trial's prompt. Returns what did not work."""
     urls = [server.url for server in servers if server.wire == "sglang"]
-    controls = {url: ControlPlane(url, api_key, _FLUSH_S, ca_file) for url in urls}
+    controls = {url: InfoClient(url, api_key, _FLUSH_S, ca_file) for url in urls}
     flushed: set[str] = set()
     threads = [
         threading.Thread(target=_flush, args=(control, flushed), daemon=True) for control in controls.values()
@@ -99,7 +99,7 @@ def flush_caches(
     )
 
 
-def _flush(control: ControlPlane, flushed: set[str]) -> None:
+def _flush(control: InfoClient, flushed: set[str]) -> None:
     try:
         status, _ = control.ask("/flush_cache", "POST")
     except (ServerError, RuntimeError):  # RuntimeError: closed under it, the time is up

@@ -16,7 +16,7 @@ _SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MachineLimits:
     """``descriptors`` is the hard limit of one process; ``ports`` are those that the system gives to outgoing
     connections, as many again for each pair of source and destination address; ``backlog`` is the longest
     queue of new connections that a server on this machine can have. None where unknown.
@@ -26,18 +26,18 @@ class Limits:
     ports: int | None
     backlog: int | None = None
 
-    def room(self, workers: int, pairs: int) -> int:
+    def max_connections(self, workers: int, pairs: int) -> int:
         """The most connections that fit."""
         by_descriptors = workers * (self.descriptors - SPARE_DESCRIPTORS)
         return by_descriptors if self.ports is None else min(by_descriptors, self.ports * pairs)
 
     def check(self, in_flight: int, workers: int, pairs: int) -> None:
-        """Refuse what cannot hold ``in_flight`` connections. Raises ConfigError with the remedy."""
-        for problem in self.problems(in_flight, workers, pairs):
-            raise ConfigError(problem)
+        """Raise ConfigError, with the remedy, where ``in_flight`` connections do not fit."""
+        for shortage in self.shortages(in_flight, workers, pairs):
+            raise ConfigError(shortage)
 
-    def problems(self, in_flight: int, workers: int, pairs: int) -> Iterator[str]:
-        """What stands against ``in_flight`` connections, with the remedy."""
+    def shortages(self, in_flight: int, workers: int, pairs: int) -> Iterator[str]:
+        """What the machine lacks for ``in_flight`` connections, with the remedy."""
         each = -(-in_flight // workers) + SPARE_DESCRIPTORS
         if each > self.descriptors:
             yield (
@@ -54,8 +54,8 @@ class Limits:
                 "the server further addresses"
             )
 
-    def backlog_problems(self, at_once: int) -> Iterator[str]:
-        """What stands against opening ``at_once`` connections to one server on this machine."""
+    def backlog_shortages(self, at_once: int) -> Iterator[str]:
+        """What a server on this machine lacks for ``at_once`` new connections, with the remedy."""
         if self.backlog is not None and at_once > self.backlog:
             yield (
                 f"up to {at_once} connections are opened at once, and this host lets a server queue "
@@ -78,10 +78,10 @@ def _soft_descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def machine_limits() -> Limits:
+def machine_limits() -> MachineLimits:
     """The limits of this machine."""
     backlog = int(_SOMAXCONN.read_text()) if _SOMAXCONN.is_file() else None
-    return Limits(hard_descriptor_limit(), local_ports(), backlog)
+    return MachineLimits(hard_descriptor_limit(), local_ports(), backlog)
 
 
 def hard_descriptor_limit() -> int:

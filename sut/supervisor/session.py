@@ -19,9 +19,9 @@ from harness.record.resolved_plan import Placement
 from harness.report.finish_run import Observations
 from sut.client.endpoint import Endpoint
 from sut.ipc.counters import Counter, CounterBoard
-from sut.ipc.request_store import RequestArena
+from sut.ipc.request_store import RequestStore
 from sut.loadgen.binding import Readback, TestSpec
-from sut.loadgen.process import LaneSpec, loadgen_main
+from sut.loadgen.process import loadgen_main
 from sut.servers.health import ActivityProbe, Ask, HealthMonitor
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
@@ -84,7 +84,7 @@ class Session:
         settings: Readback = value
         return settings
 
-    def start_workers(self, target: Target, arena: RequestArena, max_concurrency: int | None) -> None:
+    def start_workers(self, target: Target, store: RequestStore, max_concurrency: int | None) -> None:
         """Start the workers and wait until each is connected and listening.
 
         Raises RunError when one cannot start, or when LoadGen's process has ended by then.
@@ -96,7 +96,7 @@ class Session:
             spec = self._worker_spec(index, share, target)
             ours, theirs = Pipe()
             channel = self._pairs[index][1]
-            process = spawn(worker_main, spec, channel, arena, self._board, theirs)
+            process = spawn(worker_main, spec, channel, store, self._board, theirs)
             channel.close()
             theirs.close()
             self._workers.append(Child(process, ours))
@@ -201,8 +201,8 @@ class Session:
             trace=trace,
         )
         ours, theirs = Pipe()
-        lanes = [LaneSpec(pair[0]) for pair in self._pairs]
-        process = spawn(loadgen_main, spec, lanes, self._board, theirs, self._placement.loadgen_cores)
+        sockets = [pair[0] for pair in self._pairs]
+        process = spawn(loadgen_main, spec, sockets, self._board, theirs, self._placement.loadgen_cores)
         theirs.close()
         for pair in self._pairs:
             pair[0].close()

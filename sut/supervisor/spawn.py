@@ -45,7 +45,7 @@ def die_with_parent() -> None:
         os._exit(1)  # it died before the request
 
 
-def collections() -> int:
+def gc_runs() -> int:
     """How often the garbage collector has run in this process."""
     return sum(generation["collections"] for generation in gc.get_stats())
 

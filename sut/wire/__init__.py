@@ -1,7 +1,7 @@
 """Which wire protocol a plan speaks."""
 
 from harness.config.generation import SamplingParameters
-from sut.wire.base import Limits, Wire
+from sut.wire.base import AnswerBounds, Wire
 from sut.wire.llamacpp import LlamaCppWire
 from sut.wire.openai import OpenAIWire
 from sut.wire.sglang import SglangWire
@@ -18,4 +18,4 @@ def make_wire(name: str, parameters: SamplingParameters, vocabulary_size: int, m
 
 def max_event_bytes(parameters: SamplingParameters, vocabulary_size: int) -> int:
     """The largest event that an honest answer can hold."""
-    return Limits(parameters.max_new_tokens, vocabulary_size).max_event_bytes
+    return AnswerBounds(parameters.max_new_tokens, vocabulary_size).max_event_bytes

@@ -29,7 +29,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AnswerBounds:
     """Bounds of an honest answer."""
 
     max_new_tokens: int
@@ -62,7 +62,7 @@ class DeltaAnswer:
 
     __slots__ = ("_ids", "_limits", "first_id", "tokens")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AnswerBounds) -> None:
         self.tokens = 0
         self.first_id = -1
         self._limits = limits
@@ -116,7 +116,7 @@ def no_ids() -> TokenIds:
     return array("I")
 
 
-def append_ids(known: TokenIds, new: list[int], limits: Limits) -> Failure | None:
+def append_ids(known: TokenIds, new: list[int], limits: AnswerBounds) -> Failure | None:
     """Append ids, as many as were asked for; array refuses by itself what is negative or beyond 32 bits."""
     if len(known) + len(new) > limits.max_new_tokens:
         return _too_many(len(known) + len(new), limits)
@@ -127,7 +127,7 @@ def append_ids(known: TokenIds, new: list[int], limits: Limits) -> Failure | Non
     return None
 
 
-def wrong_id(token_id: int, limits: Limits) -> Failure:
+def wrong_id(token_id: int, limits: AnswerBounds) -> Failure:
     """The Failure of an id that the model cannot have made."""
     return Failure(
         FailureKind.TOKEN_VALUE,
@@ -135,7 +135,7 @@ def wrong_id(token_id: int, limits: Limits) -> Failure:
     )
 
 
-def _too_many(count: int, limits: Limits) -> Failure:
+def _too_many(count: int, limits: AnswerBounds) -> Failure:
     return Failure(
         FailureKind.TOO_MANY_TOKENS, f"got {number(count)} tokens, asked for {limits.max_new_tokens}"
     )
@@ -169,7 +169,7 @@ def after_end(tokens: int) -> Failure:
 
 
 def whole_answer(
-    ids: TokenIds, claimed: int | None, reason: str | None, prompt_tokens: int | None, limits: Limits
+    ids: TokenIds, claimed: int | None, reason: str | None, prompt_tokens: int | None, limits: AnswerBounds
 ) -> Outcome:
     """The one place where an answer becomes a Completion: counted, bounded, finished.
 
@@ -193,7 +193,7 @@ def whole_answer(
     return _checked(ids, reason, prompt_tokens, limits)
 
 
-def _checked(ids: TokenIds, reason: str, prompt_tokens: int | None, limits: Limits) -> Outcome:
+def _checked(ids: TokenIds, reason: str, prompt_tokens: int | None, limits: AnswerBounds) -> Outcome:
     if (high := max(ids)) >= limits.vocabulary_size:
         return wrong_id(high, limits)
     return Completion(np.frombuffer(ids, dtype=np.int32), reason, prompt_tokens)

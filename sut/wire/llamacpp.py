@@ -10,8 +10,8 @@ from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.base import (
     NO_ERROR,
     UNREADABLE,
+    AnswerBounds,
     DeltaAnswer,
-    Limits,
     after_end,
     evidence,
     given,
@@ -42,7 +42,7 @@ class LlamaCppWire:
 
     def __init__(self, parameters: SamplingParameters, vocabulary_size: int) -> None:
         self.streams = parameters.stream
-        self._limits = Limits(parameters.max_new_tokens, vocabulary_size)
+        self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
         self._tail = b"," + msgspec.json.encode(_options(parameters))[1:]
 
     def render(self, token_ids: Sequence[int]) -> bytes:
@@ -73,7 +73,7 @@ class LlamaCppAnswer(DeltaAnswer):
 
     __slots__ = ("_last",)
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AnswerBounds) -> None:
         super().__init__(limits)
         self._last: _Event | None = None
 

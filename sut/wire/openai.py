@@ -14,8 +14,8 @@ from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.base import (
     NO_ERROR,
     UNREADABLE,
+    AnswerBounds,
     DeltaAnswer,
-    Limits,
     after_end,
     evidence,
     given,
@@ -52,7 +52,7 @@ class OpenAIWire:
 
     def __init__(self, parameters: SamplingParameters, vocabulary_size: int, model: str) -> None:
         self.streams = parameters.stream
-        self._limits = Limits(parameters.max_new_tokens, vocabulary_size)
+        self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
         options = {"model": model} | _options(parameters)
         self._tail = b"," + msgspec.json.encode(options)[1:]
 
@@ -86,7 +86,7 @@ class OpenAIAnswer(DeltaAnswer):
 
     __slots__ = ("_reason", "_usage")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AnswerBounds) -> None:
         super().__init__(limits)
         self._reason: str | None = None
         self._usage: _Usage | None = None

@@ -16,7 +16,7 @@ from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.base import (
     NO_ERROR,
     UNREADABLE,
-    Limits,
+    AnswerBounds,
     after_end,
     append_ids,
     evidence,
@@ -62,7 +62,7 @@ class SglangWire:
 
     def __init__(self, parameters: SamplingParameters, vocabulary_size: int) -> None:
         self.streams = parameters.stream
-        self._limits = Limits(parameters.max_new_tokens, vocabulary_size)
+        self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
         self._tail = b',"sampling_params":%b,"stream":%b}' % (
             msgspec.json.encode(_sampling_params(parameters)),
             b"true" if parameters.stream else b"false",
@@ -93,7 +93,7 @@ class SglangAnswer:
 
     __slots__ = ("_cumulative", "_ids", "_limits", "_meta", "_shown", "first_id", "tokens")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AnswerBounds) -> None:
         self.tokens = 0
         self.first_id = -1
         self._limits = limits

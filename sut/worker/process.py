@@ -31,11 +31,11 @@ from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
-from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, Outbox
-from sut.ipc.request_store import RequestArena
+from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
+from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
 from sut.supervisor.placement import pin
-from sut.supervisor.spawn import collections, die_with_parent
+from sut.supervisor.spawn import die_with_parent, gc_runs
 from sut.wire import make_wire, max_event_bytes
 from sut.worker.journal_writer import JournalWriter
 from sut.worker.retries import Retries
@@ -76,14 +76,14 @@ class Worker:
         self,
         spec: WorkerSpec,
         channel: socket.socket,
-        arena: RequestArena,
+        store: RequestStore,
         counters: memoryview,
         control: Pipe,
     ) -> None:
         self._spec = spec
         self._channel = channel
         self._control = control
-        self._arena = arena
+        self._store = store
         self._counters = counters
         self._wire = make_wire(spec.wire, spec.parameters, spec.vocabulary_size, spec.model)
         self._event_bytes = max_event_bytes(spec.parameters, spec.vocabulary_size)
@@ -92,7 +92,7 @@ class Worker:
         )
         self._journal_fault = ""
         self._retries = Retries(spec.retries, answers_only=spec.accuracy)
-        self._outbox = Outbox(channel)
+        self._messages = TokenMessageWriter(channel)
         self._client = HttpClient(
             spec.endpoints,
             spec.deadlines,
@@ -113,14 +113,14 @@ class Worker:
         self._client.watch(self._channel.fileno(), self._channel_mask, self._on_channel)
         self._client.watch(self._control.fileno(), select.EPOLLIN, self._on_control)
         self._client.warm(self._spec.warm_connections)
-        self._cpu_start_ns, self._gc_start = time.process_time_ns(), collections()
+        self._cpu_start_ns, self._gc_start = time.process_time_ns(), gc_runs()
         next_tick = time.monotonic() + _TICK_S
         while self._open:
             self._client.poll(_TICK_S)
             if self._backlog:
                 self._start_backlog()
-            if self._outbox.waiting:
-                self._flush_reports()
+            if self._messages.waiting:
+                self._flush_messages()
             late = time.monotonic() - next_tick
             if late >= 0:
                 self._counters[Counter.LOOP_LAG_NS] = max(
@@ -135,7 +135,7 @@ class Worker:
         self._client.tick()
         for request in self._retries.due(time.monotonic_ns()):
             self._send(request.query_id, request.sample_index, request.issued_ns, request.attempt + 1)
-        self._flush_reports()
+        self._flush_messages()
         self._keep_records()
 
     def _keep_records(self) -> None:
@@ -150,12 +150,12 @@ class Worker:
         counters[Counter.RECEPTIONS] = self._client.receptions
         counters[Counter.CONNECTIONS_OPENED] = self._client.opened
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
-        counters[Counter.GC_RUNS] = collections() - self._gc_start
+        counters[Counter.GC_RUNS] = gc_runs() - self._gc_start
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
         counters[Counter.PARTIAL_TOKENS] = self._client.partial_tokens
 
-    def _flush_reports(self) -> None:
-        mask = select.EPOLLIN if self._outbox.flush() else select.EPOLLIN | select.EPOLLOUT
+    def _flush_messages(self) -> None:
+        mask = select.EPOLLIN if self._messages.flush() else select.EPOLLIN | select.EPOLLOUT
         if mask != self._channel_mask:
             self._channel_mask = mask
             self._client.watch(self._channel.fileno(), mask, self._on_channel)
@@ -204,7 +204,7 @@ class Worker:
 
     def _start(self, query_id: int, sample_index: int, issued_ns: int) -> None:
         if sample_index in self._spec.kept:
-            self._answer_again(query_id, self._spec.kept[sample_index])
+            self._send_saved_answer(query_id, self._spec.kept[sample_index])
         else:
             self._send(query_id, sample_index, issued_ns, 0)
 
@@ -213,18 +213,18 @@ class Worker:
             self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._event_bytes
         )
         self._counters[Counter.SENT] += 1
-        request = Request(query_id, sample_index, issued_ns, self._arena.request(sample_index), reader)
+        request = Request(query_id, sample_index, issued_ns, self._store.request(sample_index), reader)
         request.attempt = attempt
         self._client.start(request)
 
-    def _answer_again(self, query_id: int, kept: SavedAnswer) -> None:
+    def _send_saved_answer(self, query_id: int, kept: SavedAnswer) -> None:
         """LoadGen gets an answer that an earlier attempt at this run has paid for."""
         ids = kept.output_ids().tobytes()
         now = time.monotonic_ns()
         if self._spec.first_tokens:
-            self._outbox.add(query_id, FIRST, now, ids[:4])
-        self._outbox.add(query_id, COMPLETE, now, ids)
-        isl = self._arena.prompt_tokens(kept.sample_index)
+            self._messages.add(query_id, FIRST, now, ids[:4])
+        self._messages.add(query_id, COMPLETE, now, ids)
+        isl = self._store.prompt_tokens(kept.sample_index)
         self._journal.add_resumed(query_id, kept.sample_index, NOWHERE, isl, kept.count, kept.finish)
         self._counters[Counter.COMPLETED] += 1
         self._counters[Counter.RESUMED] += 1
@@ -232,22 +232,22 @@ class Worker:
     def _on_first_token(self, request: Request) -> None:
         self._count_first_token(request)
         if not self._retries.hold_first_tokens:
-            self._tell_first_token(request, request.reader.first_token_ns)
+            self._send_first_token(request, request.reader.first_token_ns)
 
     def _count_first_token(self, request: Request) -> None:
         self._counters[Counter.FIRST_TOKENS] += 1
         self._counters[Counter.TTFT_SUM_NS] += request.reader.first_token_ns - request.issued_ns
 
-    def _tell_first_token(self, request: Request, arrived_ns: int) -> None:
+    def _send_first_token(self, request: Request, arrived_ns: int) -> None:
         """``arrived_ns``: of the bytes that let it be told, from which on the client's share is counted."""
         if self._spec.first_tokens:
-            self._outbox.add(
+            self._messages.add(
                 request.query_id, FIRST, arrived_ns, request.reader.first_id.to_bytes(4, "little")
             )
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
-        isl = self._arena.prompt_tokens(request.sample_index)
-        outcome = _of_its_prompt(outcome, isl)
+        isl = self._store.prompt_tokens(request.sample_index)
+        outcome = _checked_prompt_length(outcome, isl)
         if isinstance(outcome, Completion):
             self._complete(request, outcome)
         elif self._retries.takes(request, outcome, time.monotonic_ns()):
@@ -255,7 +255,7 @@ class Worker:
             self._counters[Counter.RETRIED] += 1
             return
         else:
-            self._outbox.add(request.query_id, FAILED, time.monotonic_ns())
+            self._messages.add(request.query_id, FAILED, time.monotonic_ns())
             self._counters[Counter.FAILED] += 1
             self._counters[FIRST_FAILURE + outcome.kind] += 1
         reader = request.reader
@@ -279,12 +279,12 @@ class Worker:
 
     def _complete(self, request: Request, completion: Completion) -> None:
         reader, osl = request.reader, len(completion.output_ids)
-        if self._wire.streams and not request.first_told:
+        if self._wire.streams and not request.first_token_sent:
             self._count_first_token(request)
-        if not request.first_told or self._retries.hold_first_tokens:
-            request.first_told = True
-            self._tell_first_token(request, reader.last_byte_ns)
-        self._outbox.add(request.query_id, COMPLETE, reader.last_byte_ns, completion.output_ids.tobytes())
+        if not request.first_token_sent or self._retries.hold_first_tokens:
+            request.first_token_sent = True
+            self._send_first_token(request, reader.last_byte_ns)
+        self._messages.add(request.query_id, COMPLETE, reader.last_byte_ns, completion.output_ids.tobytes())
         counters = self._counters
         counters[Counter.COMPLETED] += 1
         counters[Counter.OUTPUT_TOKENS] += osl
@@ -293,7 +293,7 @@ class Worker:
             counters[Counter.TPOT_COUNT] += 1
 
 
-def _of_its_prompt(outcome: Outcome, isl: int) -> Outcome:
+def _checked_prompt_length(outcome: Outcome, isl: int) -> Outcome:
     """An answer to a prompt of another length is another query's: a server or proxy has mixed them up."""
     if isinstance(outcome, Completion) and outcome.prompt_tokens not in (None, isl):
         detail = f"the answer is to a prompt of {outcome.prompt_tokens} tokens, the query's has {isl}"
@@ -302,14 +302,14 @@ def _of_its_prompt(outcome: Outcome, isl: int) -> Outcome:
 
 
 def worker_main(
-    spec: WorkerSpec, channel: socket.socket, arena: RequestArena, board: CounterBoard, control: Pipe
+    spec: WorkerSpec, channel: socket.socket, store: RequestStore, board: CounterBoard, control: Pipe
 ) -> None:
     """Entry point of the process. Tells ``control`` "ready", or at the end why it failed."""
     die_with_parent()
     pin(spec.cores)
     raise_descriptor_limit()
     try:
-        worker = Worker(spec, channel, arena, board.row(spec.index + 1), control)
+        worker = Worker(spec, channel, store, board.row(spec.index + 1), control)
         gc.collect()
         gc.freeze()
         gc.disable()

@@ -10,7 +10,7 @@ import pytest
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.client.endpoint import resolve_endpoint
-from sut.servers.discovery import survey
+from sut.servers.discovery import discover
 from tests.kit import parameters, wire_of
 
 PARAMETERS = parameters(max_new_tokens=10240)
@@ -55,7 +55,7 @@ def pages(table, key=None, open_paths=("/health",)):
 def refusal(urls, backend="sglang", key=None, seconds=20.0):
     """The wording with which ``survey`` refuses; ``seconds`` is --preflight-timeout."""
     with pytest.raises(ServerError) as caught:
-        survey([urls] if isinstance(urls, str) else urls, backend, key, seconds)
+        discover([urls] if isinstance(urls, str) else urls, backend, key, seconds)
     text = str(caught.value)
     assert "\n" not in text
     return text

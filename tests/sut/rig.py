@@ -11,8 +11,8 @@ from harness.config.deadlines import Deadlines
 from harness.record.journal import read_journal
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.counters import CounterBoard
-from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, ReportReader
-from sut.ipc.request_store import render_arena
+from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, TokenMessageReader
+from sut.ipc.request_store import render_requests
 from sut.wire import make_wire
 from sut.worker.process import Worker, WorkerSpec
 from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
@@ -38,7 +38,7 @@ class Rig:
         kept=None,
     ):
         protocol = make_wire(wire, parameters, VOCABULARY, "m")
-        arena = render_arena(sample_set(tmp_path, PROMPTS), protocol)
+        store = render_requests(sample_set(tmp_path, PROMPTS), protocol)
         self.channel, theirs = socket.socketpair()
         self.channel.settimeout(PATIENCE_S)
         self.board = CounterBoard(1)
@@ -60,11 +60,11 @@ class Rig:
             kept=kept or {},
         )
         self.control, control = Pipe()
-        self.worker = Worker(spec, theirs, arena, self.board.row(0), control)
+        self.worker = Worker(spec, theirs, store, self.board.row(0), control)
         self.error = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
-        self.reports, self._reader = [], ReportReader()
+        self.reports, self._reader = [], TokenMessageReader()
         self.arrived = {}  # ns by query id and kind
 
     def _run(self):

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from harness.errors import ServerError
-from sut.client.endpoint import Route, resolve_endpoint
+from sut.client.endpoint import AddressPair, resolve_endpoint
 
 KEY = "sk-very-secret"
 
@@ -25,7 +25,7 @@ KEY = "sk-very-secret"
 def test_urls(url, address, tls, line, host):
     endpoint = resolve_endpoint(url, "/generate", None)
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    assert (endpoint.routes, endpoint.tls) == ((Route(family, address),), tls)
+    assert (endpoint.pairs, endpoint.tls) == ((AddressPair(family, address),), tls)
     first, *headers = endpoint.head.decode().split("\r\n")
     assert first == f"POST {line} HTTP/1.1"
     assert headers == [f"Host: {host}", "Content-Type: application/json", ""]
@@ -33,7 +33,7 @@ def test_urls(url, address, tls, line, host):
 
 def test_localhost_resolves_to_loopback():
     assert {
-        route.address[0] for route in resolve_endpoint("http://localhost:30000", "/generate", None).routes
+        route.address[0] for route in resolve_endpoint("http://localhost:30000", "/generate", None).pairs
     } <= {"127.0.0.1", "::1"}
 
 

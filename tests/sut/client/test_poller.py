@@ -9,7 +9,7 @@ import pytest
 
 from harness.record.outcome import FailureKind
 from sut.client import client as client_module
-from sut.client.poller import NAP_S, PollSets
+from sut.client.poller import NAP_S, Poller
 from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
 
 READ = select.EPOLLIN
@@ -24,7 +24,7 @@ LAST = LAST.replace(b"null", b'{"type":"stop"}')
 
 @pytest.fixture
 def polls():
-    made = PollSets()
+    made = Poller()
     yield made
     made.close()
 
@@ -54,14 +54,14 @@ def test_both_sets_are_seen_in_one_poll(polls, pairs):
     for ours, theirs in pairs:
         polls.register(ours.fileno(), READ)
         theirs.send(b"x")
-    polls.to_flowing(pairs[1][0].fileno(), READ)
+    polls.to_batched(pairs[1][0].fileno(), READ)
     assert {descriptor for descriptor, _ in polls.poll(60)} == {ours.fileno() for ours, _ in pairs}
 
 
 def test_a_stream_in_flow_waits_for_a_nap_and_no_longer(polls, pairs):
     ours, theirs = pairs[0]
     polls.register(ours.fileno(), READ)
-    polls.to_flowing(ours.fileno(), READ)
+    polls.to_batched(ours.fileno(), READ)
     theirs.send(b"x")
     events, seconds = timed(polls, 60)
     assert events == [(ours.fileno(), READ)]
@@ -71,11 +71,11 @@ def test_a_stream_in_flow_waits_for_a_nap_and_no_longer(polls, pairs):
 def test_back_among_the_urgent_it_is_seen_at_once(polls, pairs):
     ours, theirs = pairs[0]
     polls.register(ours.fileno(), READ)
-    polls.to_flowing(ours.fileno(), READ)
-    polls.to_prompt(ours.fileno(), READ)
+    polls.to_batched(ours.fileno(), READ)
+    polls.to_immediate(ours.fileno(), READ)
     theirs.send(b"x")
     assert polls.poll(60) == [(ours.fileno(), READ)]
-    assert polls.flowing == 0
+    assert polls.batched == 0
 
 
 def test_another_mask_is_kept_in_either_set(polls, pairs):
@@ -83,8 +83,8 @@ def test_another_mask_is_kept_in_either_set(polls, pairs):
     polls.register(ours.fileno(), READ)
     polls.modify(ours.fileno(), READ | select.EPOLLOUT)
     assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
-    polls.to_flowing(ours.fileno(), READ)
-    polls.modify(ours.fileno(), READ | select.EPOLLOUT, flowing=True)
+    polls.to_batched(ours.fileno(), READ)
+    polls.modify(ours.fileno(), READ | select.EPOLLOUT, batched=True)
     assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
 
 
@@ -93,7 +93,7 @@ def test_another_mask_is_kept_in_either_set(polls, pairs):
 
 @pytest.fixture
 def flowing_from_one(monkeypatch):
-    monkeypatch.setattr(client_module, "_FLOWING_FROM", 1)
+    monkeypatch.setattr(client_module, "_BATCHED_FROM", 1)
 
 
 class Paced:
@@ -127,10 +127,10 @@ def test_a_paced_stream_flows_and_its_connection_serves_the_next_query(drive, fl
         for _ in range(2):
             query = driver.start()
             script.go(driver, lambda: query in driver.firsts)  # noqa: B023
-            script.go(driver, lambda: driver.client._polls.flowing)
+            script.go(driver, lambda: driver.client._poller.batched)
             script.go(driver, lambda: query in driver.outcomes)  # noqa: B023
             assert driver.outcomes[query].output_ids.tolist() == [7, 8, 9]
-            assert driver.client._polls.flowing == 0
+            assert driver.client._poller.batched == 0
         assert len(held) == 1
 
 
@@ -141,7 +141,7 @@ def test_few_streams_stay_urgent(drive):
         request = driver.requests[driver.start()]
         for tokens in (1, 2):
             script.go(driver, lambda: request.reader.tokens == tokens)  # noqa: B023
-            assert driver.client._polls.flowing == 0
+            assert driver.client._poller.batched == 0
         script.go(driver, lambda: driver.outcomes)
 
 
@@ -151,7 +151,7 @@ def test_a_stream_that_breaks_in_flow_is_a_failure_and_leaves_the_set(drive, flo
         driver = drive(url)
         query = driver.start()
         script.go(driver, lambda: driver.firsts)
-        script.go(driver, lambda: driver.client._polls.flowing)
+        script.go(driver, lambda: driver.client._poller.batched)
         script.go(driver, lambda: driver.outcomes)
         assert_failed(driver.outcomes[query], FailureKind.TRUNCATED)
-        assert driver.client._polls.flowing == 0
+        assert driver.client._poller.batched == 0

@@ -10,15 +10,23 @@ import pytest
 from sut.client import endpoint as routes_module
 from sut.client.addresses import interface_addresses, ipv6, is_own_address
 from sut.client.connections import Replica
-from sut.client.endpoint import Route, most_pairs, reachable, resolve, resolve_endpoint, sources, spread
+from sut.client.endpoint import (
+    AddressPair,
+    most_pairs,
+    reachable,
+    resolve,
+    resolve_endpoint,
+    sources,
+    with_source_addresses,
+)
 from sut.client.transport import KernelClock, PlainTransport
-from sut.supervisor.connection_limits import Room, wide_enough
-from sut.supervisor.machine_limits import Limits
+from sut.supervisor.connection_limits import ConnectionLimits, with_enough_sources
+from sut.supervisor.machine_limits import MachineLimits
 from tests.kit import read_request, scripted
 from tests.stub import refused_url
 from tests.sut.driver import answer
 
-LOOPBACK = Route(socket.AF_INET, ("127.0.0.1", 30000))
+LOOPBACK = AddressPair(socket.AF_INET, ("127.0.0.1", 30000))
 
 
 @pytest.fixture
@@ -28,7 +36,7 @@ def listener():
 
 
 def local(listener, address="127.0.0.1", source=""):
-    return Route(socket.AF_INET, (address, listener.getsockname()[1]), source)
+    return AddressPair(socket.AF_INET, (address, listener.getsockname()[1]), source)
 
 
 def test_loopback_has_a_whole_network_of_sources():
@@ -46,7 +54,7 @@ def test_sources_of_a_real_interface_are_its_other_addresses(monkeypatch):
     known = [("lo", "127.0.0.1"), ("eth0", "10.0.0.5"), ("eth1", "10.9.0.5"), ("eth0", "10.0.0.6")]
     monkeypatch.setattr(routes_module, "_kernels_choice", lambda route: "10.0.0.5")
     monkeypatch.setattr(routes_module, "interface_addresses", lambda family: known)
-    assert sources(Route(socket.AF_INET, ("10.0.0.9", 1))) == ("", "10.0.0.6")
+    assert sources(AddressPair(socket.AF_INET, ("10.0.0.9", 1))) == ("", "10.0.0.6")
 
 
 def test_interface_addresses_are_this_machines():
@@ -79,8 +87,8 @@ def test_without_any_that_answers_all_are_kept():
     with refused_url() as url:
         port = int(url.rpartition(":")[2])
         refused = (
-            Route(socket.AF_INET, ("127.0.0.1", port)),
-            Route(socket.AF_INET, ("127.0.0.1", port), "127.0.1.1"),
+            AddressPair(socket.AF_INET, ("127.0.0.1", port)),
+            AddressPair(socket.AF_INET, ("127.0.0.1", port), "127.0.1.1"),
         )
         assert reachable(refused) == refused
 
@@ -95,13 +103,13 @@ def test_a_source_that_is_not_ours_is_dropped(listener):
 
 @pytest.mark.parametrize(("pairs", "expected"), [(1, 1), (2, 2), (5, 5), (64, 64), (1000, 64)])
 def test_spreading_one_address(listener, pairs, expected):
-    assert len(spread((local(listener),), pairs)) == expected
+    assert len(with_source_addresses((local(listener),), pairs)) == expected
 
 
 def test_destinations_take_turns(listener):
     both = (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
-    assert spread(both, 2) == both
-    assert [(route.address[0], route.source) for route in spread(both, 3)] == [
+    assert with_source_addresses(both, 2) == both
+    assert [(route.address[0], route.source) for route in with_source_addresses(both, 3)] == [
         ("127.0.0.2", ""),
         ("127.0.0.3", ""),
         ("127.0.0.2", "127.0.1.1"),
@@ -115,12 +123,12 @@ def test_destinations_take_turns(listener):
 )
 def test_as_many_pairs_as_connections_need(listener, connections, ports, pairs):
     endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", None)
-    assert len(wide_enough(endpoint, connections, ports).routes) == pairs
+    assert len(with_enough_sources(endpoint, connections, ports).pairs) == pairs
 
 
 def test_a_replicas_connections_come_from_all_sources(listener):
     endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", None)
-    replica = Replica(0, replace(endpoint, routes=(*endpoint.routes, local(listener, source="127.0.1.7"))))
+    replica = Replica(0, replace(endpoint, pairs=(*endpoint.pairs, local(listener, source="127.0.1.7"))))
     made = [replica.connect(KernelClock()) for _ in range(4)]
     peers = [listener.accept() for _ in made]
     assert sorted(address[0] for _, address in peers) == ["127.0.0.1"] * 2 + ["127.0.1.7"] * 2
@@ -138,41 +146,51 @@ def test_a_query_over_a_chosen_source(drive):
         driver = drive(url)
         replica = driver.client._replicas[0]
         replica.endpoint = replace(
-            replica.endpoint, routes=(replace(replica.endpoint.routes[0], source="127.0.1.9"),)
+            replica.endpoint, pairs=(replace(replica.endpoint.pairs[0], source="127.0.1.9"),)
         )
         outcome = driver.ask()
         assert outcome.output_ids.tolist() == [7]
         assert held[0].getpeername()[0] == "127.0.1.9"
 
 
-# -- room
+# -- limits of connections
 
 
-def room(limits, workers=2, url="http://127.0.0.1:1"):
-    return Room(limits, workers, (url,))
+def limits_of(limits, workers=2, url="http://127.0.0.1:1"):
+    return ConnectionLimits(limits, workers, (url,))
 
 
-def test_room_counts_pairs_of_addresses():
-    assert room(Limits(1_000_000, 14_116)).connections == 64 * 14_116
-    assert room(Limits(20_000, 14_116)).connections == 2 * (20_000 - 64)
+def test_limits_count_pairs_of_addresses():
+    assert limits_of(MachineLimits(1_000_000, 14_116)).max_connections == 64 * 14_116
+    assert limits_of(MachineLimits(20_000, 14_116)).max_connections == 2 * (20_000 - 64)
 
 
 @pytest.mark.parametrize(
     ("limits", "expected", "all_at_once", "words"),
     [
-        (Limits(1_000_000, 14_116, 4096), 60_000, True, []),
-        (Limits(1_000_000, 14_116, 128), 60_000, True, ["up to 512 connections are opened at once"]),
-        (Limits(1_000_000, 14_116, 128), 60_000, False, []),  # two workers warm 64 each
-        (Limits(1_000_000, 14_116, 100), 60_000, False, ["up to 128 connections"]),
-        (Limits(1_000_000, 14_116, 128), 100, True, []),
-        (Limits(20_000, 100, 4096), 60_000, True, ["open files", "938 connections between two addresses"]),
+        (MachineLimits(1_000_000, 14_116, 4096), 60_000, True, []),
+        (MachineLimits(1_000_000, 14_116, 128), 60_000, True, ["up to 512 connections are opened at once"]),
+        (MachineLimits(1_000_000, 14_116, 128), 60_000, False, []),  # two workers warm 64 each
+        (MachineLimits(1_000_000, 14_116, 100), 60_000, False, ["up to 128 connections"]),
+        (MachineLimits(1_000_000, 14_116, 128), 100, True, []),
+        (
+            MachineLimits(20_000, 100, 4096),
+            60_000,
+            True,
+            ["open files", "938 connections between two addresses"],
+        ),
     ],
 )
 def test_warnings(limits, expected, all_at_once, words):
-    found = list(room(limits).warnings(expected, all_at_once=all_at_once))
+    found = list(limits_of(limits).warnings(expected, all_at_once=all_at_once))
     assert len(found) == len(words)
     assert all(word in line for word, line in zip(words, found, strict=True))
 
 
 def test_the_backlog_of_another_host_is_not_ours():
-    assert list(room(Limits(20_000, None, 1), url="http://192.0.2.1:1").warnings(9, all_at_once=True)) == []
+    assert (
+        list(
+            limits_of(MachineLimits(20_000, None, 1), url="http://192.0.2.1:1").warnings(9, all_at_once=True)
+        )
+        == []
+    )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sut.client.endpoint import Route
+from sut.client.endpoint import AddressPair
 from sut.client.transport import KernelClock, PlainTransport, TlsTransport, realtime_offset_ns
 from tests.kit import PATIENCE_S
 
@@ -21,7 +21,7 @@ SLACK_NS = 200_000  # the two clocks are read one after the other; see realtime_
 def connected():
     """A ready PlainTransport and the server's end of it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        transport = PlainTransport(Route(socket.AF_INET, listener.getsockname()), KernelClock())
+        transport = PlainTransport(AddressPair(socket.AF_INET, listener.getsockname()), KernelClock())
         server, _ = listener.accept()
         with server:
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -154,13 +154,13 @@ def test_refused():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(ConnectionRefusedError):
-            transport = PlainTransport(Route(socket.AF_INET, taken.getsockname()), KernelClock())
+            transport = PlainTransport(AddressPair(socket.AF_INET, taken.getsockname()), KernelClock())
             wait_ready(transport)
 
 
 def test_not_ready_while_it_connects():
     with full_backlog() as address:
-        transport = PlainTransport(Route(socket.AF_INET, address), KernelClock())
+        transport = PlainTransport(AddressPair(socket.AF_INET, address), KernelClock())
         assert not transport.ready()
         transport.close()
 
@@ -171,7 +171,9 @@ def test_not_ready_while_it_connects():
 def test_tls_can_begin_while_the_connection_is_being_made():
     """As to any server that is not on this machine."""
     with full_backlog() as address:
-        transport = TlsTransport(Route(socket.AF_INET, address), ssl.create_default_context(), "localhost")
+        transport = TlsTransport(
+            AddressPair(socket.AF_INET, address), ssl.create_default_context(), "localhost"
+        )
         assert not transport.ready()
         transport.close()
 
@@ -188,7 +190,7 @@ def test_tls_to_a_server_that_speaks_plain_text():
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         transport = TlsTransport(
-            Route(socket.AF_INET, listener.getsockname()), ssl.create_default_context(), "localhost"
+            AddressPair(socket.AF_INET, listener.getsockname()), ssl.create_default_context(), "localhost"
         )
         with pytest.raises(OSError):
             wait_ready(transport)

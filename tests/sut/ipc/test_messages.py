@@ -13,10 +13,10 @@ from sut.ipc.messages import (
     COMPLETE,
     FAILED,
     FIRST,
-    REPORT_STRUCT,
-    Outbox,
-    Report,
-    ReportReader,
+    TOKEN_MESSAGE_STRUCT,
+    TokenMessage,
+    TokenMessageReader,
+    TokenMessageWriter,
 )
 
 MESSAGES = [
@@ -29,15 +29,15 @@ MESSAGES = [
 
 
 def encode(messages):
-    return b"".join(REPORT_STRUCT.pack(q, len(t), kind, at) + t for q, kind, at, t in messages)
+    return b"".join(TOKEN_MESSAGE_STRUCT.pack(q, len(t), kind, at) + t for q, kind, at, t in messages)
 
 
 def read(pieces):
-    reader, found = ReportReader(), []
+    reader, found = TokenMessageReader(), []
     for piece in pieces:
         buffer, reports = reader.feed(piece)
         for report in reports:
-            assert isinstance(report, Report)
+            assert isinstance(report, TokenMessage)
             tokens = buffer[report.offset : report.offset + report.size]
             found.append((report.query_id, report.kind, report.arrived_ns, tokens))
     return found
@@ -46,7 +46,7 @@ def read(pieces):
 def test_layouts_are_packed():
     """Both ends agree on the bytes, whatever alignment the host likes."""
     assert ASSIGNMENT.itemsize == ASSIGNMENT_STRUCT.size == 24
-    assert REPORT_STRUCT.size == 24
+    assert TOKEN_MESSAGE_STRUCT.size == 24
     row = np.array([(2**64 - 1, 7, -5)], dtype=ASSIGNMENT)
     assert ASSIGNMENT_STRUCT.unpack(row.tobytes()) == (2**64 - 1, 7, -5)
     assert struct.unpack("<QQq", row.tobytes()) == (2**64 - 1, 7, -5)
@@ -91,7 +91,7 @@ def pair():
 
 
 def test_outbox_sends_what_the_reader_reads(pair):
-    outbox = Outbox(pair[0])
+    outbox = TokenMessageWriter(pair[0])
     for query_id, kind, at, tokens in MESSAGES:
         outbox.add(query_id, kind, at, tokens)
     assert outbox.flush()
@@ -99,12 +99,12 @@ def test_outbox_sends_what_the_reader_reads(pair):
 
 
 def test_outbox_keeps_what_the_socket_does_not_take(pair):
-    outbox = Outbox(pair[0])
+    outbox = TokenMessageWriter(pair[0])
     answer = np.arange(32_768, dtype="<i4").tobytes()
     for query_id in range(40):
         outbox.add(query_id, COMPLETE, query_id, answer)
     assert not outbox.flush()
-    reader, seen, flushed = ReportReader(), [], False
+    reader, seen, flushed = TokenMessageReader(), [], False
     while len(seen) < 40:
         buffer, reports = reader.feed(pair[1].recv(1 << 18))
         for report in reports:
@@ -117,7 +117,7 @@ def test_outbox_keeps_what_the_socket_does_not_take(pair):
 
 def test_outbox_without_a_reader_raises(pair):
     pair[1].close()
-    outbox = Outbox(pair[0])
+    outbox = TokenMessageWriter(pair[0])
     outbox.add(1, FAILED, 1)
     with pytest.raises(OSError):
         outbox.flush()

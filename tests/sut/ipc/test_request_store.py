@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sut.ipc.request_store import render_arena
+from sut.ipc.request_store import render_requests
 from tests.kit import sample_set, wire_of
 
 PROMPTS = [[200006, 1, 2], [7], list(range(5000)), [201087], [3, 3, 3]]
 
 
 def rendered(prompts, wire="sglang"):
-    return render_arena(sample_set(Path("x.parquet"), prompts), wire_of(wire))
+    return render_requests(sample_set(Path("x.parquet"), prompts), wire_of(wire))
 
 
 def parsed(view):
@@ -28,14 +28,14 @@ def parsed(view):
 
 @pytest.mark.parametrize("wire", ["sglang", "openai", "llamacpp"])
 def test_every_sample_is_its_own_request(wire):
-    arena = rendered(PROMPTS, wire)
-    assert [parsed(arena.request(i)) for i in range(len(PROMPTS))] == PROMPTS
-    assert [arena.prompt_tokens(i) for i in range(len(PROMPTS))] == [len(prompt) for prompt in PROMPTS]
+    store = rendered(PROMPTS, wire)
+    assert [parsed(store.request(i)) for i in range(len(PROMPTS))] == PROMPTS
+    assert [store.prompt_tokens(i) for i in range(len(PROMPTS))] == [len(prompt) for prompt in PROMPTS]
 
 
 def test_requests_are_views_that_nobody_can_write():
-    arena = rendered(PROMPTS)
-    view = arena.request(0)
+    store = rendered(PROMPTS)
+    view = store.request(0)
     assert isinstance(view, memoryview)
     assert view.readonly
 
@@ -45,17 +45,17 @@ def test_an_index_beyond_the_dataset():
         rendered(PROMPTS).request(len(PROMPTS))
 
 
-def _child(arena, channel):
-    channel.send([bytes(arena.request(i)) for i in range(arena.samples)])
+def _child(store, channel):
+    channel.send([bytes(store.request(i)) for i in range(store.samples)])
 
 
 def test_a_spawned_process_sees_the_same_bytes():
-    arena = rendered(PROMPTS)
+    store = rendered(PROMPTS)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_child, args=(arena, theirs))
+    process = context.Process(target=_child, args=(store, theirs))
     process.start()
     assert ours.poll(20)
-    assert ours.recv() == [bytes(arena.request(i)) for i in range(len(PROMPTS))]
+    assert ours.recv() == [bytes(store.request(i)) for i in range(len(PROMPTS))]
     process.join(90)
     assert process.exitcode == 0

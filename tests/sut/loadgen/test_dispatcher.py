@@ -9,7 +9,7 @@ import pytest
 
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT
-from sut.loadgen.dispatcher import Dispatcher, Lane
+from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
 
 
 class Rig:
@@ -17,12 +17,12 @@ class Rig:
 
     def __init__(self, *capacities):
         self.pairs = [socket.socketpair() for _ in capacities]
-        self.lanes = [
-            Lane(ours, capacity) for (ours, _), capacity in zip(self.pairs, capacities, strict=True)
+        self.channels = [
+            WorkerChannel(ours, capacity) for (ours, _), capacity in zip(self.pairs, capacities, strict=True)
         ]
         self.board = CounterBoard(1)
         self.unserved = {}
-        self.dispatcher = Dispatcher(self.lanes, self.board.row(0), self.unserved.update)
+        self.dispatcher = Dispatcher(self.channels, self.board.row(0), self.unserved.update)
 
     def issue(self, *queries):
         self.dispatcher.issue(list(queries), [query % 1000 for query in queries])
@@ -40,14 +40,14 @@ class Rig:
         return [row[:2] for row in ASSIGNMENT_STRUCT.iter_unpack(data)]
 
     def finish(self, index, query_id):
-        del self.lanes[index].outstanding[query_id]
+        del self.channels[index].outstanding[query_id]
         self.dispatcher.pump()
 
     def kill(self, index):
         """What the reporter does when a worker hangs up."""
         with self.dispatcher.lock:
-            self.lanes[index].alive = False
-            self.lanes[index].outstanding.clear()
+            self.channels[index].alive = False
+            self.channels[index].outstanding.clear()
         self.pairs[index][1].close()
         self.dispatcher.pump()
 
@@ -74,10 +74,10 @@ def test_one_sample_at_a_time_goes_to_the_least_loaded(rig):
     r = rig(0, 0)
     for query in range(4):
         r.issue(query)
-    assert [len(lane.outstanding) for lane in r.lanes] == [2, 2]
-    r.finish(1, next(iter(r.lanes[1].outstanding)))
+    assert [len(channel.outstanding) for channel in r.channels] == [2, 2]
+    r.finish(1, next(iter(r.channels[1].outstanding)))
     r.issue(9)
-    assert 9 in r.lanes[1].outstanding
+    assert 9 in r.channels[1].outstanding
     assert sorted(r.received(0) + r.received(1)) == [(0, 0), (1, 1), (2, 2), (3, 3), (9, 9)]
 
 
@@ -101,14 +101,14 @@ def test_capacity_is_never_exceeded(rig, together):
     else:
         for query in range(20):
             r.issue(query)
-    assert [len(lane.outstanding) for lane in r.lanes] == [3, 5]
+    assert [len(channel.outstanding) for channel in r.channels] == [3, 5]
     order = []
-    while any(lane.outstanding for lane in r.lanes):
-        for index, lane in enumerate(r.lanes):
-            assert len(lane.outstanding) <= lane.capacity
+    while any(channel.outstanding for channel in r.channels):
+        for index, channel in enumerate(r.channels):
+            assert len(channel.outstanding) <= channel.capacity
             order += [query for query, _ in r.received(index)]
-            if lane.outstanding:
-                r.finish(index, next(iter(lane.outstanding)))
+            if channel.outstanding:
+                r.finish(index, next(iter(channel.outstanding)))
     assert sorted(order) == list(range(20))
     assert [query for query in order if query >= 8] == list(range(8, 20))  # those that waited, in their turn
 
@@ -129,7 +129,7 @@ def test_a_waiting_query_is_not_overtaken(rig):
 def test_many_samples_spread_over_the_workers(rig):
     r = rig(0, 0, 0)
     r.issue(*range(9000))
-    loads = [len(lane.outstanding) for lane in r.lanes]
+    loads = [len(channel.outstanding) for channel in r.channels]
     assert sum(loads) == 9000
     assert max(loads) - min(loads) <= 1024
     assert sorted(query for i in range(3) for query, _ in r.received(i)) == list(range(9000))
@@ -143,7 +143,7 @@ def test_sample_indexes_and_times_travel_along(rig):
     rows = list(ASSIGNMENT_STRUCT.iter_unpack(r.pairs[0][1].recv(1000)))
     assert [row[:2] for row in rows] == [(2**64 - 1, 6395), (5, 7), (6, 7)]
     assert all(before <= row[2] <= time.monotonic_ns() for row in rows)
-    assert r.lanes[0].outstanding == {2**64 - 1: 6395, 5: 7, 6: 7}
+    assert r.channels[0].outstanding == {2**64 - 1: 6395, 5: 7, 6: 7}
 
 
 def test_a_dead_worker_gets_nothing(rig):
@@ -151,7 +151,7 @@ def test_a_dead_worker_gets_nothing(rig):
     r.kill(0)
     r.issue(1)
     r.issue(2, 3, 4)
-    assert r.lanes[0].outstanding == {}
+    assert r.channels[0].outstanding == {}
     assert [query for query, _ in r.received(1)] == [1, 2, 3, 4]
     assert not r.unserved
 
@@ -161,8 +161,8 @@ def test_a_worker_that_dies_unnoticed_keeps_its_query_for_the_reporter(rig, quer
     r = rig(0)
     r.pairs[0][1].close()
     r.issue(*queries)
-    assert set(r.lanes[0].outstanding) == set(queries)
-    assert not r.lanes[0].alive
+    assert set(r.channels[0].outstanding) == set(queries)
+    assert not r.channels[0].alive
     assert not r.unserved
 
 
@@ -173,7 +173,7 @@ def test_queries_with_nobody_left_are_handed_back(rig, queries):
     r.kill(1)
     r.issue(*queries)
     assert r.unserved == {query: query for query in queries}
-    assert all(not lane.outstanding for lane in r.lanes)
+    assert all(not channel.outstanding for channel in r.channels)
 
 
 def test_waiting_queries_are_handed_back_when_the_last_worker_dies(rig):
@@ -188,9 +188,9 @@ def test_waiting_queries_move_to_the_worker_that_is_left(rig):
     r = rig(1, 1)
     r.issue(*range(4))
     r.kill(0)
-    r.finish(1, next(iter(r.lanes[1].outstanding)))
+    r.finish(1, next(iter(r.channels[1].outstanding)))
     assert not r.unserved
-    assert len(r.lanes[1].outstanding) == 1
+    assert len(r.channels[1].outstanding) == 1
 
 
 def test_200_000_samples_in_one_query(rig):
@@ -206,15 +206,15 @@ def test_200_000_samples_in_one_query(rig):
         thread.start()
     ids, indexes = list(range(200_000)), [i % 6396 for i in range(200_000)]
     r.dispatcher.issue(ids, indexes)
-    for lane in r.lanes:
-        while lane.unsent:  # the reporter's loop does this as the channel empties
+    for channel in r.channels:
+        while channel.unsent:  # the reporter's loop does this as the channel empties
             time.sleep(0.002)
-            lane.send()
-        lane.channel.shutdown(socket.SHUT_WR)
+            channel.send()
+        channel.socket.shutdown(socket.SHUT_WR)
     for thread in threads:
         thread.join(90)
     assert sum(counts) == 200_000 * 24
-    assert sorted({**r.lanes[0].outstanding, **r.lanes[1].outstanding}) == ids
+    assert sorted({**r.channels[0].outstanding, **r.channels[1].outstanding}) == ids
 
 
 def test_200_000_samples_wait_for_few_slots(rig):
@@ -227,7 +227,7 @@ def test_200_000_samples_wait_for_few_slots(rig):
         r.received(0)
     (still,) = r.dispatcher._pending
     assert np.shares_memory(waiting, still)
-    assert list(r.lanes[0].outstanding) == list(range(5000, 5064))
+    assert list(r.channels[0].outstanding) == list(range(5000, 5064))
 
 
 def test_a_worker_that_does_not_read_does_not_stop_loadgen(rig):

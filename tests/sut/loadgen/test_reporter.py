@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from harness.config.scenario import needs_first_tokens
-from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, REPORT_STRUCT
+from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TOKEN_MESSAGE_STRUCT
 
 SAMPLES = 12
 END_S = 120
@@ -40,7 +40,7 @@ def output_ids(sample):
 
 
 def message(query, kind, tokens=b""):
-    return REPORT_STRUCT.pack(query, len(tokens), kind, 1) + tokens
+    return TOKEN_MESSAGE_STRUCT.pack(query, len(tokens), kind, 1) + tokens
 
 
 def first(query, sample):
@@ -113,7 +113,7 @@ def hangs_up_inside_a_message(query, sample, turn):
 
 
 class FakeWorker(threading.Thread):
-    """The far end of a lane, in a thread."""
+    """The far end of a channel, in a thread."""
 
     def __init__(self, channel, behaviour):
         super().__init__(daemon=True)
@@ -143,27 +143,27 @@ class FakeWorker(threading.Thread):
 def test_what_is_issued_after_the_end_is_not_lost():
     """A test that ends early hangs up on its workers; LoadGen issues queries until its process is gone."""
     from sut.ipc.counters import CounterBoard
-    from sut.loadgen.dispatcher import Dispatcher, Lane
+    from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
     from sut.loadgen.reporter import Reporter
 
     ours, theirs = socket.socketpair()
-    lane = Lane(ours, 0)
-    reporter = Reporter([lane], first_tokens=True)
-    dispatcher = Dispatcher([lane], CounterBoard(1).row(0), reporter.fail)
+    channel = WorkerChannel(ours, 0)
+    reporter = Reporter([channel], first_tokens=True)
+    dispatcher = Dispatcher([channel], CounterBoard(1).row(0), reporter.fail)
     reporter.stopping = True
     ours.shutdown(socket.SHUT_WR)
     for query in range(3):
         dispatcher.issue([query], [query])
-    assert not lane.alive
+    assert not channel.alive
     assert reporter.lost == []
     theirs.close()
 
 
-def loadgen_child(behaviours, scenario, accuracy, folder, channel):
+def loadgen_child(behaviours, scenario, accuracy, folder, pipe):
     """One LoadGen test; sends what the reporter recorded and leaves as the program does."""
     from sut.ipc.counters import CounterBoard
     from sut.loadgen import binding
-    from sut.loadgen.dispatcher import Dispatcher, Lane
+    from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
     from sut.loadgen.reporter import Reporter
 
     spec = binding.TestSpec(
@@ -182,17 +182,17 @@ def loadgen_child(behaviours, scenario, accuracy, folder, channel):
     pairs = [socket.socketpair() for _ in behaviours]
     for (_, theirs), behaviour in zip(pairs, behaviours, strict=True):
         FakeWorker(theirs, behaviour).start()
-    lanes = [Lane(ours, 0) for ours, _ in pairs]
-    reporter = Reporter(lanes, first_tokens=needs_first_tokens(scenario))
-    dispatcher = Dispatcher(lanes, CounterBoard(1).row(0), reporter.fail)
+    channels = [WorkerChannel(ours, 0) for ours, _ in pairs]
+    reporter = Reporter(channels, first_tokens=needs_first_tokens(scenario))
+    dispatcher = Dispatcher(channels, CounterBoard(1).row(0), reporter.fail)
     reporter.start(dispatcher)
     binding.run_test(settings, spec, dispatcher.issue, lambda indexes: None, lambda indexes: None)
     reporter.stopping = True
-    for lane in lanes:
-        if lane.alive:
-            lane.channel.shutdown(socket.SHUT_WR)
+    for channel in channels:
+        if channel.alive:
+            channel.socket.shutdown(socket.SHUT_WR)
     assert reporter.join(90)
-    channel.send((reporter.lost, reporter.calls.tolist()))
+    pipe.send((reporter.lost, reporter.calls.tolist()))
     os._exit(0)
 
 

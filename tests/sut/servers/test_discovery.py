@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.errors import ConfigError, ServerError
-from sut.servers.discovery import survey
+from sut.servers.discovery import discover
 from tests.kit import listening
 from tests.stub import Facts, StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, NOT_SGLANG, pages, refusal
@@ -16,7 +16,7 @@ from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, NOT_SGLANG, pages, refusa
 def test_sglang_facts():
     said = Facts(model="openai/gpt-oss-120b", context_length=9000, dp_size=8, stream_interval=4)
     with StubServer(facts=said) as stub:
-        (fact,) = survey([stub.url], "sglang", None, 20)
+        (fact,) = discover([stub.url], "sglang", None, 20)
     assert (fact.engine, fact.wire, fact.model, fact.version) == (
         "SGLang",
         "sglang",
@@ -31,7 +31,7 @@ def test_sglang_facts():
 def test_sglang_facts_by_its_old_paths():
     table = {"/health": b"", "/get_model_info": {"model_path": "m"}, "/get_server_info": {"version": "0.4"}}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "sglang", None, 20)
+        (fact,) = discover([url], "sglang", None, 20)
     assert (fact.model, fact.version, fact.context_length, fact.dp_size) == ("m", "0.4", None, None)
 
 
@@ -43,7 +43,7 @@ def test_facts_of_a_wrong_type_are_not_believed(value):
         "/server_info": {"dp_size": value, "version": 5},
     }
     with pages(table) as (url, _):
-        (fact,) = survey([url], "sglang", None, 20)
+        (fact,) = discover([url], "sglang", None, 20)
     assert (fact.dp_size, fact.version) == (None, None)
 
 
@@ -78,7 +78,7 @@ def test_what_sglang_runs_at_once_over_all_its_ranks(info, of_ranks, ranks, toge
         "/server_info": info | {"internal_states": states},
     }
     with pages(table) as (url, _):
-        (fact,) = survey([url], "sglang", None, 20)
+        (fact,) = discover([url], "sglang", None, 20)
     assert (fact.dp_size, fact.max_running_requests) == (ranks, together)
 
 
@@ -90,14 +90,14 @@ def test_states_of_a_wrong_type_are_not_believed(states):
         "/server_info": {"internal_states": states, "max_running_requests": 7},
     }
     with pages(table) as (url, _):
-        assert survey([url], "sglang", None, 20)[0].max_running_requests == 7
+        assert discover([url], "sglang", None, 20)[0].max_running_requests == 7
 
 
 def test_the_revision_of_a_hugging_face_cache():
     path = "/root/.cache/huggingface/hub/models--openai--gpt-oss-120b/snapshots/" + "b5c939de" * 5
     table = {"/health": b"", "/model_info": {"model_path": path}, "/server_info": {}}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "sglang", None, 20)
+        (fact,) = discover([url], "sglang", None, 20)
     assert (fact.model_path, fact.revision) == (path, "b5c939de" * 5)
 
 
@@ -108,7 +108,7 @@ def test_vllm_engines_are_counted_by_their_metrics():
     model = {"id": "gpt-oss", "owned_by": "vllm", "root": "openai/gpt-oss-120b"}
     table = {"/health": b"", "/v1/models": {"data": [model]}, "/metrics": metrics.encode()}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "openai", None, 20)
+        (fact,) = discover([url], "openai", None, 20)
     assert (fact.dp_size, fact.max_running_requests) == (8, None)
 
 
@@ -116,7 +116,7 @@ def test_vllm_facts():
     model = {"id": "gpt-oss", "owned_by": "vllm", "root": "openai/gpt-oss-120b", "max_model_len": 4096}
     table = {"/health": b"", "/v1/models": {"data": [model]}, "/version": {"version": "0.11.0"}}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "openai", None, 20)
+        (fact,) = discover([url], "openai", None, 20)
     assert (fact.engine, fact.wire, fact.version, fact.context_length) == ("vllm", "openai", "0.11.0", 4096)
     assert (fact.served_name, fact.model) == ("gpt-oss", "openai/gpt-oss-120b")
 
@@ -124,7 +124,7 @@ def test_vllm_facts():
 def test_llamacpp_facts():
     table = {"/health": {"status": "ok"}, "/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS}
     with pages(table) as (url, _):
-        (fact,) = survey([url], "openai", None, 20)
+        (fact,) = discover([url], "openai", None, 20)
     assert (fact.wire, fact.model, fact.context_length, fact.vocabulary_size) == (
         "llamacpp",
         "tiny.gguf",
@@ -137,7 +137,7 @@ def test_llamacpp_facts():
 def test_all_replicas_are_asked_in_their_order():
     with StubServer() as a, StubServer() as b, StubServer() as c:
         urls = [c.url, a.url, b.url]
-        assert [fact.url for fact in survey(urls, "sglang", None, 20)] == urls
+        assert [fact.url for fact in discover(urls, "sglang", None, 20)] == urls
 
 
 # -- who is refused, and how
@@ -192,7 +192,7 @@ def test_a_key_is_asked_for_although_health_is_open(backend, key):
     table = {"/health": b"", "/model_info": {"model_path": "m"}, "/v1/models": {"data": [{"id": "m"}]}}
     with pages(table, key="right") as (url, _):
         assert "401, not authorized; put the server's key into" in refusal(url, backend, key)
-        assert survey([url], backend, "right", 20)[0].model == "m"
+        assert discover([url], backend, "right", 20)[0].model == "m"
 
 
 def test_the_key_is_in_no_message():
@@ -236,7 +236,7 @@ def test_a_busy_server_that_answers_slowly():
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
     with listening(answer) as url:
-        assert survey([url], "sglang", None, 60)[0].model == "m"
+        assert discover([url], "sglang", None, 60)[0].model == "m"
 
 
 def test_a_server_that_answers_health_and_then_says_nothing():
@@ -291,7 +291,7 @@ def test_compressed_answers():
             )
 
     with listening(answer) as url:
-        (fact,) = survey([url], "sglang", None, 20)
+        (fact,) = discover([url], "sglang", None, 20)
     assert (fact.model, fact.dp_size) == ("m", 8)
 
 
@@ -325,7 +325,7 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
     with StubServer() as stub, refused_url() as dead:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, dead)
-        assert survey([stub.url], "sglang", None, 20)
+        assert discover([stub.url], "sglang", None, 20)
 
 
 def test_tls_with_the_certificate_that_the_request_path_trusts(tls, certificate, monkeypatch):
@@ -334,9 +334,9 @@ def test_tls_with_the_certificate_that_the_request_path_trusts(tls, certificate,
         text = refusal(stub.url)
         assert "certificate" in text and "--ca-file" in text and "start the server" not in text
         assert "--ca-file" in refusal(stub.url.replace("https:", "HTTPS:"))
-        assert survey([stub.url], "sglang", None, 20, cert)
+        assert discover([stub.url], "sglang", None, 20, cert)
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-        assert survey([stub.url], "sglang", None, 20)
+        assert discover([stub.url], "sglang", None, 20)
 
 
 def test_tls_under_another_name(tls, certificate):
@@ -344,7 +344,7 @@ def test_tls_under_another_name(tls, certificate):
         StubServer(tls=tls) as stub,
         pytest.raises(ServerError, match="a name that the server's certificate"),
     ):
-        survey([stub.url.replace("127.0.0.1", "localhost")], "sglang", None, 20, certificate[0])
+        discover([stub.url.replace("127.0.0.1", "localhost")], "sglang", None, 20, certificate[0])
 
 
 def test_tls_to_a_plain_server():
@@ -362,4 +362,4 @@ def test_a_ca_file_without_a_certificate(tmp_path, content):
     if content is not None:
         path.write_text(content)
     with pytest.raises(ConfigError, match=r"--ca-file .*ca\.pem: .*PEM"):
-        survey(["https://127.0.0.1:1"], "sglang", None, 20, path)
+        discover(["https://127.0.0.1:1"], "sglang", None, 20, path)

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from harness.errors import ConfigError
-from sut.supervisor.machine_limits import Limits, hard_descriptor_limit, local_ports, machine_limits
+from sut.supervisor.machine_limits import MachineLimits, hard_descriptor_limit, local_ports, machine_limits
 from tests.runs import ROOT
 
-LIMITS = Limits(descriptors=20_000, ports=28_232)
+LIMITS = MachineLimits(descriptors=20_000, ports=28_232)
 FITS = [(1000, 1, 1), (19_936, 1, 1), (39_872, 2, 2), (28_232, 8, 1), (56_464, 8, 2)]
 TOO_MANY = [
     (19_937, 1, 1, "need 20001 open files in each of 1 workers, the limit is 20000; raise it (ulimit -Hn)"),
@@ -27,14 +27,14 @@ TOO_MANY = [
 @pytest.mark.parametrize(("in_flight", "workers", "pairs"), FITS)
 def test_fits(in_flight, workers, pairs):
     LIMITS.check(in_flight, workers, pairs)
-    assert LIMITS.room(workers, pairs) >= in_flight
+    assert LIMITS.max_connections(workers, pairs) >= in_flight
 
 
 @pytest.mark.parametrize(("in_flight", "workers", "pairs", "message"), TOO_MANY)
 def test_refused_with_the_remedy(in_flight, workers, pairs, message):
     with pytest.raises(ConfigError) as caught:
         LIMITS.check(in_flight, workers, pairs)
-    assert LIMITS.room(workers, pairs) < in_flight
+    assert LIMITS.max_connections(workers, pairs) < in_flight
     assert message in str(caught.value)
 
 
@@ -43,7 +43,7 @@ def test_refused_with_the_remedy(in_flight, workers, pairs, message):
     [(256, 4096, False), (4096, 4096, False), (4097, 4096, True), (256, 128, True), (9999, None, False)],
 )
 def test_a_short_backlog_is_a_doubt_with_the_remedy(at_once, backlog, named):
-    found = list(Limits(20_000, None, backlog).backlog_problems(at_once))
+    found = list(MachineLimits(20_000, None, backlog).backlog_shortages(at_once))
     assert len(found) == named
     if named:
         assert f"{at_once} connections are opened at once" in found[0]
@@ -51,7 +51,7 @@ def test_a_short_backlog_is_a_doubt_with_the_remedy(at_once, backlog, named):
 
 
 def test_unknown_ports_are_no_reason():
-    Limits(20_000, None).check(60_000, 8, 1)
+    MachineLimits(20_000, None).check(60_000, 8, 1)
 
 
 def test_this_machine():

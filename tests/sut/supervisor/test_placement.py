@@ -12,7 +12,7 @@ from harness.config.plan import resolve_plan
 from harness.dataset.samples import load_samples
 from harness.record.resolved_plan import Placement
 from sut.client.endpoint import resolve_endpoint
-from sut.ipc.request_store import render_arena
+from sut.ipc.request_store import render_requests
 from sut.supervisor.placement import (
     Load,
     Machine,
@@ -149,7 +149,7 @@ def test_a_session_pins_loadgen_and_workers(tmp_path):
         target = Target((resolve_endpoint(server.url, wire.path, None),), "sglang", "m")
         with Session(plan, samples, Placement(1, "", (last,), ((last,),))) as session:
             session.readback()
-            session.start_workers(target, render_arena(samples, wire), None)
+            session.start_workers(target, render_requests(samples, wire), None)
             children = multiprocessing.active_children()
             assert [os.sched_getaffinity(child.pid) for child in children] == [{last}, {last}]
     assert os.sched_getaffinity(0) != {last} or last == 0

@@ -150,7 +150,7 @@ def test_an_answer_to_another_prompt_is_no_answer(start, monkeypatch):
     with StubServer() as stub:
         rig = start(stub.url)
         monkeypatch.setattr(
-            rig.worker._arena, "prompt_tokens", lambda sample: 7 if sample == 3 else sample + 1
+            rig.worker._store, "prompt_tokens", lambda sample: 7 if sample == 3 else sample + 1
         )
         rig.assign(2, 3)
         ends = {query: kind for query, kind, _ in rig.collect(2) if kind != FIRST}
