@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.record.provenance import cpu_model, memory_bytes
+
 Ask = Callable[..., str]
 
 _NVIDIA = (
@@ -109,6 +111,7 @@ def ask(*command: str) -> str:
 def machine_fields(root: Path = Path("/"), ask: Ask = ask) -> dict[str, str]:
     """Fields of systems/<system>.json for this machine; ``root`` holds /etc, /proc and /sys."""
     fields = {
+        "host_processor_model_name": cpu_model(_text(root / "proc/cpuinfo")) or "",  # where lscpu is missing
         **processor_fields(ask("lscpu")),
         **memory_fields(_text(root / "proc/meminfo")),
         **storage_fields(ask("lsblk", "-b", "-d", "-n", "-P", "-o", "NAME,SIZE,ROTA,TYPE,TRAN")),
@@ -136,8 +139,8 @@ def processor_fields(lscpu: str) -> dict[str, str]:
     """From ``lscpu``. The core count is that of one processor, as in the published descriptions."""
     pairs = (line.partition(":") for line in lscpu.splitlines())
     rows = {name.strip(): value.strip() for name, _, value in pairs}
-    fields = {
-        "host_processor_model_name": rows.get("Model name", ""),
+    fields = {"host_processor_model_name": rows["Model name"]} if "Model name" in rows else {}
+    fields |= {
         "host_processors_per_node": rows.get("Socket(s)", ""),
         "host_processor_core_count": rows.get("Core(s) per socket", ""),
     }
@@ -151,9 +154,9 @@ def processor_fields(lscpu: str) -> dict[str, str]:
 
 
 def memory_fields(meminfo: str) -> dict[str, str]:
-    """From MemTotal, which is in KiB."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
-    return {"host_memory_capacity": f"{int(found[1]) * 1024 / _GIB:.0f} GiB"} if found else {}
+    """From /proc/meminfo."""
+    found = memory_bytes(meminfo)
+    return {} if found is None else {"host_memory_capacity": f"{found / _GIB:.0f} GiB"}
 
 
 def storage_fields(lsblk: str) -> dict[str, str]:
