@@ -50,9 +50,9 @@ def test_times_are_the_servers_even_when_the_client_is_busy(drive):
         reader = request.reader
         late = [reader.first_token_ns - seen.first_sent_ns, reader.last_byte_ns - seen.last_sent_ns]
         assert all(-20_000_000 < ns < 750_000_000 for ns in late), late
-        order = (request.started_ns, request.sent_ns, reader.first_byte_ns, reader.first_token_ns)
-        assert list(order) == sorted(order)
-        assert reader.last_byte_ns >= reader.first_token_ns
+        # sent_ns is read after the send: a quick server may have answered by then.
+        assert request.started_ns <= min(request.sent_ns, reader.first_byte_ns)
+        assert reader.first_byte_ns <= reader.first_token_ns <= reader.last_byte_ns
 
 
 # -- what must not get in between
