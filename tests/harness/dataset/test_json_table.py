@@ -139,6 +139,17 @@ def test_bad_file_is_one_clear_line(write, message, tmp_path):
     assert len(text) < 300 + len(str(path)) and caught.value.exit_code == EXIT_USAGE
 
 
+def test_one_damaged_byte_is_noticed_or_harmless(tmp_path):
+    whole = json_rows(tmp_path / "a.json", PROMPTS, indent=1).read_bytes()
+    for place in range(len(whole)):
+        for change in (0x01, 0x55, 0x80):
+            damaged = whole[:place] + bytes([whole[place] ^ change]) + whole[place + 1 :]
+            try:
+                assert len(load(written(tmp_path, "a.txt", damaged))) == 3
+            except DatasetError as error:
+                assert "\n" not in str(error)
+
+
 @pytest.mark.parametrize(
     ("write", "name"),
     [(lambda p: json_rows(p, PROMPTS), "a.json"), (parquet, "a.parquet"), (pickled, "a.pkl")],

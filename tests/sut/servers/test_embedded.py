@@ -162,6 +162,15 @@ def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path):
     assert engine.pid is None
 
 
+@pytest.mark.engine
+def test_the_seed_arrives_and_a_least_length_is_unknown(engine):
+    """llama.cpp answers with the settings that it uses, and drops names that it does not know."""
+    *_, last = complete(engine.url, [1, 2], n_predict=2, seed=42, min_tokens=2, min_new_tokens=2, n_min=2)
+    settings = last["generation_settings"]
+    assert settings["seed"] == 42
+    assert {name for name in settings if "min" in name.split("_")} == {"min_p", "min_keep"}
+
+
 WRITER = """
 import sys
 from pathlib import Path
