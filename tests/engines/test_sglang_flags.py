@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sut.servers.discovery import survey
+from sut.servers.discovery import discover
 from tests.engines import sglang_server as sglang
 from tests.sut.pages import pages
 from tests.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, dry_run
@@ -91,5 +91,5 @@ def test_512_requests_run_on_each_replica(sglang_installed, arguments, replicas)
         "/server_info": json.loads(output.splitlines()[-1]),
     }
     with pages(table) as (url, _):
-        (fact,) = survey([url], "sglang", None, 20)
+        (fact,) = discover([url], "sglang", None, 20)
     assert (fact.dp_size, fact.max_running_requests) == (replicas, 512 * replicas)

@@ -12,7 +12,7 @@ from random import Random
 
 from harness.record.outcome import Completion, Failure, Outcome
 from sut.client.response import ResponseReader
-from sut.ipc.messages import ReportReader
+from sut.ipc.messages import TokenMessageReader
 from sut.wire.sse import EventReader, EventTooLargeError
 from tests.fuzz.damage import damaged, pieces, shuffled
 from tests.kit import VOCABULARY, reader_of
@@ -108,13 +108,13 @@ def values(name: str, rng: Random) -> None:
     check(wire, chunked(blocks if streams else documents[:1]), 20, rng, streams=streams)
 
 
-def reports(_: str, rng: Random) -> None:
+def messages(_: str, rng: Random) -> None:
     """What LoadGen's process reads from a worker: any bytes in any pieces, and nothing beyond them."""
-    reader = ReportReader()
+    reader = TokenMessageReader()
     for piece in pieces(rng.randbytes(rng.randrange(300)), rng):
         buffer, found = reader.feed(piece)
-        for report in found:
-            assert 0 <= report.offset <= report.offset + report.size <= len(buffer)
+        for message in found:
+            assert 0 <= message.offset <= message.offset + message.size <= len(buffer)
 
 
 def events(_: str, rng: Random) -> None:

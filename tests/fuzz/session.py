@@ -30,7 +30,7 @@ TARGETS: dict[str, Target] = {
         for target in (answers.noise, answers.values)
     },
     "events": _pathless(answers.events, "events"),
-    "reports": _pathless(answers.reports, "reports"),
+    "messages": _pathless(answers.messages, "messages"),
     "accuracy-log": records.accuracy_log,
     "journal": records.journal,
     "kept-answers": records.kept_answers,

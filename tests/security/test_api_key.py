@@ -12,7 +12,7 @@ from harness.config.api_key import api_key, masked, masked_text
 from harness.errors import ConfigError
 from harness.grading.sandbox.probe import choose_sandbox
 from sut.client.endpoint import resolve_endpoint
-from sut.servers.info_client import ControlPlane
+from sut.servers.info_client import InfoClient
 from sut.wire.base import evidence
 from tests.runs import command, quick_conf, run_here, small_dataset
 from tests.security.hostile import KEY, STREAM, chunk, document, hostile
@@ -133,7 +133,7 @@ def test_masking(monkeypatch):
 
 def test_no_object_shows_the_key():
     endpoint = resolve_endpoint("http://127.0.0.1:1", "/generate", KEY)
-    with ControlPlane("http://127.0.0.1:1", KEY, 1.0) as control:
+    with InfoClient("http://127.0.0.1:1", KEY, 1.0) as control:
         assert not any(
             KEY in shown for shown in (repr(endpoint), str(endpoint), f"{control!r}", str(vars(control)))
         )

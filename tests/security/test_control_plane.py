@@ -11,8 +11,8 @@ import pytest
 
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
-from sut.servers.discovery import survey
-from sut.servers.info_client import ControlPlane
+from sut.servers.discovery import discover
+from sut.servers.info_client import InfoClient
 from sut.servers.preflight import flush_caches
 from tests.kit import listening, read_request
 from tests.runs import command, small_dataset
@@ -63,7 +63,7 @@ def test_page_ends_in_time_and_memory(name):
     """The question itself ends: the thread only keeps a failure of this test from hanging it."""
     with answering(PAGES[name]) as url:
         tracemalloc.start()
-        control, told = ControlPlane(url, None, WITHIN_S), []
+        control, told = InfoClient(url, None, WITHIN_S), []
         thread = threading.Thread(target=ask, args=(control, told), daemon=True)
         thread.start()
         thread.join(60)
@@ -90,7 +90,7 @@ def ask(control, told):
 def test_redirects_are_not_followed(location, status):
     moved = {"/health": lambda head: [document(b"", status, b"location: %b\r\n" % location.encode())]}
     with hostile(lambda head: [], moved) as server, pytest.raises(ServerError, match="answered 30"):
-        survey([server.url], "sglang", None, 20)
+        discover([server.url], "sglang", None, 20)
     assert [head.split(b" ")[1] for head in server.heads] == [b"/health"]
 
 
@@ -102,7 +102,7 @@ def test_sizes_that_cannot_be_count_as_not_told(size):
     names = ("max_running_requests", "dp_size", "stream_interval", "context_length")
     info = {"/server_info": lambda head: [document(json.dumps(dict.fromkeys(names, size)).encode())]}
     with hostile(lambda head: [], info) as server:
-        (facts,) = survey([server.url], "sglang", None, 20)
+        (facts,) = discover([server.url], "sglang", None, 20)
     assert [getattr(facts, name) for name in names] == [None] * 4
 
 
@@ -112,7 +112,7 @@ def test_sizes_that_cannot_be_count_as_not_told(size):
 def test_pages_that_are_no_json(body):
     page = {"/model_info": lambda head: [document(body)]}
     with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
-        survey([server.url], "sglang", None, 20)
+        discover([server.url], "sglang", None, 20)
 
 
 def test_a_compressed_page_is_not_unpacked():
@@ -121,7 +121,7 @@ def test_a_compressed_page_is_not_unpacked():
     bomb = gzip.compress(b" " * (64 << 20), 9)
     page = {"/model_info": lambda head: [document(bomb, extra=b"content-encoding: gzip\r\n")]}
     with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
-        survey([server.url], "sglang", None, 20)
+        discover([server.url], "sglang", None, 20)
 
 
 def test_a_trickled_flush_does_not_hold_up_the_run():

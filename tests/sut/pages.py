@@ -53,7 +53,7 @@ def pages(table, key=None, open_paths=("/health",)):
 
 
 def refusal(urls, backend="sglang", key=None, seconds=20.0):
-    """The wording with which ``survey`` refuses; ``seconds`` is --preflight-timeout."""
+    """The wording with which ``discover`` refuses; ``seconds`` is --preflight-timeout."""
     with pytest.raises(ServerError) as caught:
         discover([urls] if isinstance(urls, str) else urls, backend, key, seconds)
     text = str(caught.value)
