@@ -4,15 +4,13 @@
 # parse_options "$@" sets the array server_args and the variables model_path, eagle_path, dry_run, and
 # docker_image if the script has set a default for it.
 
+# shellcheck source=scripts/launch_options.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/../scripts/launch_options.sh"
+
 default_model=openai/gpt-oss-120b
 default_eagle=nvidia/gpt-oss-120b-Eagle3-long-context
 default_stream_interval=500 # tokens per event; the first token is always an event of its own
 requests_per_replica=512 # SGLang's --max-running-requests counts for each data-parallel replica
-
-fail() {
-    printf '%s: %s\n' "${0##*/}" "$1" >&2
-    exit 2
-}
 
 parse_options() {
     model_path=$default_model eagle_path='' dp=1 stream_interval=$default_stream_interval dry_run=''
@@ -45,28 +43,6 @@ check_draft_model() {
     [[ $eagle_path == "$default_eagle" && ${model_path,,} != *gpt-oss-120b* ]] || return 0
     fail "$default_eagle is a draft model of $default_model, and --model_path is $model_path; \
 name that model's own draft model with --eagle_path, or remove --enable_speculative_decode"
-}
-
-# take OPTION=VALUE | OPTION VALUE: set value, and taken to the number of words used.
-take() {
-    if [[ $1 == *=* ]]; then
-        value=${1#*=} taken=1
-    elif (($# > 1)) && [[ $2 != --* ]]; then
-        value=$2 taken=2
-    else
-        value=''
-    fi
-    [[ -n $value ]] || fail "${1%%=*} needs a value; see --help"
-}
-
-take_count() {
-    take "$@"
-    [[ $value =~ ^[1-9][0-9]*$ ]] || fail "${1%%=*} is '$value', expected an integer of at least 1"
-}
-
-# A model is a folder or a name on Hugging Face; only a folder that exists is made absolute.
-absolute() {
-    if [[ -e $1 ]]; then realpath -s -- "$1"; else printf '%s\n' "$1"; fi
 }
 
 build_server_args() {
@@ -106,41 +82,6 @@ add_speculation() {
     add_default '--speculative-num-steps' 3
     add_default '--speculative-eagle-topk' 1
     add_default '--speculative-num-draft-tokens' $((steps + 1))
-}
-
-# add_default 'FLAG|SYNONYM...' [VALUE]: add FLAG VALUE unless the user passed the flag.
-add_default() {
-    was_passed "$1" || server_args+=("${1%%|*}" "${@:2}")
-}
-
-# was_passed 'FLAG|SYNONYM...': succeed if the user passed the flag.
-was_passed() {
-    local given
-    for given in "${passed[@]}"; do
-        [[ "|$1|" != *"|${given%%=*}|"* ]] || return 0
-    done
-    return 1
-}
-
-# passed_value FLAG DEFAULT: print the value that the user passed for FLAG, else DEFAULT.
-passed_value() {
-    local index
-    for index in "${!passed[@]}"; do
-        case ${passed[index]} in
-            "$1"=*) printf '%s\n' "${passed[index]#*=}" && return ;;
-            "$1") printf '%s\n' "${passed[index + 1]:-$2}" && return ;;
-        esac
-    done
-    printf '%s\n' "$2"
-}
-
-# run_or_print COMMAND...: replace this shell by the command, or with --dry-run print it, quoted for a shell.
-run_or_print() {
-    if [[ -n $dry_run ]]; then
-        printf '%q ' "$@" | sed 's/ $/\n/'
-    else
-        exec "$@"
-    fi
 }
 
 usage_options() {

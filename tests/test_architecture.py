@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TREES = ("harness", "sut", "scripts")
-SHADOWED = ("datasets", "sglang")
+SHADOWED = ("datasets", "sglang", "vllm")
 MAX_LINES = 450
 
 # Whoever imports one of these can talk to a server.
@@ -188,7 +188,7 @@ def test_modules_have_one_subject():
     assert long == {}
 
 
-# -- datasets/ and sglang/ are also packages on PyPI
+# -- datasets/, sglang/ and vllm/ are also packages on PyPI
 
 
 @pytest.mark.parametrize("folder", SHADOWED)
@@ -210,7 +210,7 @@ def origin(name):
 
 if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for name in ("datasets", "sglang"):
+        for name in ("datasets", "sglang", "vllm"):
             print("script", origin(name))
             print("spawned", pool.apply(origin, (name,)))
 """
@@ -251,13 +251,13 @@ def test_pypi_packages_win_in_pytest(checkout):
     root, _ = checkout
     (root / "test_probe.py").write_text(
         "import pytest\n"
-        "@pytest.mark.parametrize('name', ['datasets', 'sglang'])\n"
+        "@pytest.mark.parametrize('name', ['datasets', 'sglang', 'vllm'])\n"
         "def test_origin(name):\n"
         "    assert __import__(name).ORIGIN == 'PyPI'\n"
     )
     done = run_python(checkout, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_probe.py")
     assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
+    assert "3 passed" in done.stdout
 
 
 def test_the_probe_would_notice_a_shadow(checkout):

@@ -102,6 +102,7 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
     ("backend", "arguments", "at_once", "guessed"),
     [
         ("sglang", (), 2 * 512 * 3, False),
+        ("vllm", (), 2 * 1024, True),
         ("openai", (), 2 * 1024, True),
         ("openai", ("--max-concurrency", 7), 7, False),
     ],

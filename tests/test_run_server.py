@@ -1,8 +1,9 @@
-"""sglang/run_server.sh and its docker variant: what they make of their options."""
+"""sglang/run_server.sh, its docker variant and vllm/run_server.sh: what they make of their options."""
 
 import os
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.test_scripts import ROOT, run, stand_in
 RUN_SERVER = ROOT / "sglang/run_server.sh"
 VERSION = (ROOT / "sglang/VERSION").read_text().strip()
 RUN_DOCKER = ROOT / "sglang/run_server_docker.sh"
+RUN_VLLM = ROOT / "vllm/run_server.sh"
 
 DEFAULTS = {
     "--model-path": "openai/gpt-oss-120b",
@@ -43,10 +45,10 @@ def dry_run(script: Path, *arguments: str, cwd: Path = ROOT, **environment: str)
     return shlex.split(result.stdout)
 
 
-def flags(words: list[str]) -> dict[str, str | None]:
-    """What follows launch_server as flag -> value; a flag that comes twice fails."""
+def flags(words: list[str], after: str = "sglang.launch_server") -> dict[str, str | None]:
+    """What follows the word ``after`` as flag -> value; a flag that comes twice fails."""
     parsed: dict[str, str | None] = {}
-    rest = words[words.index("sglang.launch_server") + 1 :]
+    rest = words[words.index(after) + 1 :]
     while rest:
         flag, *rest = rest
         assert flag not in parsed, f"{flag} comes twice"
@@ -212,3 +214,91 @@ def test_run_server_starts_python_without_the_repository_on_its_path(tmp_path):
     assert '"--a", "b c"]]' in result.stdout
     assert f'"{ROOT}"' not in result.stdout
     assert '""' not in result.stdout
+
+
+# vllm/run_server.sh
+
+VLLM_DEFAULTS = {
+    "--revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a",
+    "--tensor-parallel-size": "1",
+    "--data-parallel-size": "1",
+    "--max-model-len": "40960",
+    "--dtype": "auto",
+    "--stream-interval": "20",
+    "--generation-config": "vllm",
+    "--port": "30000",
+}
+VLLM_COMMANDS = [
+    ([], {}),
+    (["--dp", "8"], {"--data-parallel-size": "8"}),
+    (["-dp", "8", "-tp", "2"], {"--data-parallel-size": "8", "--tensor-parallel-size": "2"}),
+    (["--tensor-parallel-size=2"], {"--tensor-parallel-size": "2"}),
+    (["--max_model_len", "8192"], {"--max-model-len": "8192"}),
+    (["--max-model-len=8192", "--dtype=float16"], {"--max-model-len": "8192", "--dtype": "float16"}),
+    (["--port", "8000", "--max-num-seqs", "7"], {"--port": "8000", "--max-num-seqs": "7"}),
+    (
+        ["--generation-config", "auto", "--enforce-eager"],
+        {"--generation-config": "auto", "--enforce-eager": None},
+    ),
+    (["--override-generation-config", '{"a": "$HOME"}'], {"--override-generation-config": '{"a": "$HOME"}'}),
+    (["--revision", "main"], {"--revision": "main"}),
+]
+
+
+@pytest.mark.parametrize(("arguments", "changes"), VLLM_COMMANDS, ids=lambda value: " ".join(value))
+def test_options_become_vllms_flags(arguments, changes):
+    words = dry_run(RUN_VLLM, *arguments)
+    assert words[:3] == ["vllm", "serve", "openai/gpt-oss-120b"]
+    assert flags(words, words[2]) == VLLM_DEFAULTS | changes
+
+
+@pytest.mark.parametrize("definition", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.stem)
+def test_vllm_serves_each_benchmarks_model_with_room_for_its_answers(definition):
+    known = tomllib.loads(definition.read_text())
+    words = dry_run(RUN_VLLM, "--benchmark", definition.stem)
+    given = flags(words, words[2])
+    assert (words[2], given["--revision"]) == (known["model"], known["model_revision"])
+    assert int(given["--max-model-len"]) > max(of["max_new_tokens"] for of in known["datasets"].values())
+
+
+def test_vllms_defaults_for_llama():
+    words = dry_run(RUN_VLLM, "--benchmark=llama3.1-8b-edge")
+    expected = {"--max-model-len": "4096", "--dtype": "bfloat16", "--tensor-parallel-size": "1"}
+    assert flags(words, words[2]).items() >= expected.items()
+
+
+def test_the_rules_revision_is_that_of_the_benchmarks_own_model(tmp_path):
+    (tmp_path / "my model").mkdir()
+    words = dry_run(RUN_VLLM, "--model_path", "my model", cwd=tmp_path)
+    assert words[2] == str(tmp_path / "my model")
+    assert "--revision" not in words
+
+
+def test_vllm_is_run_with_these_words(tmp_path):
+    program = stand_in(tmp_path / "bin", "my-vllm", 'printf "%s\\n" "$@"')
+    result = run(RUN_VLLM, "--chat-template", "a b", VLLM=str(program))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == dry_run(RUN_VLLM, "--chat-template", "a b")[1:]
+
+
+VLLM_ERRORS = [
+    (["--benchmark", "gpt-oss-20b"], "deepseek-r1, gpt-oss-120b"),
+    (["--benchmark", "../configs/gpt-oss-120b"], "expected one of"),
+    (["--dp", "0"], "--dp is '0', expected an integer of at least 1"),
+    (["--max-model-len", "auto"], "--max-model-len is 'auto'"),
+    (["--dtype"], "--dtype needs a value"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), VLLM_ERRORS, ids=lambda value: "".join(value))
+def test_vllms_script_says_what_is_wrong_in_one_line(arguments, message):
+    result = run(RUN_VLLM, *arguments, "--dry-run")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_missing_vllm_is_a_usage_error():
+    result = run(RUN_VLLM, VLLM="no-such-vllm")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "no-such-vllm is not installed" in result.stderr

@@ -251,7 +251,14 @@ def test_setup_enroot_needs_enroot():
 
 
 @pytest.mark.parametrize(
-    "script", ["setup.sh", "setup_enroot.sh", "sglang/run_server.sh", "sglang/run_server_docker.sh"]
+    "script",
+    [
+        "setup.sh",
+        "setup_enroot.sh",
+        "sglang/run_server.sh",
+        "sglang/run_server_docker.sh",
+        "vllm/run_server.sh",
+    ],
 )
 def test_help_is_printed_and_succeeds(script):
     result = run(ROOT / script, "--help")

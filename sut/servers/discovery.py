@@ -107,7 +107,7 @@ def _ask_sglang(control: InfoClient) -> ServerInfo:
     model = control.first_json(("/model_info", "/get_model_info"))
     if model is None or "model_path" not in model:
         raise ServerError(
-            f"{control.url}: no SGLang server (it has no /model_info); use --backend openai for others"
+            f"{control.url}: no SGLang server (it has no /model_info); use --backend vllm or openai"
         )
     info = control.first_json(("/server_info", "/get_server_info")) or {}
     path = _text(model, "model_path")

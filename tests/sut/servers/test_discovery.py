@@ -112,11 +112,12 @@ def test_vllm_engines_are_counted_by_their_metrics():
     assert (fact.dp_size, fact.max_running_requests) == (8, None)
 
 
-def test_vllm_facts():
+@pytest.mark.parametrize("backend", ["vllm", "openai"])
+def test_vllm_facts(backend):
     model = {"id": "gpt-oss", "owned_by": "vllm", "root": "openai/gpt-oss-120b", "max_model_len": 4096}
     table = {"/health": b"", "/v1/models": {"data": [model]}, "/version": {"version": "0.11.0"}}
     with pages(table) as (url, _):
-        (fact,) = discover([url], "openai", None, 20)
+        (fact,) = discover([url], backend, None, 20)
     assert (fact.engine, fact.wire, fact.version, fact.context_length) == ("vllm", "openai", "0.11.0", 4096)
     assert (fact.served_name, fact.model) == ("gpt-oss", "openai/gpt-oss-120b")
 
@@ -168,8 +169,9 @@ def test_one_of_two_replicas_is_dead():
         (
             "sglang",
             {"/health": b"", "/v1/models": {"data": [{"id": "m"}]}},
-            "use --backend openai for others",
+            "use --backend vllm or openai",
         ),
+        ("vllm", {"/health": b""}, "/v1/models lists no model"),
         ("openai", {"/health": b""}, "/v1/models lists no model"),
         ("openai", {"/health": b"", "/v1/models": {"data": []}}, "/v1/models lists no model"),
         ("openai", {"/health": b"", "/v1/models": {"data": ["m"]}}, "/v1/models lists no model"),

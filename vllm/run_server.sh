@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Start vLLM on this machine with what a benchmark needs.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=scripts/launch_options.sh
+source "$here/../scripts/launch_options.sh"
+
+usage() {
+    cat <<EOF
+usage: vllm/run_server.sh [OPTION]... [VLLM_FLAG]...
+  --benchmark NAME     its model, revision and the defaults below (default: gpt-oss-120b)
+  --model_path PATH    model folder or Hugging Face name (default: the benchmark's, at the rules' revision)
+  --tp N               GPUs of each replica (default: deepseek-r1 8, others 1)
+  --dp N               data-parallel replicas (default: 1)
+  --max_model_len N    longest prompt plus answer in tokens (default: gpt-oss-120b 40960, deepseek-r1 32768,
+                       llama3.1-8b 4096)
+  --dtype TYPE         of the weights and activations (default: llama3.1-8b bfloat16, others auto)
+  --dry-run            print the command instead of running it
+  --help               this text
+
+Every other flag is passed to vLLM unchanged and replaces the default of the same name. The defaults: port 30000,
+stream interval 20, no sampling parameters of the model's own (--generation-config vllm).
+VLLM names the program (default: vllm on the PATH).
+EOF
+}
+
+parse_options() {
+    benchmark=gpt-oss-120b model_path='' tp='' dp=1 max_model_len='' dtype='' dry_run=''
+    passed=()
+    while (($#)); do
+        case ${1%%=*} in
+            -h | --help) usage && exit 0 ;;
+            --dry-run) dry_run=1 && shift ;;
+            --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
+            --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
+            --tp | -tp | --tensor-parallel-size) take_count "$@" && tp=$value && shift "$taken" ;;
+            --dp | -dp | --data-parallel-size) take_count "$@" && dp=$value && shift "$taken" ;;
+            --max_model_len | --max-model-len) take_count "$@" && max_model_len=$value && shift "$taken" ;;
+            --dtype) take "$@" && dtype=$value && shift "$taken" ;;
+            --) shift && passed+=("$@") && break ;;
+            *) passed+=("$1") && shift ;;
+        esac
+    done
+    read_definition
+    set_benchmark_defaults
+    model_path=$(absolute "$model_path")
+    build_server_args
+}
+
+# The model and its revision are those of the benchmark's definition, unless a model is given.
+read_definition() {
+    local definition=$here/../configs/$benchmark.toml
+    [[ $benchmark != */* && -f $definition ]] || fail "--benchmark $benchmark: expected one of $(benchmarks)"
+    revision=''
+    [[ -z $model_path ]] || return 0
+    model_path=$(defined model) revision=$(defined model_revision)
+}
+
+defined() {
+    sed -n "s/^$1 = \"\(.*\)\".*/\1/p" "$here/../configs/$benchmark.toml"
+}
+
+benchmarks() {
+    local file names=''
+    for file in "$here"/../configs/*.toml; do
+        file=${file##*/} names+=", ${file%.toml}"
+    done
+    echo "${names#, }"
+}
+
+# The lengths are the longest official prompt and answer, rounded up.
+set_benchmark_defaults() {
+    case $benchmark in
+        gpt-oss-120b) : "${max_model_len:=40960}" ;;
+        deepseek-r1) : "${max_model_len:=32768}" "${tp:=8}" ;;
+        llama3.1-8b*) : "${max_model_len:=4096}" "${dtype:=bfloat16}" ;;
+    esac
+    : "${tp:=1}" "${dtype:=auto}"
+}
+
+build_server_args() {
+    server_args=("$model_path")
+    [[ -z $revision ]] || add_default '--revision' "$revision"
+    add_default '--tensor-parallel-size' "$tp"
+    add_default '--data-parallel-size' "$dp"
+    [[ -z $max_model_len ]] || add_default '--max-model-len' "$max_model_len"
+    add_default '--dtype' "$dtype"
+    add_default '--stream-interval' 20
+    # The requests carry all of the rules' parameters; the model's file could add a repetition penalty.
+    add_default '--generation-config' vllm
+    add_default '--port' 30000
+    server_args+=("${passed[@]}")
+}
+
+parse_options "$@"
+program=${VLLM:-vllm}
+[[ -n $dry_run ]] || command -v "$program" >/dev/null ||
+    fail "$program is not installed; install vLLM in an environment of its own, or set VLLM to its program"
+run_or_print "$program" serve "${server_args[@]}"
