@@ -23,12 +23,12 @@ CONF = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_quer
 ISSUE = f"""
 import socket, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from sut.loadgen.dispatcher import Dispatcher, Lane
+from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 ours, theirs = socket.socketpair()
 ids, indexes = list(range({LARGEST})), [i % 6396 for i in range({LARGEST})]
-dispatcher = Dispatcher([Lane(ours, 1024)], memoryview(bytearray(128)).cast("q"), lambda queries: None)
+dispatcher = Dispatcher([WorkerChannel(ours, 1024)], memoryview(bytearray(128)).cast("q"), lambda queries: None)
 before = peak()
 start = time.monotonic()
 dispatcher.issue(ids, indexes)
