@@ -122,7 +122,7 @@ def _official(output: HarmonyText, reference: Reference) -> bool:
 def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
     from harness.grading.evaluate import grade
-    from harness.grading.grade import BOTH_MODES, Mode
+    from harness.grading.grade import BOTH_MODES, Grade, Mode
     from harness.grading.output_decoder import HarmonyDecoder
     from harness.loadgen_logs.accuracy_log import AccuracyLog
 
