@@ -134,7 +134,8 @@ def ours(folder: Path) -> dict[str, float]:
         reference = references[entry.qsl_idx]
         if reference.kind != LIVECODEBENCH:
             grades = grade(decoder.output(entry), reference, graders[reference.kind], BOTH_MODES)
-            right += grades[Mode.OFFICIAL].correct
+            official = grades[Mode.OFFICIAL]
+            right += isinstance(official, Grade) and official.correct is True
     return {"right": right, "seconds": round(time.monotonic() - started, 2)}
 
 

@@ -28,7 +28,8 @@ def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 ours, theirs = socket.socketpair()
 ids, indexes = list(range({LARGEST})), [i % 6396 for i in range({LARGEST})]
-dispatcher = Dispatcher([WorkerChannel(ours, 1024)], memoryview(bytearray(128)).cast("q"), lambda queries: None)
+channel, counts = WorkerChannel(ours, 1024), memoryview(bytearray(128)).cast("q")
+dispatcher = Dispatcher([channel], counts, lambda queries: None)
 before = peak()
 start = time.monotonic()
 dispatcher.issue(ids, indexes)
