@@ -27,7 +27,7 @@ PORT = 31900
 class Stub:
     """Stub servers on consecutive ports, one process each; ``knobs`` as in stub/README.md."""
 
-    def __init__(self, processes: int = 1, cores: Sequence[int] = (1,), **knobs: int) -> None:
+    def __init__(self, processes: int = 1, cores: Sequence[int] = (1,), **knobs: int | str) -> None:
         if not STUB.exists():
             subprocess.run([ROOT / "benchmarks/stub/build.sh"], check=True)
         self.urls = [f"http://127.0.0.1:{PORT + index}" for index in range(processes)]

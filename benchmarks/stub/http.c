@@ -52,11 +52,12 @@ static void reply_json(Conn *c, const char *body) {
 static void reply_server_info(Conn *c) {
     char body[1024];
     snprintf(body, sizeof body,
-             "{\"model_path\":\"stub\",\"served_model_name\":\"stub\",\"version\":\"stub\",\"dp_size\":%ld,\"tp_size\":1,"
-             "\"context_length\":%ld,\"vocab_size\":201088,\"stream_interval\":%ld,"
+             "{\"model_path\":\"%s\",\"served_model_name\":\"%s\",\"version\":\"stub\",\"dp_size\":%ld,\"tp_size\":1,"
+             "\"context_length\":%ld,\"vocab_size\":%ld,\"stream_interval\":%ld,"
              "\"incremental_streaming_output\":%s,\"max_running_requests\":1000000,"
              "\"internal_states\":[{\"last_gen_throughput\":0.0}]}",
-             (long)knobs.dp_size, (long)knobs.context_length, (long)knobs.tokens_per_event,
+             model_name, model_name, (long)knobs.dp_size, (long)knobs.context_length, (long)knobs.vocab_size,
+             (long)knobs.tokens_per_event,
              knobs.cumulative ? "false" : "true");
     reply_json(c, body);
 }
@@ -64,14 +65,17 @@ static void reply_server_info(Conn *c) {
 static void reply_models(Conn *c) {
     char body[512];
     snprintf(body, sizeof body,
-             "{\"object\":\"list\",\"data\":[{\"id\":\"stub\",\"object\":\"model\",\"created\":1700000000,"
-             "\"owned_by\":\"sglang\",\"root\":\"stub\",\"max_model_len\":%ld}]}",
-             (long)knobs.context_length);
+             "{\"object\":\"list\",\"data\":[{\"id\":\"%s\",\"object\":\"model\",\"created\":1700000000,"
+             "\"owned_by\":\"sglang\",\"root\":\"%s\",\"max_model_len\":%ld}]}",
+             model_name, model_name, (long)knobs.context_length);
     reply_json(c, body);
 }
 
 static void reply_model_info(Conn *c) {
-    reply_json(c, "{\"model_path\":\"stub\",\"tokenizer_path\":\"stub\",\"is_generation\":true}");
+    char body[512];
+    snprintf(body, sizeof body, "{\"model_path\":\"%s\",\"tokenizer_path\":\"%s\",\"is_generation\":true}",
+             model_name, model_name);
+    reply_json(c, body);
 }
 
 static void reply_ok(Conn *c) { conn_reply(c, 200, "text/plain", "ok\n", 3); }

@@ -12,7 +12,10 @@ Knobs knobs = {
     .stamps = 1,
     .context_length = 131072,
     .dp_size = 1,
+    .vocab_size = 201088,
 };
+
+const char *model_name = "stub";
 
 static const struct {
     const char *name;
@@ -31,6 +34,7 @@ static const struct {
     {"stamps", &knobs.stamps, 0},
     {"context_length", &knobs.context_length, 1},
     {"dp_size", &knobs.dp_size, 1},
+    {"vocab_size", &knobs.vocab_size, 1},
 };
 
 #define COUNT (sizeof list / sizeof *list)

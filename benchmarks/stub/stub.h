@@ -20,9 +20,11 @@ typedef struct {
     int64_t stamps;            // 1: events carry t_req and t_ns
     int64_t context_length;    // reported
     int64_t dp_size;           // reported
+    int64_t vocab_size;        // reported
 } Knobs;
 
 extern Knobs knobs;
+extern const char *model_name;  // reported; --model
 
 void knobs_set(const char *query);     // "tokens=100&gap_us=20000"; other knobs keep their value
 bool knob_set_one(const char *name, const char *value);

@@ -218,7 +218,7 @@ static void raise_descriptor_limit(void) {
 
 static void usage(const char *what) {
     fprintf(stderr,
-            "stub_server: %s\nusage: stub_server [--port 30000] [--ports 1] [--any 0|1] [--<knob> <value>]...\n"
+            "stub_server: %s\nusage: stub_server [--port 30000] [--ports 1] [--any 0|1] [--model NAME] [--<knob> <value>]...\n"
             "knobs are listed in README.md\n",
             what);
     exit(2);
@@ -232,6 +232,7 @@ int main(int argc, char **argv) {
         if (!strcmp(name, "port")) port = atoi(value);
         else if (!strcmp(name, "ports")) ports = atoi(value);
         else if (!strcmp(name, "any")) any = atoi(value);
+        else if (!strcmp(name, "model")) model_name = value;
         else if (!knob_set_one(name, value)) usage(argv[i]);
     }
     prctl(PR_SET_TIMERSLACK, 1000);

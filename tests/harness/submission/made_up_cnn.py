@@ -87,7 +87,10 @@ def word(token: int) -> str:
 
 
 def _tokenizer() -> dict[str, object]:
-    """A word level model: decoding is what matters, no text is tokenized with it."""
+    """A word level model: decoding is what matters, no text is tokenized with it.
+
+    The package gives an added token its own id only where the vocabulary has it too.
+    """
     added = [
         {"id": token, "content": text, "special": True, "normalized": False}
         | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
@@ -104,7 +107,8 @@ def _tokenizer() -> dict[str, object]:
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "WordLevel",
-            "vocab": {f"\u0120{word(token)}": token for token in range(BEGIN)},
+            "vocab": {f"\u0120{word(token)}": token for token in range(BEGIN)}
+            | {text: token for token, text in _SPECIAL.items()},
             "unk_token": "unknown",
         },
     }
