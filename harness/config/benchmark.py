@@ -44,7 +44,8 @@ class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One official dataset: rows, output limit in tokens, effort baked into its prompts.
 
-    ``truth_columns`` are the names that the column of true answers may have.
+    ``truth_columns`` are the names that the column of true answers may have, ``prompt_columns`` those of the
+    prompts as text, which need not be there.
     """
 
     file: str
@@ -53,6 +54,7 @@ class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reasoning_effort: str | None = None
     repeats: dict[str, int] = {}
     truth_columns: tuple[str, ...] = ("ground_truth",)
+    prompt_columns: tuple[str, ...] = ("text_input",)
 
 
 class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

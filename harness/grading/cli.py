@@ -39,7 +39,8 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--tokenizer",
-        help="name or folder of the model's tokenizer; it must be the benchmark's (default: the benchmark's)",
+        help="tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"
+        " benchmark's model (default: the benchmark's tokenizer, built in or from that cache)",
     )
     group.add_argument(
         "--lcb-data",
@@ -77,7 +78,9 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
         help="rules to grade by, exact_match is official (%(default)s)",
     )
     group.add_argument(
-        "--num-lcb-workers", type=int, help="programs to run at once (default: the cores of this process)"
+        "--num-lcb-workers",
+        type=int,
+        help="programs to run, or texts to compare, at once (default: the cores of this process)",
     )
     group.add_argument(
         "--restart",

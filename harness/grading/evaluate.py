@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task
-from harness.grading.graders import Batch, DatasetKind, Grader
+from harness.grading.graders import Batch, DatasetKind, Grader, RemarkingGrader
 from harness.grading.output import Output
 from harness.grading.output_decoder import OutputDecoder
 from harness.grading.references import Reference, by_dataset, repeats_are_whole
@@ -38,12 +38,16 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class GradedSample:
-    """``logged`` is None for a sample that the log lacks. ``grades`` has the modes that were asked for."""
+    """``logged`` is None for a sample that the log lacks. ``grades`` has the modes that were asked for.
+
+    ``remarks`` is None where the grader makes none.
+    """
 
     qsl_idx: int
     reference: Reference
     logged: Logged | None
     grades: Mapping[Mode, Grade]
+    remarks: tuple[str, ...] | None = None
 
     @property
     def disagrees(self) -> bool:
@@ -53,13 +57,19 @@ class GradedSample:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Every sample in the order of qsl_idx, the state of the log, and the score of each mode."""
+    """Every sample in the order of qsl_idx, the state of the log, and the score of each mode.
+
+    ``repeated``: samples with several entries, of which the first was graded. ``remarks``: the meaning of
+    each that a grader may make.
+    """
 
     graded: tuple[GradedSample, ...]
     missing: tuple[int, ...]
     cut: Cut | None
     lengths: Lengths
     scores: Mapping[Mode, Score]
+    repeated: tuple[int, ...] = ()
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_right_and_wrong(self) -> bool:
@@ -82,24 +92,34 @@ def evaluate(
     Raises GradingError for a log that is not one output per sample, and what the batches raise.
     """
     checklist = Checklist(len(references))
+    first_counts = all(grader.FIRST_ENTRY_COUNTS for grader in graders.values())
     logged: dict[int, Logged] = {}
     found: dict[int, dict[Mode, Grade | Task]] = {}
-    for count, entry in enumerate(log, 1):
-        checklist.tick(entry.qsl_idx)
-        reference, output = references[entry.qsl_idx], decoder.output(entry)
-        logged[entry.qsl_idx] = _logged(entry, output)
-        found[entry.qsl_idx] = grade(output, reference, graders[reference.kind], modes)
-        progress(count, len(references), "outputs")
+    remarks: dict[int, tuple[str, ...]] = {}
+    for entry in log:
+        index = entry.qsl_idx
+        if not checklist.tick(index, first_counts=first_counts):
+            continue
+        reference, output = references[index], decoder.output(entry)
+        grader = graders[reference.kind]
+        logged[index] = _logged(entry, output)
+        found[index] = grade(output, reference, grader, modes)
+        if isinstance(grader, RemarkingGrader):
+            remarks[index] = grader.remarks(output, reference.prompt)
+        progress(len(found), len(references), "outputs")
     graded = _graded_in_batches(found, references, batches, progress)
     samples = tuple(
-        GradedSample(index, reference, logged[index], graded[index])
+        GradedSample(index, reference, logged[index], graded[index], remarks.get(index))
         if index in graded
         else _missing(index, reference, graders[reference.kind], modes)
         for index, reference in enumerate(references)
     )
     metrics = next(iter(graders.values())).METRICS
     scores = {mode: _score(samples, mode, metrics, repeats) for mode in modes}
-    return Evaluation(samples, checklist.coverage().missing, log.cut, _lengths(samples), scores)
+    coverage = checklist.coverage()
+    return Evaluation(
+        samples, coverage.missing, log.cut, _lengths(samples), scores, coverage.repeated, _meanings(graders)
+    )
 
 
 def grade(
@@ -136,8 +156,14 @@ def _logged(entry: LogEntry, output: Output) -> Logged:
     return Logged(entry.seq_id, len(entry.token_ids), *state, entry.offset, entry.size)
 
 
+def _meanings(graders: Mapping[DatasetKind, Grader]) -> dict[str, str]:
+    """What the remarks of all graders mean."""
+    remarking = [grader for grader in graders.values() if isinstance(grader, RemarkingGrader)]
+    return {name: meaning for grader in remarking for name, meaning in grader.REMARKS.items()}
+
+
 def _missing(qsl_idx: int, reference: Reference, grader: Grader, modes: Sequence[Mode]) -> GradedSample:
-    """A sample without an entry: wrong, or 0 by a text metric, in every mode."""
+    """A sample without an entry: wrong in every mode, or left out of a text metric."""
     scores = dict.fromkeys(grader.METRICS, 0.0)
     nothing = Grade(scores, False if EXACT_MATCH in scores else None, None, Reason.MISSING)
     return GradedSample(qsl_idx, reference, None, dict.fromkeys(modes, nothing))
@@ -151,6 +177,8 @@ def _lengths(samples: Sequence[GradedSample]) -> Lengths:
 def _score(
     samples: Sequence[GradedSample], mode: Mode, metrics: Mapping[str, Metric], repeats: Mapping[str, int]
 ) -> Score:
+    if EXACT_MATCH not in metrics:  # the official evaluators of texts average over what is in the log
+        samples = [sample for sample in samples if sample.logged is not None]
     datasets = {
         name: [samples[index] for index in indexes]
         for name, indexes in by_dataset([sample.reference for sample in samples]).items()

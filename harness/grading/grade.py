@@ -54,10 +54,14 @@ class Total(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is totalled, and the decimals with which its official evaluator prints it."""
+    """How a metric is totalled, and the decimals with which its official evaluator prints it.
+
+    ``quoted``: whether it prints the number as a string.
+    """
 
     total: Total
     decimals: int
+    quoted: bool = False
 
 
 EXACT_MATCH = "exact_match"

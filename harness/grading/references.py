@@ -9,16 +9,17 @@ from typing import Any
 from harness.config.benchmark import Benchmark
 from harness.dataset.table import Table, open_table
 from harness.errors import DatasetError
-from harness.grading.graders import DatasetKind, Grader, graders_of
+from harness.grading.graders import DatasetKind, Grader, RemarkingGrader, graders_of
 
-_DATASET, _PROMPT = "dataset", "text_input"
+_DATASET = "dataset"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     """One sample. ``repeat`` counts earlier samples of the same ``question``.
 
-    Both are None where prompts are unknown. Questions are numbered over all data sets.
+    Both are None where prompts are unknown. Questions are numbered over all data sets. ``prompt`` is the text
+    for a grader that remarks on outputs; None where there is none.
     """
 
     dataset: str
@@ -26,6 +27,7 @@ class Reference:
     truth: str
     repeat: int | None
     question: int | None = None
+    prompt: str | None = None
 
 
 def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
@@ -36,10 +38,12 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
     graders = graders_of(benchmark.name)
     table = open_table(path)
     names = _dataset_names(table, graders)
-    column = table.first_column(benchmark.dataset(accuracy=True).truth_columns)
+    rule = benchmark.dataset(accuracy=True)
+    column = table.first_column(rule.truth_columns)
     truths = table.column(column)
     names = names or [next(iter(graders))] * len(truths)
-    prompts = table.column(_PROMPT) if _PROMPT in table.names else [None] * len(truths)
+    prompt_column = next((name for name in rule.prompt_columns if name in table.names), None)
+    prompts = table.column(prompt_column) if prompt_column else [None] * len(truths)
     seen: Counter[tuple[str, str]] = Counter()
     numbers: dict[tuple[str, str], int] = {}
     rows = []
@@ -52,8 +56,9 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
         identity = truth if graders[kind].NAMES_QUESTION else prompt
         key = dataset, str(identity)
         question = numbers.setdefault(key, len(numbers))
-        same = (None, None) if identity is None else (seen[key], question)
-        rows.append(Reference(dataset, kind, truth, *same))
+        repeat, question_of = (None, None) if identity is None else (seen[key], question)
+        is_read = isinstance(prompt, str) and isinstance(graders[kind], RemarkingGrader)
+        rows.append(Reference(dataset, kind, truth, repeat, question_of, prompt if is_read else None))
         seen[key] += 1
     if not rows:
         raise DatasetError(f"{path}: no rows, expected the samples of an accuracy run")

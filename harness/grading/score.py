@@ -65,14 +65,20 @@ class DatasetScore:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """The value of a metric, and the decimals with which it is printed."""
+    """The value of a metric, the decimals with which it is printed, and whether it is in quotes there."""
 
     value: float
     decimals: int
+    quoted: bool = False
 
     def __str__(self) -> str:
-        """As the official evaluator prints it."""
+        """As the official evaluator prints it, without quotes."""
         return f"{self.value:.{self.decimals}f}"
+
+    @property
+    def printed(self) -> str:
+        """As the official evaluator prints it."""
+        return f"'{self}'" if self.quoted else str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +125,13 @@ def total(metric: Metric, scores: Mapping[str, Sequence[float]], repeats: Mappin
     PERCENT is 100 * sum(scores / repeats) / sum(samples / repeats), the official formula.
     """
     if metric.total is Total.SUM:
-        return MetricValue(sum(map(sum, scores.values())), metric.decimals)
+        return MetricValue(sum(map(sum, scores.values())), metric.decimals, metric.quoted)
     # In this order of operations: the third decimal is scraped and compared.
     points = sum(sum(part) / repeats.get(name, 1) for name, part in scores.items())
     largest = sum(len(part) / repeats.get(name, 1) for name, part in scores.items())
     mean = points / largest
-    return MetricValue(mean * 100 if metric.total is Total.PERCENT else mean, metric.decimals)
+    value = mean * 100 if metric.total is Total.PERCENT else mean
+    return MetricValue(value, metric.decimals, metric.quoted)
 
 
 @dataclass(frozen=True, slots=True)

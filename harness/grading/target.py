@@ -122,8 +122,15 @@ def _log_warnings(evaluation: Evaluation) -> list[str]:
         warnings.append(f"the log breaks off at byte {evaluation.cut.offset}: {evaluation.cut.reason}")
     if evaluation.missing:
         count, shown = len(evaluation.missing), listed(evaluation.missing)
-        counted = "count as wrong" if evaluation.has_right_and_wrong else "score 0, so the target is not met"
+        left_out = "are left out, so the target is not met"
+        counted = "count as wrong" if evaluation.has_right_and_wrong else left_out
         warnings.append(f"{count} samples have no entry and {counted}: {shown}")
+    if evaluation.repeated:
+        count, shown = len(evaluation.repeated), listed(evaluation.repeated)
+        warnings.append(
+            f"{count} samples have several entries, of which the first counts, as officially; "
+            f"the client completed them twice: {shown}"
+        )
     return warnings
 
 

@@ -212,10 +212,11 @@ class AccuracyLog:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which of the expected samples a log holds; duplicates and strangers never get this far."""
+    """Which of the expected samples a log lacks, and which it has several entries of."""
 
     expected: int
     missing: tuple[int, ...]
+    repeated: tuple[int, ...] = ()
 
 
 class Checklist:
@@ -223,23 +224,32 @@ class Checklist:
 
     def __init__(self, expected: int) -> None:
         self._seen = np.zeros(expected, np.bool_)
+        self._repeated: dict[int, None] = {}
 
-    def tick(self, qsl_idx: int) -> None:
-        """Note one entry. GradingError for an index that is negative, too large or there twice."""
+    def tick(self, qsl_idx: int, *, first_counts: bool = False) -> bool:
+        """Note one entry; whether it is the first of its sample. A further one is an error by default.
+
+        Raises GradingError for it, and for an index that is negative or too large.
+        """
         if not 0 <= qsl_idx < len(self._seen):
             raise GradingError(
                 f"accuracy log: qsl_idx {qsl_idx}, expected 0..{len(self._seen) - 1}; "
                 "pass the --reference-data of this run"
             )
+        if self._seen[qsl_idx] and first_counts:
+            self._repeated[qsl_idx] = None
+            return False
         if self._seen[qsl_idx]:
             raise GradingError(
                 f"accuracy log: qsl_idx {qsl_idx} twice; a sample counts once, run accuracy again"
             )
         self._seen[qsl_idx] = True
+        return True
 
     def coverage(self) -> Coverage:
         """What is there and what is missing, after the last entry."""
-        return Coverage(len(self._seen), tuple(np.flatnonzero(~self._seen).tolist()))
+        missing = tuple(np.flatnonzero(~self._seen).tolist())
+        return Coverage(len(self._seen), missing, tuple(sorted(self._repeated)))
 
 
 def _refuse_gap(text: bytes) -> None:

@@ -9,13 +9,14 @@ from typing import NewType, Protocol, runtime_checkable
 
 from harness.errors import ConfigError
 from harness.grading.grade import Grade, Metric, Mode, Progress, Task
-from harness.grading.graders import aime, gpqa, livecodebench
+from harness.grading.graders import aime, gpqa, livecodebench, summaries
 from harness.grading.options import EvaluationOptions
 from harness.grading.output import Output
 
 # A part of the names of all data sets of one kind.
 DatasetKind = NewType("DatasetKind", str)
 AIME, GPQA, LIVECODEBENCH = map(DatasetKind, ("aime", "gpqa", "livecodebench"))
+CNN_DAILYMAIL = DatasetKind("cnn_dailymail")
 
 
 class Grader(Protocol):
@@ -23,6 +24,7 @@ class Grader(Protocol):
 
     METRICS: Mapping[str, Metric]  # what is in the scores of each grade
     MODES: Sequence[Mode]  # the modes that it has rules for; a text metric has official ones alone
+    FIRST_ENTRY_COUNTS: bool  # whether a sample's later entries are left out, as officially; else an error
     NAMES_QUESTION: bool  # whether a reference names its question; else the prompt distinguishes questions
 
     def check_reference(self, value: object) -> str:
@@ -50,11 +52,23 @@ class BatchGrader(Grader, Protocol):
         """The batch for these references. Raises GradingError when something that it needs is missing."""
 
 
+@runtime_checkable
+class RemarkingGrader(Grader, Protocol):
+    """A grader that remarks on outputs what their scores do not show."""
+
+    REMARKS: Mapping[str, str]  # what each remark means
+
+    def remarks(self, output: Output, prompt: str | None) -> tuple[str, ...]:
+        """The remarks on an output. ``prompt``: the reference's, where its file has one."""
+
+
 # The kinds of a benchmark in the order in which they are looked for in a data set's name.
 GRADERS: dict[tuple[str, DatasetKind], Grader] = {
     ("gpt-oss-120b", AIME): aime,
     ("gpt-oss-120b", GPQA): gpqa,
     ("gpt-oss-120b", LIVECODEBENCH): livecodebench,
+    ("llama3.1-8b", CNN_DAILYMAIL): summaries,
+    ("llama3.1-8b-edge", CNN_DAILYMAIL): summaries,
 }
 
 

@@ -11,6 +11,7 @@ from harness.grading.score import Score
 from harness.grading.target import TargetResult
 
 _WIDTH = 80
+_EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # of a remark; characters
 
 
 def scorecard(
@@ -23,6 +24,7 @@ def scorecard(
     if evaluation.has_right_and_wrong:
         lines += ["", *_failures(evaluation, result)]
         lines += [*_solved(result.score), *_by_difficulty(evaluation, result, difficulties or {})]
+    lines += _remarks(evaluation, result.mode)
     lines += ["", *_trust(evaluation, result)]
     if Mode.OFFICIAL in evaluation.scores:
         metrics = _metrics(evaluation.scores[Mode.OFFICIAL])
@@ -32,7 +34,7 @@ def scorecard(
 
 def _metrics(score: Score) -> str:
     """One line: bare for a single metric, else a dict as the official evaluators print it."""
-    line = ", ".join(f"'{name}': {value}" for name, value in score.metrics.items())
+    line = ", ".join(f"'{name}': {value.printed}" for name, value in score.metrics.items())
     return line if len(score.metrics) == 1 else f"{{{line}}}"
 
 
@@ -113,6 +115,20 @@ def _by_difficulty(
             f"{word} {100 * sum(rows[word]) / len(rows[word]):.2f}% of {len(rows[word])}" for word in order
         )
         yield f"programs by difficulty: {', '.join(shares)}"
+
+
+def _remarks(evaluation: Evaluation, mode: Mode) -> Iterator[str]:
+    """How many outputs each remark was made on, and the first of them."""
+    logged = [sample for sample in evaluation.graded if sample.remarks is not None]
+    if evaluation.remarks:
+        yield from ("", "Strict view (no part of the score):")
+    for name, meaning in evaluation.remarks.items():
+        found = [sample for sample in logged if sample.remarks and name in sample.remarks]
+        share = 100 * len(found) / len(logged)
+        yield f"{name}: {len(found)} of {len(logged)} ({share:.2f}%), {meaning}"
+        for sample in found[:_EXAMPLES]:
+            text = " ".join((sample.grades[mode].answer or "").split())
+            yield f"    qsl_idx {sample.qsl_idx}: {text[:_EXAMPLE_WIDTH]!r}"
 
 
 def _trust(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:

@@ -24,6 +24,7 @@ _DISAGREE, _WRONG = (
     "Where the official and the strict rules disagree",
     "Wrong by all rules that were asked for",
 )
+_REMARKED = "With remarks"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a page of model output runs nothing
 _STYLE = "td,th{border:1px solid #999;padding:4px;vertical-align:top}pre{white-space:pre-wrap}"
 
@@ -48,9 +49,12 @@ def write_report(
     ]
     wrong.sort(key=lambda sample: (sample.reference.dataset, *_reasons(sample), sample.qsl_idx))
     disagreeing = [sample for sample in graded if sample.disagrees]
+    listed = [(_DISAGREE, disagreeing), (_WRONG, wrong)]
+    if remarked := sorted((sample for sample in graded if sample.remarks), key=lambda one: one.remarks or ()):
+        listed.append((_REMARKED, remarked))
     sections = [
         (title, [tuple(map(legible, _cells(sample, log, decoder, tests))) for sample in samples])
-        for title, samples in ((_DISAGREE, disagreeing), (_WRONG, wrong))
+        for title, samples in listed
     ]
     page = _html if path.suffix.lower() in _HTML_SUFFIXES else _markdown
     try:
@@ -66,7 +70,8 @@ def _reasons(sample: GradedSample) -> list[str]:
 
 def _cells(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder, tests: ProblemIndex | None) -> Row:
     assert sample.logged is not None  # a missing sample has nothing to show
-    shown_grades = {mode: f"{grade.reason}: {grade.answer or ''} {grade.detail}".strip()
+    remarks = f" ({', '.join(sample.remarks)})" if sample.remarks else ""
+    shown_grades = {mode: f"{grade.reason}{remarks}: {grade.answer or ''} {grade.detail}".strip()
             for mode, grade in sample.grades.items()}  # fmt: skip
     tail = decoder.decode(log.read_at(sample.logged.offset, sample.logged.size)[-_TAIL_TOKENS:])
     facts = (str(sample.qsl_idx), sample.reference.dataset, sample.reference.truth)

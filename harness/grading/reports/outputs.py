@@ -55,6 +55,8 @@ def _row(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> Row:
         scores = {f"{prefix}{name}": float(score) for name, score in grade.scores.items()}
         scores.pop(f"{prefix}{EXACT_MATCH}", None)  # is_correct has it
         row |= scores
+    if sample.remarks is not None:
+        row["remarks"] = " ".join(sample.remarks)
     return row
 
 

@@ -55,14 +55,21 @@ def result(
             "truncated_share": osl.truncated_share,
         },
         "missing": list(evaluation.missing),
+        "repeated": list(evaluation.repeated),
         "log_cut": None
         if evaluation.cut is None
         else {"offset": evaluation.cut.offset, "reason": evaluation.cut.reason},
         "sandbox": None if sandbox is None else sandbox.tier.value,
         "disagreements": [sample.qsl_idx for sample in evaluation.graded if sample.disagrees],
+        "remarks": {name: _remark(evaluation, name) for name in evaluation.remarks},
         "reasons": {mode.value: _reasons(evaluation.graded, mode) for mode in evaluation.scores},
         "warnings": list(result.warnings),
     }
+
+
+def _remark(evaluation: Evaluation, name: str) -> Json:
+    found = [sample.qsl_idx for sample in evaluation.graded if sample.remarks and name in sample.remarks]
+    return {"meaning": evaluation.remarks[name], "count": len(found), "samples": found}
 
 
 def _metric(metric: MetricResult) -> Json:
@@ -108,6 +115,7 @@ def _detail(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> J
         "model_output_preview": preview(decoder, ids),
         "reason": main.reason.value,
         "scores": dict(main.scores),
+        "remarks": None if sample.remarks is None else list(sample.remarks),
         "strict": None if strict is None else _strict(strict),
     }
 

@@ -388,7 +388,7 @@ BAD_FLAGS = {
         "problems are not in this LiveCodeBench release",
     ),
     "no release": (["--lcb-data", "absent"], "no LiveCodeBench release found"),
-    "no graders": (["--benchmark", "llama3.1-8b"], "--benchmark llama3.1-8b"),
+    "no graders": (["--benchmark", "deepseek-r1"], "--benchmark deepseek-r1"),
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
     "nowhere to write": (["--output-file", "/proc/nowhere/r.json"], "cannot be written"),
 }

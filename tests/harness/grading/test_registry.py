@@ -78,6 +78,7 @@ class Overlap(Grader):
         "number": Metric(Total.SUM, 0),
     }
     MODES: Sequence[Mode] = (Mode.OFFICIAL,)
+    FIRST_ENTRY_COUNTS = False
     NAMES_QUESTION = False
 
     def check_reference(self, value: object) -> str:

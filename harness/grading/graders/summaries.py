@@ -1,0 +1,242 @@
+"""Summaries: ROUGE against the reference and the length in characters, as llama3.1-8b's evaluator has them.
+
+What a score does not show is remarked beside it: outputs without text, at the token limit, copied from the
+article, or not in English.
+"""
+
+import multiprocessing
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing.connection import wait
+from types import MappingProxyType
+
+from harness.errors import GradingError
+from harness.grading.grade import Grade, Metric, Mode, Progress, Reason, Task, Total, scored
+from harness.grading.options import EvaluationOptions
+from harness.grading.output import Output
+from harness.grading.rouge import ROUGE, Comparison, compare
+
+_LENGTH, _NUMBER = "gen_len", "gen_num"
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {name: Metric(Total.PERCENT, 4, quoted=True) for name in ROUGE}
+    | {_LENGTH: Metric(Total.SUM, 0), _NUMBER: Metric(Total.SUM, 0)}
+)
+MODES: Sequence[Mode] = (Mode.OFFICIAL,)
+NAMES_QUESTION = False
+FIRST_ENTRY_COUNTS = True
+
+_EMPTY, _CUT, _COPIED, _FOREIGN = "empty", "cut", "copied", "not_english"
+_RUN_WORDS, _COPIED_SHARE = 8, 0.8
+_LEAST_WORDS, _ENGLISH_SHARE = 10, 0.1
+REMARKS: Mapping[str, str] = MappingProxyType(
+    {
+        _EMPTY: "no text",
+        _CUT: "ended by the token limit",
+        _COPIED: f"at least {_COPIED_SHARE:.0%} of its runs of {_RUN_WORDS} words are the prompt's",
+        _FOREIGN: f"under {_ENGLISH_SHARE:.0%} of its words are among 40 common English ones (a rough test)",
+    }
+)
+# Not in the dataset's files as plain text: llama3.1-8b's prompt around the article.
+_INSTRUCTION = (
+    "Summarize the following news article in 128 tokens."
+    " Please output the summary only, without any other text."
+)
+_ENGLISH = frozenset(
+    (
+        *(
+            "a",
+            "an",
+            "the",
+            "this",
+            "that",
+            "it",
+            "he",
+            "she",
+            "they",
+            "his",
+            "her",
+            "their",
+            "who",
+            "and",
+            "but",
+        ),
+        *(
+            "of",
+            "to",
+            "in",
+            "for",
+            "on",
+            "with",
+            "from",
+            "by",
+            "as",
+            "at",
+            "after",
+            "not",
+            "be",
+            "been",
+            "is",
+        ),
+        *("are", "was", "were", "has", "have", "had", "will", "would", "said", "which"),
+    )
+)
+_NO_WORD = re.compile(r"[\W_]+")
+
+_CHUNK = 64  # summaries that a process takes at once
+_FEW = 256  # summaries that are compared here, before processes would have started
+
+
+def check_reference(value: object) -> str:
+    """The reference summary."""
+    if not isinstance(value, str):
+        raise ValueError("a text")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(Task):
+    """A decoded output and its reference."""
+
+    text: str
+    truth: str
+
+
+def official(output: Output, truth: str) -> Grade | Task:
+    """The comparison with the reference."""
+    return Summary(output.text, truth)
+
+
+def strict(output: Output, truth: str) -> Grade | Task:
+    """There are no other rules for a text metric."""
+    raise NotImplementedError
+
+
+def remarks(output: Output, prompt: str | None) -> tuple[str, ...]:
+    """As RemarkingGrader; ``prompt`` is the article."""
+    text = output.text
+    found = {
+        _EMPTY: output.defect is Reason.EMPTY,
+        _CUT: output.defect is Reason.TRUNCATED,
+        _COPIED: prompt is not None and _is_copied(text, f"{_INSTRUCTION} {prompt}"),
+        _FOREIGN: _is_foreign(text),
+    }
+    return tuple(name for name, is_found in found.items() if is_found)
+
+
+def _is_copied(text: str, prompt: str) -> bool:
+    words = _words(text)
+    runs = len(words) - _RUN_WORDS + 1
+    if runs < 1:
+        return False
+    within, own = f" {' '.join(_words(prompt))} ", 0
+    for start in range(runs):
+        own += f" {' '.join(words[start : start + _RUN_WORDS])} " not in within
+        if own > (1 - _COPIED_SHARE) * runs:
+            return False
+    return True
+
+
+def _is_foreign(text: str) -> bool:
+    words = _words(text)
+    english = sum(word in _ENGLISH for word in words)
+    if len(words) >= _LEAST_WORDS:
+        return english < _ENGLISH_SHARE * len(words)
+    # Scripts that do not part words: a sentence is one.
+    return not english and sum(char.isalpha() and not char.isascii() for char in text) >= _LEAST_WORDS
+
+
+def _words(text: str) -> list[str]:
+    return _NO_WORD.sub(" ", text.lower()).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """The batch of summaries, compared in processes."""
+
+    workers: int
+
+    def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
+        """As Batch."""
+        summaries = [task for task in tasks if isinstance(task, Summary)]
+        if len(summaries) <= _FEW:
+            return dict(zip(summaries, map(_grade, _compare_all(summaries)), strict=True))
+        grades: dict[Task, Grade] = {}
+        with _pool(self.workers) as pool:
+            with _interrupts_held():
+                chunks = {pool.submit(_compare_all, chunk): chunk for chunk in _chunks(summaries)}
+            for done in as_completed(chunks):
+                grades |= zip(chunks[done], map(_grade, _result(done)), strict=True)
+                progress(len(grades), len(summaries), "summaries")
+        return grades
+
+
+def prepare(truths: Sequence[str], options: EvaluationOptions) -> Summaries:
+    """As BatchGrader."""
+    return Summaries(options.num_lcb_workers or len(os.sched_getaffinity(0)))
+
+
+def _grade(comparison: Comparison) -> Grade:
+    scores = {**comparison.fmeasure, _LENGTH: float(len(comparison.text)), _NUMBER: 1.0}
+    return scored(scores, comparison.text)
+
+
+def _chunks(summaries: Sequence[Summary]) -> Iterator[list[Summary]]:
+    rest = iter(summaries)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with this one, however it ends; nothing is waited for after an exception."""
+    start = multiprocessing.get_context("spawn")  # a fork of a process with threads may lock itself
+    pool = ProcessPoolExecutor(workers, start, _begin_worker)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Processes that start within inherit the block: Ctrl-C is for this one alone, and comes afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_worker() -> None:
+    """End when the parent is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _compare_all(summaries: Sequence[Summary]) -> list[Comparison]:
+    return [compare(summary.text, summary.truth) for summary in summaries]
+
+
+def _result(done: Future[list[Comparison]]) -> list[Comparison]:
+    try:
+        return done.result()
+    except BrokenProcessPool as error:
+        raise GradingError(
+            "a process that compared summaries was killed, perhaps for lack of memory; run it again, with "
+            "fewer processes (--num-lcb-workers 1)"
+        ) from error

@@ -1,0 +1,146 @@
+"""Decodes by a model's own tokenizer.json as transformers 4.46 does: no special tokens, spaces cleaned up."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.config.benchmark import Benchmark
+from harness.dataset.model_tokenizer import TOKENIZER_FILE, load_tokenizer
+from harness.errors import ConfigError, GradingError
+from harness.grading.output import TextOutput
+from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# clean_up_tokenization of transformers 4.46, which Llama 3.1's tokenizer_config.json asks for: in this order.
+_CLEANED = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTokens:
+    """What tells a model's tokenizer from others': ids and names; ``ends`` are those that end an output."""
+
+    special: Mapping[int, str]
+    ends: frozenset[int]
+
+
+LLAMA_3_1 = ModelTokens(
+    {128000: "<|begin_of_text|>", 128001: "<|end_of_text|>", 128009: "<|eot_id|>"},
+    frozenset({128001, 128008, 128009}),
+)
+
+
+def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "SummaryDecoder"]:
+    """As the registry of decoders wants it: opens the decoder of a benchmark whose model has these tokens."""
+
+    def open_decoder(benchmark: Benchmark, asked: str | None, max_new_tokens: int) -> SummaryDecoder:
+        file = find_tokenizer(benchmark, asked)
+        tokenizer = load_tokenizer(file)
+        for token, name in tokens.special.items():
+            if (got := tokenizer.id_to_token(token)) != name:
+                raise ConfigError(
+                    f"{file}: token {token} is {got!r}, in the tokenizer of {benchmark.model} it is "
+                    f"{name!r}; pass --tokenizer with that model's folder"
+                )
+        return SummaryDecoder(tokenizer, tokens, benchmark, max_new_tokens)
+
+    return open_decoder
+
+
+def find_tokenizer(benchmark: Benchmark, asked: str | None) -> Path:
+    """The file that was asked for, by path or by name in the Hugging Face cache; else the model's in it.
+
+    Raises ConfigError where there is none.
+    """
+    if asked is not None and Path(asked).exists():
+        return Path(asked)
+    name = asked or benchmark.model
+    found = next(_cached(name, benchmark.model_revision), None)
+    if found is None:
+        sought = f"--tokenizer {asked}: no such file or folder, and" if asked else f"{benchmark.model}:"
+        raise ConfigError(
+            f"{sought} no {TOKENIZER_FILE} of {name} in {_cache_folder()}; pass --tokenizer with the folder "
+            f"of {benchmark.model} (datasets/download.sh --benchmark {benchmark.name} --what model)"
+        )
+    return found
+
+
+def _cached(name: str, revision: str | None) -> Iterator[Path]:
+    """Copies in the cache, the benchmark's revision first. The model was called Meta-Llama-3.1-... once."""
+    owner, _, model = name.rpartition("/")
+    for each in dict.fromkeys((model, f"Meta-{model}")):
+        snapshots = _cache_folder() / f"models--{owner}--{each}" / "snapshots"
+        files = sorted(snapshots.glob(f"*/{TOKENIZER_FILE}"))
+        yield from sorted(files, key=lambda file: file.parent.name != revision)
+
+
+def _cache_folder() -> Path:
+    """Where huggingface_hub keeps what it downloads."""
+    if folder := os.environ.get("HF_HUB_CACHE"):
+        return Path(folder)
+    home = os.environ.get("HF_HOME") or Path(
+        os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "huggingface"
+    )
+    return Path(home) / "hub"
+
+
+class SummaryDecoder:
+    """Decodes an output as the official evaluator does."""
+
+    def __init__(
+        self, tokenizer: "Tokenizer", tokens: ModelTokens, benchmark: Benchmark, max_new_tokens: int
+    ) -> None:
+        self._tokenizer, self._benchmark = tokenizer, benchmark
+        self._ends, self._limit = np.array(sorted(tokens.ends), np.int32), max_new_tokens
+        self._known = np.zeros(benchmark.vocabulary_size, np.bool_)
+        ids = np.fromiter(tokenizer.get_vocab(with_added_tokens=True).values(), np.int64)
+        self._known[ids[ids < benchmark.vocabulary_size]] = True
+
+    def output(self, entry: LogEntry) -> TextOutput:
+        """As OutputDecoder."""
+        ids = entry.token_ids
+        size = self._benchmark.vocabulary_size
+        strange = ids[(ids < 0) | (ids >= size)]
+        if len(strange):
+            raise GradingError(
+                f"accuracy log: qsl_idx {entry.qsl_idx} holds token {strange[0]}, {self._benchmark.model} "
+                f"has 0..{size - 1}; this is another model's log, or a damaged one"
+            )
+        unknown = ids[~self._known[ids]]
+        if len(unknown):
+            raise GradingError(
+                f"accuracy log: qsl_idx {entry.qsl_idx} holds token {unknown[0]}, which the tokenizer does "
+                "not have; pass --tokenizer with the one of the model that ran"
+            )
+        truncated = len(ids) >= self._limit and not np.isin(ids, self._ends).any()
+        return TextOutput(self._text(ids), len(ids), truncated=bool(truncated))
+
+    def decode(self, ids: TokenIds) -> str:
+        """As OutputDecoder."""
+        return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=False))
+
+    def _text(self, ids: TokenIds) -> str:
+        return cleaned_up(self._tokenizer.decode(ids.tolist(), skip_special_tokens=True))
+
+
+def cleaned_up(text: str) -> str:
+    """The text without the spaces that transformers removes after decoding."""
+    for old, new in _CLEANED:
+        text = text.replace(old, new)
+    return text
