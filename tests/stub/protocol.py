@@ -125,9 +125,10 @@ class CompletionsProtocol:
 
     def _document(self, request: Request, step: Step) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "text": " tok" * len(step.ids), "logprobs": None}
-        choice["finish_reason"] = step.finish
+        choice |= {"finish_reason": step.finish, "stop_reason": None}
         if request.body.get("return_token_ids"):
-            choice["token_ids"] = step.ids
+            first = step.count == len(step.ids)
+            choice |= {"token_ids": step.ids, "prompt_token_ids": request.prompt_ids if first else None}
         return self._envelope(request) | {"choices": [choice]}
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import openai
 import pytest
 
+from tests.kit import DATA
 from tests.stub import Facts, Fault, StubServer, every, expected_ids, first_time, refused_url
 
 PROMPT = [200006, 17360, 200008, 5]
@@ -211,3 +212,20 @@ def test_pacing_and_true_times():
     seen = stub.requests[0]
     assert seen.first_sent_ns - seen.received_ns >= 50_000_000
     assert seen.last_sent_ns - seen.first_sent_ns >= 80_000_000
+
+
+def test_completions_have_the_members_that_vllm_sends():
+    prompt = [128000, 403]
+    body = {"model": "m", "prompt": prompt, "max_tokens": 4, "return_token_ids": True, "stream": True}
+    body |= {"stream_options": {"include_usage": True}}
+    with StubServer() as stub, connection(stub) as conn:
+        conn.request("POST", "/v1/completions", json.dumps(body))
+        ours = events(conn.getresponse().read())
+    recorded = events((DATA / "vllm_length.txt").read_bytes())
+    assert len(ours) == len(recorded) == 5  # four tokens and the usage
+    for mine, real in zip(ours, recorded, strict=True):
+        assert mine.keys() <= real.keys()
+        assert [choice.keys() for choice in mine["choices"]] == [choice.keys() for choice in real["choices"]]
+        assert mine.get("usage", {}).keys() == real.get("usage", {}).keys()
+    ids = [event["choices"][0]["prompt_token_ids"] for event in ours[:-1]]
+    assert ids == [prompt, None, None, None]

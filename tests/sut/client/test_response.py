@@ -12,6 +12,8 @@ GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 18
 GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195947]
 LLAMA = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
 SGLANG_HTTP = (DATA / "sglang_http_response.txt").read_bytes()
+VLLM = [5224, 80208, 68809, 71859]
+VLLM_HTTP = (DATA / "vllm_http_response.txt").read_bytes()
 LLAMA_HTTP = (DATA / "llamacpp_http_response.txt").read_bytes()
 STREAM = (DATA / "sglang_stop_token_third.txt").read_bytes()
 WHOLE = (DATA / "sglang_whole.txt").read_bytes()
@@ -20,7 +22,7 @@ EVENT_STREAM = b"content-type: text/event-stream\r\n"
 
 
 # How many tokens the recorded answers that end with "length" were asked for.
-ASKED = {("sglang", True): 20, ("sglang", False): 4, ("llamacpp", True): 8}
+ASKED = {("sglang", True): 20, ("sglang", False): 4, ("llamacpp", True): 8, ("openai", True): 4}
 
 
 def reader(streams=True, wire="sglang", max_bytes=None):
@@ -55,6 +57,7 @@ EVENTS = [part + b"\n\n" for part in STREAM.split(b"\n\n") if part]
 # name: bytes, streams, wire, ids. Those that end with the connection are told apart below.
 VALID = {
     "recorded SGLang": (SGLANG_HTTP, True, "sglang", GREEDY),
+    "recorded vLLM": (VLLM_HTTP, True, "openai", VLLM),
     "recorded llama.cpp": (LLAMA_HTTP, True, "llamacpp", LLAMA),
     "content-length": (sized(STREAM), True, "sglang", GREEDY[:3]),
     "an event a chunk": (chunked(*EVENTS), True, "sglang", GREEDY[:3]),
@@ -93,6 +96,14 @@ def test_whole_responses(name):
         assert isinstance(outcome, Completion), outcome
         assert outcome.output_ids.tolist() == ids
         assert outcome.output_ids.dtype == np.int32
+
+
+def test_a_recorded_vllm_that_was_ended_in_the_middle():
+    """SIGTERM: the stream ends well, with its usage and end mark, but for the finish reason."""
+    data = (DATA / "vllm_http_aborted.txt").read_bytes()
+    assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    response = reader_of("openai", max_new_tokens=4000)
+    assert_failed(response.feed(data, 1), FailureKind.ABORTED, "after 63 tokens")
 
 
 @pytest.mark.parametrize("name", VALID)

@@ -1,7 +1,8 @@
 """OpenAI-compatible completions: vLLM's answers, and every way in which an answer can be wrong.
 
-The good chunks have the members that vLLM's completions endpoint sends with return_token_ids and
-stream_options.include_usage; the recorded ones are llama.cpp's, which sends no ids.
+The recorded answers are those of vLLM 0.32.0's CPU build with a tiny Llama of random weights, greedy, and of
+llama.cpp, which sends no ids. End tokens were forced by logit_bias. The other chunks have the members that
+vLLM sends with return_token_ids and stream_options.include_usage.
 """
 
 import json
@@ -11,7 +12,7 @@ import pytest
 
 from harness.record.outcome import Completion, FailureKind
 from sut.wire.openai import OpenAIWire
-from tests.kit import VOCABULARY, assert_failed, parameters, payloads
+from tests.kit import DATA, VOCABULARY, assert_failed, parameters, payloads
 
 PARAMETERS = parameters(top_p=0.9)
 IDS = [200005, 35644, 200008, 976]
@@ -125,6 +126,60 @@ def test_first_token_is_known_with_its_chunk():
     answer.feed(chunk(IDS[:2]))
     answer.feed(chunk(IDS[2:]))
     assert (answer.tokens, answer.first_id) == (4, IDS[0])
+
+
+GREEDY = [5224, 80208, 68809, 71859]
+END, MESSAGE_END = 128009, 128001
+# Recorded with vLLM: name, ids, finish reason, and how many tokens were asked for.
+RECORDED = [
+    ("length", GREEDY, "length", 4),
+    ("one_token", GREEDY[:1], "length", 1),
+    ("eos", [*GREEDY[:3], END], "stop", 20),  # min_tokens 3: not before the fourth token
+    ("other_eos", [*GREEDY[:3], MESSAGE_END], "stop", 20),  # named in stop_reason, unlike the first end token
+    ("min_tokens", [GREEDY[0], END], "stop", 20),  # min_tokens 1: an end token and one before it
+    ("eos_at_once", [END], "stop", 20),  # min_tokens 0
+]
+
+
+@pytest.mark.parametrize(("name", "ids", "reason", "asked"), RECORDED)
+def test_recorded_streams(name, ids, reason, asked):
+    outcome = judge(payloads(f"vllm_{name}.txt"), asked)
+    assert isinstance(outcome, Completion), outcome
+    assert (outcome.output_ids.tolist(), outcome.finish_reason, outcome.prompt_tokens) == (ids, reason, 12)
+
+
+@pytest.mark.parametrize(("name", "ids", "reason", "asked"), [RECORDED[0], RECORDED[2]])
+def test_recorded_complete_answers(name, ids, reason, asked):
+    outcome = judge([(DATA / f"vllm_whole_{name}.txt").read_bytes()], asked)
+    assert isinstance(outcome, Completion), outcome
+    assert (outcome.output_ids.tolist(), outcome.finish_reason, outcome.prompt_tokens) == (ids, reason, 12)
+
+
+def test_a_recorded_stream_with_a_stream_interval():
+    """--stream-interval 8: the first token is an event of its own."""
+    answer = OpenAIWire(PARAMETERS, VOCABULARY, "m").answer()
+    counts_seen = []
+    for event in payloads("vllm_interval8.txt"):
+        assert answer.feed(event) is None
+        counts_seen.append(answer.tokens)
+    assert counts_seen == [1, 9, 17, 20, 20]
+    assert isinstance(answer.finish(), Completion)
+
+
+def test_a_recorded_answer_that_filled_the_context():
+    """A prompt of 250 tokens, 20 asked for, --max-model-len 256: vLLM cuts without an error."""
+    whole = [(DATA / "vllm_whole_context_full.txt").read_bytes()]
+    for recorded in (payloads("vllm_context_full.txt"), whole):
+        assert_failed(judge(recorded), FailureKind.UNFINISHED, "cut off after 6 of 20 tokens")
+
+
+def test_a_recorded_refusal_of_a_prompts_id():
+    """Under status 200, in the stream."""
+    assert_failed(judge(payloads("vllm_error_prompt_id.txt")), FailureKind.IN_BAND_ERROR, "out of vocabulary")
+
+
+def test_a_recorded_answer_without_return_token_ids():
+    assert_failed(judge(payloads("vllm_no_ids.txt")), FailureKind.TOKEN_COUNT, "4 tokens without ids")
 
 
 @pytest.mark.parametrize("name", ["llamacpp_openai_stream.txt", "llamacpp_openai_logprobs.txt"])
