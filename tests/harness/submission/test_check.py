@@ -160,6 +160,47 @@ LENGTHS = [
     ("llama3.1-8b", "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 100}", 1),
     (
         "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 7350879}",
+        1,
+    ),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 7350880}",
+        0,
+    ),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 8984408}",
+        0,
+    ),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 8984409}",
+        1,
+    ),
+    ("llama3.1-8b", "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8}", 1),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': np.int64(8167644)}",
+        1,
+    ),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.3, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': 8167644}",
+        1,
+    ),
+    (
+        "llama3.1-8b",
+        "{'rouge1': 38.8, 'rouge2': 15.7, 'rougeL': 24.2, 'rougeLsum': 35.4, 'gen_len': 8167644}",
+        3,
+    ),
+    (
+        "llama3.1-8b-edge",
+        "{'rouge1': 39, 'rouge2': 16.1, 'rougeL': 24.6, 'rougeLsum': 36, 'gen_len': 8167644}",
+        1,
+    ),
+    (
+        "llama3.1-8b",
         "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8, 'gen_len': '8167644'}",
         1,
     ),
