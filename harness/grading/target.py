@@ -148,6 +148,8 @@ def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
             f"{without} of {len(ended)} outputs that ended by themselves have no final channel: the server "
             "removed special tokens (skip_special_tokens), or the log is another model's"
         )
+    if evaluation.remarks and all(sample.reference.prompt is None for sample in evaluation.graded):
+        warnings.append("the reference data have no prompts as text: outputs were not compared with them")
     if _is_in_another_order(evaluation, mode):
         warnings.append(
             "the answers fit the references better in another order: pass the --reference-data of this run"

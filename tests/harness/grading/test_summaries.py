@@ -304,6 +304,15 @@ def damaged(path: Path, change) -> Path:
     return path
 
 
+def test_copies_that_could_not_be_looked_for_are_a_warning(tmp_path: Path):
+    log = write(tmp_path / "log.json", answers())
+    reference = damaged(
+        tmp_path / "r.json", lambda rows: json.dumps([{"output": row["output"]} for row in rows])
+    )
+    assert "no prompts as text" not in evaluate(log).stdout
+    assert "no prompts as text" in evaluate(log, "--reference-data", reference).stdout
+
+
 BAD_REFERENCES = {
     "half a file": (lambda rows: json.dumps(rows)[:5000], "JSON"),
     "no column": (lambda rows: json.dumps([{"input": row["input"]} for row in rows]), "no column output"),
