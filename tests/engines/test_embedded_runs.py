@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,6 +74,11 @@ def test_llama(benchmark, scenario, tmp_path):
     assert {token for ids in answers.values() for token in ids} <= known
     assert {len(ids) for ids in answers.values() if ids[-1] != END_OF_TURN} <= {128}
     assert f"--tokenizer {NEWS_TOKENIZER}" in run.stdout
+    (hint,) = (line for line in run.stdout.splitlines() if line.startswith("Score it with: "))
+    command = shlex.split(hint.removeprefix("Score it with: "))
+    scored = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert scored.returncode == 5, scored.stderr  # random weights
+    assert re.search(r"'rouge1': '[\d.]+', .*'gen_len': \d+, 'gen_num': 24\}", scored.stdout)
 
 
 @pytest.mark.engine
