@@ -1,0 +1,20 @@
+"""MLCommons's submission checker, where ``HARNESS_OFFICIAL_CHECKER`` names its folder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKER = os.environ.get("HARNESS_OFFICIAL_CHECKER")
+
+
+def accepts(tree: Path) -> bool:
+    """Whether it accepts the tree; a traceback is no acceptance."""
+    words = ["-m", "submission_checker.main", "--version", "v6.1", "--input", tree, "--csv", f"{tree}.csv"]
+    done = subprocess.run(
+        [os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable), *words],
+        capture_output=True,
+        text=True,
+        cwd=CHECKER,
+    )
+    return done.returncode == 0

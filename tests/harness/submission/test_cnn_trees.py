@@ -1,0 +1,178 @@
+"""Closed submissions of llama3.1-8b and llama3.1-8b-edge: accepted as they are, and by whom not when damaged.
+
+``HARNESS_OFFICIAL_CHECKER`` names a folder ``tools/submission`` of MLCommons's inference repository,
+``HARNESS_OFFICIAL_PYTHON`` an interpreter with numpy, pandas and pyyaml.
+"""
+
+import re
+import shutil
+
+import pytest
+
+from harness.submission.checks.check import check_tree
+from tests.harness.submission.made_up_cnn import DATACENTER, EDGE, ROWS
+from tests.harness.submission.official_checker import CHECKER, accepts
+from tests.harness.submission.trees import CNN_ARCHIVE, edit_json, edit_text, unpack
+
+LEAST, MOST = {DATACENTER: 7350880, EDGE: 2746002}, {DATACENTER: 8984408, EDGE: 3356224}  # characters
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    return unpack(tmp_path_factory.mktemp("made_up"), CNN_ARCHIVE)
+
+
+@pytest.fixture
+def tree_of(originals, tmp_path):
+    """A copy of a benchmark's tree without the scenario that is not wanted."""
+
+    def copy(benchmark, without=None):
+        tree = shutil.copytree(originals / benchmark, tmp_path / "submission")
+        if without:
+            shutil.rmtree(results(tree, benchmark) / without)
+        return tree
+
+    return copy
+
+
+def results(tree, benchmark):
+    return tree / "closed/MyOrg/results/made_up" / benchmark
+
+
+TREES = {
+    "Offline, Server": (DATACENTER, "Interactive"),
+    "Offline, Interactive": (DATACENTER, "Server"),
+    "Offline, Server, Interactive": (DATACENTER, None),
+    "edge: Offline, SingleStream": (EDGE, None),
+}
+needs_official = pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_it_has_no_issue(tree_of, name):
+    assert check_tree(tree_of(*TREES[name])) == ()
+
+
+@needs_official
+@pytest.mark.engine
+@pytest.mark.parametrize("name", TREES)
+def test_the_official_checker_accepts_it(tree_of, name):
+    assert accepts(tree_of(*TREES[name]))
+
+
+def accuracy(change, scenario="Offline"):
+    """Another text in accuracy.txt."""
+
+    def damage(tree, benchmark):
+        path = results(tree, benchmark) / scenario / "accuracy/accuracy.txt"
+        text = change(path.read_text(), benchmark)
+        assert text != path.read_text()
+        path.write_text(text)
+
+    return damage
+
+
+def length(value, scenario="Offline"):
+    return accuracy(
+        lambda text, benchmark: re.sub(r"'gen_len': \d+", f"'gen_len': {value(benchmark)}", text), scenario
+    )
+
+
+def score(metric, value):
+    return accuracy(lambda text, _: re.sub(rf"'{metric}': '[\d.]+'", f"'{metric}': '{value}'", text))
+
+
+def consistency(old, new):
+    return lambda tree, benchmark: edit_text(
+        results(tree, benchmark) / "Offline/TEST06/verify_accuracy.txt", old, new
+    )
+
+
+def remove(name):
+    def damage(tree, benchmark):
+        path = results(tree, benchmark) / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return damage
+
+
+def system_type(value):
+    return lambda tree, _: edit_json(tree / "closed/MyOrg/systems/made_up.json", system_type=value)
+
+
+def no_answers(tree, benchmark):
+    (results(tree, benchmark) / "Offline/TEST06/accuracy/mlperf_log_accuracy.json").write_text("[\n]\n")
+
+
+BOTH = (DATACENTER, EDGE)
+# Benchmarks, damage, our issue's code, whether MLCommons's checker refuses it too.
+DAMAGES = {
+    "gen_len missing": (
+        BOTH,
+        accuracy(lambda text, _: text.replace("'gen_len'", "'length'")),
+        "accuracy",
+        True,
+    ),
+    "gen_len too low": (BOTH, length(lambda name: LEAST[name] - 1), "accuracy", True),
+    "gen_len too high": (BOTH, length(lambda name: MOST[name] + 1), "accuracy", True),
+    "gen_len in quotes": (BOTH, length(lambda name: f"'{MOST[name]}'"), "accuracy", True),
+    "gen_len of numpy": (BOTH, length(lambda name: f"np.int64({MOST[name]})"), "accuracy", True),
+    "rouge1 too low": (BOTH, score("rouge1", 38.39), "accuracy", True),
+    "rouge2 too low": (BOTH, score("rouge2", 15.7), "accuracy", True),
+    "rougeL too low": (BOTH, score("rougeL", 24.2), "accuracy", True),
+    "rougeLsum too low": (BOTH, score("rougeLsum", 35.4), "accuracy", True),
+    "rougeLsum missing": (
+        BOTH,
+        accuracy(lambda text, _: text.replace("'rougeLsum'", "'sum'")),
+        "accuracy",
+        True,
+    ),
+    "no accuracy.txt": (BOTH, remove("Offline/accuracy/accuracy.txt"), "missing-file", True),
+    "no TEST06": ((DATACENTER,), remove("Offline/TEST06"), "test-missing", True),
+    "two ends": (
+        (DATACENTER,),
+        consistency("EOS check pass: True", "EOS check pass: False"),
+        "test-failed",
+        True,
+    ),
+    "another first token": (
+        (DATACENTER,),
+        consistency("First token check pass: Skipped", "First token check pass: False"),
+        "test-failed",
+        True,
+    ),
+    "no answers in TEST06": ((DATACENTER,), no_answers, "test06-log", False),
+    "no Offline": (BOTH, remove("Offline"), "scenarios", True),
+    "no SingleStream": ((EDGE,), remove("SingleStream"), "scenarios", True),
+    "edge system": ((DATACENTER,), system_type("edge"), "scenarios", True),
+    "datacenter system": ((EDGE,), system_type("datacenter"), "scenarios", True),
+}
+CASES = [(benchmark, name) for name, damage in DAMAGES.items() for benchmark in damage[0]]
+
+
+@pytest.mark.parametrize(("benchmark", "name"), CASES)
+def test_a_damage_has_its_issue(tree_of, benchmark, name):
+    _, change, code, _ = DAMAGES[name]
+    tree = tree_of(benchmark)
+    change(tree, benchmark)
+    assert code in {found.code for found in check_tree(tree) if not found.is_warning}
+
+
+@needs_official
+@pytest.mark.engine
+@pytest.mark.parametrize(("benchmark", "name"), CASES)
+def test_what_the_official_checker_says_of_it(tree_of, benchmark, name):
+    _, change, _, refused = DAMAGES[name]
+    tree = tree_of(benchmark)
+    change(tree, benchmark)
+    assert accepts(tree) is not refused
+
+
+def test_the_runs_were_complete(originals):
+    """What the archive is: logs of all samples, without a deviation."""
+    for benchmark, rows in ROWS.items():
+        for path in results(originals / benchmark, benchmark).glob("*/accuracy/accuracy.txt"):
+            assert f"'gen_num': {rows}" in path.read_text()
+        for path in results(originals / benchmark, benchmark).glob("*/README.md"):
+            assert f"{rows} samples" in path.read_text()
+            assert "Deviations from the rules\n\nNone." in path.read_text()
