@@ -20,9 +20,9 @@ from types import MappingProxyType
 
 from harness.errors import GradingError
 from harness.grading.grade import Grade, Metric, Mode, Progress, Reason, Task, Total, scored
+from harness.grading.graders.rouge import ROUGE, Comparison, compare
 from harness.grading.options import EvaluationOptions
 from harness.grading.output import Output
-from harness.grading.rouge import ROUGE, Comparison, compare
 
 _LENGTH, _NUMBER = "gen_len", "gen_num"
 
