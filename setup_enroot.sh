@@ -2,6 +2,8 @@
 # Make an enroot sandbox of SGLang's container image, for GPU nodes without docker. See docs/guide/servers/sglang.md.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+# shellcheck source=scripts/launch_options.sh
+source scripts/launch_options.sh
 
 docker_image=lmsysorg/sglang:v$(<sglang/VERSION)
 sandbox_name=mlperf-sglang
@@ -20,11 +22,6 @@ The imported image is kept in sqsh_files/. An existing image or sandbox is used 
 EOF
 }
 
-fail() {
-    printf 'setup_enroot.sh: %s\n' "$1" >&2
-    exit 2
-}
-
 parse_options() {
     while (($#)); do
         case ${1%%=*} in
@@ -37,18 +34,6 @@ parse_options() {
     done
     [[ $sandbox_name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] ||
         fail "--sandbox_name is '$sandbox_name', expected letters, digits, dots, dashes and underscores"
-}
-
-# take OPTION=VALUE | OPTION VALUE: set value, and taken to the number of words used.
-take() {
-    if [[ $1 == *=* ]]; then
-        value=${1#*=} taken=1
-    elif (($# > 1)) && [[ $2 != --* ]]; then
-        value=$2 taken=2
-    else
-        value=''
-    fi
-    [[ -n $value ]] || fail "${1%%=*} needs a value; see --help"
 }
 
 # enroot's notation is docker://[REGISTRY#]IMAGE[:TAG]; a first part with a dot or a port is a registry.

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Reading options, and passing a server's own flags on: what sglang/ and vllm/ share. Sourced by their scripts.
+# Reading options, and passing a server's own flags on: shared by sglang/, vllm/ and setup_enroot.sh, which source it.
 #
 # The array passed holds the flags that the user gives to the server, server_args those that it gets.
 

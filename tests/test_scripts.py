@@ -176,9 +176,9 @@ def setup_enroot(
     tmp_path: Path, *arguments: str, **environment: str
 ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     """Run setup_enroot.sh beside a fake enroot; also returns enroot's arguments, a line for each call."""
-    shutil.copy(ROOT / "setup_enroot.sh", tmp_path)
-    (tmp_path / "sglang").mkdir(exist_ok=True)
-    shutil.copy(ROOT / "sglang/VERSION", tmp_path / "sglang")
+    for name in ("setup_enroot.sh", "sglang/VERSION", "scripts/launch_options.sh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     calls = tmp_path / "calls"
     calls.write_text("")
     stand_in(tmp_path / "bin", "enroot", FAKE_ENROOT)
