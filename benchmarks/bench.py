@@ -28,7 +28,7 @@ class Stub:
     """Stub servers on consecutive ports, one process each; ``knobs`` as in stub/README.md."""
 
     def __init__(self, processes: int = 1, cores: Sequence[int] = (1,), **knobs: int | str) -> None:
-        if not STUB.exists():
+        if _is_stale(STUB):
             subprocess.run([ROOT / "benchmarks/stub/build.sh"], check=True)
         self.urls = [f"http://127.0.0.1:{PORT + index}" for index in range(processes)]
         flags = [word for knob, value in knobs.items() for word in (f"--{knob}", str(value))]
@@ -179,6 +179,11 @@ def _get(url: str, path: str) -> str:
     with urllib.request.urlopen(url + path, timeout=30) as answer:
         text: str = answer.read().decode()
         return text
+
+
+def _is_stale(program: Path) -> bool:
+    sources = max(path.stat().st_mtime for path in program.parent.glob("*.[ch]"))
+    return not program.exists() or program.stat().st_mtime < sources
 
 
 def _wait_for(url: str) -> None:
