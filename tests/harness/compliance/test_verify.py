@@ -10,7 +10,7 @@ import run_compliance as program
 from tests import records
 from tests.harness.compliance import cases
 from tests.harness.compliance.program import LOW09, TEST07_ROWS, TEST09_ROWS, audit, dataset
-from tests.harness.compliance.test_verdicts import SUBMISSIONS
+from tests.harness.compliance.test_compliance_test import SUBMISSIONS
 from tests.harness.grading.logs import array, entry, harmony_ids
 from tests.runs import SAMPLES
 

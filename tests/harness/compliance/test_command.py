@@ -161,7 +161,7 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
 
 @pytest.mark.engine
 def test_test06_with_a_small_dataset(tmp_path):
-    """Samples are repeated until there are 100; test_llama_runs.py has the official size."""
+    """Samples are repeated until there are 100; test_test06.py has the official size."""
     facts = Facts(
         model="meta-llama/Llama-3.1-8B-Instruct", served_name="Llama-3.1-8B-Instruct", vocab_size=128256
     )

@@ -10,8 +10,8 @@ import shutil
 import pytest
 
 from harness.submission.checks.check import check_tree
+from tests.harness.submission.checks.official_checker import CHECKER, accepts
 from tests.harness.submission.made_up_cnn import DATACENTER, EDGE, ROWS
-from tests.harness.submission.official_checker import CHECKER, accepts
 from tests.harness.submission.trees import CNN_ARCHIVE, edit_json, edit_text, unpack
 
 LEAST, MOST = {DATACENTER: 7350880, EDGE: 2746002}, {DATACENTER: 8984408, EDGE: 3356224}  # characters

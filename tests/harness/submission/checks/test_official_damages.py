@@ -13,9 +13,9 @@ import sys
 import pytest
 
 from harness.submission.checks.check import check_tree
-from tests.harness.submission.damages import DAMAGES
-from tests.harness.submission.official_checker import CHECKER, accepts
-from tests.harness.submission.test_check import LENGTHS
+from tests.harness.submission.checks.damages import DAMAGES
+from tests.harness.submission.checks.official_checker import CHECKER, accepts
+from tests.harness.submission.checks.test_check import LENGTHS
 from tests.harness.submission.trees import unpack
 
 pytestmark = [

@@ -16,7 +16,7 @@ from harness.submission.checks.issue import RULES
 from harness.submission.cli import main
 from harness.submission.layout import ScenarioDir, scenario_dirs
 from harness.submission.rules import definition_of, load_rules
-from tests.harness.submission.damages import (
+from tests.harness.submission.checks.damages import (
     DAMAGES,
     DETAIL,
     RUN,
