@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task
+from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task, Total
 from harness.grading.graders import Batch, DatasetKind, Grader, RemarkingGrader
 from harness.grading.output import Output
 from harness.grading.output_decoder import OutputDecoder
@@ -60,7 +60,7 @@ class Evaluation:
     """Every sample in the order of qsl_idx, the state of the log, and the score of each mode.
 
     ``repeated``: samples with several entries, of which the first was graded. ``remarks``: the meaning of
-    each that a grader may make.
+    each that a grader may make. ``missing_are_wrong``: else they are left out of the score, as officially.
     """
 
     graded: tuple[GradedSample, ...]
@@ -70,6 +70,7 @@ class Evaluation:
     scores: Mapping[Mode, Score]
     repeated: tuple[int, ...] = ()
     remarks: Mapping[str, str] = field(default_factory=dict)
+    missing_are_wrong: bool = True
 
     @property
     def has_right_and_wrong(self) -> bool:
@@ -114,11 +115,18 @@ def evaluate(
         else _missing(index, reference, graders[reference.kind], modes)
         for index, reference in enumerate(references)
     )
-    metrics = next(iter(graders.values())).METRICS
-    scores = {mode: _score(samples, mode, metrics, repeats) for mode in modes}
+    grader = next(iter(graders.values()))
+    scored = [one for one in samples if grader.MISSING_ARE_WRONG or one.logged is not None]
     coverage = checklist.coverage()
     return Evaluation(
-        samples, coverage.missing, log.cut, _lengths(samples), scores, coverage.repeated, _meanings(graders)
+        graded=samples,
+        missing=coverage.missing,
+        cut=log.cut,
+        lengths=_lengths(samples),
+        scores={mode: _score(scored, mode, grader.METRICS, repeats) for mode in modes},
+        repeated=coverage.repeated,
+        remarks=_meanings(graders),
+        missing_are_wrong=grader.MISSING_ARE_WRONG,
     )
 
 
@@ -163,7 +171,7 @@ def _meanings(graders: Mapping[DatasetKind, Grader]) -> dict[str, str]:
 
 
 def _missing(qsl_idx: int, reference: Reference, grader: Grader, modes: Sequence[Mode]) -> GradedSample:
-    """A sample without an entry: wrong in every mode, or left out of a text metric."""
+    """A sample without an entry: wrong in every mode, or left out of the score."""
     scores = dict.fromkeys(grader.METRICS, 0.0)
     nothing = Grade(scores, False if EXACT_MATCH in scores else None, None, Reason.MISSING)
     return GradedSample(qsl_idx, reference, None, dict.fromkeys(modes, nothing))
@@ -177,8 +185,6 @@ def _lengths(samples: Sequence[GradedSample]) -> Lengths:
 def _score(
     samples: Sequence[GradedSample], mode: Mode, metrics: Mapping[str, Metric], repeats: Mapping[str, int]
 ) -> Score:
-    if EXACT_MATCH not in metrics:  # the official evaluators of texts average over what is in the log
-        samples = [sample for sample in samples if sample.logged is not None]
     datasets = {
         name: [samples[index] for index in indexes]
         for name, indexes in by_dataset([sample.reference for sample in samples]).items()
@@ -186,9 +192,18 @@ def _score(
     parts = {name: _dataset_score(part, mode, repeats.get(name, 1)) for name, part in datasets.items()}
     values = {}
     for name, metric in metrics.items():
-        scores = {key: [one.grades[mode].scores[name] for one in part] for key, part in datasets.items()}
+        scores = {key: [_value(one, name, metric, mode) for one in part] for key, part in datasets.items()}
         values[name] = total(metric, scores, repeats)
     return Score(len(samples), {name: part for name, part in parts.items() if part is not None}, values)
+
+
+def _value(sample: GradedSample, name: str, metric: Metric, mode: Mode) -> float:
+    """What a sample adds to a metric."""
+    if metric.total is Total.ENTRIES:
+        return int(sample.logged is not None)
+    if metric.total is Total.TOKENS:
+        return 0 if sample.logged is None else sample.logged.tokens
+    return sample.grades[mode].scores[name]
 
 
 def _dataset_score(samples: Sequence[GradedSample], mode: Mode, repeats: int) -> DatasetScore | None:

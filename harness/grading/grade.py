@@ -50,23 +50,34 @@ class Total(Enum):
     PERCENT = "100 times the mean; the repeats of a data set count as one sample"
     MEAN = "the mean; the repeats of a data set count as one sample"
     SUM = "the sum"
+    PERCENT_OF_LOGGED = "the mean of 100 times the scores; every sample counts once"
+    TOKENS = "the mean number of token ids that the log has for a sample"
+    ENTRIES = "the number of samples that the log has"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is totalled, and the decimals with which its official evaluator prints it.
+    """How a metric is totalled, and the decimals with which its official evaluator prints it (None: all).
 
     ``quoted``: whether it prints the number as a string.
     """
 
     total: Total
-    decimals: int
+    decimals: int | None
     quoted: bool = False
 
 
 EXACT_MATCH = "exact_match"
 # The metrics of graders that know right and wrong.
 RIGHT_OR_WRONG: Mapping[str, Metric] = MappingProxyType({EXACT_MATCH: Metric(Total.PERCENT, 3)})
+# Theirs where an evaluator takes means over the log, as deepseek-r1's does.
+OF_LOGGED: Mapping[str, Metric] = MappingProxyType(
+    {
+        EXACT_MATCH: Metric(Total.PERCENT_OF_LOGGED, None),
+        "tokens_per_sample": Metric(Total.TOKENS, None),
+        "num-samples": Metric(Total.ENTRIES, 0),
+    }
+)
 RIGHT: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 1.0})
 WRONG: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 0.0})
 

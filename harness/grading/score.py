@@ -65,15 +65,18 @@ class DatasetScore:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """The value of a metric, the decimals with which it is printed, and whether it is in quotes there."""
+    """The value of a metric, the decimals with which it is printed, and whether it is in quotes there.
+
+    ``decimals`` None: every digit that tells the value from its neighbours, as Python prints a number.
+    """
 
     value: float
-    decimals: int
+    decimals: int | None
     quoted: bool = False
 
     def __str__(self) -> str:
         """As the official evaluator prints it, without quotes."""
-        return f"{self.value:.{self.decimals}f}"
+        return repr(self.value) if self.decimals is None else f"{self.value:.{self.decimals}f}"
 
     @property
     def printed(self) -> str:
@@ -124,8 +127,13 @@ def total(metric: Metric, scores: Mapping[str, Sequence[float]], repeats: Mappin
 
     PERCENT is 100 * sum(scores / repeats) / sum(samples / repeats), the official formula.
     """
-    if metric.total is Total.SUM:
+    if metric.total in (Total.SUM, Total.ENTRIES):
         return MetricValue(sum(map(sum, scores.values())), metric.decimals, metric.quoted)
+    if metric.total in (Total.PERCENT_OF_LOGGED, Total.TOKENS):
+        factor = 1 if metric.total is Total.TOKENS else 100
+        # The sum is exact, so the mean is the official evaluator's to the last digit.
+        whole = sum(factor * score for part in scores.values() for score in part)
+        return MetricValue(whole / sum(map(len, scores.values())), metric.decimals, metric.quoted)
     # In this order of operations: the third decimal is scraped and compared.
     points = sum(sum(part) / repeats.get(name, 1) for name, part in scores.items())
     largest = sum(len(part) / repeats.get(name, 1) for name, part in scores.items())

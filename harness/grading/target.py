@@ -107,7 +107,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
             f"{', '.join(strange)}: not among the benchmark's data sets ({', '.join(rule.repeats)}), "
             "counted as one repeat"
         )
-    lacks = 0 if evaluation.has_right_and_wrong else len(evaluation.missing)
+    lacks = 0 if evaluation.missing_are_wrong else len(evaluation.missing)
     return TargetResult(mode, score, results, lacks, tuple(warnings))
 
 
@@ -123,7 +123,7 @@ def _log_warnings(evaluation: Evaluation) -> list[str]:
     if evaluation.missing:
         count, shown = len(evaluation.missing), listed(evaluation.missing)
         left_out = "are left out, so the target is not met"
-        counted = "count as wrong" if evaluation.has_right_and_wrong else left_out
+        counted = "count as wrong" if evaluation.missing_are_wrong else left_out
         warnings.append(f"{count} samples have no entry and {counted}: {shown}")
     if evaluation.repeated:
         count, shown = len(evaluation.repeated), listed(evaluation.repeated)
@@ -145,8 +145,9 @@ def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
     without = sum(entry.has_final is False for entry in ended)
     if without > _SUSPICIOUS_SHARE * len(ended):
         warnings.append(
-            f"{without} of {len(ended)} outputs that ended by themselves have no final channel: the server "
-            "removed special tokens (skip_special_tokens), or the log is another model's"
+            f"{without} of {len(ended)} outputs that ended by themselves have no final part (gpt-oss's final "
+            "channel, DeepSeek's text after </think>): the server removed special tokens "
+            "(skip_special_tokens), or the log is another model's"
         )
     if evaluation.remarks and all(sample.reference.prompt is None for sample in evaluation.graded):
         warnings.append("the reference data have no prompts as text: outputs were not compared with them")

@@ -25,6 +25,7 @@ class Grader(Protocol):
     METRICS: Mapping[str, Metric]  # what is in the scores of each grade
     MODES: Sequence[Mode]  # the modes that it has rules for; a text metric has official ones alone
     FIRST_ENTRY_COUNTS: bool  # whether a sample's later entries are left out, as officially; else an error
+    MISSING_ARE_WRONG: bool  # whether samples without an entry count as wrong; else no score meets the target
     NAMES_QUESTION: bool  # whether a reference names its question; else the prompt distinguishes questions
 
     def check_reference(self, value: object) -> str:

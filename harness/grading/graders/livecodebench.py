@@ -46,6 +46,7 @@ from harness.grading.screen import Screen
 METRICS = RIGHT_OR_WRONG
 MODES = BOTH_MODES
 FIRST_ENTRY_COUNTS = False
+MISSING_ARE_WRONG = True
 NAMES_QUESTION = True
 
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)

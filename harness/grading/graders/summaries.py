@@ -33,6 +33,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 MODES: Sequence[Mode] = (Mode.OFFICIAL,)
 NAMES_QUESTION = False
 FIRST_ENTRY_COUNTS = True
+MISSING_ARE_WRONG = False
 
 _EMPTY, _CUT, _COPIED, _FOREIGN = "empty", "cut", "copied", "not_english"
 _RUN_WORDS, _COPIED_SHARE = 8, 0.8

@@ -13,12 +13,13 @@ import pytest
 
 from harness.grading import graders
 from harness.grading.cli import main
-from harness.grading.grade import Grade, Metric, Mode, Progress, Task, Total, scored
+from harness.grading.grade import OF_LOGGED, Grade, Metric, Mode, Progress, Task, Total, answered, scored
 from harness.grading.graders import Batch, DatasetKind, Grader
 from harness.grading.options import EvaluationOptions
 from harness.grading.output import Output, TextOutput
 from harness.grading.output_decoder import DECODERS
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
+from harness.submission.accuracy_files import parse_accuracy
 from tests.harness.grading.logs import array, entry, write_log
 
 DEFINITION = """
@@ -79,6 +80,7 @@ class Overlap(Grader):
     }
     MODES: Sequence[Mode] = (Mode.OFFICIAL,)
     FIRST_ENTRY_COUNTS = False
+    MISSING_ARE_WRONG = False
     NAMES_QUESTION = False
 
     def check_reference(self, value: object) -> str:
@@ -91,6 +93,15 @@ class Overlap(Grader):
 
     def strict(self, output: Output, truth: str) -> Grade | Task:
         raise AssertionError("it has no strict rules")
+
+
+class Same(Overlap):
+    """Right or wrong, over the samples that the log has, as deepseek-r1's evaluator counts."""
+
+    METRICS = OF_LOGGED
+
+    def official(self, output: Output, truth: str) -> Grade | Task:
+        return answered(output.text, output.text == truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +203,48 @@ def test_an_incomplete_log_does_not_pass(made_up: Path):
     metrics = json.loads((made_up / "r.json").read_text())["target"]["metrics"]
     assert all(metric["met"] for metric in metrics.values())
     assert code == 5 and "1 samples have no entry" in printed
+
+
+RIGHT_OF_LOGGED = """
+[accuracy.exact_match]
+reference = 60
+passing = [1, inf]
+
+[accuracy.tokens_per_sample]
+reference = 8
+passing = [0.9, 1.1]        # 7.2 to 8.8
+"""
+
+
+@pytest.mark.parametrize(
+    ("texts", "right", "tokens", "code"),
+    [
+        (("one two three", "four", "5"), 2, 18, 5),  # too short
+        (("one two three", "four", "five 6"), 2, 23, 0),
+        (("one two three", "two", "five 6"), 1, 22, 5),
+        (("one two three", "four", "five six seven"), 2, 31, 5),  # too long
+        (("one two three", "four"), 2, 17, 5),  # one is missing
+        (("two", "four seven"), 0, 13, 5),
+    ],
+)
+def test_a_mean_over_the_log_is_printed_to_the_last_digit(
+    texts: tuple[str, ...], right: int, tokens: int, code: int, made_up: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As upstream prints a dict; the checker reads every digit. A log that lacks a sample does not pass."""
+    head, _, _ = DEFINITION.partition("[accuracy.overlap]")
+    (made_up / "made-up.toml").write_text(head + RIGHT_OF_LOGGED)
+    monkeypatch.setitem(graders.GRADERS, ("made-up", KIND), Same())
+    (made_up / "log.json").write_text(array(entry(i, list(text.encode())) for i, text in enumerate(texts)))
+    got, printed, _ = evaluate(made_up, made_up / "log.json")
+    count = len(texts)
+    expected = {"exact_match": 100 * right / count, "tokens_per_sample": tokens / count, "num-samples": count}
+    assert printed.splitlines()[-1] == repr(expected)
+    scores = parse_accuracy(printed, ("exact_match", "tokens_per_sample")).scores
+    assert [scores["exact_match"], scores["tokens_per_sample"]] == [
+        (value,) for value in list(expected.values())[:2]
+    ]
+    assert got == code
+    assert ("1 samples have no entry" in printed) is (count == 2)
 
 
 @pytest.mark.parametrize(
