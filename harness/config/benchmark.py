@@ -45,7 +45,8 @@ class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One official dataset: rows, output limit in tokens, effort baked into its prompts.
 
     ``truth_columns`` are the names that the column of true answers may have, ``prompt_columns`` those of the
-    prompts as text, which need not be there.
+    prompts as text, which need not be there. ``release_file``: the one file of LiveCodeBench's folder
+    that holds its tests (None: all do); a program may use ``program_cpu_s`` seconds of CPU for a test.
     """
 
     file: str
@@ -55,6 +56,8 @@ class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: dict[str, int] = {}
     truth_columns: tuple[str, ...] = ("ground_truth",)
     prompt_columns: tuple[str, ...] = ("text_input",)
+    release_file: str | None = None
+    program_cpu_s: float = 60.0
 
 
 class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

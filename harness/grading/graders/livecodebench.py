@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
 from harness.grading.grade import (
     BOTH_MODES,
@@ -28,7 +29,7 @@ from harness.grading.grade import (
 )
 from harness.grading.livecodebench.index import prepared
 from harness.grading.livecodebench.journal import ResultJournal, journal_path
-from harness.grading.livecodebench.release import find_release
+from harness.grading.livecodebench.release import find_release, only_file
 from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.livecodebench.runner import (
     ExecutionConfig,
@@ -69,15 +70,16 @@ def check_reference(value: object) -> str:
 
 def official(output: Output, truth: str) -> Grade | Task:
     """The task for the program by the published rules; a grade where there is none."""
-    return _task(Mode.OFFICIAL, truth, official_code(output))
+    return task(Mode.OFFICIAL, truth, official_code(output))
 
 
 def strict(output: Output, truth: str) -> Grade | Task:
     """The task for the program that the final channel ends with; a grade where there is none."""
-    return _task(Mode.STRICT, truth, strict_code(output))
+    return task(Mode.STRICT, truth, strict_code(output))
 
 
-def _task(mode: Mode, question_id: str, found: "Extraction") -> Grade | Task:
+def task(mode: Mode, question_id: str, found: "Extraction") -> Grade | Task:
+    """The task for a program; the grade where none was found."""
     return ProgramTask(mode, question_id, found.code) if found.code else unanswered(found.reason)
 
 
@@ -111,6 +113,7 @@ def _grade(code: str, result: ProgramResult) -> Grade:
 
 def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
     """As BatchGrader: find the release, choose a sandbox and prepare the tests."""
+    rule = load_benchmark(options.benchmark).dataset(accuracy=True)
     release = options.lcb_data or find_release(options.reference_data)
     if release is None:
         raise GradingError(
@@ -118,9 +121,11 @@ def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
             "pass --lcb-data (datasets/download.sh --what livecodebench fetches them)"
         )
     sandbox = _sandbox(options.allow_unsandboxed)
-    index = prepared(release, _cache_folder(), lambda text: print(text, file=sys.stderr))
+    index = prepared(
+        only_file(release, rule.release_file), _cache_folder(), lambda text: print(text, file=sys.stderr)
+    )
     require_problems(index, truths)
-    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores())
+    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores(), rule.program_cpu_s)
     return Programs(execution, journal_path(options.output_file, options.mlperf_log), options.restart)
 
 

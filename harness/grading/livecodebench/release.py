@@ -56,6 +56,18 @@ def find_release(reference: Path) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
+def only_file(path: Path, name: str | None) -> Path:
+    """The file of a release's folder that alone counts; the path itself where none does, or it is a file.
+
+    DatasetError where the folder lacks it.
+    """
+    if name is None or not path.is_dir():
+        return path
+    if not (path / name).is_file():
+        raise DatasetError(f"{path}: expected {name}, the benchmark's tests; pass that file as --lcb-data")
+    return path / name
+
+
 def release_files(path: Path) -> list[Path]:
     """The JSON-lines files of a release: the file itself, or those of a folder; DatasetError if none."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]

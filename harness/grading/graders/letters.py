@@ -1,0 +1,92 @@
+"""The letter that answers a multiple-choice question, by the strict rules, for any number of options."""
+
+import re
+import string
+
+# Possessive or bounded quantifiers throughout: no text may take more than linear time.
+_OPEN = r"(?:\\\(|\\\[|[\s*_`$({\[\"'“]|\\(?:text|textbf|mathbf|mathrm|bf)\b)*+"
+_VERB = r"(?:is\b|:|=|：|would be\b|should be\b|must be\b)"  # noqa: RUF001
+# After "The answer is A": words that go on after a letter, not after an article.
+_AFTER_LETTER = re.compile(
+    r"[\s*_`)}\]$\"'”]*(?:$|[\n.,;:!?(–—-]|\\|(?:because|since|as|due|for|with|which|and|is|in|by|from|that)\b)"  # noqa: RUF001
+)
+# Letters that are neither words nor, in an answer, usual names of quantities.
+_PLAIN = "BCD"
+
+
+class LetterReader:
+    """Reads the last explicit answer among the options from A to ``last``."""
+
+    def __init__(self, last: str) -> None:
+        upper = f"A-{last}"
+        either = f"{upper}a-{last.lower()}"
+        letters = string.ascii_uppercase[: string.ascii_uppercase.index(last) + 1]
+        self._full_width = str.maketrans({chr(ord(one) - ord("A") + 0xFF21): one for one in letters})
+        self._boxed = re.compile(
+            rf"\\boxed\s*{{{_OPEN}(?:option |choice )?{_OPEN}([{either}])(?![A-Za-z])(?!\s*+[=+*/^<>_])",
+            re.IGNORECASE,
+        )
+        self._stated = re.compile(
+            rf"\b(?:answer|choice|option|result)\b[\s*_`]*+{_VERB}[\s*_`:]*+"
+            r"(?:(?:indeed|the|correct|option|choice|letter|statement|answer|therefore|thus|clearly)\b[\s*_`:]*+)*+"
+            rf"{_OPEN}([{either}])(?![A-Za-z'])",
+            re.IGNORECASE,
+        )
+        self._called = re.compile(
+            rf"(?:\b(?:Answer|ANSWER|answer)\s++|答案[\s：:是为]*+){_OPEN}([{upper}])(?![A-Za-z'])"  # noqa: RUF001
+        )
+        self._chosen = re.compile(
+            rf"\b(?:choose|select|pick)\s++(?:option |choice )?{_OPEN}([{upper}])(?![A-Za-z'])"
+        )
+        self._praised = re.compile(
+            r"(?:(?:^|(?<=[.!?]\s))[*_`(]*+|\(|\b[Oo]ption [*_`(]*+|\b[Cc]hoice [*_`(]*+)"
+            rf"([{upper}])\b[)*_`]*+\s"
+            r"(?:is|are)\s(?:indeed\s)?(?:the\s)?(?:correct|right|best|answer)\b",
+            re.MULTILINE,
+        )
+        self._concluded = re.compile(
+            r"(?:\b(?:[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]o|[Ii]t is|[Tt]hat is|[Tt]his is"
+            r"|corresponds to|matches)\b|=>|⇒|→)"
+            rf"[\s,:]*+(?:(?:the|correct|option|choice|answer)\b[\s*_`:]*+)*+{_OPEN}([{upper}])"
+            r"[\s*_`)}\]$\"'”]*+(?:[.!\n]|$)"
+        )
+        self._line = re.compile(rf"^[ \t*_`#>$({{\[\"']*+([{upper}])[ \t*_`$)}}\].:\"']*+$", re.MULTILINE)
+        self._first = re.compile(
+            rf"[\s*_`#>$({{\[]*+([{upper}])[*_`$}}\]]*+[ \t]*+"
+            r"(?:[).:,;–—]|(?<=\s)(?:-\s|because\b|since\b)|\n|$)"  # noqa: RUF001
+        )
+        self._alone = re.compile(rf"[\W_]*+([{either}])[\W_]*+$")
+        # "A and B", "A, B", "A/B": several letters are no answer.
+        self._several = re.compile(
+            r"[\s*_`)}\]$\"']*+(?:,|/|&|\band\b|\bor\b|\bplus\b)(?:\s*+(?:and|or)\b)?+"
+            rf"[\s*_`({{\[$\"']*+[{upper}]"
+            r"[*_`)}\]$\"']*+(?=\s*+(?:[.,;:!?)\n]|$|and\b|or\b|are\b))"
+        )
+
+    def explicit(self, final: str) -> str | None:
+        """The last letter boxed or called the answer; else chosen or alone on a line; else the first."""
+        final = final.translate(self._full_width)
+        return (
+            self._last(final, (self._boxed, self._stated, self._called))
+            or self._last(final, (self._line, self._chosen, self._praised, self._concluded))
+            or self._at_the_start(final)
+        )
+
+    def _at_the_start(self, final: str) -> str | None:
+        found = self._alone.match(final) or self._first.match(final)
+        return found[1].upper() if found and not self._several.match(final, found.end(1)) else None
+
+    def _last(self, text: str, patterns: tuple[re.Pattern[str], ...]) -> str | None:
+        found = [
+            (match.start(1), match[1].upper())
+            for pattern in patterns
+            for match in pattern.finditer(text)
+            if self._is_no_word(match, pattern) and not self._several.match(text, match.end(1))
+        ]
+        return max(found)[1] if found else None
+
+    def _is_no_word(self, match: re.Match[str], pattern: re.Pattern[str]) -> bool:
+        """ "The answer is a function of ..." names no letter; "the answer is A because" does."""
+        if pattern not in (self._stated, self._called) or match[1] in _PLAIN:
+            return True
+        return bool(_AFTER_LETTER.match(match.string, match.end(1)))
