@@ -39,7 +39,7 @@ def unofficial(path: Path) -> Path:
 
 
 @contextmanager
-def replacing(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` once it is written and on disk; else nothing changes.
 
     Its name is known beforehand, so a link of that name is removed, never followed. Raises OSError.

@@ -117,7 +117,7 @@ def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[st
         )
 
 
-def place(plan: RunPlan, inputs: Inputs) -> Placement:
+def place_workers(plan: RunPlan, inputs: Inputs) -> Placement:
     """Workers and cores for this plan on this machine."""
     load = expected_load(plan, inputs.settings)
     if plan.num_workers is not None:

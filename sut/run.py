@@ -23,17 +23,17 @@ from harness.report.finish_run import Observations, finish
 from harness.report.progress import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_requests
-from sut.prepare import Prepared, place, prepare, read_inputs, resolved_plan, stray_audit_config
+from sut.prepare import Prepared, place_workers, prepare, read_inputs, resolved_plan, stray_audit_config
 from sut.servers.discovery import discover
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import model_for
 from sut.servers.health import ask_health, ask_work
-from sut.servers.preflight import Trial, flush_caches
+from sut.servers.preflight import Preflight, flush_caches
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.machine_limits import local_ports
 from sut.supervisor.monitor import Counts
 from sut.supervisor.progress import ProgressMeter
-from sut.supervisor.session import Session, Target
+from sut.supervisor.session import LoadGenSession, Target
 from sut.wire import make_wire
 
 _CACHE = ROOT / ".cache"
@@ -62,10 +62,10 @@ def run(
     raised, as is HarnessError for whatever keeps the run from starting.
     """
     inputs = read_inputs(plan)
-    placement = place(plan, inputs)
+    placement = place_workers(plan, inputs)
     with (
         interruptible(),
-        Session(plan, inputs.samples, placement, trace=trace) as session,
+        LoadGenSession(plan, inputs.samples, placement, trace=trace) as session,
         _servers(plan, inputs.samples) as (urls, death),
     ):
         servers = discover(urls, plan.backend, api_key(), plan.preflight.questions_s, plan.ca_file)
@@ -151,8 +151,8 @@ def _preflight(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
         with_enough_sources(resolve_endpoint(server.url, path, key, plan.ca_file), each, ports)
         for server in prepared.servers
     ]
-    trial = Trial(first, plan.parameters, vocabulary, plan.preflight.trial_s)
-    keeps = trial.run(endpoints, prepared.samples.tokens(0).tolist())
+    preflight = Preflight(first, plan.parameters, vocabulary, plan.preflight.trial_s)
+    keeps = preflight.run(endpoints, prepared.samples.tokens(0).tolist())
     final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
     warnings = flush_caches(prepared.servers, key, plan.ca_file)
     return Target(tuple(final), first.wire, first.served_name), warnings
@@ -162,7 +162,7 @@ def _preflight(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
 class _Test:
     """One LoadGen test, ready to begin."""
 
-    session: Session
+    session: LoadGenSession
     prepared: Prepared
     target: Target
     death: Death

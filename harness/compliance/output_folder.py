@@ -8,7 +8,7 @@ from harness.compliance.compliance_test import ComplianceTest, TestResult
 from harness.compliance.registry import TESTS
 from harness.compliance.run_logs import log_file
 from harness.errors import ConfigError
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY, replacing, unofficial
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY, atomic_write, unofficial
 
 
 def marked(text: str, pass_line: str, reasons: tuple[str, ...]) -> str:
@@ -40,7 +40,7 @@ def write_folder(
             (folder / "accuracy" / ACCURACY_TEXT).write_text(
                 marked(result.scorecard, test.pass_line, reasons), encoding="utf-8"
             )
-        with replacing(verify_file) as file:
+        with atomic_write(verify_file) as file:
             file.write(marked(result.verify_text, test.pass_line, reasons).encode())
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.dataset.table import open_table
 from harness.errors import ConfigError, DatasetError
-from harness.files import replacing
+from harness.files import atomic_write
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -72,7 +72,7 @@ def require_llama(tokenizer: "Tokenizer") -> None:
 def write_dataset(path: Path, articles: Sequence[Article], tokenizer: "Tokenizer") -> int:
     """Write the articles as prompts, in this order; returns the number of tokens. Raises OSError."""
     tokens = 0
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         for number, (article, ids) in enumerate(_tokenized(articles, tokenizer)):
             file.write((",\n" if number else "[\n").encode())
             file.write(_row(article, ids).encode())

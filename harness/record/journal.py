@@ -56,8 +56,8 @@ Rows = npt.NDArray[np.void]  # of QUERY_ROW
 
 FINISH_REASONS = ("", "stop", "length", "other")
 
-# Written after the test by the LoadGen process: one row for each token report that LoadGen got.
-REPORT_ROW = np.dtype(
+# Written after the test by the LoadGen process: one row for each first token or end that LoadGen got.
+LOADGEN_CALL_ROW = np.dtype(
     [
         ("query_id", "<u8"),
         ("kind", "<i8"),  # FIRST_TOKEN or COMPLETE
@@ -65,8 +65,8 @@ REPORT_ROW = np.dtype(
         ("reported_ns", "<i8"),  # LoadGen was called, and took its own time stamp
     ]
 )
-FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a report
-REPORTS_FILE = "reports.bin"
+FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a call
+LOADGEN_CALLS_FILE = "reports.bin"
 
 NOWHERE = 0xFFFF  # worker and replica of a query that was lost: nobody is left to tell
 
@@ -99,10 +99,10 @@ def read_journal(directory: Path) -> Journal:
     return Journal(np.concatenate(parts), _details(directory), broken)
 
 
-def read_reports(directory: Path) -> npt.NDArray[np.void]:
-    """The REPORT_ROWs of a run; empty when the test did not end."""
-    path = directory / REPORTS_FILE
-    return np.fromfile(path, REPORT_ROW) if path.is_file() else np.empty(0, REPORT_ROW)
+def read_loadgen_calls(directory: Path) -> npt.NDArray[np.void]:
+    """The LOADGEN_CALL_ROWs of a run; empty when the test did not end."""
+    path = directory / LOADGEN_CALLS_FILE
+    return np.fromfile(path, LOADGEN_CALL_ROW) if path.is_file() else np.empty(0, LOADGEN_CALL_ROW)
 
 
 def lost_rows(lost: Sequence[tuple[int, int]]) -> npt.NDArray[np.void]:

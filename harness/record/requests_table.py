@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.files import replacing
+from harness.files import atomic_write
 from harness.record.journal import FINISH_REASONS, NOWHERE, Rows
 from harness.record.outcome import FailureKind
 
@@ -89,7 +89,7 @@ def _described(table: pa.Table) -> pa.Table:
 
 def write_requests(path: Path, table: pa.Table) -> None:
     """Write the table; the file appears whole or not at all. Raises OSError."""
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         pq.write_table(table, file, compression="zstd")
 
 

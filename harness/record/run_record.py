@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
-from harness.files import replacing
+from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.provenance import Provenance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
@@ -171,7 +171,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Write run.json; a reader finds the old file or the new one, never a part. Raises OSError."""
         fields = msgspec.to_builtins(self, builtin_types=(datetime,), enc_hook=_builtin)
         text = json.dumps(_plain({"schema": SCHEMA, **fields}), indent=2, allow_nan=False, ensure_ascii=True)
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(f"{text}\n".encode("ascii"))
 
     @classmethod

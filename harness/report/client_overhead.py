@@ -14,9 +14,9 @@ from harness.report.statistics import distribution
 LARGEST_PART = 0.01
 
 
-def client_share(reports: npt.NDArray[np.void]) -> Distribution | None:
-    """Of all token reports (REPORT_ROW), in ns; None where there are none."""
-    return distribution(reports["reported_ns"] - reports["arrived_ns"])
+def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
+    """Of all calls of LoadGen (LOADGEN_CALL_ROW), in ns; None where there are none."""
+    return distribution(calls["reported_ns"] - calls["arrived_ns"])
 
 
 def share_warnings(share: Distribution | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ _SECOND = 1_000_000_000
 _SATURATED = 0.95  # of a core: a process that does everything in one thread has no more to give
 _SHORTEST_BUSY_S = 2  # one busy second is a start, not a bottleneck
 _LARGEST_GAP_S = 2
-_FEWEST = 10  # reports of a second that say something about it
+_FEWEST = 10  # calls in a second, for a figure of that second
 _SHOWN = 4
 
 Integers = npt.NDArray[np.int64]
@@ -44,20 +44,20 @@ Integers = npt.NDArray[np.int64]
 
 def client_load(
     cpu: Integers,
-    reports: npt.NDArray[np.void],
+    calls: npt.NDArray[np.void],
     start_ns: int,
     ttft_limit_ns: int | None,
     *,
     loop_lag_ns: int = 0,
     gc_runs: int = 0,
 ) -> ClientLoad:
-    """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns until then; ``reports``: REPORT_ROWs."""
+    """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns; ``calls``: LOADGEN_CALL_ROWs."""
     seconds, cores = _cores(cpu, start_ns)
     names = ["LoadGen", *(f"worker {index}" for index in range(cores.shape[1] - 1))]
     busy = dict(zip(names, cores.max(axis=0, initial=0.0).tolist(), strict=False))
     found = [*_busy_stretches(seconds, cores, names)]
     if ttft_limit_ns is not None:
-        found += _late_stretches(reports, start_ns, int(LARGEST_PART * ttft_limit_ns))
+        found += _late_stretches(calls, start_ns, int(LARGEST_PART * ttft_limit_ns))
     found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
     return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs)
 
@@ -99,21 +99,23 @@ def _busy_stretches(
                 yield Bottleneck(max(first - 1, 0), last, f"{name} used {share:.0%} of a core")
 
 
-def _late_stretches(reports: npt.NDArray[np.void], start_ns: int, bound_ns: int) -> list[Bottleneck]:
-    if not len(reports):
+def _late_stretches(calls: npt.NDArray[np.void], start_ns: int, bound_ns: int) -> list[Bottleneck]:
+    if not len(calls):
         return []
-    share = reports["reported_ns"] - reports["arrived_ns"]
-    second = (reports["reported_ns"] - start_ns) // _SECOND
+    share = calls["reported_ns"] - calls["arrived_ns"]
+    second = (calls["reported_ns"] - start_ns) // _SECOND
     order = np.lexsort((share, second))
     present, starts = np.unique(second[order], return_index=True)
     ends = np.append(starts[1:], len(order))
     counts = ends - starts
-    # Not p99: with few reports in a second that would be a single one.
+    # Not p99: with few calls in a second that would be a single one.
     p90 = share[order][starts + np.ceil(counts * 0.9).astype(np.int64) - 1]
     late = (p90 > bound_ns) & (counts >= _FEWEST)
     return [
         Bottleneck(
-            first, last + 1, f"it added up to {_worst(present, p90, first, last)} ms to one report in ten"
+            first,
+            last + 1,
+            f"it added up to {_worst(present, p90, first, last)} ms to one call in ten",
         )
         for first, last in _stretches(present[late])
     ]
@@ -136,10 +138,10 @@ _FIGURE = "Mean First Token latency (ns)"
 
 
 def mean_schedule_lag(
-    rows: Rows, reports: npt.NDArray[np.void], figures: Mapping[str, float | None]
+    rows: Rows, calls: npt.NDArray[np.void], figures: Mapping[str, float | None]
 ) -> float | None:
     """In ns. None where LoadGen gives no mean TTFT, or not of the same queries: one failed, or is missing."""
-    firsts = reports[reports["kind"] == FIRST_TOKEN]
+    firsts = calls[calls["kind"] == FIRST_TOKEN]
     same = len(firsts) == len(rows) > 0 and not rows["failure"].any()
     if not same or (mean := figures.get(_FIGURE)) is None:
         return None

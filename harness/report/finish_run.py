@@ -16,12 +16,12 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummar
 from harness.record.journal import (
     COMPLETE,
     FIRST_TOKEN,
-    REPORT_ROW,
+    LOADGEN_CALL_ROW,
     Journal,
     Rows,
     lost_rows,
     read_journal,
-    read_reports,
+    read_loadgen_calls,
 )
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
@@ -69,7 +69,7 @@ class _RunFiles:
 
     journal: Journal
     rows: Rows
-    reports: Rows
+    calls: Rows
     loadgen: LoadgenSummary
     detail: LoadgenDetail
 
@@ -81,7 +81,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     """
     plan, files = record.plan, _read(record.plan.log_dir, seen.lost)
     table = requests_table(
-        files.rows, [server.url for server in record.servers], files.journal.details, _reported(files.reports)
+        files.rows, [server.url for server in record.servers], files.journal.details, _reported(files.calls)
     )
     unwritten = _unwritten(REQUESTS, lambda: write_requests(plan.log_dir / REQUESTS, table))
     record = _measured(record, seen, files)
@@ -103,7 +103,7 @@ def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
     return _RunFiles(
         journal,
         _with_lost(journal.rows, lost),
-        read_reports(log_dir / JOURNAL_DIR),
+        read_loadgen_calls(log_dir / JOURNAL_DIR),
         read_summary(log_dir / SUMMARY),
         read_detail(log_dir / DETAIL),
     )
@@ -122,14 +122,14 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         client_cpu_s=seen.cpu_s,
         client_load=client_load(
             seen.cpu,
-            files.reports,
+            files.calls,
             _first_issue(rows),
             record.plan.limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
         ),
-        client_share=client_share(files.reports),
-        schedule_lag_mean_ns=mean_schedule_lag(rows, files.reports, files.loadgen.figures),
+        client_share=client_share(files.calls),
+        schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
     )
 
 
@@ -250,7 +250,7 @@ def _reported(calls: Rows) -> Reported | None:
 
 
 def _by_query(calls: Rows, kind: int) -> Rows:
-    assert calls.dtype == REPORT_ROW
+    assert calls.dtype == LOADGEN_CALL_ROW
     chosen: Rows = calls[calls["kind"] == kind]
     return chosen
 

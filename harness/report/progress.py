@@ -69,11 +69,11 @@ def terminal_progress(snapshot: ProgressSnapshot, width: int) -> str:
 
     One column stays free: a terminal breaks the line when its last column is filled.
     """
-    room = max(width - 1, 1)
+    columns = max(width - 1, 1)
     fields = _fields(snapshot)
-    while len(fields) > 1 and len(", ".join(fields)) > room:
+    while len(fields) > 1 and len(", ".join(fields)) > columns:
         fields.pop()
-    return "\r" + ", ".join(fields)[:room].ljust(room)
+    return "\r" + ", ".join(fields)[:columns].ljust(columns)
 
 
 def _fields(s: ProgressSnapshot) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import httptools
 
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import Answer, evidence
+from sut.wire.base import Answer, excerpt
 from sut.wire.sse import BOM, DONE, ErrorEventError, EventReader, EventTooLargeError
 
 _ERROR_BODY_BYTES = 4096
@@ -90,7 +90,7 @@ class ResponseReader:
                 raise error.__context__ from None  # ours, not the server's
             self._keep_alive = False
             if self._failure is None and not self._complete:
-                self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {evidence(data)}")
+                self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {excerpt(data)}")
         if self._failure is not None:
             return self._failure
         if self._complete:
@@ -127,7 +127,7 @@ class ResponseReader:
 
     def _judge(self, arrived_ns: int) -> Outcome:
         if self._status != 200:
-            return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {evidence(bytes(self._body))}")
+            return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {excerpt(bytes(self._body))}")
         if self._events is None:
             self._failure = self._answer.feed(bytes(self._body).removeprefix(BOM))
         elif rest := self._events.flush():
@@ -141,15 +141,15 @@ class ResponseReader:
     def _left_over(self, rest: bytes) -> Failure:
         """The Failure of a body that does not end with a complete event."""
         if rest.startswith(_EVENT_LINES):
-            told = f"after {self.tokens} tokens an event was cut off: {evidence(rest)}"
+            told = f"after {self.tokens} tokens an event was cut off: {excerpt(rest)}"
             return Failure(FailureKind.TRUNCATED, told)
         if rest.startswith(b"{"):
             if failure := self._answer.feed(rest):
                 return failure
             return Failure(
-                FailureKind.MALFORMED, f"one JSON document where a stream was asked for: {evidence(rest)}"
+                FailureKind.MALFORMED, f"one JSON document where a stream was asked for: {excerpt(rest)}"
             )
-        return Failure(FailureKind.MALFORMED, f"neither events nor JSON: {evidence(rest)}")
+        return Failure(FailureKind.MALFORMED, f"neither events nor JSON: {excerpt(rest)}")
 
     # httptools calls these while feed_data runs. Whatever follows the answer is not part of it.
 
@@ -163,7 +163,7 @@ class ResponseReader:
         if not self._complete:
             self._status = int(self._parser.get_status_code())
             if self._encoding and self._status == 200:
-                told = f"compressed, without being asked (Content-Encoding: {evidence(self._encoding)})"
+                told = f"compressed, without being asked (Content-Encoding: {excerpt(self._encoding)})"
                 self._failure = Failure(FailureKind.MALFORMED, told)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -188,7 +188,7 @@ class ResponseReader:
             self._failure = Failure(FailureKind.TOO_LARGE, str(error))
             return
         except ErrorEventError as error:
-            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"event: error: {evidence(error.args[0])}")
+            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"event: error: {excerpt(error.args[0])}")
             return
         for payload in payloads:
             if payload != DONE and self._failure is None:
@@ -202,8 +202,8 @@ class ResponseReader:
             self._keep_alive = bool(self._parser.should_keep_alive())
 
     def _keep(self, data: bytes) -> None:
-        room = (_ERROR_BODY_BYTES if self._status != 200 else self._max_body) - len(self._body)
-        if self._status == 200 and len(data) > room:
+        free = (_ERROR_BODY_BYTES if self._status != 200 else self._max_body) - len(self._body)
+        if self._status == 200 and len(data) > free:
             self._failure = Failure(FailureKind.TOO_LARGE, f"an answer of more than {self._max_body} bytes")
-        elif room > 0:
-            self._body += data[:room]
+        elif free > 0:
+            self._body += data[:free]

@@ -28,9 +28,9 @@ class TokenMessage(NamedTuple):
 
 
 class TokenMessageReader:
-    """Splits the byte stream of one worker into reports.
+    """Splits the byte stream of one worker into messages.
 
-    ``feed`` returns the buffer that holds the tokens of the reports it returns.
+    ``feed`` returns the buffer that holds the tokens of the messages it returns.
     """
 
     __slots__ = ("_rest",)
@@ -41,20 +41,20 @@ class TokenMessageReader:
     def feed(self, data: bytes) -> tuple[bytes, list[TokenMessage]]:
         """Reports completed by ``data``, in order."""
         buffer = self._rest + data if self._rest else data
-        reports: list[TokenMessage] = []
+        messages: list[TokenMessage] = []
         position, end, header = 0, len(buffer), TOKEN_MESSAGE_STRUCT.size
         while end - position >= header:
             query_id, size, kind, arrived_ns = TOKEN_MESSAGE_STRUCT.unpack_from(buffer, position)
             if end - position - header < size:
                 break
-            reports.append(TokenMessage(query_id, kind, arrived_ns, position + header, size))
+            messages.append(TokenMessage(query_id, kind, arrived_ns, position + header, size))
             position += header + size
         self._rest = buffer[position:]
-        return buffer, reports
+        return buffer, messages
 
 
 class TokenMessageWriter:
-    """Appends reports and sends as many bytes as the socket takes."""
+    """Appends messages and sends as many bytes as the socket takes."""
 
     __slots__ = ("_buffer", "_socket")
 
@@ -68,7 +68,7 @@ class TokenMessageWriter:
         return bool(self._buffer)
 
     def add(self, query_id: int, kind: int, arrived_ns: int, tokens: bytes = b"") -> None:
-        """Queue one report; ``tokens`` are little-endian int32 ids."""
+        """Queue one message; ``tokens`` are little-endian int32 ids."""
         self._buffer += TOKEN_MESSAGE_STRUCT.pack(query_id, len(tokens), kind, arrived_ns)
         self._buffer += tokens
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from harness.config.scenario import needs_first_tokens
 from harness.errors import ConfigError, machine_failure
-from harness.record.journal import REPORT_ROW, REPORTS_FILE
+from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
@@ -161,11 +161,11 @@ class _Run:
     def _write_calls(self) -> str:
         """Why they could not be written, or "": the queries' outcomes are worth more than their times."""
         calls = np.frombuffer(self._reporter.calls, dtype=np.int64).reshape(-1, 4)
-        rows = np.empty(len(calls), dtype=REPORT_ROW)
-        for column, name in enumerate(REPORT_ROW.names or ()):
+        rows = np.empty(len(calls), dtype=LOADGEN_CALL_ROW)
+        for column, name in enumerate(LOADGEN_CALL_ROW.names or ()):
             rows[name] = calls[:, column]
         try:
-            (Path(self._spec.journal_dir) / REPORTS_FILE).write_bytes(rows.data)
+            (Path(self._spec.journal_dir) / LOADGEN_CALLS_FILE).write_bytes(rows.data)
         except OSError as error:
             return str(machine_failure(error))
         return ""

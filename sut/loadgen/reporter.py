@@ -93,38 +93,38 @@ class Reporter:
         except ConnectionError:
             return b""
 
-    def _take(self, channel: WorkerChannel, buffer: bytes, reports: list[TokenMessage]) -> None:
+    def _take(self, channel: WorkerChannel, buffer: bytes, messages: list[TokenMessage]) -> None:
         base = int(np.frombuffer(buffer, dtype=np.uint8).ctypes.data)
         firsts, dones, passed_on = [], [], []
-        for report in reports:
-            query_id = report.query_id
+        for message in messages:
+            query_id = message.query_id
             unexpected = not self._first_tokens or query_id in channel.first_token_sent
-            if query_id not in channel.outstanding or (report.kind == FIRST and unexpected):
+            if query_id not in channel.outstanding or (message.kind == FIRST and unexpected):
                 continue  # LoadGen crashes on ids that it does not wait for and counts repetitions as errors
-            passed_on.append(report)
-            if report.kind == FIRST:
+            passed_on.append(message)
+            if message.kind == FIRST:
                 channel.first_token_sent.add(query_id)
-                firsts.append(_response(report, base, 1))
+                firsts.append(_response(message, base, 1))
                 continue
             del channel.outstanding[query_id]
             if self._first_tokens and query_id not in channel.first_token_sent:
                 firsts.append(_empty_response(query_id))
             channel.first_token_sent.discard(query_id)
-            dones.append(_response(report, base, report.size // 4))
+            dones.append(_response(message, base, message.size // 4))
         if not self.stopping:
             self._call(firsts, dones, passed_on)
         if dones and self._dispatcher is not None:
             self._dispatcher.pump()
 
-    def _call(self, firsts: list[Any], dones: list[Any], reports: list[TokenMessage]) -> None:
+    def _call(self, firsts: list[Any], dones: list[Any], messages: list[TokenMessage]) -> None:
         now = time.monotonic_ns()
         if firsts:
             binding.first_tokens(firsts)
         if dones:
             binding.completed(dones)
-        for report in reports:
-            if report.kind != FAILED:
-                self.calls.extend((report.query_id, report.kind, report.arrived_ns, now))
+        for message in messages:
+            if message.kind != FAILED:
+                self.calls.extend((message.query_id, message.kind, message.arrived_ns, now))
 
     def _hung_up(self, channel: WorkerChannel) -> None:
         if self._dispatcher is None:
@@ -155,7 +155,7 @@ def _empty_response(query_id: int) -> Any:
     return binding.response(query_id, _EMPTY_ADDRESS, 0, 0)
 
 
-def _response(report: TokenMessage, base: int, tokens: int) -> Any:
-    if not report.size:
-        return _empty_response(report.query_id)
-    return binding.response(report.query_id, base + report.offset, report.size, tokens)
+def _response(message: TokenMessage, base: int, tokens: int) -> Any:
+    if not message.size:
+        return _empty_response(message.query_id)
+    return binding.response(message.query_id, base + message.offset, message.size, tokens)

@@ -24,7 +24,7 @@ _LINGER_S = 0.15  # a server that closes after each answer does so within this t
 _FLUSH_S = 1.0
 
 
-class Trial:
+class Preflight:
     """One real request to every replica through the real request path, checked like any other."""
 
     def __init__(

@@ -54,7 +54,7 @@ Lost = Sequence[tuple[int, int]]  # query id and sample index
 Observer = Callable[[npt.NDArray[np.int64]], None]
 
 
-class Session:
+class LoadGenSession:
     """One test, as a context manager: its exit ends every process that is left."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Session:
         self._workers: list[Child] = []
         self._monitor: Monitor | None = None
 
-    def __enter__(self) -> "Session":
+    def __enter__(self) -> "LoadGenSession":
         return self
 
     def __exit__(self, *_: object) -> None:

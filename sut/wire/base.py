@@ -14,7 +14,7 @@ from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 TokenIds: TypeAlias = "array[int]"
 
 MAX_DETAIL = 240
-_EVIDENCE_BYTES = 4096  # looked through for the API key
+_EXCERPT_BYTES = 4096  # looked through for the API key
 # A cumulative event repeats every id and, without --skip-tokenizer-init, all text: bytes for each token.
 BYTES_PER_TOKEN = 128
 BYTES_PER_EVENT = 1 << 20
@@ -98,12 +98,12 @@ def given(**options: int | None) -> dict[str, int]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def evidence(data: bytes) -> str:
+def excerpt(data: bytes) -> str:
     """Server bytes as one printable, bounded line without the API key, which servers repeat in errors."""
-    told = masked(data[:_EVIDENCE_BYTES])
+    told = masked(data[:_EXCERPT_BYTES])
     text = told[:MAX_DETAIL].decode("utf-8", "backslashreplace")
     shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return shown if len(data) <= _EVIDENCE_BYTES and len(told) <= MAX_DETAIL else shown + "…"
+    return shown if len(data) <= _EXCERPT_BYTES and len(told) <= MAX_DETAIL else shown + "…"
 
 
 def number(value: int) -> str:
@@ -150,14 +150,14 @@ def in_band_error(error: msgspec.Raw) -> Failure | None:
     """The Failure of an event that carries an ``error`` member which is not null."""
     if error is NO_ERROR or bytes(error) == b"null":
         return None
-    return Failure(FailureKind.IN_BAND_ERROR, evidence(bytes(error)))
+    return Failure(FailureKind.IN_BAND_ERROR, excerpt(bytes(error)))
 
 
 def incomplete(reason: str, tokens: int, message: str = "") -> Failure | None:
     """The Failure of a finish reason that the protocols do not document as that of a complete answer."""
     if reason in _COMPLETE:
         return None
-    told = evidence((message or reason).encode())
+    told = excerpt((message or reason).encode())
     if reason in _BROKEN_OFF:
         return Failure(FailureKind.ABORTED, f"the server ended the request after {tokens} tokens: {told}")
     return Failure(FailureKind.FINISH_REASON, f"ended after {tokens} tokens for an unknown reason: {told!r}")
@@ -184,7 +184,7 @@ def whole_answer(
     if claimed is not None and claimed != len(ids):
         return wrong_count(len(ids), claimed)
     if not ids:
-        return Failure(FailureKind.NO_TOKENS, f"finished ({evidence(reason.encode())}) without a token")
+        return Failure(FailureKind.NO_TOKENS, f"finished ({excerpt(reason.encode())}) without a token")
     if reason == "length" and len(ids) < limits.max_new_tokens:
         return Failure(
             FailureKind.UNFINISHED,

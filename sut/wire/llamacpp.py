@@ -13,7 +13,7 @@ from sut.wire.base import (
     AnswerBounds,
     DeltaAnswer,
     after_end,
-    evidence,
+    excerpt,
     given,
     in_band_error,
     whole_answer,
@@ -82,11 +82,11 @@ class LlamaCppAnswer(DeltaAnswer):
         try:
             decoded = _decode(event)
         except UNREADABLE as error:
-            return Failure(FailureKind.MALFORMED, f"{error}: {evidence(event)}")
+            return Failure(FailureKind.MALFORMED, f"{error}: {excerpt(event)}")
         if failure := in_band_error(decoded.error):
             return failure
         if decoded.tokens is None:
-            return Failure(FailureKind.MALFORMED, f"no tokens in {evidence(event)}")
+            return Failure(FailureKind.MALFORMED, f"no tokens in {excerpt(event)}")
         if self._last is not None and self._last.stop:
             return after_end(self.tokens)
         self._last = decoded

@@ -17,7 +17,7 @@ from sut.wire.base import (
     AnswerBounds,
     DeltaAnswer,
     after_end,
-    evidence,
+    excerpt,
     given,
     in_band_error,
     incomplete,
@@ -96,11 +96,11 @@ class OpenAIAnswer(DeltaAnswer):
         try:
             chunk = _decode(event)
         except UNREADABLE as error:
-            return Failure(FailureKind.MALFORMED, f"{error}: {evidence(event)}")
+            return Failure(FailureKind.MALFORMED, f"{error}: {excerpt(event)}")
         if failure := in_band_error(chunk.error):
             return failure
         if chunk.choices is None:
-            return Failure(FailureKind.MALFORMED, f"no choices in {evidence(event)}")
+            return Failure(FailureKind.MALFORMED, f"no choices in {excerpt(event)}")
         self._usage = chunk.usage or self._usage
         if not chunk.choices:
             return None

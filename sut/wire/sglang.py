@@ -19,7 +19,7 @@ from sut.wire.base import (
     AnswerBounds,
     after_end,
     append_ids,
-    evidence,
+    excerpt,
     given,
     in_band_error,
     incomplete,
@@ -134,12 +134,12 @@ class SglangAnswer:
         try:
             event = _decode(data)
         except UNREADABLE as error:
-            return Failure(FailureKind.MALFORMED, f"{error}: {evidence(data)}")
+            return Failure(FailureKind.MALFORMED, f"{error}: {excerpt(data)}")
         if failure := in_band_error(event.error):
             return failure
         ids, meta = event.output_ids, event.meta_info
         if ids is None or meta is None:
-            return Failure(FailureKind.MALFORMED, f"no output_ids and meta_info in {evidence(data)}")
+            return Failure(FailureKind.MALFORMED, f"no output_ids and meta_info in {excerpt(data)}")
         if failure := self._check(meta):
             return failure
         if self._cumulative is None and self._ids and ids:

@@ -44,7 +44,7 @@ def believe_any_count(monkeypatch):
 
 def show_what_the_server_said(monkeypatch):
     for module in ("sglang", "openai", "llamacpp"):
-        monkeypatch.setattr(f"sut.wire.{module}.evidence", lambda data: data.decode("latin-1"))
+        monkeypatch.setattr(f"sut.wire.{module}.excerpt", lambda data: data.decode("latin-1"))
 
 
 def read_for_ever(monkeypatch):

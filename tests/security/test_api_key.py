@@ -13,7 +13,7 @@ from harness.errors import ConfigError
 from harness.grading.sandbox.probe import choose_sandbox
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.info_client import InfoClient
-from sut.wire.base import evidence
+from sut.wire.base import excerpt
 from tests.runs import command, quick_conf, run_here, small_dataset
 from tests.security.hostile import KEY, STREAM, chunk, document, hostile
 
@@ -74,7 +74,7 @@ def command_lines(pid):
 
 
 def test_a_whole_run_against_servers_that_repeat_the_key(tmp_path):
-    """Every kind of evidence in turn; files, both streams and command lines hold no part of the key."""
+    """Every kind of excerpt in turn; files, both streams and command lines hold no part of the key."""
     echoes = list(ECHOES.values())
     counter = iter(range(1000))
     with hostile(lambda head: echoes[next(counter) % len(echoes)](head)) as server:
@@ -86,7 +86,7 @@ def test_a_whole_run_against_servers_that_repeat_the_key(tmp_path):
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"run.json", "requests.parquet", "mlperf_log_detail.txt"} <= {path.name for path in written}
     assert [path.name for path in written if TOLD in path.read_bytes()] == []
-    # The evidence is there, with the key masked: parquet compresses, so look at its values as well.
+    # The excerpt is there, with the key masked: parquet compresses, so look at its values as well.
     import pyarrow.parquet as pq
 
     details = pq.read_table(next(tmp_path.rglob("requests.parquet")))["failure_detail"].to_pylist()
@@ -128,7 +128,7 @@ def test_masking(monkeypatch):
     assert masked(KEY.encode()[:9]) == b"[API key]"
     assert masked(KEY.encode()[-9:] + b" rest") == b"[API key] rest"
     assert masked_text("nothing to hide é\udcff") == "nothing to hide é\udcff"
-    assert KEY[:12] not in evidence(b"x" * 220 + KEY.encode() + b"y" * 5000)
+    assert KEY[:12] not in excerpt(b"x" * 220 + KEY.encode() + b"y" * 5000)
 
 
 def test_no_object_shows_the_key():

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from harness.errors import ConfigError
-from harness.files import keep_others_from_writing, replacing
+from harness.files import atomic_write, keep_others_from_writing
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.requests_table import write_requests
 from tests.harness.grading.logs import write_log
@@ -132,10 +132,10 @@ def test_links_beside_the_evaluators_result(planted, tmp_path):
 
 def test_a_link_that_comes_in_between_is_an_error(tmp_path):
     (tmp_path / "victim").write_text(VICTIM)
-    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "a"):
+    with pytest.raises(ZeroDivisionError), atomic_write(tmp_path / "a"):
         raise ZeroDivisionError
     assert not (tmp_path / "a").exists()
-    with replacing(tmp_path / "a") as file:
+    with atomic_write(tmp_path / "a") as file:
         file.write(b"x")
     assert (tmp_path / "a").stat().st_mode & 0o022 == 0
 

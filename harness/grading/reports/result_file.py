@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import GradingError
-from harness.files import replacing
+from harness.files import atomic_write
 from harness.grading.evaluate import Evaluation, GradedSample
 from harness.grading.grade import EXACT_MATCH, Grade, Mode, Reason
 from harness.grading.output_decoder import OutputDecoder, preview
@@ -25,7 +25,7 @@ def write_result(path: Path, result: Json) -> None:
     """Write the file completely or not at all. GradingError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, ".part") as file:
+        with atomic_write(path, ".part") as file:
             file.write((json.dumps(result, indent=2) + "\n").encode())
     except OSError as error:
         raise GradingError(f"{path}: cannot be written ({error}); choose another --output-file") from error

@@ -5,13 +5,13 @@ import pytest
 
 from harness.record.journal import (
     FINISH_REASONS,
+    LOADGEN_CALL_ROW,
+    LOADGEN_CALLS_FILE,
     QUERY_ROW,
-    REPORT_ROW,
-    REPORTS_FILE,
     failure_reasons,
     lost_rows,
     read_journal,
-    read_reports,
+    read_loadgen_calls,
 )
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.worker.journal_writer import JournalWriter
@@ -185,7 +185,7 @@ def test_nothing_there(tmp_path):
         journal = read_journal(directory)
         assert (len(journal.rows), journal.details, journal.broken) == (0, {}, 0)
         assert journal.rows.dtype == QUERY_ROW
-        assert len(read_reports(directory)) == 0
+        assert len(read_loadgen_calls(directory)) == 0
 
 
 def test_an_empty_file_is_an_idle_worker(tmp_path):
@@ -205,11 +205,11 @@ def test_other_files_are_left_alone(tmp_path):
 
 
 def test_reports(tmp_path):
-    rows = np.array([(2**64 - 1, 1, 10, 20), (5, 2, 30, 40)], dtype=REPORT_ROW)
-    rows.tofile(tmp_path / REPORTS_FILE)
-    read = read_reports(tmp_path)
+    rows = np.array([(2**64 - 1, 1, 10, 20), (5, 2, 30, 40)], dtype=LOADGEN_CALL_ROW)
+    rows.tofile(tmp_path / LOADGEN_CALLS_FILE)
+    read = read_loadgen_calls(tmp_path)
     assert read.tolist() == rows.tolist()
-    assert read.dtype == REPORT_ROW
+    assert read.dtype == LOADGEN_CALL_ROW
 
 
 def test_lost_rows():

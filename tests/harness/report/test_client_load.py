@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.record.journal import REPORT_ROW
+from harness.record.journal import LOADGEN_CALL_ROW
 from harness.record.run_record import Bottleneck
 from harness.report.client_overhead import client_load, load_warnings
 
@@ -32,10 +32,10 @@ def reports(*seconds):
         for i, late in enumerate(seconds)
         for j in range(10)
     ]
-    return np.array(rows, dtype=REPORT_ROW)
+    return np.array(rows, dtype=LOADGEN_CALL_ROW)
 
 
-NONE = np.empty(0, REPORT_ROW)
+NONE = np.empty(0, LOADGEN_CALL_ROW)
 
 
 def test_shares_by_process():

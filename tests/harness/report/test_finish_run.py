@@ -14,7 +14,7 @@ from harness.config.scenario import Scenario
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.files import JOURNAL_DIR
 from harness.loadgen_logs.summary_and_detail import read_detail
-from harness.record.journal import QUERY_ROW, REPORT_ROW, REPORTS_FILE
+from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE, QUERY_ROW
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.run_record import RunRecord
 from harness.report.console import render_summary
@@ -314,7 +314,7 @@ def test_another_mode_than_planned_is_a_reason(log_dir):
 
 def test_reports_are_joined(log_dir):
     calls = [(100, 1, 0, START + 6 * MS), (100, 2, 0, START + 41 * MS), (103, 1, 0, START + 9 * MS)]
-    np.array(calls, dtype=REPORT_ROW).tofile(log_dir / JOURNAL_DIR / REPORTS_FILE)
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
     close(log_dir)
     rows = {row["query_id"]: row for row in requests(log_dir)}
     told = {key: (row["reported_first_ns"], row["reported_done_ns"]) for key, row in rows.items()}
@@ -331,7 +331,7 @@ def test_a_slow_client_is_a_warning_and_no_reason(log_dir, share_ms, warnings):
     """One percent of the TTFT limit of 3 s may be our own."""
     arrived = START + 5 * MS
     calls = [(100 + i, 1, arrived, arrived + share_ms * MS) for i in range(SAMPLES)]
-    np.array(calls, dtype=REPORT_ROW).tofile(log_dir / JOURNAL_DIR / REPORTS_FILE)
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
     record = close(log_dir, server=True)
     assert record.exit_code == EXIT_VALID
     written = run_json(log_dir)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from harness.record.journal import COMPLETE, FIRST_TOKEN, QUERY_ROW, REPORT_ROW
+from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW
 from harness.report.client_overhead import lag_warnings, mean_schedule_lag
 from tests.runs import ROOT, quick_conf, small_dataset
 from tests.stub import StubServer
@@ -23,7 +23,7 @@ def rows_and_reports(ttft_ns, failure=0):
     rows["query_id"] = np.arange(len(rows))
     rows["issued_ns"] = START + np.arange(len(rows)) * MS
     rows["failure"] = failure
-    reports = np.zeros(2 * len(rows), dtype=REPORT_ROW)
+    reports = np.zeros(2 * len(rows), dtype=LOADGEN_CALL_ROW)
     reports["query_id"] = np.tile(rows["query_id"][::-1], 2)  # in another order
     reports["kind"] = np.repeat([FIRST_TOKEN, COMPLETE], len(rows))
     reports["reported_ns"][: len(rows)] = (rows["issued_ns"] + ttft_ns)[::-1]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.errors import ServerError
-from sut.servers.preflight import Trial
+from sut.servers.preflight import Preflight
 from tests.kit import VOCABULARY, listening, parameters
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.pages import PARAMETERS, endpoints, facts
@@ -16,7 +16,7 @@ from tests.sut.pages import PARAMETERS, endpoints, facts
 def test_trial(wire, stream):
     given = parameters(max_new_tokens=10240, stream=stream)
     with StubServer() as a, StubServer() as b:
-        trial = Trial(facts(a.url, wire, served_name="gpt-oss-120b"), given, VOCABULARY, 20)
+        trial = Preflight(facts(a.url, wire, served_name="gpt-oss-120b"), given, VOCABULARY, 20)
         assert trial.run(endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
         for stub in (a, b):
             (request,) = stub.requests
@@ -27,14 +27,14 @@ def test_trial(wire, stream):
 
 def test_trial_asks_for_no_more_than_the_run_does():
     with StubServer() as stub:
-        Trial(facts(stub.url), parameters(max_new_tokens=1), VOCABULARY, 20).run(endpoints(stub), [1])
+        Preflight(facts(stub.url), parameters(max_new_tokens=1), VOCABULARY, 20).run(endpoints(stub), [1])
         assert stub.requests[0].asked_tokens == 1
 
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_trial_notices_servers_that_close_after_each_answer(announced):
     with StubServer() as a, StubServer(close_after_response=True, announce_close=announced) as b:
-        assert Trial(facts(a.url), PARAMETERS, VOCABULARY, 20).run(endpoints(a, b), [1]) == [True, False]
+        assert Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20).run(endpoints(a, b), [1]) == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_trial_notices_servers_that_close_after_each_answer(announced):
 )
 def test_trial_of_a_server_that_fails(fault, wording):
     with StubServer() as good, StubServer(faults=fault) as bad, pytest.raises(ServerError) as caught:
-        Trial(facts(good.url), PARAMETERS, VOCABULARY, 20).run(endpoints(good, bad), [1, 2])
+        Preflight(facts(good.url), PARAMETERS, VOCABULARY, 20).run(endpoints(good, bad), [1, 2])
     assert str(caught.value).startswith(f"{bad.url}: the trial request failed: {wording}")
 
 
 def test_trial_of_a_server_that_died_meanwhile():
     with refused_url() as url, pytest.raises(ServerError, match="the trial request failed: connect"):
-        Trial(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1])
+        Preflight(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1])
 
 
 def test_trial_of_a_silent_server_ends(caplog):
@@ -70,7 +70,7 @@ def test_trial_of_a_silent_server_ends(caplog):
         StubServer(faults=Fault.SILENT) as stub,
         pytest.raises(ServerError, match=r"failed: timeout.*--trial-timeout"),
     ):
-        Trial(facts(stub.url), PARAMETERS, VOCABULARY, 1.5).run(endpoints(good, stub), [1])
+        Preflight(facts(stub.url), PARAMETERS, VOCABULARY, 1.5).run(endpoints(good, stub), [1])
     (message,) = caplog.messages
     assert stub.url in message and good.url not in message and "--trial-timeout" in message
 
@@ -79,7 +79,7 @@ def test_trial_of_a_silent_server_ends(caplog):
 def test_trial_of_a_cold_server_that_compiles_at_its_first_request():
     """Its answer took 5 s and more, and was refused."""
     with StubServer(first_delay_s=6) as stub:
-        assert Trial(facts(stub.url), PARAMETERS, VOCABULARY, 60).run(endpoints(stub), [1]) == [True]
+        assert Preflight(facts(stub.url), PARAMETERS, VOCABULARY, 60).run(endpoints(stub), [1]) == [True]
 
 
 def test_trial_does_not_wait_for_the_others_when_one_has_failed():
@@ -88,7 +88,7 @@ def test_trial_does_not_wait_for_the_others_when_one_has_failed():
         StubServer(faults=Fault.HTTP_500) as bad,
         pytest.raises(ServerError, match="http_status"),
     ):
-        Trial(facts(bad.url), PARAMETERS, VOCABULARY, 3600).run(endpoints(silent, bad), [1])
+        Preflight(facts(bad.url), PARAMETERS, VOCABULARY, 3600).run(endpoints(silent, bad), [1])
 
 
 def test_trial_with_a_wrong_prompt_count():
@@ -102,7 +102,7 @@ def test_trial_with_a_wrong_prompt_count():
         connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
     with listening(answer) as url, pytest.raises(ServerError) as caught:
-        Trial(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1, 2, 3])
+        Preflight(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1, 2, 3])
     assert "a prompt of 3 token ids was counted as 4; the server does not take ids as they are" in str(
         caught.value
     )
