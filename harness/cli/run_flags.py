@@ -124,9 +124,10 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     """The servers, and the client's load on them."""
     group.add_argument(
         "--backend",
-        choices=("sglang", "vllm", "openai", "embedded"),
+        choices=("sglang", "vllm", "trtllm", "openai", "embedded"),
         help="protocol of the server: SGLang's native API, OpenAI completions (vllm; openai: the same for "
-        "other servers, or llama.cpp), or a small engine that is started here (default: %(default)s)",
+        "other servers, or llama.cpp), TensorRT-LLM's trtllm-serve (not yet tried on the real server), or a "
+        "small engine that is started here (default: %(default)s)",
     )
     group.add_argument(
         "--server-url",

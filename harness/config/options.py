@@ -13,7 +13,7 @@ from harness.files import CONFIG_DIR, USER_CONF
 
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
 
-Backend = Literal["sglang", "vllm", "openai", "embedded"]  # vllm and openai: one protocol
+Backend = Literal["sglang", "vllm", "trtllm", "openai", "embedded"]  # vllm and openai: one protocol
 Stream = Literal["auto", "on", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 

@@ -89,7 +89,7 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     parameters: SamplingParameters
     """generation parameters, as every request carries them"""
     backend: str
-    """`sglang`, `vllm`, `openai` or `embedded`"""
+    """`sglang`, `vllm`, `trtllm`, `openai` or `embedded`"""
     server_urls: tuple[str, ...]
     ca_file: Path | None
     preflight: Preflight
@@ -156,7 +156,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     wire: str
-    """its protocol: `sglang`, `openai` or `llamacpp`"""
+    """its protocol: `sglang`, `openai`, `trtllm` or `llamacpp`"""
     engine: str
     model: str | None = None
     """the name under which it serves"""

@@ -100,14 +100,14 @@ def _ask(control: InfoClient, backend: Backend) -> ServerInfo:
     status, _ = control.ask("/health")
     if status != 200:
         raise ServerError(f"{control.url}: /health answered {status}, expected 200; the server is not ready")
-    return _ask_sglang(control) if backend == "sglang" else _ask_openai(control)
+    return _ask_sglang(control) if backend == "sglang" else _ask_openai(control, backend)
 
 
 def _ask_sglang(control: InfoClient) -> ServerInfo:
     model = control.first_json(("/model_info", "/get_model_info"))
     if model is None or "model_path" not in model:
         raise ServerError(
-            f"{control.url}: no SGLang server (it has no /model_info); use --backend vllm or openai"
+            f"{control.url}: no SGLang server (it has no /model_info); use --backend vllm, trtllm or openai"
         )
     info = control.first_json(("/server_info", "/get_server_info")) or {}
     path = _text(model, "model_path")
@@ -159,27 +159,29 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     return asked if info.get("enable_dp_attention") is True else min(asked * ranks, _MOST)
 
 
-def _ask_openai(control: InfoClient) -> ServerInfo:
+def _ask_openai(control: InfoClient, backend: Backend) -> ServerInfo:
     models = (control.first_json(("/v1/models",)) or {}).get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
     model = models[0]
     name = _text(model, "id") or ""
-    if _text(model, "owned_by") == "llamacpp":
+    owner = _text(model, "owned_by")
+    if owner == "llamacpp":
         return _ask_llamacpp(control, name, model)
+    is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
     version = control.first_json(("/version",)) or {}
     root = _text(model, "root")
     return ServerInfo(
         url=control.url,
-        wire="openai",
-        engine=_text(model, "owned_by") or "OpenAI-compatible",
+        wire="trtllm" if is_trtllm else "openai",
+        engine=owner or "OpenAI-compatible",
         model=root or name,
         served_name=name,
         model_path=root,
         revision=_snapshot(root),
         version=_text(version, "version"),
         context_length=_integer(model, "max_model_len"),
-        dp_size=_vllm_engines(control),
+        dp_size=None if is_trtllm else _vllm_engines(control),
     )
 
 

@@ -38,13 +38,16 @@ def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> st
 
 
 def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> bytes | None:
-    """What /metrics says of the engine: two different answers mean that it works. None without the page."""
+    """What /metrics says of the engine: two different answers mean that it works. None without the page.
+
+    TensorRT-LLM's is a list of the steps since the last question, empty unless it was told to count them.
+    """
     with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
             status, body = control.ask("/metrics")
         except ServerError:
             return None
-    if status != 200:
+    if status != 200 or body.strip() == b"[]":
         return None
     return b"\n".join(line for line in body.splitlines() if _tells_of_work(line)) or None
 

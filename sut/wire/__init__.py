@@ -5,6 +5,7 @@ from sut.wire.base import AnswerBounds, Wire
 from sut.wire.llamacpp import LlamaCppWire
 from sut.wire.openai import OpenAIWire
 from sut.wire.sglang import SglangWire
+from sut.wire.trtllm import TrtllmWire
 
 
 def make_wire(name: str, parameters: SamplingParameters, vocabulary_size: int, model: str) -> Wire:
@@ -13,6 +14,8 @@ def make_wire(name: str, parameters: SamplingParameters, vocabulary_size: int, m
         return SglangWire(parameters, vocabulary_size)
     if name == "llamacpp":
         return LlamaCppWire(parameters, vocabulary_size)
+    if name == "trtllm":
+        return TrtllmWire(parameters, vocabulary_size, model)
     return OpenAIWire(parameters, vocabulary_size, model)
 
 

@@ -121,7 +121,8 @@ class OpenAIAnswer(DeltaAnswer):
         if usage.completion_tokens and not self._ids:
             return Failure(
                 FailureKind.TOKEN_COUNT,
-                f"{number(usage.completion_tokens)} tokens without ids: return_token_ids unknown?",
+                f"{number(usage.completion_tokens)} tokens without ids: return_token_ids unknown, or another "
+                "--backend needed?",
             )
         return whole_answer(
             self._ids, usage.completion_tokens, self._reason, usage.prompt_tokens, self._limits

@@ -35,8 +35,10 @@ TWO = (OFFLINE, SERVER_ACCURACY)  # for what no scenario and no mode changes
 CUMULATIVE_RUNS = (SERVER_ACCURACY, *SETTINGS[:3], *SETTINGS[4:], Setting("single-stream", False))
 INCREMENTAL_RUNS = (SERVER, OFFLINE)
 OPENAI_RUNS = (SERVER, OFFLINE_ACCURACY)
+TRTLLM_RUNS = (SERVER_ACCURACY,)
 WHOLE_RUNS = (OFFLINE_ACCURACY, OFFLINE, SERVER)  # answers that are not streamed: Offline's own choice
 WHOLE_OPENAI_RUNS = (OFFLINE, OFFLINE_ACCURACY)
+WHOLE_TRTLLM_RUNS = (OFFLINE,)
 
 # The faults of single answers that each of these runs meets; of incremental streams see stub/faults.py.
 ANSWERS = tuple(f for f in Fault if f not in {*INCREMENTAL_ONLY, Fault.ONE_TOKEN, Fault.ONE_PIECE})

@@ -17,9 +17,11 @@ from tests.faults.matrix import (
     PROCESS_FAULTS,
     SERVER_FAULTS,
     SETTINGS,
+    TRTLLM_RUNS,
     TWO,
     WHOLE_OPENAI_RUNS,
     WHOLE_RUNS,
+    WHOLE_TRTLLM_RUNS,
     RunFault,
 )
 from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, Fault
@@ -29,6 +31,8 @@ BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- e
 RUN_FAULTS = (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
 # test_ports.py: too many asked for, Offline takes what fits, ports run out in the others.
 PORT_CELLS = len(TWO) + len(SETTINGS)
+_DELTA_RUNS = INCREMENTAL_RUNS + OPENAI_RUNS + TRTLLM_RUNS
+_WHOLE_RUNS = WHOLE_RUNS + WHOLE_OPENAI_RUNS + WHOLE_TRTLLM_RUNS
 _ANSWER_HEAD = ["an answer", "failure", "of an answer that is not streamed", "noticed"]
 
 
@@ -36,11 +40,7 @@ def answer_cells() -> int:
     """Faults of single answers, over all runs that meet them."""
     others = len(ANSWERS) - len(CUMULATIVE_ONLY) + len(INCREMENTAL)
     whole = sum(row.whole != ONLY_STREAMS for row in ANSWERS)
-    return (
-        len(ANSWERS) * len(CUMULATIVE_RUNS)
-        + others * len(INCREMENTAL_RUNS + OPENAI_RUNS)
-        + whole * len(WHOLE_RUNS + WHOLE_OPENAI_RUNS)
-    )
+    return len(ANSWERS) * len(CUMULATIVE_RUNS) + others * len(_DELTA_RUNS) + whole * len(_WHOLE_RUNS)
 
 
 def run_cells() -> int:
@@ -55,7 +55,7 @@ def tables() -> str:
         [f"{row.what} (incremental)", _named(row.failure), "-", _noticed(row)] for row in INCREMENTAL
     ]
     met = len(ANSWERS) + len(INCREMENTAL)
-    in_turn = len(CUMULATIVE_RUNS + INCREMENTAL_RUNS + OPENAI_RUNS + WHOLE_RUNS + WHOLE_OPENAI_RUNS)
+    in_turn = len(CUMULATIVE_RUNS + _DELTA_RUNS + _WHOLE_RUNS)
     cells = (
         f"{met} faults of single answers are tested in {in_turn} kinds of run ({answer_cells()} tests); "
         f"another {run_cells()} tests are runs with one fault each."

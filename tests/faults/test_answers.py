@@ -14,8 +14,10 @@ from tests.faults.matrix import (
     INCREMENTAL,
     INCREMENTAL_RUNS,
     OPENAI_RUNS,
+    TRTLLM_RUNS,
     WHOLE_OPENAI_RUNS,
     WHOLE_RUNS,
+    WHOLE_TRTLLM_RUNS,
 )
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, StubServer, expected_ids
@@ -51,6 +53,12 @@ def test_openai_protocol(setting, tmp_path):
     meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
 
 
+@in_runs(TRTLLM_RUNS, quick=0)
+def test_tensorrt_llms_protocol(setting, tmp_path):
+    faults = [row for row in ANSWERS if row not in CUMULATIVE_ONLY]
+    meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "trtllm")
+
+
 @in_runs(WHOLE_RUNS)
 def test_answers_that_are_not_streamed(setting, tmp_path):
     meet_in_turn(tmp_path, setting, WHOLE, streams=False)
@@ -59,6 +67,11 @@ def test_answers_that_are_not_streamed(setting, tmp_path):
 @in_runs(WHOLE_OPENAI_RUNS, quick=0)
 def test_openai_answers_that_are_not_streamed(setting, tmp_path):
     meet_in_turn(tmp_path, setting, WHOLE, "--backend", "openai", streams=False)
+
+
+@in_runs(WHOLE_TRTLLM_RUNS, quick=0)
+def test_tensorrt_llms_answers_that_are_not_streamed(setting, tmp_path):
+    meet_in_turn(tmp_path, setting, WHOLE, "--backend", "trtllm", streams=False)
 
 
 def meet_in_turn(tmp_path, setting, rows, *arguments, streams=True, **knobs):

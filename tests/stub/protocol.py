@@ -103,7 +103,10 @@ class SglangProtocol:
 
 
 class CompletionsProtocol:
-    """POST /v1/completions with token ids, as vLLM does it; its streams are never cumulative."""
+    """POST /v1/completions with token ids; its streams are never cumulative.
+
+    As vLLM answers; where ``detokenize`` is false, as TensorRT-LLM does by its sources.
+    """
 
     cumulative = False
 
@@ -126,6 +129,9 @@ class CompletionsProtocol:
     def _document(self, request: Request, step: Step) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "text": " tok" * len(step.ids), "logprobs": None}
         choice |= {"finish_reason": step.finish, "stop_reason": None}
+        if request.body.get("detokenize") is False:
+            choice |= {"text": "", "token_ids": step.ids, "avg_decoded_tokens_per_iter": 1.0}
+            return self._envelope(request) | {"choices": [choice], "usage": None}
         if request.body.get("return_token_ids"):
             first = step.count == len(step.ids)
             choice |= {"token_ids": step.ids, "prompt_token_ids": request.prompt_ids if first else None}

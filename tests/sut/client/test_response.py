@@ -321,7 +321,7 @@ def test_a_wrong_count_of_a_whole_answer_leaves_no_trace_in_the_first_event(clai
     assert response.first_event_tokens < 2**32
 
 
-@pytest.mark.parametrize("wire", ["sglang", "openai", "llamacpp"])
+@pytest.mark.parametrize("wire", ["sglang", "openai", "trtllm", "llamacpp"])
 @pytest.mark.parametrize("streams", [True, False])
 def test_endless_nesting_is_malformed(wire, streams):
     deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"

@@ -26,7 +26,7 @@ def parsed(view):
     return document.get("input_ids") or document["prompt"]
 
 
-@pytest.mark.parametrize("wire", ["sglang", "openai", "llamacpp"])
+@pytest.mark.parametrize("wire", ["sglang", "openai", "trtllm", "llamacpp"])
 def test_every_sample_is_its_own_request(wire):
     store = rendered(PROMPTS, wire)
     assert [parsed(store.request(i)) for i in range(len(PROMPTS))] == PROMPTS

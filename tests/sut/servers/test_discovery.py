@@ -122,6 +122,25 @@ def test_vllm_facts(backend):
     assert (fact.served_name, fact.model) == ("gpt-oss", "openai/gpt-oss-120b")
 
 
+@pytest.mark.parametrize(
+    ("backend", "owner", "wire"),
+    [
+        ("trtllm", "tensorrt_llm", "trtllm"),
+        ("openai", "tensorrt_llm", "trtllm"),
+        ("trtllm", "a-gateway", "trtllm"),
+    ],
+)
+def test_tensorrt_llm_facts(backend, owner, wire):
+    """Its model card has no more than these members; /metrics takes its statistics away and is not asked."""
+    model = {"id": "gpt-oss-120b", "object": "model", "created": 1795316214, "owned_by": owner}
+    table = {"/health": b"", "/v1/models": {"data": [model]}, "/version": {"version": "1.2.0"}}
+    with pages(table) as (url, asked):
+        (fact,) = discover([url], backend, None, 20)
+    assert (fact.engine, fact.wire, fact.version, fact.context_length) == (owner, wire, "1.2.0", None)
+    assert (fact.served_name, fact.model, fact.model_path) == ("gpt-oss-120b", "gpt-oss-120b", None)
+    assert "/metrics" not in asked
+
+
 def test_llamacpp_facts():
     table = {"/health": {"status": "ok"}, "/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS}
     with pages(table) as (url, _):
@@ -169,7 +188,7 @@ def test_one_of_two_replicas_is_dead():
         (
             "sglang",
             {"/health": b"", "/v1/models": {"data": [{"id": "m"}]}},
-            "use --backend vllm or openai",
+            "use --backend vllm, trtllm or openai",
         ),
         ("vllm", {"/health": b""}, "/v1/models lists no model"),
         ("openai", {"/health": b""}, "/v1/models lists no model"),

@@ -91,6 +91,9 @@ def test_what_metrics_say_of_the_work():
     with StubServer(metrics=lambda: pages.pop(0)) as stub:
         idle, still, busy = (ask_work(stub.url, None) for _ in range(3))
     assert idle == still != busy
+    steps = [b"[]", b'[{"iter": 7}]']  # TensorRT-LLM's, without and with its statistics
+    with StubServer(metrics=lambda: steps.pop(0)) as stub:
+        assert [ask_work(stub.url, None) for _ in range(2)] == [None, b'[{"iter": 7}]']
     with refused_url() as url:
         assert ask_work(url, None) is None
 

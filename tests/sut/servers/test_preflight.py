@@ -11,7 +11,7 @@ from tests.stub import Fault, StubServer, refused_url
 from tests.sut.pages import PARAMETERS, endpoints, facts
 
 
-@pytest.mark.parametrize("wire", ["sglang", "openai"])
+@pytest.mark.parametrize("wire", ["sglang", "openai", "trtllm"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_trial(wire, stream):
     given = parameters(max_new_tokens=10240, stream=stream)

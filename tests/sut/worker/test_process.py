@@ -14,7 +14,7 @@ from tests.stub import Fault, StubServer, expected_ids, refused_url
 from tests.sut.rig import PROMPTS
 
 
-@pytest.mark.parametrize("wire", ["sglang", "openai"])
+@pytest.mark.parametrize("wire", ["sglang", "openai", "trtllm"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_reports_and_journal_of_whole_answers(start, wire, stream):
     with StubServer() as stub:
