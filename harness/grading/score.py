@@ -67,7 +67,8 @@ class DatasetScore:
 class MetricValue:
     """The value of a metric, the decimals with which it is printed, and whether it is in quotes there.
 
-    ``decimals`` None: every digit that tells the value from its neighbours, as Python prints a number.
+    ``decimals`` None: every digit that tells the value from its neighbours, as Python prints a number. In
+    quotes there are no zeros at the end: the official evaluator rounds first, and then prints as Python does.
     """
 
     value: float
@@ -76,7 +77,9 @@ class MetricValue:
 
     def __str__(self) -> str:
         """As the official evaluator prints it, without quotes."""
-        return repr(self.value) if self.decimals is None else f"{self.value:.{self.decimals}f}"
+        if self.decimals is None:
+            return repr(self.value)
+        return str(round(self.value, self.decimals)) if self.quoted else f"{self.value:.{self.decimals}f}"
 
     @property
     def printed(self) -> str:

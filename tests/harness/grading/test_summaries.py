@@ -24,6 +24,7 @@ from harness.grading.cli import main
 from harness.grading.graders import summaries as grader
 from harness.grading.graders.rouge import ROUGE, by_line, compare
 from harness.grading.output import TextOutput
+from harness.grading.score import total
 from harness.grading.summary_decoder import cleaned_up
 from harness.submission.accuracy_files import parse_accuracy
 from tests.harness.grading.logs import array, entry
@@ -57,6 +58,18 @@ def test_result_is_that_of_the_reference_evaluator():
     totals = {name: f"{round(np.mean([row[name] for row in rows]) * 100, 4)}" for name in ROUGE}
     lengths = {name: int(sum(row[name] for row in rows)) for name in ("gen_len", "gen_num")}
     assert totals | lengths == RECORDED["result"]
+
+
+# Means as fractions, and the string that str(round(100 * mean, 4)) gives, as in the reference evaluator.
+@pytest.mark.parametrize(
+    ("mean", "shown"),
+    [(0.387792, "38.7792"), (0.401770, "40.177"), (0.4, "40.0"), (0.35793004, "35.793"), (1e-7, "0.0")],
+)
+def test_scores_are_printed_as_by_the_reference_evaluator(mean: float, shown: str):
+    value = total(grader.METRICS["rouge1"], {"cnn": [mean]}, {})
+    assert value.printed == f"'{shown}'"
+    read = parse_accuracy(f"{{'rouge1': {value.printed}, 'gen_len': 7}}", ("rouge1", "gen_len"))
+    assert (read.score("rouge1"), read.score("gen_len")) == (float(shown), 7)
 
 
 def test_sentences_are_nltks():
