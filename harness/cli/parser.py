@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from harness.config.options import available_benchmarks
+
 _MOST_CHARACTERS = 500  # of a message about wrong usage
 
 
@@ -61,6 +63,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
         self.exit(2, f"{self.prog}: error: {_one_line(message)}; see {self.prog} --help\n")
+
+
+def add_benchmark(group: argparse._ActionsContainer) -> None:
+    """The flag for a benchmark that configs/ defines."""
+    group.add_argument(
+        "--benchmark",
+        choices=tuple(available_benchmarks()),
+        help="benchmark definition in configs/ (default: %(default)s)",
+    )
 
 
 def path(text: str) -> Path:

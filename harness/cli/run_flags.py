@@ -4,11 +4,10 @@ import argparse
 from dataclasses import MISSING, fields
 from typing import Any
 
-from harness.cli.parser import Parser, Synonym, path
+from harness.cli.parser import Parser, Synonym, add_benchmark, path
 from harness.config.options import SERVER_URL, RunOptions
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import CONFIG_DIR
 
 # Flags that are repeated begin with None: argparse would append to any other default.
 DEFAULTS = {field.name: field.default for field in fields(RunOptions) if field.default is not MISSING}
@@ -42,7 +41,7 @@ def build_parser() -> Parser:
 
 
 def _add_workload(group: argparse._ArgumentGroup) -> None:
-    add_benchmark(group)
+    add_scenario(group)
     group.add_argument("--accuracy", action="store_true", help="run accuracy mode instead of performance")
     group.add_argument(
         "--resume",
@@ -65,8 +64,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_benchmark(group: argparse._ArgumentGroup, default_scenario: str = "%(default)s") -> None:
-    """Scenario and benchmark; ``default_scenario`` describes what holds without the flag."""
+def add_scenario(group: argparse._ArgumentGroup, default_scenario: str = "%(default)s") -> None:
+    """Scenario and benchmark: ``default_scenario`` describes what holds without the flag."""
     group.add_argument(
         "--scenario",
         type=_scenario,
@@ -74,11 +73,7 @@ def add_benchmark(group: argparse._ArgumentGroup, default_scenario: str = "%(def
         help="MLPerf scenario; interactive is LoadGen's Server with tighter limits "
         f"(default: {default_scenario})",
     )
-    group.add_argument(
-        "--benchmark",
-        choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
-        help="benchmark definition in configs/ (default: %(default)s)",
-    )
+    add_benchmark(group)
 
 
 def _scenario(text: str) -> Scenario:

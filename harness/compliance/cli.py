@@ -73,7 +73,7 @@ def build_run_parser() -> Parser:
         metavar="TEST",
         help="test to run, such as TEST07; repeat it for several, or 'all' that the benchmark needs",
     )
-    run_flags.add_benchmark(workload)
+    run_flags.add_scenario(workload)
     workload.add_argument(
         "--input-file",
         action="append",
@@ -107,7 +107,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         required=True,
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
-    run_flags.add_benchmark(parser.add_argument_group("what was run"), "that of the logs")
+    run_flags.add_scenario(parser.add_argument_group("what was run"), "that of the logs")
     parser.set_defaults(benchmark=run_flags.DEFAULTS["benchmark"])
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(

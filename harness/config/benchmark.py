@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from harness.config.loadgen_settings import BY_ATTRIBUTE
+from harness.config.options import available_benchmarks
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import CONFIG_DIR
 
 
 class LoadGenKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,16 +123,12 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.datasets["accuracy" if accuracy else "performance"]
 
 
-def available_benchmarks() -> tuple[str, ...]:
-    """Names of all definitions in configs/, sorted."""
-    return tuple(sorted(path.stem for path in CONFIG_DIR.glob("*.toml")))
-
-
 def load_benchmark(name: str) -> Benchmark:
     """Read one definition. Raises ConfigError when it is unknown or malformed."""
-    if name not in available_benchmarks():
-        raise ConfigError(f"unknown benchmark {name!r}; configs/ defines {', '.join(available_benchmarks())}")
-    return read_definition(CONFIG_DIR / f"{name}.toml")
+    definitions = available_benchmarks()
+    if name not in definitions:
+        raise ConfigError(f"unknown benchmark {name!r}; configs/ defines {', '.join(definitions)}")
+    return read_definition(definitions[name])
 
 
 def read_definition(path: Path) -> Benchmark:

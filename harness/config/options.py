@@ -11,6 +11,7 @@ from typing import Literal
 from harness.config.scenario import Scenario
 from harness.files import CONFIG_DIR, USER_CONF
 
+DEFAULT_BENCHMARK = "gpt-oss-120b"
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
 
 Backend = Literal["sglang", "vllm", "trtllm", "openai", "embedded"]  # vllm and openai: one protocol
@@ -28,6 +29,11 @@ _PATHS = (
 )
 
 
+def available_benchmarks() -> dict[str, Path]:
+    """The definition of each benchmark in configs/, by its name, sorted."""
+    return dict(sorted((path.stem, path) for path in CONFIG_DIR.glob("*.toml")))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """A requested run, before anything is read or checked; ``resolve_plan`` turns it into a RunPlan.
@@ -38,7 +44,7 @@ class RunOptions:
 
     input_file: Path
     scenario: Scenario = Scenario.OFFLINE
-    benchmark: str = "gpt-oss-120b"
+    benchmark: str = DEFAULT_BENCHMARK
     accuracy: bool = False
     resume: bool = False
     max_samples: int | None = None

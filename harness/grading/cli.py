@@ -5,10 +5,9 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from harness.cli.main import exit_code_of
-from harness.cli.parser import Parser
+from harness.cli.parser import Parser, add_benchmark
 from harness.cli.signals import InterruptedRun, interruptible
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
-from harness.files import CONFIG_DIR
 from harness.grading.options import RULES, EvaluationOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvaluationOptions) if field.default is not MISSING}
@@ -48,11 +47,7 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
         help="LiveCodeBench release file, folder or prepared index (default: livecodebench in the download"
         " that holds --reference-data, else data/livecodebench)",
     )
-    group.add_argument(
-        "--benchmark",
-        choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
-        help="benchmark definition in configs/ (default: %(default)s)",
-    )
+    add_benchmark(group)
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:

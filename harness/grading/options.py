@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.config.options import DEFAULT_BENCHMARK
+
 Rules = Literal["official", "strict", "both"]
 RULES: tuple[Rules, ...] = ("official", "strict", "both")
 
@@ -14,7 +16,7 @@ class EvaluationOptions:
 
     mlperf_log: Path
     reference_data: Path
-    benchmark: str = "gpt-oss-120b"
+    benchmark: str = DEFAULT_BENCHMARK
     tokenizer: str | None = None
     lcb_data: Path | None = None
     output_file: Path | None = None

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.config.options import DEFAULT_BENCHMARK
 from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.dataset.table import open_table
 from harness.errors import DatasetError
@@ -15,7 +16,6 @@ from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord
 
 _EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
-_DEFAULT_BENCHMARK = "gpt-oss-120b"  # the evaluator's own default
 _DATASET, _CODE = "dataset", "livecodebench"
 
 
@@ -35,7 +35,7 @@ def next_step(record: RunRecord) -> str:
 def scoring_command(accuracy_log: Path, dataset: Path, benchmark: BenchmarkRules) -> str:
     """The evaluator's command for a complete accuracy log, ready to paste."""
     words = [*_program(_EVALUATOR), "--mlperf-log", _shown(accuracy_log), "--reference-data", _shown(dataset)]
-    if benchmark.name != _DEFAULT_BENCHMARK:
+    if benchmark.name != DEFAULT_BENCHMARK:
         words += ["--benchmark", benchmark.name]
     if tokenizer := _tokenizer_there(dataset, benchmark):
         words += ["--tokenizer", _shown(tokenizer)]

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.cli.main import exit_code_of
-from harness.cli.parser import Parser, path
+from harness.cli.parser import Parser, add_benchmark, path
 from harness.cli.signals import interruptible
 from harness.config.options import RunOptions
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
-from harness.files import CONFIG_DIR
 
 _RUN: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
 
@@ -90,11 +89,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
         choices=tuple(Scenario),
         help="scenario to submit; repeat it for several (default: all that are found)",
     )
-    parser.add_argument(
-        "--benchmark",
-        choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
-        help="benchmark definition in configs/ (%(default)s)",
-    )
+    add_benchmark(parser)
     parser.add_argument(
         "--user-conf", type=path, help="user.conf to submit (default: the file that each run used)"
     )

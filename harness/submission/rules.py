@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from harness.config.benchmark import Benchmark, available_benchmarks, load_benchmark
+from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.loadgen_settings import SEEDS
+from harness.config.options import available_benchmarks
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR

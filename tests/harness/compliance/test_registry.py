@@ -53,7 +53,7 @@ def registered(tmp_path, monkeypatch):
     configs.mkdir()
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     (configs / "gpt-oss-120b.toml").write_text(text + DEFINITION)
-    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", configs)
+    monkeypatch.setattr("harness.config.options.CONFIG_DIR", configs)
     monkeypatch.setitem(TESTS, LongestTest.name, LongestTest)
     return load_benchmark("gpt-oss-120b")
 

@@ -5,8 +5,9 @@ from itertools import product
 
 import pytest
 
-from harness.config.benchmark import available_benchmarks, load_benchmark
+from harness.config.benchmark import load_benchmark
 from harness.config.loadgen_conf import Target, read_conf
+from harness.config.options import available_benchmarks
 from harness.config.rule_checks import (
     locked_settings,
     offline_deviations,
@@ -291,7 +292,7 @@ def test_malformed_definition(tmp_path, monkeypatch, old, new):
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     assert old in text
     (tmp_path / "mine.toml").write_text(text.replace(old, new))
-    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", tmp_path)
+    monkeypatch.setattr("harness.config.options.CONFIG_DIR", tmp_path)
     with pytest.raises(ConfigError, match=r"mine\.toml"):
         load_benchmark("mine")
 
@@ -301,7 +302,7 @@ def test_a_benchmark_without_interactive_says_so(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(
         text.replace('interactive_model_key = "gpt-oss-120b-interactive"', "")
     )
-    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", tmp_path)
+    monkeypatch.setattr("harness.config.options.CONFIG_DIR", tmp_path)
     benchmark = load_benchmark("mine")
     assert benchmark.model_key(Scenario.SERVER) == "gpt-oss-120b"
     with pytest.raises(ConfigError, match="no interactive scenario"):

@@ -139,8 +139,7 @@ class Bytes:
 @pytest.fixture(params=[Overlap, BatchedOverlap], ids=["at once", "in a batch"])
 def made_up(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "made-up.toml").write_text(DEFINITION)
-    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", tmp_path)
-    monkeypatch.setattr("harness.grading.cli.CONFIG_DIR", tmp_path)
+    monkeypatch.setattr("harness.config.options.CONFIG_DIR", tmp_path)
     monkeypatch.setitem(graders.GRADERS, ("made-up", KIND), request.param())
     monkeypatch.setitem(DECODERS, "bytes", lambda benchmark, tokenizer, limit: Bytes())
     pq.write_table(pa.table({"output": TRUTHS}), tmp_path / "reference.parquet")

@@ -216,8 +216,7 @@ def benchmark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     configs = tmp_path / "configs"
     configs.mkdir()
     (configs / f"{name}.toml").write_text(text)
-    monkeypatch.setattr("harness.config.benchmark.CONFIG_DIR", configs)
-    monkeypatch.setattr("harness.grading.cli.CONFIG_DIR", configs)
+    monkeypatch.setattr("harness.config.options.CONFIG_DIR", configs)
     return load_benchmark(name)
 
 

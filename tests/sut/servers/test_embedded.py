@@ -13,7 +13,8 @@ import httpx
 import pytest
 from msgspec import structs
 
-from harness.config.benchmark import available_benchmarks, load_benchmark
+from harness.config.benchmark import load_benchmark
+from harness.config.options import available_benchmarks
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
 from sut.servers.embedded import EmbeddedEngine, model_for, tiny_model

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from harness.config.benchmark import available_benchmarks, load_benchmark
+from harness.config.benchmark import load_benchmark
+from harness.config.options import available_benchmarks
 from harness.config.scenario import Scenario
 from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check import check_tree, official_name
