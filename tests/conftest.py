@@ -1,8 +1,15 @@
 """What every test may rely on, however the suite was started."""
 
+import os
 import signal
+import sys
 
 import pytest
+
+# Some machines ask Python to keep no bytecode. The suite starts some hundred Pythons, and each would compile
+# the harness anew: a third of the quick loop's time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Whoever starts a suite with nohup, in the background of a script, or from a daemon hands ignored signals
 # down, and children inherit that: the programs under test would rightly leave those signals ignored.

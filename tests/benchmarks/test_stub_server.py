@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httptools
-import openai
 import pytest
 
 from tests.kit import wait_until
@@ -133,6 +132,8 @@ def test_document_and_stop(server):
 
 
 def test_openai_client(server):
+    import openai  # slow: only where it is used
+
     options = {"model": "stub", "max_tokens": 6}
     with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as client:
         stream = client.completions.create(

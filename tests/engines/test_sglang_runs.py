@@ -15,7 +15,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 VERSION = (sglang.ROOT / "sglang/VERSION").read_text().strip()
 NEW_TOKENS = 20
 TEXTS = ["The quick brown fox", "def add(a, b):", "Grüße aus Zürich! " * 30, "1 2 3 4 5 6 7", "人工智能", "a"]
-PROMPTS = [tokenizer.encode(text) for text in TEXTS]
+
+
+def prompts():
+    return [tokenizer.encode(text) for text in TEXTS]
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def greedy(tmp_path):
     """Flags of a deterministic run: greedy decoding, exactly NEW_TOKENS tokens."""
     config = tmp_path / "greedy.json"
     config.write_text(json.dumps({"temperature": 0.0, "max_new_tokens": NEW_TOKENS, "ignore_eos": True}))
-    dataset = write_dataset(tmp_path / "prompts.parquet", PROMPTS)
+    dataset = write_dataset(tmp_path / "prompts.parquet", prompts())
     return ("--generation-config", config, "--input-file", dataset)
 
 
@@ -42,10 +45,10 @@ def test_greedy_ids_through_the_harness(sglang_server, stream, greedy, outputs_o
     assert run.code == 0, run.stdout + run.stderr
     assert all((row["first_token_ns"] is not None) == (stream == "on") for row in run.requests)
     answers = run.accuracy_log
-    outputs = [answers[index] for index in range(len(PROMPTS))]
+    outputs = [answers[index] for index in range(len(TEXTS))]
     assert outputs_of_the_first.setdefault("ids", outputs) == outputs
-    gaps = sglang.greedy_gaps(list(zip(PROMPTS, outputs, strict=True)))
-    assert [len(gap) for gap in gaps] == [NEW_TOKENS] * len(PROMPTS)
+    gaps = sglang.greedy_gaps(list(zip(prompts(), outputs, strict=True)))
+    assert [len(gap) for gap in gaps] == [NEW_TOKENS] * len(TEXTS)
     assert max(max(gap) for gap in gaps) < sglang.GREEDY_GAP
     (server,) = run.record["servers"]
     assert (server["engine"], server["version"]) == ("SGLang", VERSION)

@@ -12,11 +12,12 @@ from tests.engines import sglang_server as sglang
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 NEW_TOKENS = 20
-# The last is longer than the sliding window of 128 tokens; its repetitions lead to ties.
+# The second is "The quick brown fox jumps over the lazy dog."; the last is "Grüße aus Zürich! " thirty times,
+# longer than the sliding window of 128 tokens, and its repetitions lead to ties.
 PROMPTS = [
     [200006, 17360, 200008, 3575],
-    tokenizer.encode("The quick brown fox jumps over the lazy dog."),
-    tokenizer.encode("Grüße aus Zürich! ") * 30,
+    [976, 4853, 19705, 68347, 65613, 1072, 290, 29082, 6446, 13],
+    [3193, 572, 13153, 3976, 127483, 0, 220] * 30,
 ]
 # How many tokens can be known after an event, by stream interval. A busy server skips some.
 COUNTS = {1: set(range(1, NEW_TOKENS + 1)), 8: {1, 9, 17, 20}}

@@ -8,7 +8,6 @@ import json
 import socket
 from contextlib import contextmanager
 
-import openai
 import pytest
 
 from tests.kit import DATA
@@ -97,6 +96,8 @@ def test_close_after_response(announce):
 
 
 def test_openai_client_reads_completions():
+    import openai  # slow: only where it is used
+
     given = {"model": "gpt-oss-120b", "prompt": PROMPT, "max_tokens": 6, "stream": True}
     given |= {"stream_options": {"include_usage": True}, "extra_body": {"return_token_ids": True}}
     with (
