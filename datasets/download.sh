@@ -20,7 +20,8 @@ usage: datasets/download.sh [options]
 
 Fetch official datasets and models and check them. The same command continues an interrupted download.
 
-  --what WHAT         perf (default), acc, compliance, calibration, livecodebench, model, eagle, edge or all (all but eagle)
+  --what WHAT         perf (default), acc, compliance, calibration, livecodebench, edge, model (from Hugging Face),
+                      model-mlc (the same from MLCommons), eagle, or all (all but model-mlc and eagle)
   --benchmark NAME    gpt-oss-120b (default), deepseek-r1, llama3.1-8b, llama3.1-8b-edge, or samples (the files of
                       this repository)
   --to DIR            folder for the files (default: data beside datasets)
@@ -82,7 +83,7 @@ parse_arguments() {
 
 rows() { # the manifest's rows for --benchmark and --what
     awk -F '\t' -v b="$benchmark" -v w="$what" \
-        '!/^#/ && $1 == b && ($2 == w || (w == "all" && $2 != "eagle"))' "$manifest"
+        '!/^#/ && $1 == b && ($2 == w || (w == "all" && $2 != "eagle" && $2 != "model-mlc"))' "$manifest"
 }
 
 kinds() {
@@ -144,7 +145,7 @@ verify_rows() {
     ((bad == 0)) || fail 2 "$bad of the files in $to missing or different; run $remedy"
 }
 
-fetch_with_mlc() { # name of the set, mlcr tags
+fetch_with_mlc() { # name of the set, folder, mlcr tags...
     local how=$via status=0
     if [[ $how == auto ]]; then
         how=r2
@@ -155,7 +156,7 @@ fetch_with_mlc() { # name of the set, mlcr tags
         fail 3 "MLCommons' download of $1 failed with exit code $status; run the same command again, it continues"
 }
 
-fetch_with_r2() { # name of the set
+fetch_with_r2() { # name of the set, folder
     local script=$work/mlc-r2-downloader.sh status=0 tool
     for tool in curl wget; do
         need "$tool" "install it, or pip install mlc-scripts and use --via mlcr"
@@ -164,12 +165,15 @@ fetch_with_r2() { # name of the set
     run curl --fail --silent --location --retry 3 --connect-timeout 20 --output "$script" "$mlc_downloader" || status=$?
     ((status == 0)) ||
         fail 3 "cannot fetch $mlc_downloader (curl exit code $status); connect to a network, or copy the files into $to"
-    run bash "$script" -d "$to" "$mlc_storage/$1.uri"
+    run bash "$script" -d "$2" "$mlc_storage/$1.uri"
 }
 
-fetch_with_mlcr() { # name of the set, mlcr tags
+fetch_with_mlcr() { # name of the set, folder, mlcr tags...
+    local folder=$2 tags
     need mlcr "pip install mlc-scripts, or use --via r2"
-    run mlcr "$2" --outdirname="$to" -j
+    for tags in "${@:3}"; do
+        run mlcr "$tags" --outdirname="$folder" -j || return
+    done
 }
 
 fetch_with_hf() { # kind, repository@revision, folder, files (none: all)
@@ -185,13 +189,14 @@ fetch_with_hf() { # kind, repository@revision, folder, files (none: all)
 }
 
 fetch() { # source: all rows of --benchmark and --what with this source
-    local source=$1 files=() path tags tag folder
+    local source=$1 files=() tags=() path tag folder within=$to
     while IFS=$'\t' read -r _ _ _ path _ tag; do
-        folder=${path%/*} tags=$tag
-        [[ $path == */ ]] || files+=("${path##*/}")
+        folder=${path%/*}
+        [[ " ${tags[*]} " == *" $tag "* ]] || tags+=("$tag")
+        if [[ $path == */ ]]; then within=$to/$folder; else files+=("${path##*/}"); fi
     done < <(rows | awk -F '\t' -v s="$source" '$3 == s')
     case $source in
-    mlc:*) fetch_with_mlc "${source#mlc:}" "$tags" ;;
+    mlc:*) fetch_with_mlc "${source#mlc:}" "$within" "${tags[@]}" ;;
     hf-dataset:*) fetch_with_hf dataset "${source#hf-dataset:}" "$folder" "${files[@]}" ;;
     hf-model:*) fetch_with_hf model "${source#hf-model:}" "$folder" ;;
     *) fail 2 "$benchmark $what cannot be downloaded; its files come with the repository" ;;

@@ -48,6 +48,15 @@ GPQA_TASK = """\
 Think it over, then end with a line of the form
 Answer: X
 where X is A, B, C or D."""
+MATH_TASK = "{text}\n\nReason step by step. Put the final answer into \\boxed{{}}."
+CHOICE_TASK = """\
+{text}
+
+{choices}
+
+Think it over, then end with a line of the form
+ANSWER: X
+where X is one of the letters A to {last}."""
 CALL_TASK = "{text}\n\nComplete this class and give it as one Python code block.\n\n```python\n{starter}\n```"
 STDIN_TASK = """\
 {text}
@@ -66,7 +75,15 @@ LLAMA_SPECIAL = {
     "<|eot_id|>": 128009,
     "<|python_tag|>": 128010,
 }
-LLAMA_SAMPLE_TOKENS = 1500
+# DeepSeek-R1's ids; </think> and those of the template are no special tokens there.
+DEEPSEEK_SPECIAL = {
+    "<｜begin▁of▁sentence｜>": 0,
+    "<｜end▁of▁sentence｜>": 1,
+    "<｜▁pad▁｜>": 2,
+}
+DEEPSEEK_NAMED = {"<think>": 128798, "</think>": 128799, "<｜User｜>": 128803, "<｜Assistant｜>": 128804}
+DEEPSEEK_TEMPLATE = "<｜begin▁of▁sentence｜><｜User｜>{text}<｜Assistant｜>"
+SAMPLE_TOKENS = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +92,7 @@ class Prompt:
 
     dataset: str
     user: str
-    effort: str
+    effort: str | None
     ground_truth: str | None
 
 
@@ -107,6 +124,9 @@ def build(target: Path) -> None:
     (target / "cnn_sample_tokenizer.json").write_bytes(llama_like_tokenizer(articles))
     llama = load_tokenizer(target / "cnn_sample_tokenizer.json")
     cnndm.write_dataset(target / "cnn_sample.json", articles, llama)
+    questions = list(reasoning_questions(problems))
+    (target / "r1_sample_tokenizer.json").write_bytes(deepseek_like_tokenizer(questions))
+    write_reasoning_table(target / "r1_sample.parquet", questions)
 
 
 def performance_prompts(source: Mapping[str, Any]) -> Iterator[Prompt]:
@@ -133,21 +153,32 @@ def aime_prompts() -> Iterator[Prompt]:
 def gpqa_prompts() -> Iterator[Prompt]:
     """GPQA-like questions, answered by a letter."""
     for question in _source("gpqa")["question"]:
-        choices = "\n".join(
-            f"({letter}) {text}" for letter, text in zip("ABCD", question["choices"], strict=True)
-        )
-        user = GPQA_TASK.format(text=question["text"].strip(), choices=choices)
+        user = GPQA_TASK.format(text=question["text"].strip(), choices=_choices(question))
         yield from _repeated(Prompt("gpqa_diamond", user, "high", question["answer"]))
 
 
 def code_prompts(problems: Iterable[Mapping[str, Any]]) -> Iterator[Prompt]:
     """Code problems; the ground truth is the question id, by which their tests are found."""
     for problem in problems:
-        text, starter = problem["text"].strip(), _starter_code(problem)
-        user = (
-            CALL_TASK.format(text=text, starter=starter.rstrip()) if starter else STDIN_TASK.format(text=text)
-        )
-        yield from _repeated(Prompt("livecodebench_v6", user, "high", problem["id"]))
+        yield from _repeated(Prompt("livecodebench_v6", _code_task(problem), "high", problem["id"]))
+
+
+def reasoning_questions(problems: Iterable[Mapping[str, Any]]) -> Iterator[Prompt]:
+    """Questions of deepseek-r1's five kinds, each once, under the names of its data sets."""
+    for problem in _source("aime")["problem"]:
+        user = AIME_TASK.format(text=problem["text"].strip())
+        yield Prompt("aime1983", user, None, str(problem["answer"]))
+    for problem in _source("math")["problem"]:
+        user = MATH_TASK.format(text=problem["text"].strip())
+        yield Prompt("math500", user, None, problem["answer"])
+    for dataset, source in (("gpqa", "gpqa"), ("mmlu_pro", "mmlu_pro")):
+        for question in _source(source)["question"]:
+            user = CHOICE_TASK.format(
+                text=question["text"].strip(), choices=_choices(question), last=_letters(question)[-1]
+            )
+            yield Prompt(dataset, user, None, question["answer"])
+    for problem in problems:
+        yield Prompt("livecodebench", _code_task(problem), None, problem["id"])
 
 
 def news_articles() -> Iterator[cnndm.Article]:
@@ -165,28 +196,14 @@ def news_articles() -> Iterator[cnndm.Article]:
 
 def llama_like_tokenizer(articles: Sequence[cnndm.Article]) -> bytes:
     """A tokenizer.json of byte pairs as Llama's is one, with Llama's ids for the special tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    learner.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=LLAMA_SAMPLE_TOKENS,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
     texts = [
         text
         for article in articles
         for text in (cnndm.TEMPLATE.format(input=article.text), article.highlights)
     ]
-    learner.train_from_iterator(texts, trainer)
-    document = json.loads(learner.to_str())
+    document = byte_pairs(texts)
     document["model"]["vocab"] |= LLAMA_SPECIAL
-    kind = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    document["added_tokens"] = [
-        {"id": number, "content": name, **kind} for name, number in LLAMA_SPECIAL.items()
-    ]
+    document["added_tokens"] = added_tokens(LLAMA_SPECIAL, special=True)
     name, number = next(iter(LLAMA_SPECIAL.items()))
     begin = {"SpecialToken": {"id": name, "type_id": 0}}
     document["post_processor"] = {
@@ -195,6 +212,47 @@ def llama_like_tokenizer(articles: Sequence[cnndm.Article]) -> bytes:
         "pair": [begin, {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
         "special_tokens": {name: {"id": name, "ids": [number], "tokens": [name]}},
     }
+    return compact(document)
+
+
+def deepseek_like_tokenizer(questions: Sequence[Prompt]) -> bytes:
+    """A tokenizer.json of byte pairs, with DeepSeek's ids for the tokens that have a name."""
+    document = byte_pairs([question.user for question in questions])
+    first = len(DEEPSEEK_SPECIAL)  # their ids come before those of the byte pairs
+    pairs = {name: first + number for name, number in document["model"]["vocab"].items()}
+    document["model"]["vocab"] = {**DEEPSEEK_SPECIAL, **pairs, **DEEPSEEK_NAMED}
+    document["added_tokens"] = [
+        *added_tokens(DEEPSEEK_SPECIAL, special=True),
+        *added_tokens(DEEPSEEK_NAMED, special=False),
+    ]
+    return compact(document)
+
+
+def byte_pairs(texts: Sequence[str]) -> dict[str, Any]:
+    """A tokenizer.json of the byte pairs of these texts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=SAMPLE_TOKENS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    document: dict[str, Any] = json.loads(learner.to_str())
+    return document
+
+
+def added_tokens(ids: Mapping[str, int], *, special: bool) -> list[dict[str, Any]]:
+    """Tokens that are never parted, as a tokenizer.json has them."""
+    kind = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": special}
+    return [{"id": number, "content": name, **kind} for name, number in ids.items()]
+
+
+def compact(document: Mapping[str, Any]) -> bytes:
+    """JSON in one line."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -241,6 +299,39 @@ def write_table(path: Path, prompts: Iterable[Prompt]) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
 
 
+def write_reasoning_table(path: Path, questions: Iterable[Prompt]) -> None:
+    """Write the questions in the columns that are read of deepseek-r1's official file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text, ids = pa.string(), pa.list_(pa.int64())
+    schema = pa.schema(
+        [
+            *((name, text) for name in ("dataset", "question", "ground_truth", "text_input")),
+            ("templated_text_input", text),
+            ("tok_input", ids),
+            ("tok_input_len", pa.int64()),
+        ]
+    )
+    deepseek = load_tokenizer(path.with_name("r1_sample_tokenizer.json"))
+    rows = []
+    for question in questions:
+        templated = DEEPSEEK_TEMPLATE.format(text=question.user)
+        tokens = deepseek.encode(templated).ids
+        rows.append(
+            {
+                "dataset": question.dataset,
+                "question": question.user,
+                "ground_truth": question.ground_truth,
+                "text_input": question.user,
+                "templated_text_input": templated,
+                "tok_input": tokens,
+                "tok_input_len": len(tokens),
+            }
+        )
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
+
+
 def _row(prompt: Prompt) -> dict[str, Any]:
     text = HARMONY.format(system=SYSTEM.format(effort=prompt.effort), user=prompt.user)
     ids = tokenizer.encode_harmony(text)
@@ -256,6 +347,21 @@ def _row(prompt: Prompt) -> dict[str, Any]:
 
 def _repeated(prompt: Prompt) -> list[Prompt]:
     return [prompt] * REPEATS[prompt.dataset]
+
+
+def _choices(question: Mapping[str, Any]) -> str:
+    """One line for each choice, behind its letter."""
+    pairs = zip(_letters(question), question["choices"], strict=True)
+    return "\n".join(f"({letter}) {text}" for letter, text in pairs)
+
+
+def _letters(question: Mapping[str, Any]) -> str:
+    return "ABCDEFGHIJ"[: len(question["choices"])]
+
+
+def _code_task(problem: Mapping[str, Any]) -> str:
+    text, starter = problem["text"].strip(), _starter_code(problem)
+    return CALL_TASK.format(text=text, starter=starter.rstrip()) if starter else STDIN_TASK.format(text=text)
 
 
 def _starter_code(problem: Mapping[str, Any]) -> str:

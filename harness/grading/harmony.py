@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from harness.dataset import tokenizer
 from harness.grading.grade import Reason
-from harness.grading.output import TextOutput
+from harness.grading.output import TextOutput, repeats_itself
 from harness.grading.screen import Screen
 from harness.loadgen_logs.accuracy_log import TokenIds
 
@@ -21,7 +21,6 @@ RETURN, CHANNEL, MESSAGE = (tokenizer.SPECIAL[f"<|{name}|>"] for name in ("retur
 ENDS = frozenset(tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "call", "endoftext"))
 _FIRST_SPECIAL = min(tokenizer.SPECIAL.values())
 _FINAL = "final"
-_LOOP_TOKENS, _LOOP_TIMES = 2_000, 4
 # Damaged markers such as "<|channel|>final 12<|message|>" count, by the official rule.
 _OFFICIAL = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>(.*?)(?:<\|return\|>|$)", re.DOTALL)
 _CHANNEL_TEXT = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>")
@@ -128,16 +127,6 @@ class HarmonyOutput:
 def was_truncated(ids: TokenIds, max_new_tokens: int) -> bool:
     """Whether the limit ended an output. One less counts too: some clients log it without its first token."""
     return len(ids) >= max_new_tokens - 1 and int(ids[-1]) not in ENDS
-
-
-def repeats_itself(ids: TokenIds) -> bool:
-    """Whether an output ends in a passage that it repeats, at least four times over."""
-    tail = ids[-_LOOP_TOKENS:]
-    if len(tail) < _LOOP_TOKENS:
-        return False
-    longest = _LOOP_TOKENS // _LOOP_TIMES
-    periods = np.flatnonzero(tail[-2 : -longest - 2 : -1] == tail[-1]) + 1
-    return any(np.array_equal(tail[period:], tail[:-period]) for period in periods)
 
 
 def _next(ids: TokenIds, start: int, wanted: npt.NDArray[np.bool_]) -> int:

@@ -2,8 +2,14 @@
 
 from typing import Protocol
 
+import numpy as np
+
 from harness.grading.grade import Reason
 from harness.grading.screen import Screen
+from harness.loadgen_logs.accuracy_log import TokenIds
+
+THOUGHT_END = "</think>"
+_LOOP_TOKENS, _LOOP_TIMES = 2_000, 4
 
 
 class Output(Protocol):
@@ -71,3 +77,38 @@ class TextOutput:
     def may_match(self, screen: Screen) -> bool:
         """As Output."""
         return screen.near is None or screen.near.search(self.text) is not None
+
+
+class ThinkingText(TextOutput):
+    """The decoded output of a model that thinks first: its final text stands after ``</think>``.
+
+    The official rules know no such part: they read everything.
+    """
+
+    def __init__(self, text: str, tokens: int = 0, *, truncated: bool = False, looping: bool = False) -> None:
+        super().__init__(text, tokens, truncated=truncated)
+        _, mark, answer = self.text.rpartition(THOUGHT_END)
+        self._answer = answer.strip() if mark else None
+        self.suffix = self._answer or ""
+        if looping:
+            self.defect = Reason.LOOPING
+
+    @property
+    def strict_final(self) -> str | None:
+        """As Output."""
+        return self._answer
+
+    @property
+    def has_final(self) -> bool | None:
+        """As Output."""
+        return self._answer is not None
+
+
+def repeats_itself(ids: TokenIds) -> bool:
+    """Whether an output ends in a passage that it repeats, at least four times over."""
+    tail = ids[-_LOOP_TOKENS:]
+    if len(tail) < _LOOP_TOKENS:
+        return False
+    longest = _LOOP_TOKENS // _LOOP_TIMES
+    periods = np.flatnonzero(tail[-2 : -longest - 2 : -1] == tail[-1]) + 1
+    return any(np.array_equal(tail[period:], tail[:-period]) for period in periods)

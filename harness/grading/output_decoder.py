@@ -12,8 +12,8 @@ from harness.dataset import tokenizer
 from harness.errors import ConfigError, GradingError
 from harness.files import RUN_RECORD
 from harness.grading.harmony import HarmonyOutput, was_truncated
+from harness.grading.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
 from harness.grading.output import Output
-from harness.grading.summary_decoder import LLAMA_3_1, opener
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
 from harness.record.run_record import RunRecord
 
@@ -148,4 +148,8 @@ class HarmonyDecoder:
 
 # By the name of the tokenizer in a benchmark's definition.
 Open = Callable[[Benchmark, str | None, int], OutputDecoder]
-DECODERS: dict[str, Open] = {BUILT_IN: _open_harmony, "llama-3.1": opener(LLAMA_3_1)}
+DECODERS: dict[str, Open] = {
+    BUILT_IN: _open_harmony,
+    "llama-3.1": opener(LLAMA_3_1),
+    "deepseek-r1": opener(DEEPSEEK_R1),
+}

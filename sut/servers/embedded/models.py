@@ -43,10 +43,17 @@ def _write_tiny_llama(path: Path) -> None:
     tiny_llama.write(path)
 
 
+def _write_tiny_deepseek(path: Path) -> None:
+    from sut.servers.embedded import tiny_deepseek
+
+    tiny_deepseek.write(path)
+
+
 # By the name that a benchmark's definition has as its ``embedded_model``.
 _RECIPES: Mapping[str, _Recipe] = {
     "tiny-gpt-oss": _Recipe(1, 65, _write_tiny_gpt_oss),
     "tiny-llama": _Recipe(1, 37, _write_tiny_llama),
+    "tiny-deepseek": _Recipe(1, 37, _write_tiny_deepseek),
 }
 
 

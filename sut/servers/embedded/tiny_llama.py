@@ -5,7 +5,8 @@ answered: a stand-in for Llama's vocabulary, which is Meta's. The same code alwa
 changes them, or the sample's tokenizer, raises the version in models.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
@@ -38,29 +39,58 @@ class _Model(msgspec.Struct):
 class _Special(msgspec.Struct):
     id: int
     content: str
+    special: bool
 
 
-class _Tokenizer(msgspec.Struct):
+class Tokenizer(msgspec.Struct):
+    """What is read of a tokenizer.json."""
+
     model: _Model
     added_tokens: list[_Special]
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The tokens that are no byte pairs."""
+        return frozenset(token.content for token in self.added_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The tokens of a model: those of ``tokenizer``, and unused ones up to ``size``."""
+
+    tokenizer: Tokenizer
+    size: int
+    begin: str
+    end: str
 
 
 def write(path: Path) -> None:
     """Write the model to ``path``: 33 MB."""
-    tokenizer = msgspec.json.decode(_TOKENIZER.read_bytes(), type=_Tokenizer)
+    tokenizer = read_tokenizer(_TOKENIZER)
+    vocabulary = Vocabulary(tokenizer, VOCABULARY_SIZE, _BEGIN, _END)
+    write_model(path, "tiny-random-llama", vocabulary, _tensors(tokenizer))
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of a sample."""
+    return msgspec.json.decode(path.read_bytes(), type=Tokenizer)
+
+
+def write_model(path: Path, name: str, vocabulary: Vocabulary, tensors: Iterable[tuple[str, Array]]) -> None:
+    """Write a model of this architecture."""
     writer = gguf.GGUFWriter(path, "llama")
-    _describe_architecture(writer)
-    _describe_tokenizer(writer, tokenizer)
-    for name, tensor in _tensors(tokenizer):
-        writer.add_tensor(name, tensor)
+    _describe_architecture(writer, name, vocabulary.size)
+    _describe_tokenizer(writer, vocabulary)
+    for key, tensor in tensors:
+        writer.add_tensor(key, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def _describe_architecture(writer: gguf.GGUFWriter) -> None:
-    writer.add_name("tiny-random-llama")
+def _describe_architecture(writer: gguf.GGUFWriter, name: str, vocabulary_size: int) -> None:
+    writer.add_name(name)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_block_count(LAYERS)
     writer.add_context_length(CONTEXT_LENGTH)
@@ -73,45 +103,52 @@ def _describe_architecture(writer: gguf.GGUFWriter) -> None:
     writer.add_rope_dimension_count(HEAD_DIM)
     writer.add_rope_freq_base(500000.0)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(VOCABULARY_SIZE)
+    writer.add_vocab_size(vocabulary_size)
 
 
-def _describe_tokenizer(writer: gguf.GGUFWriter, tokenizer: _Tokenizer) -> None:
-    special = {token.content: token.id for token in tokenizer.added_tokens}
-    names = [f"<|unused_{number}|>" for number in range(VOCABULARY_SIZE)]
-    kinds = [gguf.TokenType.UNUSED] * VOCABULARY_SIZE
-    for name, number in tokenizer.model.vocab.items():
+def _describe_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
+    tokenizer, ids = vocabulary.tokenizer, vocabulary.tokenizer.model.vocab
+    names = [f"<|unused_{number}|>" for number in range(vocabulary.size)]
+    kinds = [gguf.TokenType.UNUSED] * vocabulary.size
+    for name, number in ids.items():
         names[number] = name
-        kinds[number] = gguf.TokenType.CONTROL if name in special else kind_of(unspell(name))
+        if name not in tokenizer.named:
+            kinds[number] = kind_of(unspell(name))
+    for token in tokenizer.added_tokens:
+        kinds[token.id] = gguf.TokenType.CONTROL if token.special else gguf.TokenType.USER_DEFINED
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("llama-bpe")
     writer.add_token_list([name.encode() for name in names])
     writer.add_token_types(kinds)
     writer.add_token_merges([f"{left} {right}" for left, right in tokenizer.model.merges])
-    writer.add_bos_token_id(special[_BEGIN])
-    writer.add_eos_token_id(special[_END])
+    writer.add_bos_token_id(ids[vocabulary.begin])
+    writer.add_eos_token_id(ids[vocabulary.end])
     writer.add_add_bos_token(False)
 
 
-def _tensors(tokenizer: _Tokenizer) -> Iterator[tuple[str, Array]]:
+def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:
     rng = np.random.default_rng(0)
     yield "token_embd.weight", half(rng, VOCABULARY_SIZE, HIDDEN, scale=1.0)
     yield "output.weight", _output(rng, tokenizer)
     yield "output_norm.weight", np.ones(HIDDEN, np.float32)
     for layer in range(LAYERS):
-        for name, tensor in _layer(rng):
+        for name, tensor in layer_weights(rng):
             yield f"blk.{layer}.{name}.weight", tensor
 
 
-def _output(rng: np.random.Generator, tokenizer: _Tokenizer) -> npt.NDArray[np.float16]:
+def _output(rng: np.random.Generator, tokenizer: Tokenizer) -> npt.NDArray[np.float16]:
     """Rows of zeros for ids that no answer may have: some other token is always likelier."""
-    special = {token.content for token in tokenizer.added_tokens}
-    vocabulary = tokenizer.model.vocab
-    known = sorted(number for name, number in vocabulary.items() if name not in special and _is_text(name))
+    vocabulary, known = tokenizer.model.vocab, text_tokens(tokenizer)
     rows = np.zeros((VOCABULARY_SIZE, HIDDEN), np.float16)
     rows[known] = half(rng, len(known), HIDDEN)
     rows[vocabulary[_END]] = half(rng, HIDDEN, scale=0.2 * _END_SCALE)
     return rows
+
+
+def text_tokens(tokenizer: Tokenizer) -> list[int]:
+    """The byte pairs that are complete characters."""
+    pairs = ((name, number) for name, number in tokenizer.model.vocab.items() if name not in tokenizer.named)
+    return sorted(number for name, number in pairs if _is_text(name))
 
 
 def _is_text(name: str) -> bool:
@@ -120,7 +157,8 @@ def _is_text(name: str) -> bool:
     return "\ufffd" not in text and text.strip().isprintable()
 
 
-def _layer(rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+def layer_weights(rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+    """The tensors of one layer by name."""
     yield "attn_norm", np.ones(HIDDEN, np.float32)
     yield "attn_q", half(rng, HEADS * HEAD_DIM, HIDDEN)
     yield "attn_k", half(rng, KV_HEADS * HEAD_DIM, HIDDEN)

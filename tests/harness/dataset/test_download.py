@@ -305,8 +305,37 @@ def test_our_samples_are_as_the_manifest_says():
         text=True,
         check=False,
     )
-    assert done.returncode == 0 and done.stdout.count("(known sha256)") == 6
+    assert done.returncode == 0 and done.stdout.count("(known sha256)") == 8
     assert not (ROOT / "datasets" / "SHA256SUMS").exists()
+
+
+R1 = "get,preprocessed,dataset,deepseek-r1,{},_mlc,_r2-downloader"
+R1_FILES = "deepseek-r1-datasets-fp8-eval"
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "tags", "folder"),
+    [
+        ("perf", R1_FILES, [R1.format("_validation")], ""),
+        ("calibration", R1_FILES, [R1.format("_calibration")], ""),
+        ("model-mlc", "deepseek-r1", ["get,ml-model,deepseek-r1,_r2-downloader,_mlc"], "/models/DeepSeek-R1"),
+        ("all", R1_FILES, [R1.format("_validation"), R1.format("_calibration")], ""),
+    ],
+)
+def test_sources_of_deepseek(what, name, tags, folder, tmp_path):
+    """As MLCommons' pages name them: one download of R2 has both files, mlcr fetches them one by one."""
+    place = f"{tmp_path}{folder}"
+    uri = f"-d {place} https://inference.mlcommons-storage.org/metadata/{name}.uri"
+    assert [line for line in dry_run("deepseek-r1", what, "r2", tmp_path) if line.endswith(uri)]
+    commands = [line for line in dry_run("deepseek-r1", what, "mlcr", tmp_path) if line.startswith("mlcr ")]
+    assert commands == [f"mlcr {each} --outdirname={place} -j" for each in tags]
+
+
+def dry_run(benchmark, what, via, folder):
+    script = [str(ROOT / "datasets" / "download.sh"), "--to", str(folder), "--via", via, "--dry-run"]
+    command = [*script, "--benchmark", benchmark, "--what", what]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [line.strip() for line in done.stdout.replace("\\", "").splitlines()]
 
 
 LLAMA = {  # as MLCommons' pages name them
@@ -324,10 +353,7 @@ def test_sources_of_llama(benchmark, what, tmp_path):
         ("r2", f"https://inference.mlcommons-storage.org/metadata/{name}.uri"),
         ("mlcr", f"mlcr get,dataset,cnndm,{tags},_llama3,_mlc,_r2-downloader --outdirname={tmp_path} -j"),
     ):
-        script = [str(ROOT / "datasets" / "download.sh"), "--to", str(tmp_path), "--via", via, "--dry-run"]
-        command = [*script, "--benchmark", benchmark, "--what", what]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout.replace("\\", "").strip().endswith(expected)
+        assert dry_run(benchmark, what, via, tmp_path)[-1].endswith(expected)
 
 
 def test_manifest_and_benchmark_definitions_agree():

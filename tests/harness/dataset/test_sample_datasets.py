@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tomllib
 import zlib
+from collections import Counter
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset import tokenizer
+from harness.dataset.model_tokenizer import load_tokenizer
 from harness.dataset.samples import load_samples, prompt_efforts
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +44,7 @@ def test_rebuild_gives_the_same_bytes(tmp_path):
         path for path in SAMPLES.iterdir() if path.is_file() and path.suffix != ".sqlite"
     )  # the grader's index
     assert built == {path.name: path.read_bytes() for path in kept}
-    assert len(built) == 6
+    assert len(built) == 8
 
 
 def test_rebuild_into_a_place_that_cannot_be_written(tmp_path):
@@ -177,6 +180,86 @@ def test_gpqa_answer(question):
     for name in ("acc", "compliance"):
         found = [row["ground_truth"] for row in rows(name) if question["text"].strip() in row["text_input"]]
         assert found == [question["answer"]] * 5
+
+
+MATH_ANSWERS = {
+    "three-dice": lambda: r"\frac{{{0.numerator}}}{{{0.denominator}}}".format(
+        Fraction(sum(sum(dice) >= 16 for dice in product(range(1, 7), repeat=3)), 6**3)
+    ),
+    "slanted-line": lambda: next(
+        f"({x}, {x - 7})" for x in range(-20, 20) if (x - 7 - 3) * (3 - 1) == (-1 - 3) * (x - 1)
+    ),
+    "bowl": lambda: interval([x / 4 for x in range(-80, 81) if x != 20 and (x / 4 + 2) / (5 - x / 4) >= 0]),
+    "box-diagonal": lambda: surd(4**2 + 5**2 + 7**2),
+    "ring": lambda: rf"{5**2 - 2**2}\pi",
+    "rising-prices": lambda: rf"{120 * 110 // 100 - 100}\%",
+    "clock-hands": lambda: rf"{abs((9 * 60 + 30) // 2 - 30 * 6)}^\circ",
+    "rounds-of-letters": lambda: str(math.factorial(8) // 8),
+}
+
+
+def surd(square):
+    outer = max(n for n in range(1, square) if square % n**2 == 0)
+    return rf"{outer}\sqrt{{{square // outer**2}}}"
+
+
+def interval(found):
+    """Of quarters: the upper end is the first that is not found."""
+    assert found == [found[0] + n / 4 for n in range(len(found))]
+    return f"[{found[0]:g}, {found[-1] + 0.25:g})"
+
+
+@pytest.mark.parametrize("problem", source("math")["problem"], ids=lambda problem: problem["id"])
+def test_math_answer(problem):
+    assert MATH_ANSWERS[problem["id"]]() == problem["answer"]
+
+
+MMLU_ANSWERS = {
+    "perpetuity": 60 / 0.04,
+    "elastic-demand": -6 * 10 / (100 - 6 * 10),
+    "two-resistors": 1 / (1 / 12 + 1 / 24),
+    "subnet": 2 ** (32 - 26) - 2,
+    "truth-table": sum(not (p or q) or (q and r) for p, q, r in product((False, True), repeat=3)),
+    "two-tests": 0.01 * 0.9 / (0.01 * 0.9 + 0.99 * 0.05),
+}
+
+
+@pytest.mark.parametrize("question", source("mmlu_pro")["question"], ids=lambda question: question["id"])
+def test_mmlu_answer(question):
+    values = [float(re.match(r"-?[\d.]+", choice)[0]) for choice in question["choices"]]
+    right = "ABCDEFGHIJ".index(question["answer"])
+    assert len(set(values)) == 10
+    assert values[right] == pytest.approx(MMLU_ANSWERS[question["id"]], rel=0.001)
+
+
+R1_TEMPLATE = (0, 128803, 128804)
+R1_DATASETS = {"aime1983": 6, "math500": 8, "gpqa": 6, "mmlu_pro": 6, "livecodebench": 6}
+
+
+def test_reasoning_rows():
+    """Every question once, in DeepSeek's template and in ids of its tokenizer."""
+    file = SAMPLES / "r1_sample.parquet"
+    samples, found = load_samples(file, vocabulary_size=129280), rows("r1")
+    assert Counter(row["dataset"] for row in found) == R1_DATASETS
+    deepseek = load_tokenizer(SAMPLES / "r1_sample_tokenizer.json")
+    for row, length in zip(found, samples.lengths, strict=True):
+        begin, user, *ids, assistant = row["tok_input"]
+        assert (begin, user, assistant) == R1_TEMPLATE
+        assert deepseek.decode(ids) == row["text_input"] == row["question"]
+        assert row["tok_input_len"] == length == len(ids) + 3
+    kept = {
+        ("aime", "answer"),
+        ("math", "answer"),
+        ("gpqa", "answer"),
+        ("mmlu_pro", "answer"),
+        ("code", "id"),
+    }
+    truths = [
+        str(one[field])
+        for name, field in kept
+        for one in source(name)["problem" if name in ("aime", "math", "code") else "question"]
+    ]
+    assert Counter(row["ground_truth"] for row in found) == Counter(truths)
 
 
 def run_function(problem, test):

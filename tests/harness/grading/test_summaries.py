@@ -23,9 +23,9 @@ from harness.errors import GradingError
 from harness.grading.cli import main
 from harness.grading.graders import summaries as grader
 from harness.grading.graders.rouge import ROUGE, by_line, compare
+from harness.grading.model_decoder import cleaned_up
 from harness.grading.output import TextOutput
 from harness.grading.score import total
-from harness.grading.summary_decoder import cleaned_up
 from harness.submission.accuracy_files import parse_accuracy
 from tests.harness.grading.logs import array, entry
 from tests.harness.grading.summaries import pairs

@@ -181,7 +181,7 @@ tiny_model(sys.argv[1], Path(sys.argv[2]))
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("name", ["tiny-gpt-oss", "tiny-llama"])
+@pytest.mark.parametrize("name", ["tiny-gpt-oss", "tiny-llama", "tiny-deepseek"])
 def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path, name):
     command = [sys.executable, "-c", WRITER, name, str(tmp_path)]
     writers = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]

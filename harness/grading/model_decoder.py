@@ -1,4 +1,4 @@
-"""Decodes by a model's own tokenizer.json as transformers 4.46 does: no special tokens, spaces cleaned up."""
+"""Decodes by a model's own tokenizer.json as the official evaluators do: without special tokens."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, load_tokenizer
 from harness.errors import ConfigError, GradingError
-from harness.grading.output import TextOutput
+from harness.grading.output import THOUGHT_END, TextOutput, ThinkingText, repeats_itself
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
 
 if TYPE_CHECKING:
@@ -34,22 +34,42 @@ _CLEANED = (
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """What tells a model's tokenizer from others': ids and names; ``ends`` are those that end an output."""
+    """What tells a model's tokenizer from others': ids and names; ``ends`` are those that end an output.
+
+    ``cleaned_up``: whether the spaces go that transformers removes after decoding. ``thinks``: whether an
+    output is a thought, ``</think>`` and the answer.
+    """
 
     special: Mapping[int, str]
     ends: frozenset[int]
+    cleaned_up: bool = False
+    thinks: bool = False
 
 
 LLAMA_3_1 = ModelTokens(
     {128000: "<|begin_of_text|>", 128001: "<|end_of_text|>", 128009: "<|eot_id|>"},
     frozenset({128001, 128008, 128009}),
+    cleaned_up=True,
+)
+# DeepSeek-V3 has other names for the thought's ids.
+DEEPSEEK_R1 = ModelTokens(
+    {
+        0: "<｜begin▁of▁sentence｜>",
+        1: "<｜end▁of▁sentence｜>",
+        128798: "<think>",
+        128799: THOUGHT_END,
+        128803: "<｜User｜>",
+        128804: "<｜Assistant｜>",
+    },
+    frozenset({1}),
+    thinks=True,
 )
 
 
-def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "SummaryDecoder"]:
+def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "ModelDecoder"]:
     """As the registry of decoders wants it: opens the decoder of a benchmark whose model has these tokens."""
 
-    def open_decoder(benchmark: Benchmark, asked: str | None, max_new_tokens: int) -> SummaryDecoder:
+    def open_decoder(benchmark: Benchmark, asked: str | None, max_new_tokens: int) -> ModelDecoder:
         file = find_tokenizer(benchmark, asked)
         tokenizer = load_tokenizer(file)
         for token, name in tokens.special.items():
@@ -58,7 +78,7 @@ def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "Summa
                     f"{file}: token {token} is {got!r}, in the tokenizer of {benchmark.model} it is "
                     f"{name!r}; pass --tokenizer with that model's folder"
                 )
-        return SummaryDecoder(tokenizer, tokens, benchmark, max_new_tokens)
+        return ModelDecoder(tokenizer, tokens, benchmark, max_new_tokens)
 
     return open_decoder
 
@@ -100,19 +120,20 @@ def _cache_folder() -> Path:
     return Path(home) / "hub"
 
 
-class SummaryDecoder:
-    """Decodes an output as the official evaluator does."""
+class ModelDecoder:
+    """Decodes outputs with a model's tokenizer."""
 
     def __init__(
         self, tokenizer: "Tokenizer", tokens: ModelTokens, benchmark: Benchmark, max_new_tokens: int
     ) -> None:
         self._tokenizer, self._benchmark = tokenizer, benchmark
         self._ends, self._limit = np.array(sorted(tokens.ends), np.int32), max_new_tokens
+        self._tokens = tokens
         self._known = np.zeros(benchmark.vocabulary_size, np.bool_)
         ids = np.fromiter(tokenizer.get_vocab(with_added_tokens=True).values(), np.int64)
         self._known[ids[ids < benchmark.vocabulary_size]] = True
 
-    def output(self, entry: LogEntry) -> TextOutput:
+    def output(self, entry: LogEntry) -> TextOutput | ThinkingText:
         """As OutputDecoder."""
         ids = entry.token_ids
         size = self._benchmark.vocabulary_size
@@ -128,15 +149,19 @@ class SummaryDecoder:
                 f"accuracy log: qsl_idx {entry.qsl_idx} holds token {unknown[0]}, which the tokenizer does "
                 "not have; pass --tokenizer with the one of the model that ran"
             )
-        truncated = len(ids) >= self._limit and not np.isin(ids, self._ends).any()
-        return TextOutput(self._text(ids), len(ids), truncated=bool(truncated))
+        truncated = bool(len(ids) >= self._limit and not np.isin(ids, self._ends).any())
+        if not self._tokens.thinks:
+            return TextOutput(self._text(ids), len(ids), truncated=truncated)
+        looping = truncated and repeats_itself(ids)
+        return ThinkingText(self._text(ids), len(ids), truncated=truncated, looping=looping)
 
     def decode(self, ids: TokenIds) -> str:
         """As OutputDecoder."""
         return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=False))
 
     def _text(self, ids: TokenIds) -> str:
-        return cleaned_up(self._tokenizer.decode(ids.tolist(), skip_special_tokens=True))
+        text = self._tokenizer.decode(ids.tolist(), skip_special_tokens=True)
+        return cleaned_up(text) if self._tokens.cleaned_up else text
 
 
 def cleaned_up(text: str) -> str:

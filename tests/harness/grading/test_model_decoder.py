@@ -1,0 +1,106 @@
+"""deepseek-r1's outputs in the ids of its sample's tokenizer: parts, defects, and logs of other models."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.config.benchmark import load_benchmark
+from harness.dataset.model_tokenizer import load_tokenizer
+from harness.errors import ConfigError, GradingError
+from harness.grading.grade import Reason
+from harness.grading.model_decoder import ModelDecoder
+from harness.grading.output_decoder import open_decoder
+from harness.loadgen_logs.accuracy_log import AccuracyLog, LogEntry
+from tests.harness.grading.logs import write_log
+
+SAMPLES = Path(__file__).parents[3] / "datasets" / "samples"
+TOKENIZER, LLAMA = SAMPLES / "r1_sample_tokenizer.json", SAMPLES / "cnn_sample_tokenizer.json"
+R1 = load_benchmark("deepseek-r1")
+END = 1
+LIMIT = 100
+LOOP = "it" + " is so, it" * 2000
+
+
+@pytest.fixture(scope="module")
+def decoder() -> ModelDecoder:
+    found = open_decoder(R1, str(TOKENIZER), LIMIT)
+    assert isinstance(found, ModelDecoder)
+    return found
+
+
+def encoded(text: str) -> list[int]:
+    return list(load_tokenizer(TOKENIZER).encode(text).ids)
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Callable[[list[int]], LogEntry]:
+    """The entry of these ids in a log."""
+    return lambda ids: next(iter(AccuracyLog(write_log(tmp_path / "log.json", [ids]))))
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "whole", "final", "defect"),
+    [
+        ("Hm.\n</think>\n\nIt is 4.", [END], "Hm.\n</think>\n\nIt is 4.", "It is 4.", None),
+        ("<think>\nHm.</think>4", [END], "<think>\nHm.</think>4", "4", None),
+        ("Hm </think> no </think> 4 ", [END], "Hm </think> no </think> 4", "4", None),
+        ("Hm.</think>", [END], "Hm.</think>", "", None),
+        ("It is 4.", [END], "It is 4.", None, None),
+        ("", [END], "", None, Reason.EMPTY),
+        ("", [], "", None, Reason.EMPTY),
+        (" \n", [END], "", None, Reason.EMPTY),
+        ("Hm.</think>4", [0, 2, END, END], "Hm.</think>4", "4", None),  # special tokens are no text
+        ("Hm.<｜User｜>4", [END], "Hm.<｜User｜>4", None, None),  # those of the template are, officially
+        ("a" * 3 * LIMIT, [], "a" * 3 * LIMIT, None, Reason.TRUNCATED),
+        (LOOP, [], LOOP.strip(), None, Reason.LOOPING),
+        (LOOP, [END], LOOP.strip(), None, None),
+    ],
+)
+def test_parts_of_an_output(decoder, logged, text, ids, whole, final, defect):
+    ids = encoded(text) + ids
+    output = decoder.output(logged(ids))
+    assert (output.text, output.official_final, output.strict_final) == (whole, whole, final)
+    assert output.has_final is (final is not None)
+    assert output.tokens == len(ids)
+    assert output.defect is defect
+    assert output.text.startswith(output.prefix) and output.text.endswith(output.suffix)
+
+
+@pytest.mark.parametrize("token", [-1, R1.vocabulary_size, 200002, 100_000, 128_814])
+def test_ids_of_another_model(decoder, logged, token):
+    """Beyond the vocabulary, or where the tokenizer has none."""
+    with pytest.raises(GradingError, match=f"qsl_idx 0 holds token {token}, "):
+        decoder.output(logged([5, token, 6]))
+
+
+def renamed(folder: Path, old: str, new: str) -> Path:
+    """The sample's tokenizer with another name for a token."""
+    document = json.loads(TOKENIZER.read_text())
+    for token in document["added_tokens"]:
+        token["content"] = new if token["content"] == old else token["content"]
+    document["model"]["vocab"][new] = document["model"]["vocab"].pop(old)
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_tokenizers_of_other_models(tmp_path):
+    """DeepSeek-V3's has no tokens of a thought."""
+    deepseek_v3 = renamed(tmp_path, "</think>", "<｜place▁holder▁no▁799｜>")
+    for other in (deepseek_v3, tmp_path, LLAMA):
+        with pytest.raises(ConfigError, match=r"in the tokenizer of deepseek-ai/DeepSeek-R1 it is"):
+            open_decoder(R1, str(other), LIMIT)
+
+
+def test_without_a_tokenizer(tmp_path, logged, monkeypatch):
+    """It is looked for in Hugging Face's cache, at the revision of the rules first."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"deepseek-ai/DeepSeek-R1: no tokenizer.json .*--what model"):
+        open_decoder(R1, None, LIMIT)
+    snapshots = tmp_path / "models--deepseek-ai--DeepSeek-R1" / "snapshots"
+    for revision, file in (("0" * 40, LLAMA), (R1.model_revision, TOKENIZER)):
+        (snapshots / revision).mkdir(parents=True)
+        (snapshots / revision / "tokenizer.json").symlink_to(file)
+    assert open_decoder(R1, None, LIMIT).output(logged([END])).text == ""
