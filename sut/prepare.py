@@ -146,19 +146,7 @@ def prepare(
         *_dataset_deviations(plan, samples),
         *model_deviations(servers, plan.benchmark),
     )
-    check_capacity(
-        servers, int(samples.lengths.max()), plan.parameters.max_new_tokens, int(samples.ids.max()) + 1
-    )
-    limits = ConnectionLimits(machine_limits(), placement.workers, tuple(server.url for server in servers))
-    concurrency = _concurrency(plan, servers, limits)
-    expected = concurrency or expected_load(plan, inputs.settings).open_expected or 1
-    warnings = (
-        *model_warnings(servers, plan.benchmark),
-        *replica_warnings(servers),
-        *parameter_warnings(servers, plan.parameters),
-        *(stream_warnings(servers) if not plan.scenario.streams and plan.parameters.stream else ()),
-        *limits.warnings(expected, all_at_once=not plan.scenario.poisson),
-    )
+    concurrency, expected, warnings = _client_load(plan, inputs, placement, servers)
     _require_official(plan, deviations)
     return Prepared(
         plan,
@@ -174,6 +162,41 @@ def prepare(
         inputs.warnings,
         inputs.audit,
     )
+
+
+def prepare_rows(
+    plan: RunPlan, samples: SampleSet, placement: Placement, servers: tuple[ServerInfo, ...], rows: int
+) -> Prepared:
+    """The same for ``rows`` rows without LoadGen, whose settings then say nothing. Raises ServerError."""
+    inputs = Inputs(samples, {}, None, ())
+    concurrency, expected, warnings = _client_load(plan, inputs, placement, servers)
+    deviations = tuple(model_deviations(servers, plan.benchmark))
+    issue = Issue(rows, len(samples), exact=True, seconds=None)
+    return Prepared(plan, samples, {}, servers, placement, concurrency, expected, deviations, issue, warnings)
+
+
+def _client_load(
+    plan: RunPlan, inputs: Inputs, placement: Placement, servers: tuple[ServerInfo, ...]
+) -> tuple[int | None, int, tuple[str, ...]]:
+    """Requests in flight (None: as LoadGen issues them), connections expected, and warnings.
+
+    Raises ServerError where the servers cannot take the dataset.
+    """
+    samples = inputs.samples
+    check_capacity(
+        servers, int(samples.lengths.max()), plan.parameters.max_new_tokens, int(samples.ids.max()) + 1
+    )
+    limits = ConnectionLimits(machine_limits(), placement.workers, tuple(server.url for server in servers))
+    concurrency = _concurrency(plan, servers, limits)
+    expected = concurrency or expected_load(plan, inputs.settings).open_expected or 1
+    warnings = (
+        *model_warnings(servers, plan.benchmark),
+        *replica_warnings(servers),
+        *parameter_warnings(servers, plan.parameters),
+        *(stream_warnings(servers) if not plan.scenario.streams and plan.parameters.stream else ()),
+        *limits.warnings(expected, all_at_once=not plan.scenario.poisson),
+    )
+    return concurrency, expected, warnings
 
 
 def _require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:

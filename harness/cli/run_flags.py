@@ -98,6 +98,11 @@ def add_settings(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
     )
+    add_generation(group)
+
+
+def add_generation(group: argparse._ArgumentGroup) -> None:
+    """The generation parameters."""
     group.add_argument(
         "--generation-config",
         type=path,
@@ -203,6 +208,11 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
         metavar="DIR",
         help=f"logs are written to {layout} (default: %(default)s)",
     )
+    add_dry_run(group)
+
+
+def add_dry_run(group: argparse._ArgumentGroup) -> None:
+    """What a program checks and prints."""
     group.add_argument(
         "--dry-run", action="store_true", help="check everything and print the plan without issuing a query"
     )

@@ -94,6 +94,9 @@ def _layout(root: object) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return tuple(map(_label, root)), tuple(root.values())
     if not isinstance(root, records.Frame):
         raise DatasetError(f"the pickle holds a {type(root).__name__}, expected a pandas DataFrame")
+    if root.state is None:  # a call with a dict of columns, as harness/dataset/extended_table.py writes it
+        (columns,) = root.arguments
+        return _layout(columns)
     state = root.state
     blocks, axes = _blocks_and_axes(state["_mgr"] if "_mgr" in state else state["_data"])
     names = tuple(map(_label, _index_labels(axes[0])))

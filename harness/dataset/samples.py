@@ -52,6 +52,17 @@ class SampleSet:
             )
         return replace(self, ids=self.ids[: self.offsets[count]], offsets=self.offsets[: count + 1])
 
+    def part(self, first: int, count: int | None) -> "SampleSet":
+        """``count`` samples from index ``first`` on, None for all. DatasetError if there are fewer."""
+        last = len(self) if count is None else first + count
+        if not 0 <= first < last <= len(self):
+            raise DatasetError(
+                f"{self.path}: {len(self)} rows, but {'all' if count is None else count} behind the first "
+                f"{first} asked for; lower --skip-samples or --num-samples"
+            )
+        offsets = self.offsets[first : last + 1]
+        return replace(self, ids=self.ids[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
+
 
 def load_samples(path: Path, *, vocabulary_size: int, max_samples: int | None = None) -> SampleSet:
     """Read and check the prompts of a parquet, pickle or JSON file, column ``input_tokens`` or ``tok_input``.

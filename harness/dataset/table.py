@@ -80,11 +80,16 @@ class ParquetTable(Table):
 
         The batches fit the processor's cache: reading a complete column at once takes three times as long.
         """
+        with self.record_batches([name], _BATCH_ROWS) as read:
+            yield (batch.column(0) for batch in read)
+
+    @contextmanager
+    def record_batches(self, names: list[str], rows: int) -> "Iterator[Iterator[pa.RecordBatch]]":
+        """Columns in batches of ``rows``, for a ``with`` block as ``batches``."""
         import pyarrow.parquet as pq
 
         with _readable(self.path), pq.ParquetFile(self.path) as file:
-            read = file.iter_batches(_BATCH_ROWS, columns=[name], use_threads=False)
-            yield (batch.column(0) for batch in read)
+            yield file.iter_batches(rows, columns=names, use_threads=False)
 
     def _names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)

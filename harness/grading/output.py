@@ -12,6 +12,18 @@ THOUGHT_END = "</think>"
 _LOOP_TOKENS, _LOOP_TIMES = 2_000, 4
 
 
+class Answer(Protocol):
+    """The ids of one output, and which sample it is the output of."""
+
+    @property
+    def qsl_idx(self) -> int:
+        """The sample's index."""
+
+    @property
+    def token_ids(self) -> TokenIds:
+        """All output tokens, the first included: shape (OSL,), int32."""
+
+
 class Output(Protocol):
     """One output; texts may be decoded only when they are asked for."""
 

@@ -13,8 +13,8 @@ from harness.errors import ConfigError, GradingError
 from harness.files import RUN_RECORD
 from harness.grading.harmony import HarmonyOutput, was_truncated
 from harness.grading.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
-from harness.grading.output import Output
-from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
+from harness.grading.output import Answer, Output
+from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.run_record import RunRecord
 
 BUILT_IN = "o200k_harmony"
@@ -41,9 +41,9 @@ def run_facts(log: Path) -> RunFacts:
 
 
 class OutputDecoder(Protocol):
-    """Turns the entries of a log into outputs, with the tokenizer of one benchmark."""
+    """Turns answers into outputs, with the tokenizer of one benchmark."""
 
-    def output(self, entry: LogEntry) -> Output:
+    def output(self, entry: Answer) -> Output:
         """The output of an entry. Raises GradingError for ids that the vocabulary does not have."""
 
     def decode(self, ids: TokenIds) -> str:
@@ -130,7 +130,7 @@ class HarmonyDecoder:
     def __init__(self, max_new_tokens: int) -> None:
         self._limit = max_new_tokens
 
-    def output(self, entry: LogEntry) -> HarmonyOutput:
+    def output(self, entry: Answer) -> HarmonyOutput:
         """As OutputDecoder."""
         ids = entry.token_ids
         strange = ids[(ids < 0) | (ids >= tokenizer.VOCABULARY_SIZE)]

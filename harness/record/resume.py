@@ -28,9 +28,9 @@ def check_resumable(log_dir: Path, plan: ResolvedPlan, model: str | None) -> Non
     earlier = _earlier_run(log_dir)
     before, now = (msgspec.to_builtins(one, enc_hook=str) for one in (earlier.plan, plan))
     for name in _DECISIVE:
-        if differences := list(_differences(name, before[name], now[name])):
+        if found := list(differences(name, before[name], now[name])):
             raise ConfigError(
-                f"--resume: {log_dir} holds a run with {'; '.join(differences)}; "
+                f"--resume: {log_dir} holds a run with {'; '.join(found)}; "
                 "give the same arguments as before or start anew without --resume"
             )
     served = [server.model for server in earlier.servers]
@@ -93,7 +93,7 @@ def _readable_runs(log_dir: Path) -> Iterator[RunRecord]:
             yield RunRecord.read(folder / RUN_RECORD)
 
 
-def _differences(name: str, earlier: object, now: object) -> Iterator[str]:
+def differences(name: str, earlier: object, now: object) -> Iterator[str]:
     """``parameters.temperature 1.0, this one has 0.5``, for each value that differs."""
     if earlier == now:
         return
@@ -101,7 +101,7 @@ def _differences(name: str, earlier: object, now: object) -> Iterator[str]:
         yield f"{name} {_short(earlier)}, this one has {_short(now)}"
         return
     for key in dict.fromkeys([*earlier, *now]):
-        yield from _differences(f"{name}.{key}", earlier.get(key), now.get(key))
+        yield from differences(f"{name}.{key}", earlier.get(key), now.get(key))
 
 
 def _attempts(log_dir: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Runs one LoadGen test in its processes: LoadGen's own, the workers, and this one, which monitors them."""
+"""Runs queries in their processes: LoadGen's or the row issuer's, the workers, and this one, the monitor."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,7 @@ from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.request_store import RequestStore
 from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import loadgen_main
+from sut.rows.issuer import issuer_main
 from sut.servers.health import ActivityProbe, Ask, HealthMonitor
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
@@ -54,23 +55,30 @@ Lost = Sequence[tuple[int, int]]  # query id and sample index
 Observer = Callable[[npt.NDArray[np.int64]], None]
 
 
-class LoadGenSession:
+class QuerySession:
     """One test, as a context manager: its exit ends every process that is left."""
 
     def __init__(
-        self, plan: RunPlan, samples: SampleSet, placement: Placement, *, trace: bool = False
+        self,
+        plan: RunPlan,
+        samples: SampleSet,
+        placement: Placement,
+        *,
+        trace: bool = False,
+        rows: Sequence[int] | None = None,
     ) -> None:
+        """With ``rows`` these samples are issued once, in this order, and LoadGen is not started."""
         self._plan = plan
         self._samples = samples
         self._placement = placement
         self._journal_dir = plan.log_dir / JOURNAL_DIR
         self._board = CounterBoard(placement.workers + 1)
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
-        self._loadgen = self._start_loadgen(trace)
+        self._loadgen = self._start_loadgen(trace) if rows is None else self._start_issuer(rows)
         self._workers: list[Child] = []
         self._monitor: Monitor | None = None
 
-    def __enter__(self) -> "LoadGenSession":
+    def __enter__(self) -> "QuerySession":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -200,9 +208,15 @@ class LoadGenSession:
             journal_dir=str(self._journal_dir),
             trace=trace,
         )
+        return self._start_issuing(loadgen_main, spec)
+
+    def _start_issuer(self, rows: Sequence[int]) -> Child:
+        return self._start_issuing(issuer_main, rows)
+
+    def _start_issuing(self, main: Callable[..., None], spec: TestSpec | Sequence[int]) -> Child:
         ours, theirs = Pipe()
         sockets = [pair[0] for pair in self._pairs]
-        process = spawn(loadgen_main, spec, sockets, self._board, theirs, self._placement.loadgen_cores)
+        process = spawn(main, spec, sockets, self._board, theirs, self._placement.loadgen_cores)
         theirs.close()
         for pair in self._pairs:
             pair[0].close()

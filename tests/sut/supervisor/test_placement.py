@@ -22,7 +22,7 @@ from sut.supervisor.placement import (
     physical_cores,
     this_machine,
 )
-from sut.supervisor.session import LoadGenSession, Target
+from sut.supervisor.session import QuerySession, Target
 from sut.wire import make_wire
 from tests.runs import ROOT, small_dataset
 from tests.stub import StubServer
@@ -147,7 +147,7 @@ def test_a_session_pins_loadgen_and_workers(tmp_path):
         samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
         wire = make_wire("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
         target = Target((resolve_endpoint(server.url, wire.path, None),), "sglang", "m")
-        with LoadGenSession(plan, samples, Placement(1, "", (last,), ((last,),))) as session:
+        with QuerySession(plan, samples, Placement(1, "", (last,), ((last,),))) as session:
             session.readback()
             session.start_workers(target, render_requests(samples, wire), None)
             children = multiprocessing.active_children()

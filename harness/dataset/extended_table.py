@@ -1,0 +1,195 @@
+"""Writes a dataset's rows with further columns: parquet, or a pickled DataFrame if the file is named so.
+
+One batch of rows is in memory at a time, whatever the cells hold.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.dataset.pickle_records import Missing, Scalar
+from harness.dataset.pickled_frame import plain_items
+from harness.dataset.table import ParquetTable, Table
+from harness.errors import ConfigError, DatasetError
+from harness.files import atomic_write
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PICKLE_SUFFIXES = (".pkl", ".pickle")
+PARQUET_SUFFIXES = (".parquet",)
+_BATCH = 32
+_PROTOCOL = 3  # without frames: the pickles of cells can stand behind one another
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column that the dataset lacks.
+
+    ``kind`` is arrow's name of the type, ``ids`` for lists of int32. ``cell`` gives the value at a position
+    among the written rows, None for none; it is called in order.
+    """
+
+    name: str
+    kind: str
+    cell: Callable[[int], Any]
+
+
+def check_suffix(path: Path, flag: str) -> None:
+    """Raise ConfigError for a name from which the format does not follow."""
+    if path.suffix.lower() not in (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES):
+        raise ConfigError(
+            f"{flag} {path}: suffix {path.suffix or 'missing'!r}, expected .parquet, or .pkl for a pandas "
+            "pickle"
+        )
+
+
+def write_extended(
+    path: Path,
+    source: Table,
+    rows: range,
+    columns: Sequence[NewColumn],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write these rows of ``source`` with ``columns`` behind its own; columns of the same names are replaced.
+
+    The file is complete or not there. ``metadata`` goes into the schema of a parquet file. Raises OSError,
+    and DatasetError for a column that cannot be read.
+    """
+    with atomic_write(path, ".part") as file:
+        if path.suffix.lower() in PICKLE_SUFFIXES:
+            _write_pickle(file, source, rows, columns)
+        else:
+            _write_parquet(file, source, rows, columns, metadata or {})
+
+
+def check_readable(source: Table, rows: range) -> None:
+    """Read every column once. Raises DatasetError for one that could not be written."""
+    for _ in _batches(source, rows, ()):
+        pass
+
+
+def kept_names(source: Table, columns: Sequence[str]) -> list[str]:
+    """The columns of ``source`` that no new one replaces. Raises DatasetError for two of one name."""
+    return [source.first_column((name,)) for name in source.names if name not in columns]
+
+
+def _write_parquet(
+    file: IO[bytes], source: Table, rows: range, columns: Sequence[NewColumn], metadata: Mapping[str, str]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer, position = None, 0
+    try:
+        for batch in _batches(source, rows, [column.name for column in columns]):
+            places = range(position, position + batch.num_rows)
+            position = places.stop
+            table = pa.Table.from_batches([batch])
+            for column in columns:
+                cells = [column.cell(place) for place in places]
+                table = table.append_column(column.name, pa.array(cells, _kind(column.kind)))
+            if writer is None:
+                schema = table.schema.with_metadata({**(table.schema.metadata or {}), **metadata})
+                writer = pq.ParquetWriter(file, schema, compression="zstd")
+            writer.write_table(table.replace_schema_metadata(None).cast(schema))
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _kind(name: str) -> "pa.DataType":
+    import pyarrow as pa
+
+    return pa.list_(pa.int32()) if name == "ids" else pa.type_for_alias(name)
+
+
+def _batches(source: Table, rows: range, without: Sequence[str]) -> "Iterator[pa.RecordBatch]":
+    """The rows, all columns but those ``without``."""
+    names = kept_names(source, without)
+    if isinstance(source, ParquetTable):
+        return _parquet_batches(source, rows, names)
+    return _cell_batches(source, rows, names)
+
+
+def _parquet_batches(source: ParquetTable, rows: range, names: list[str]) -> "Iterator[pa.RecordBatch]":
+    first = 0
+    with source.record_batches(names, _BATCH) as batches:
+        for batch in batches:
+            start, stop = max(rows.start - first, 0), min(rows.stop - first, batch.num_rows)
+            first += batch.num_rows
+            if start < stop:
+                yield batch.slice(start, stop - start)
+            if first >= rows.stop:
+                return
+
+
+def _cell_batches(source: Table, rows: range, names: list[str]) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    arrays = [_array([_plain(cell) for cell in islice(source.cells(name), rows.start, rows.stop)])
+              for name in names]  # fmt: skip
+    table = pa.Table.from_arrays(arrays, names)
+    yield from table.to_batches(_BATCH)
+
+
+def _array(cells: list[Any]) -> "pa.Array":
+    """Arrow's type of the cells; cells of different types become text."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        texts = [None if cell is None else str(cell).encode("utf-8", "replace") for cell in cells]
+        return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _plain(cell: Any) -> Any:
+    """The cell as numbers, text, lists and dicts of Python."""
+    match cell:
+        case None | bool() | int() | float() | str() | bytes():
+            return cell
+        case np.generic() | np.ndarray():
+            return cell.tolist()
+        case list() | tuple():
+            return [_plain(item) for item in cell]
+        case dict():
+            return {key: _plain(item) for key, item in cell.items()}
+        case Scalar():
+            return plain_items([cell])[0]
+    return None if cell is Missing else str(cell)
+
+
+def _write_pickle(file: IO[bytes], source: Table, rows: range, columns: Sequence[NewColumn]) -> None:
+    """A call of pandas.DataFrame with a dict of lists: any pandas reads it, none is needed here."""
+    file.write(pickle.PROTO + bytes([_PROTOCOL]) + pickle.GLOBAL + b"pandas\nDataFrame\n")
+    file.write(pickle.EMPTY_DICT)
+    for name in kept_names(source, [column.name for column in columns]):
+        cells = islice(source.cells(name), rows.start, rows.stop)
+        _write_column(file, name, map(_plain, cells), len(rows))
+    for column in columns:
+        _write_column(
+            file, column.name, (_plain(column.cell(place)) for place in range(len(rows))), len(rows)
+        )
+    file.write(pickle.TUPLE1 + pickle.REDUCE + pickle.STOP)
+
+
+def _write_column(file: IO[bytes], name: str, cells: Iterator[Any], count: int) -> None:
+    file.write(_body(name) + pickle.EMPTY_LIST + pickle.MARK)
+    written = 0
+    for cell in cells:
+        file.write(_body(cell))
+        written += 1
+    if written != count:
+        raise DatasetError(f"column {name} has {written} rows, expected {count}; download the file again")
+    file.write(pickle.APPENDS + pickle.SETITEM)
+
+
+def _body(value: Any) -> bytes:
+    """The pickle of a value without its header and its STOP."""
+    return pickle.dumps(value, _PROTOCOL)[2:-1]

@@ -1,0 +1,1 @@
+"""Tables of outputs: every row of a dataset with its answer, as run_eval.py writes them."""

@@ -1,0 +1,95 @@
+"""The texts of run_eval.py on stdout: the plan, the progress, the result."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from harness.grading.reports.progress import ProgressBar
+from harness.outputs.outcome import EvalResult
+from harness.outputs.plan import EvalPlan
+from harness.record.resolved_plan import ServerInfo
+from harness.report.progress import ProgressPrinter, ProgressSnapshot
+from harness.text import printable
+
+_LONG = 2000
+
+
+class EvalConsole:
+    """Prints a run to stdout while it goes on."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """``command``: the words of the command line, for the one that resumes it."""
+        self._command = command
+        self._progress = ProgressPrinter()
+        self._writing = ProgressBar(sys.stderr)
+
+    def plan(
+        self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
+    ) -> None:
+        """Everything is checked, nothing was sent yet."""
+        parameters, run = plan.run.parameters, plan.run
+        rows = f"{samples} rows of {run.input_file}" + (
+            f", behind the first {plan.skip}" if plan.skip else ""
+        )
+        lines = [
+            f"{run.benchmark.name}, every row once, without LoadGen: {rows}",
+            f"answers   at most {parameters.max_new_tokens} tokens, temperature {parameters.temperature:g}, "
+            f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
+            + ("" if parameters.seed is None else f", seed {parameters.seed}"),
+            *(f"server    {server.url}: {server.engine} {server.version or ''} serves {server.names}"
+              for server in servers),
+            f"output    {plan.output}",
+            *([f"resuming  {kept} of {samples} rows are answered already"] if kept else []),
+            *(f"WARNING   {warning}" for warning in warnings),
+        ]  # fmt: skip
+        print("\n".join(printable(line, _LONG) for line in lines), flush=True)
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Once a second."""
+        self._progress(snapshot)
+
+    def written(self, done: int, total: int) -> None:
+        """After each row of the file."""
+        self._progress.end()
+        self._writing.show(done, total, "rows written")
+
+    def finish(self, result: EvalResult) -> int:
+        """Print the result; returns the program's exit code."""
+        self._progress.end()
+        if result.plan.run.dry_run:
+            print("dry run: everything is checked, nothing was sent")
+            return 0
+        print("\n".join(printable(line, _LONG) for line in self._lines(result)), flush=True)
+        return result.exit_code
+
+    def _lines(self, result: EvalResult) -> list[str]:
+        answered, failed = len(result.answers), len(result.failures)
+        tokens = sum(answer.count for answer in result.answers.values())
+        kinds = ", ".join(f"{kind} {count}" for kind, count in result.failure_kinds.items())
+        lines = [f"rows           {result.samples}: {answered} answered, {failed} failed"
+                 + (f" ({kinds})" if kinds else "")]  # fmt: skip
+        if answered:
+            lines.append(f"tokens         {tokens}, {tokens / answered:.1f} each on average")
+        lines += [f"WARNING        {warning}" for warning in result.warnings]
+        if result.without_text:
+            lines.append(
+                f"WARNING        {result.without_text} answers have ids that the tokenizer does not have: "
+                "their model_output is empty"
+            )
+        lines += [f"PROBLEM        {problem}" for problem in result.problems]
+        if result.written:
+            lines.append(f"output         {result.plan.output}")
+        if result.interrupted_by:
+            lines.append(f"ended by {result.interrupted_by}")
+        if result.failures or not result.is_complete:
+            what = "the failed rows again" if result.is_complete else "the remaining rows"
+            lines.append(f"{answered} answers are kept; to send {what}: {self._resuming(result)}")
+        return lines
+
+    def _resuming(self, result: EvalResult) -> str:
+        words = list(self._command)
+        if not any(word.replace("_", "-").split("=")[0] == "--output-file" for word in words):
+            words += ["--output-file", str(result.plan.output)]
+        if "--resume" not in words:
+            words.append("--resume")
+        return shlex.join(words)

@@ -1,0 +1,138 @@
+"""The end of run_eval.py: what came of the rows, and the file of them."""
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from harness.dataset.extended_table import NewColumn, write_extended
+from harness.dataset.table import Table
+from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
+from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder
+from harness.loadgen_logs.accuracy_log import TokenIds
+from harness.outputs.attempts import EvalSettings
+from harness.outputs.plan import EvalPlan
+from harness.record.answer_log import SavedAnswer
+from harness.record.outcome import FailureKind
+
+# Upstream's columns, and ours: why a row has no answer.
+TEXT, IDS, LENGTH, BACKEND, FAILURE = (
+    "model_output",
+    "tok_model_output",
+    "tok_model_output_len",
+    "model_backend",
+    "failure",
+)
+METADATA = "mlperf_run_eval"  # of a parquet file's schema: EvalSettings as JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalResult:
+    """``failures``: kind and detail by sample index. ``problems``: why rows have neither answer nor failure.
+
+    ``written``: whether the file is there. ``kept``: answers of earlier attempts.
+    """
+
+    plan: EvalPlan
+    samples: int
+    kept: int
+    answers: Mapping[int, SavedAnswer]
+    failures: Mapping[int, tuple[FailureKind, str]]
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    interrupted_by: str | None = None
+    without_text: int = 0
+    written: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row has its answer or its failure."""
+        return len(self.answers) + len(self.failures) == self.samples
+
+    @property
+    def exit_code(self) -> int:
+        """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
+        if self.interrupted_by is not None:
+            return 128 + signal.Signals[self.interrupted_by]
+        return EXIT_VALID if self.is_complete and not self.failures else EXIT_INVALID
+
+    @property
+    def failure_kinds(self) -> dict[str, int]:
+        """Failed rows by kind, the most frequent first."""
+        return dict(Counter(kind.label for kind, _ in self.failures.values()).most_common())
+
+
+@dataclass(slots=True)
+class Texts:
+    """The texts of outputs; ``missing`` counts those that the tokenizer cannot decode."""
+
+    decoder: OutputDecoder | None
+    missing: int = 0
+
+    def of(self, index: int, ids: TokenIds) -> str | None:
+        """The text that a grader of the benchmark reads; None without a tokenizer that has these ids."""
+        if self.decoder is None:
+            return None
+        try:
+            return self.decoder.output(_Entry(index, ids)).text
+        except GradingError:
+            self.missing += 1
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    qsl_idx: int
+    token_ids: TokenIds
+
+
+def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:
+    """The texts of a plan's outputs, and a warning where there will be none.
+
+    Raises ConfigError for a tokenizer that was asked for and is not the benchmark's.
+    """
+    benchmark, limit = plan.run.benchmark, plan.run.parameters.max_new_tokens
+    if plan.tokenizer is not None:
+        return Texts(open_decoder(benchmark, plan.tokenizer, limit)), ()
+    if plan.run.backend == "embedded" and benchmark.tokenizer != BUILT_IN:
+        why = "the embedded engine's model has a tokenizer of its own"
+    else:
+        try:
+            return Texts(open_decoder(benchmark, None, limit)), ()
+        except ConfigError as error:
+            why = str(error)
+    return Texts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)
+
+
+def write_outputs(
+    result: EvalResult, source: Table, texts: Texts, settings: EvalSettings, on_row: Callable[[int], None]
+) -> None:
+    """Write every row with its answer or its failure; ``on_row`` gets the rows done. Raises OSError."""
+    plan, answers, failures = result.plan, result.answers, result.failures
+
+    def text(index: int) -> str | None:
+        on_row(index + 1)
+        return texts.of(index, answers[index].output_ids()) if index in answers else None
+
+    def failure(index: int) -> str | None:
+        return ": ".join((failures[index][0].label, failures[index][1])) if index in failures else None
+
+    columns = (
+        NewColumn(TEXT, "string", text),
+        NewColumn(IDS, "ids", lambda index: answers[index].output_ids() if index in answers else None),
+        NewColumn(LENGTH, "int32", lambda index: answers[index].count if index in answers else None),
+        NewColumn(BACKEND, "string", lambda index: plan.run.backend),
+        NewColumn(FAILURE, "string", failure),
+    )
+    rows = range(plan.skip, plan.skip + result.samples)
+    write_extended(plan.output, source, rows, columns, {METADATA: msgspec.json.encode(settings).decode()})
+
+
+def replaced_columns(source: Table) -> tuple[str, ...]:
+    """A warning where the dataset is itself a table of outputs."""
+    ours = [name for name in source.names if name in (TEXT, IDS, LENGTH, BACKEND, FAILURE)]
+    if not ours:
+        return ()
+    return (f"{source.path}: its columns {', '.join(ours)} are those of an earlier run and are replaced",)

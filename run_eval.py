@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Send every row of a dataset to a server, without LoadGen: ``python run_eval.py --help``."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from harness.cli.main import exit_code_of, run_main
+
+if TYPE_CHECKING:
+    from harness.outputs.options import EvalOptions
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse flags, run, and return the exit code."""
+    from harness.cli.eval_flags import parse_options
+
+    options = parse_options(argv)
+    return exit_code_of("run_eval.py", options.log_level, lambda: _run(options))
+
+
+def _run(options: "EvalOptions") -> int:
+    # Everything heavy is imported only when there is something to run.
+    from harness.outputs.console import EvalConsole
+    from harness.outputs.plan import resolve_eval_plan
+    from sut.rows.run import run_rows
+
+    console = EvalConsole([sys.executable, *sys.argv])
+    return console.finish(run_rows(resolve_eval_plan(options), console))
+
+
+if __name__ == "__main__":
+    run_main(main)

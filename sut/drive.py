@@ -1,0 +1,134 @@
+"""What a run of LoadGen and a run without it share: servers, preflight, driving the queries to their end."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from harness.cli.signals import InterruptedRun, uninterrupted
+from harness.config.api_key import api_key
+from harness.config.plan import RunPlan
+from harness.dataset.samples import SampleSet
+from harness.errors import RunError, ServerError, machine_failure
+from harness.files import ROOT
+from harness.report.finish_run import Observations
+from harness.report.progress import ProgressSnapshot
+from sut.client.endpoint import resolve_endpoint
+from sut.ipc.request_store import render_requests
+from sut.prepare import Prepared
+from sut.servers.embedded.engine import EmbeddedEngine
+from sut.servers.embedded.models import model_for
+from sut.servers.health import ask_health, ask_work
+from sut.servers.preflight import Preflight, flush_caches
+from sut.supervisor.connection_limits import with_enough_sources
+from sut.supervisor.machine_limits import local_ports
+from sut.supervisor.monitor import Counts
+from sut.supervisor.progress import ProgressMeter
+from sut.supervisor.session import QuerySession, Target
+from sut.wire import make_wire
+
+_CACHE = ROOT / ".cache"
+_EMBEDDED_SLOTS = 16
+
+log = logging.getLogger("mlperf")
+log.addHandler(logging.NullHandler())  # a caller that sets up no logging sees none
+
+Death = Callable[[], str]  # how the embedded engine ended; "" while it runs
+
+
+@contextmanager
+def servers_of(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str], Death]]:
+    """The URLs to drive and how their engine died; the embedded engine lives as long as the context."""
+    if plan.backend != "embedded":
+        yield plan.server_urls, lambda: ""
+        return
+    model = model_for(plan.benchmark, _CACHE)
+    log.info("starting the embedded engine with %s", model.name)
+    engine = EmbeddedEngine(
+        model.path,
+        log_dir=_CACHE,
+        slots=_EMBEDDED_SLOTS,
+        context_per_slot=int(samples.lengths.max()) + plan.parameters.max_new_tokens + 1,
+    )
+    with engine:
+        try:
+            yield (engine.url,), engine.death
+        except ServerError as error:
+            if death := engine.death():
+                raise ServerError(death) from error
+            raise
+
+
+def preflight(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
+    """Send one real request to every replica and flush its prompt there; returns target and warnings."""
+    plan, first = prepared.plan, prepared.servers[0]
+    vocabulary, key = plan.benchmark.vocabulary_size, api_key()
+    path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
+    each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
+    endpoints = [
+        with_enough_sources(resolve_endpoint(server.url, path, key, plan.ca_file), each, ports)
+        for server in prepared.servers
+    ]
+    trial = Preflight(first, plan.parameters, vocabulary, plan.preflight.trial_s)
+    keeps = trial.run(endpoints, prepared.samples.tokens(0).tolist())
+    final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
+    warnings = flush_caches(prepared.servers, key, plan.ca_file)
+    return Target(tuple(final), first.wire, first.served_name), warnings
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Queries to servers, ready to begin."""
+
+    session: QuerySession
+    prepared: Prepared
+    target: Target
+    death: Death
+    on_progress: Callable[[ProgressSnapshot], None] | None
+
+
+@contextmanager
+def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Observations]:
+    """Drive the test to its end, whatever ends it, and give what was observed.
+
+    ``begin`` comes first. Signals are ignored in the block, which writes the result.
+    """
+    session = test.session
+    with ExitStack() as ending:
+        try:
+            begin()
+            seen = _drive(test)
+            ending.enter_context(uninterrupted())
+        except (InterruptedRun, KeyboardInterrupt) as interruption:
+            ending.enter_context(uninterrupted())
+            name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
+            seen = session.observations(session.abort(), interrupted_by=name)
+        except (RunError, OSError, MemoryError) as error:
+            ending.enter_context(uninterrupted())
+            cause = error if isinstance(error, RunError) else machine_failure(error)
+            seen = session.observations(session.abort(), problem=str(cause))
+        yield seen
+
+
+def _drive(test: Test) -> Observations:
+    """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
+    session, prepared, target = test.session, test.prepared, test.target
+    plan, key = prepared.plan, api_key()
+    wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
+    store = render_requests(prepared.samples, wire)
+    session.start_workers(target, store, prepared.concurrency)
+    progress = ProgressMeter(prepared.issue, session.failures)
+
+    def observe(totals: Counts) -> None:
+        if test.on_progress is not None:
+            test.on_progress(progress(totals))
+        if words := test.death():
+            raise RunError(f"ended early: {words}")
+
+    lost = session.run(
+        observe,
+        [server.url for server in prepared.servers],
+        lambda url: ask_health(url, key, plan.ca_file),
+        lambda url: ask_work(url, key, plan.ca_file),
+    )
+    return session.observations(lost)

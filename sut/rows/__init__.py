@@ -1,0 +1,1 @@
+"""Rows of a dataset through the client without LoadGen."""

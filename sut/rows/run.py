@@ -1,0 +1,157 @@
+"""Every row of a dataset through the client, without LoadGen: check, send, write the file of outputs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import msgspec
+
+from harness.cli.signals import interruptible
+from harness.config.api_key import api_key
+from harness.dataset.extended_table import check_readable
+from harness.dataset.samples import SampleSet, load_samples
+from harness.dataset.table import Table, open_table
+from harness.outputs import attempts
+from harness.outputs.attempts import EvalSettings
+from harness.outputs.outcome import EvalResult, open_texts, replaced_columns, write_outputs
+from harness.outputs.plan import EvalPlan
+from harness.record.answer_log import SavedAnswer
+from harness.record.resolved_plan import ServerInfo
+from harness.report.progress import ProgressSnapshot
+from sut.drive import Test, ended, preflight, servers_of
+from sut.prepare import Inputs, place_workers, prepare_rows
+from sut.servers.discovery import discover
+from sut.supervisor.session import QuerySession
+
+
+class Watcher(Protocol):
+    """What a run reports while it goes on."""
+
+    def plan(
+        self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
+    ) -> None:
+        """Everything is checked, nothing was sent yet."""
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Called about once a second."""
+
+    def written(self, done: int, total: int) -> None:
+        """Called after each row of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The input: prompts that are sent, all columns, and answers that an earlier attempt has left."""
+
+    samples: SampleSet
+    table: Table
+    kept: Mapping[int, SavedAnswer]
+
+    @property
+    def left(self) -> list[int]:
+        """The samples to send."""
+        return [index for index in range(len(self.samples)) if index not in self.kept]
+
+
+def run_rows(plan: EvalPlan, watcher: Watcher) -> EvalResult:
+    """Answer the rows and write the file. The result comes back for interrupted runs and failed rows, too.
+
+    Raises HarnessError for whatever keeps the run from starting.
+    """
+    rows = _read(plan)
+    texts, warnings = open_texts(plan)
+    warnings = (*plan.run.warnings, *plan.run.deviations, *replaced_columns(rows.table), *warnings)
+    if rows.left:
+        result, settings = _send(plan, rows, warnings, watcher)
+    else:  # killed while the file was written
+        settings = _same_run(plan, rows, None)[0]
+        result = _unsent(plan, rows)
+    if plan.run.dry_run or result.interrupted_by or not result.is_complete:
+        return result
+    with attempts.locked(plan.folder):
+        write_outputs(result, rows.table, texts, settings, lambda done: watcher.written(done, result.samples))
+        if not result.failures:
+            attempts.remove(plan.folder)
+    return replace(result, written=True, without_text=texts.missing)
+
+
+def _unsent(plan: EvalPlan, rows: _Rows) -> EvalResult:
+    return EvalResult(
+        plan=plan, samples=len(rows.samples), kept=len(rows.kept), answers=rows.kept, failures={}
+    )
+
+
+def _read(plan: EvalPlan) -> _Rows:
+    """Check all that can be checked without a server. Raises ConfigError and DatasetError."""
+    run = plan.run
+    samples = load_samples(run.input_file, vocabulary_size=run.benchmark.vocabulary_size)
+    samples = samples.part(plan.skip, plan.count)
+    attempts.require_writable(plan.output)
+    kept: Mapping[int, SavedAnswer] = {}
+    if run.resume:
+        attempts.read_settings(plan.folder)
+        kept = attempts.answers(plan.folder, len(samples))
+    else:
+        attempts.require_new(plan.output, plan.folder)
+    table = open_table(run.input_file)
+    check_readable(table, range(plan.skip, plan.skip + len(samples)))
+    return _Rows(samples, table, kept)
+
+
+def _send(
+    plan: EvalPlan, rows: _Rows, warnings: Sequence[str], watcher: Watcher
+) -> tuple[EvalResult, EvalSettings]:
+    """Send what is left; the journal keeps every answer."""
+    run, samples = plan.run, rows.samples
+    placement = place_workers(run, Inputs(samples, {}, None, ()))
+    with interruptible(), servers_of(run, samples) as (urls, death):
+        servers = discover(urls, run.backend, api_key(), run.preflight.questions_s, run.ca_file)
+        prepared = prepare_rows(run, samples, placement, servers, len(rows.left))
+        settings, changes = _same_run(plan, rows, servers[0])
+        warnings = (*warnings, *prepared.deviations, *prepared.warnings, *changes)
+        watcher.plan(plan, len(samples), len(rows.kept), servers, warnings)
+        if run.dry_run:
+            return _unsent(plan, rows), settings
+        target, more = preflight(prepared)
+        with attempts.locked(plan.folder):
+            attempts.write_settings(plan.folder, settings)
+            attempt = attempts.next_attempt(plan.folder)
+            journaled = msgspec.structs.replace(run, log_dir=attempt)
+            with (
+                QuerySession(journaled, samples, placement, rows=rows.left) as session,
+                ended(
+                    Test(session, replace(prepared, plan=journaled), target, death, watcher.progress)
+                ) as seen,
+            ):
+                result = EvalResult(
+                    plan=plan,
+                    samples=len(samples),
+                    kept=len(rows.kept),
+                    answers=attempts.answers(plan.folder, len(samples)),
+                    failures=attempts.failures(attempt, seen.lost),
+                    problems=tuple(seen.problems),
+                    warnings=(*more, *seen.warnings),
+                    interrupted_by=seen.interrupted_by,
+                )
+    return result, settings
+
+
+def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[EvalSettings, Sequence[str]]:
+    """The settings, compared with those of the run to resume, and warnings. Raises ConfigError.
+
+    ``server`` None: no row is left to send, and the model is the one that answered.
+    """
+    run = plan.run
+    earlier = attempts.read_settings(plan.folder) if run.resume else None
+    known = server or earlier
+    settings = EvalSettings(
+        benchmark=run.benchmark.name,
+        dataset_sha256=rows.samples.sha256,
+        skip=plan.skip,
+        samples=len(rows.samples),
+        parameters=run.parameters,
+        backend=run.backend,
+        model=known.model if known else None,
+        version=known.version if known else None,
+    )
+    return settings, () if earlier is None else attempts.check_same(plan.folder, earlier, settings)
