@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/reference/cli.md again: the flags of the four programs, from their parsers.
+"""Write docs/reference/cli.md again: the flags of the programs, from their parsers.
 
 usage: python scripts/write_cli_reference.py
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from harness.cli.eval_flags import build_parser as eval_parser  # noqa: E402
 from harness.cli.run_flags import build_parser as run_parser  # noqa: E402
 from harness.compliance.cli import build_run_parser, build_verify_parser  # noqa: E402
 from harness.grading.cli import build_parser as grading_parser  # noqa: E402
@@ -33,7 +34,7 @@ def reference() -> str:
 
 def _parsers() -> Iterator[argparse.ArgumentParser]:
     compliance = (build_run_parser(), build_verify_parser())
-    for parser in (run_parser(), grading_parser(), *compliance, submission_parser()):
+    for parser in (run_parser(), eval_parser(), grading_parser(), *compliance, submission_parser()):
         yield parser
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

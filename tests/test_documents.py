@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import run_flags
+from harness.cli import eval_flags, run_flags
 from harness.compliance import cli as compliance
 from harness.grading import cli as grading
 from harness.submission import cli as submission
@@ -118,6 +118,7 @@ def test_the_shelves_hold_every_page():
 
 PARSERS = {
     "run_mlperf.py": run_flags.parse_options,
+    "run_eval.py": eval_flags.parse_options,
     "run_compliance.py": compliance.parse_options,
     "eval_mlperf_accuracy.py": grading.build_parser().parse_args,
     "prepare_submission.py": submission.build_parser().parse_args,

@@ -4,8 +4,7 @@ import argparse
 from dataclasses import MISSING, fields
 
 from harness.cli import run_flags
-from harness.cli.parser import Parser, Synonym, path
-from harness.files import CONFIG_DIR
+from harness.cli.parser import Parser, Synonym, add_benchmark, path
 from harness.outputs.options import EvalOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvalOptions) if field.default is not MISSING}
@@ -40,11 +39,7 @@ def build_parser() -> Parser:
 
 
 def _add_rows(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--benchmark",
-        choices=sorted(path.stem for path in CONFIG_DIR.glob("*.toml")),
-        help="benchmark definition in configs/ (default: %(default)s)",
-    )
+    add_benchmark(group)
     group.add_argument(
         "--input-file",
         type=path,

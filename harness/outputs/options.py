@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.config.options import Backend, LogLevel, Stream
+from harness.config.options import DEFAULT_BENCHMARK, Backend, LogLevel, Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +12,7 @@ class EvalOptions:
     """Named as the flags; times are in seconds. What RunOptions has, too, means the same there."""
 
     input_file: Path
-    benchmark: str = "gpt-oss-120b"
+    benchmark: str = DEFAULT_BENCHMARK
     output_file: Path | None = None
     output_dir: Path = Path("mlperf_results")
     num_samples: int | None = None

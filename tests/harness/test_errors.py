@@ -35,6 +35,7 @@ def test_one_line(error, line):
 PROGRAMS = [
     ("run_mlperf.py", "--input-file", "set.parquet"),
     ("run_compliance.py", "--test", "TEST07", "--input-file", "set.parquet"),
+    ("run_eval.py", "--input-file", "set.parquet"),
     ("eval_mlperf_accuracy.py", "--mlperf-log", "log.json", "--reference-data", "set.parquet"),
     ("prepare_submission.py", "check", "."),
 ]

@@ -15,6 +15,7 @@ PATH = f"no-{KEY}-\x1b[31m.parquet"
 PROGRAMS = [
     ("run_mlperf.py", "--input-file", PATH),
     ("run_compliance.py", "--test", "TEST07", "--input-file", PATH),
+    ("run_eval.py", "--input-file", PATH),
     ("eval_mlperf_accuracy.py", "--mlperf-log", PATH, "--reference-data", PATH),
     ("prepare_submission.py", "check", PATH),
 ]

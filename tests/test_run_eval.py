@@ -1,0 +1,267 @@
+"""run_eval.py as a user calls it, against a stub server: every row once, in order, whatever happens."""
+
+import json
+import pickletools
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import run_eval as program
+from harness.dataset.table import open_table
+from harness.record.answer_log import encode_answer
+from tests.kit import wait_until
+from tests.runs import ROOT, SAMPLES, main_here, small_dataset
+from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
+
+TOKENS = 5
+COLUMNS = ["model_output", "tok_model_output", "tok_model_output_len", "model_backend", "failure"]
+
+
+def command(dataset, output, *arguments):
+    words = ("--input-file", dataset, "--output-file", output, "--max-new-tokens", TOKENS, *arguments)
+    return [sys.executable, str(ROOT / "run_eval.py"), *map(str, words)]
+
+
+def run(dataset, output, *arguments):
+    done = subprocess.run(
+        command(dataset, output, *arguments), capture_output=True, text=True, timeout=300, cwd=output.parent
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def refuse(capfd, dataset, output, *arguments):
+    """The one line of an error, whose exit code is 2."""
+    code, _, stderr = main_here(capfd, program.main, command(dataset, output, *arguments)[2:])
+    assert code == 2, stderr
+    (line,) = stderr.splitlines()
+    return line
+
+
+def left_behind(output):
+    return sorted(path.name for path in output.parent.iterdir() if path.name.startswith(output.name))
+
+
+def deepseek_pickle(folder):
+    path = folder / "r1.pkl"
+    prompts = [[0, 128803, 100 + row, 128804] for row in range(6)]
+    columns = {
+        "dataset": ["math500", "aime1983"] * 3,
+        "ground_truth": ["\\frac{1}{2}", 7, 3.5, None, "x", "y"],
+        "tok_input": prompts,
+    }
+    pd.DataFrame(columns).to_pickle(path)
+    return path, prompts
+
+
+def llama_json(folder):
+    path = folder / "cnn.json"
+    shutil.copy(SAMPLES / "cnn_sample.json", path)
+    return path, [row["tok_input"] for row in json.loads(path.read_text())]
+
+
+ENGINE = pytest.mark.engine
+LLAMA = Facts(model="meta-llama/Llama-3.1-8B-Instruct", vocab_size=128256)
+R1 = Facts(model="deepseek-ai/DeepSeek-R1", vocab_size=129280)
+BENCHMARKS = [
+    ("gpt-oss-120b", Facts(), small_dataset, "out.parquet"),
+    pytest.param("llama3.1-8b", LLAMA, llama_json, "out.parquet", marks=ENGINE),
+    ("deepseek-r1", R1, deepseek_pickle, "out.pkl"),
+]
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "facts", "dataset_in", "name"), BENCHMARKS, ids=lambda value: str(value)[:12]
+)
+def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name, tmp_path):
+    dataset, prompts = dataset_in(tmp_path)
+    output = tmp_path / name
+    with StubServer(facts=facts) as stub:
+        done = run(dataset, output, "--benchmark", benchmark, "--server-url", stub.url)
+        requests = stub.requests[1:]  # behind the trial
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert left_behind(output) == [name]
+    table = open_table(output)
+    assert list(table.names) == [*open_table(dataset).names, *COLUMNS]
+    assert [list(ids) for ids in table.column("tok_model_output")] == [
+        expected_ids(p, TOKENS) for p in prompts
+    ]
+    assert table.column("tok_model_output_len") == [TOKENS] * len(prompts)
+    assert table.column("failure") == [None] * len(prompts)
+    assert set(table.column("model_backend")) == {"sglang"}
+    has_text = [text is not None for text in table.column("model_output")]
+    assert has_text == [benchmark == "gpt-oss-120b"] * len(
+        prompts
+    )  # of the others there is no tokenizer here
+    assert sorted(request.prompt_ids for request in requests) == sorted(prompts)
+    rules = {"gpt-oss-120b": 1.0}.get(benchmark, 0.0)
+    assert {request.body["sampling_params"]["temperature"] for request in requests} == {rules}
+    assert not any(request.streams for request in requests)
+    if output.suffix == ".pkl":
+        frame = pd.read_pickle(output)
+        assert frame["tok_model_output_len"].dtype == "int64"
+        assert frame["ground_truth"].tolist() == pd.read_pickle(dataset)["ground_truth"].tolist()
+
+
+@pytest.mark.engine
+def test_a_part_of_the_rows_and_a_default_name(tmp_path):
+    dataset, prompts = small_dataset(tmp_path)
+    with StubServer() as stub:
+        words = command(dataset, tmp_path / "x", "--server-url", stub.url)
+        at = words.index("--output-file")
+        words[at : at + 2] = ["--skip-samples", "3", "--num-samples", "4", "--async"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--async has no effect" in done.stdout
+    (output,) = (tmp_path / "mlperf_results/run_eval").glob("dataset_????????_??????.parquet")
+    rows = pq.read_table(output).to_pylist()
+    assert [row["input_tokens"] for row in rows] == prompts[3:7]
+    assert [row["tok_model_output"] for row in rows] == [expected_ids(p, TOKENS) for p in prompts[3:7]]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", pytest.param(".pkl", marks=ENGINE)])
+def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_path, capfd):
+    dataset, prompts = small_dataset(tmp_path)
+    output = tmp_path / f"out{suffix}"
+
+    def third(request):
+        return Fault.HTTP_500 if request.prompt_ids == prompts[2] and request.index else None
+
+    with StubServer(faults=third) as stub:
+        done = run(dataset, output, "--server-url", stub.url)
+        assert done.returncode == 4
+        assert "--resume" in done.stdout.splitlines()[-1]
+        assert "add --resume" in refuse(capfd, dataset, output, "--server-url", stub.url)
+        changed = refuse(capfd, dataset, output, "--server-url", stub.url, "--resume", "--num-samples", 3)
+        assert "samples 12, this one has 3" in changed
+    table = open_table(output)
+    failures = table.column("failure")
+    assert [index for index, failure in enumerate(failures) if failure] == [2]
+    assert failures[2].startswith("http_status: ")
+    for name in COLUMNS[:3]:
+        assert [value is None for value in table.column(name)] == [bool(failure) for failure in failures]
+    with StubServer() as stub:
+        assert run(dataset, output, "--server-url", stub.url, "--resume").returncode == 0
+        assert [request.prompt_ids for request in stub.requests[1:]] == [prompts[2]]
+    assert [list(ids) for ids in open_table(output).column("tok_model_output")] == [
+        expected_ids(prompt, TOKENS) for prompt in prompts
+    ]
+    assert left_behind(output) == [output.name]
+
+
+@pytest.mark.parametrize(
+    ("signum", "code"),
+    [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=ENGINE)],
+    ids=["kill", "ctrl-c"],
+)
+def test_an_ended_run_is_resumed_without_sending_anything_twice(signum, code, tmp_path):
+    dataset, prompts = small_dataset(tmp_path, rows=30)
+    output = tmp_path / "out.parquet"
+    words = ("--max-concurrency", 2, "--num-workers", 1)
+    with StubServer(event_delay_s=0.02) as stub:
+        first = subprocess.Popen(
+            command(dataset, output, "--server-url", stub.url, *words),
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        )  # fmt: skip
+        journal = tmp_path / "out.parquet.run/attempt.1/journal/answers-worker0.bin"
+        wait_until(lambda: journal.exists() and journal.stat().st_size > 200)
+        first.send_signal(signum)
+        said, _ = first.communicate(timeout=120)
+    assert first.returncode == code
+    assert not output.exists()
+    if signum == signal.SIGINT:
+        assert "--resume" in said.splitlines()[-1]
+    with StubServer() as stub:
+        second = run(dataset, output, "--server-url", stub.url, "--resume", *words)
+        sent = len(stub.requests) - 1
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert 0 < sent < 30
+    assert pq.read_table(output)["tok_model_output"].to_pylist() == [
+        expected_ids(prompt, TOKENS) for prompt in prompts
+    ]
+
+
+@pytest.mark.engine
+def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path):
+    """All answers are in the journals: the file is written from them."""
+    dataset, prompts = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 1 else None) as stub:
+        assert run(dataset, output, "--server-url", stub.url).returncode == 4
+    (failed,) = (row for row, failure in enumerate(open_table(output).column("failure")) if failure)
+    journal = tmp_path / "out.parquet.run/attempt.2/journal"
+    journal.mkdir(parents=True)
+    ids = expected_ids(prompts[failed], TOKENS)
+    record = encode_answer(failed, 1, np.array(ids, "<i4").tobytes())
+    (journal / "answers-worker0.bin").write_bytes(record)
+    output.unlink()
+    with refused_url() as url:
+        assert run(dataset, output, "--server-url", url, "--resume").returncode == 0
+    assert pq.read_table(output)["tok_model_output"].to_pylist() == [
+        expected_ids(prompt, TOKENS) for prompt in prompts
+    ]
+
+
+def test_servers_that_cannot_be_used_leave_nothing_behind(tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    with refused_url() as url:
+        done = run(dataset, output, "--server-url", url)
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+    assert left_behind(output) == []
+
+
+def test_a_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd):
+    dataset, _ = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    with StubServer() as stub:
+        words = command(dataset, output, "--server-url", stub.url, "--dry-run")[2:]
+        code, stdout, _ = main_here(capfd, program.main, words)
+        assert stub.requests == []
+    assert (code, left_behind(output)) == (0, [])
+    assert str(output) in stdout
+
+
+REFUSED = [
+    ("out.csv", (), "expected .parquet"),
+    ("dataset.parquet", (), "the file exists"),
+    ("dataset.parquet/out.parquet", (), "cannot write there"),
+    ("out.parquet", ("--skip-samples", 12), "12 rows"),
+    ("out.parquet", ("--skip-samples", -1), "--skip-samples is -1"),
+    ("out.parquet", ("--num-samples", 13), "12 rows"),
+    ("out.parquet", ("--num-samples", 0), "--num-samples is 0"),
+    ("out.parquet", ("--resume",), "no run to resume"),
+    ("out.parquet", ("--tokenizer", "nowhere"), "--tokenizer nowhere"),
+    ("out.parquet", ("--backend", "embedded", "--server-url", "http://localhost:1"), "--server-url"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "words"), REFUSED)
+def test_refusals(name, arguments, words, tmp_path, capfd):
+    dataset, _ = small_dataset(tmp_path)
+    assert words in refuse(capfd, dataset, tmp_path / name, *arguments)
+
+
+def test_a_settings_file_that_cannot_be_read_is_named(tmp_path, capfd):
+    dataset, _ = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    (tmp_path / "out.parquet.run").mkdir()
+    (tmp_path / "out.parquet.run/settings.json").write_text("{")
+    assert "settings.json" in refuse(capfd, dataset, output, "--resume")
+
+
+@pytest.mark.engine
+def test_a_pickle_of_ours_runs_no_code_of_anybody(tmp_path):
+    """Its only name is pandas.DataFrame."""
+    dataset, _ = small_dataset(tmp_path)
+    output = tmp_path / "out.pkl"
+    with StubServer() as stub:
+        assert run(dataset, output, "--server-url", stub.url).returncode == 0
+    names = {argument for op, argument, _ in pickletools.genops(output.read_bytes()) if op.name == "GLOBAL"}
+    assert names == {"pandas DataFrame"}
