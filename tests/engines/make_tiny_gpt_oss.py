@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from harness.dataset import tokenizer
-from sut.servers.embedded.tiny_gpt_oss import spell
+from sut.servers.embedded.gguf_model import spell
 
 # openai/gpt-oss-120b's own tokenizer.json.
 _TOKENIZER_SHA256 = "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3"

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sut.servers.embedded import tiny_llama
-from sut.servers.embedded.tiny_gpt_oss import Array, half
-from sut.servers.embedded.tiny_llama import HIDDEN, LAYERS, Tokenizer, Vocabulary
+from sut.servers.embedded.gguf_model import Array, half
+from sut.servers.embedded.tiny_llama import SIZES, Tokenizer, Vocabulary
 
 VOCABULARY_SIZE = 129280
 
@@ -26,7 +26,7 @@ _LETTERS = "ABCDEFGHIJ"
 _THOUGHT = 40  # stages; each word skips none to _SKIPPED of them
 _SKIPPED = 3
 _STAGES = _THOUGHT + 1 + len(_ANSWER) + 2
-_CODE = HIDDEN // 2  # dimensions of the stage
+_CODE = SIZES.hidden // 2  # dimensions of the stage
 _PULL = 2.0  # of the stage: more than all that the random half can add
 
 
@@ -41,15 +41,18 @@ def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:
     rng = np.random.default_rng(0)
     codes = rng.choice(np.array([-1.0, 1.0], np.float32), (_STAGES, _CODE))
     after, reached = _stages(rng, tokenizer)
-    embedding, output = half(rng, VOCABULARY_SIZE, HIDDEN, scale=1.0), half(rng, VOCABULARY_SIZE, HIDDEN)
+    embedding, output = (
+        half(rng, VOCABULARY_SIZE, SIZES.hidden, scale=1.0),
+        half(rng, VOCABULARY_SIZE, SIZES.hidden),
+    )
     embedding[:, :_CODE] = codes[reached]
     spoken = after >= 0
     output[~spoken] = 0  # some other token is always likelier
     output[spoken, :_CODE] = _PULL * codes[after[spoken]]
     yield "token_embd.weight", embedding
     yield "output.weight", output
-    yield "output_norm.weight", np.ones(HIDDEN, np.float32)
-    for layer in range(LAYERS):
+    yield "output_norm.weight", np.ones(SIZES.hidden, np.float32)
+    for layer in range(SIZES.layers):
         for name, tensor in tiny_llama.layer_weights(rng):
             if name in ("attn_output", "ffn_down"):
                 tensor[:_CODE] = 0  # what a layer adds leaves the stage alone

@@ -14,16 +14,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from sut.servers.embedded.tiny_gpt_oss import Array, half, kind_of, unspell
+from sut.servers.embedded.gguf_model import (
+    Array,
+    Sizes,
+    describe_vocabulary,
+    half,
+    kind_of,
+    unspell,
+    write_out,
+)
 
 VOCABULARY_SIZE = 128256
-HIDDEN = 64
-LAYERS = 2
-HEADS = 4
-KV_HEADS = 2
-HEAD_DIM = 16
-FEED_FORWARD = 128
-CONTEXT_LENGTH = 131072
+SIZES = Sizes(head=16, feed_forward=128)
 
 _TOKENIZER = Path(__file__).resolve().parents[3] / "datasets" / "samples" / "cnn_sample_tokenizer.json"
 _BEGIN, _END = "<|begin_of_text|>", "<|eot_id|>"
@@ -81,26 +83,12 @@ def write_model(path: Path, name: str, vocabulary: Vocabulary, tensors: Iterable
     writer = gguf.GGUFWriter(path, "llama")
     _describe_architecture(writer, name, vocabulary.size)
     _describe_tokenizer(writer, vocabulary)
-    for key, tensor in tensors:
-        writer.add_tensor(key, tensor)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_out(writer, tensors)
 
 
 def _describe_architecture(writer: gguf.GGUFWriter, name: str, vocabulary_size: int) -> None:
-    writer.add_name(name)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    writer.add_block_count(LAYERS)
-    writer.add_context_length(CONTEXT_LENGTH)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_feed_forward_length(FEED_FORWARD)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_key_length(HEAD_DIM)
-    writer.add_value_length(HEAD_DIM)
-    writer.add_rope_dimension_count(HEAD_DIM)
+    SIZES.describe(writer, name)
+    writer.add_rope_dimension_count(SIZES.head)
     writer.add_rope_freq_base(500000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(vocabulary_size)
@@ -116,11 +104,7 @@ def _describe_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None
             kinds[number] = kind_of(unspell(name))
     for token in tokenizer.added_tokens:
         kinds[token.id] = gguf.TokenType.CONTROL if token.special else gguf.TokenType.USER_DEFINED
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("llama-bpe")
-    writer.add_token_list([name.encode() for name in names])
-    writer.add_token_types(kinds)
-    writer.add_token_merges([f"{left} {right}" for left, right in tokenizer.model.merges])
+    describe_vocabulary(writer, "llama-bpe", names, kinds, tokenizer.model.merges)
     writer.add_bos_token_id(ids[vocabulary.begin])
     writer.add_eos_token_id(ids[vocabulary.end])
     writer.add_add_bos_token(False)
@@ -128,10 +112,10 @@ def _describe_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None
 
 def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:
     rng = np.random.default_rng(0)
-    yield "token_embd.weight", half(rng, VOCABULARY_SIZE, HIDDEN, scale=1.0)
+    yield "token_embd.weight", half(rng, VOCABULARY_SIZE, SIZES.hidden, scale=1.0)
     yield "output.weight", _output(rng, tokenizer)
-    yield "output_norm.weight", np.ones(HIDDEN, np.float32)
-    for layer in range(LAYERS):
+    yield "output_norm.weight", np.ones(SIZES.hidden, np.float32)
+    for layer in range(SIZES.layers):
         for name, tensor in layer_weights(rng):
             yield f"blk.{layer}.{name}.weight", tensor
 
@@ -139,9 +123,9 @@ def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:
 def _output(rng: np.random.Generator, tokenizer: Tokenizer) -> npt.NDArray[np.float16]:
     """Rows of zeros for ids that no answer may have: some other token is always likelier."""
     vocabulary, known = tokenizer.model.vocab, text_tokens(tokenizer)
-    rows = np.zeros((VOCABULARY_SIZE, HIDDEN), np.float16)
-    rows[known] = half(rng, len(known), HIDDEN)
-    rows[vocabulary[_END]] = half(rng, HIDDEN, scale=0.2 * _END_SCALE)
+    rows = np.zeros((VOCABULARY_SIZE, SIZES.hidden), np.float16)
+    rows[known] = half(rng, len(known), SIZES.hidden)
+    rows[vocabulary[_END]] = half(rng, SIZES.hidden, scale=0.2 * _END_SCALE)
     return rows
 
 
@@ -159,12 +143,12 @@ def _is_text(name: str) -> bool:
 
 def layer_weights(rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
     """The tensors of one layer by name."""
-    yield "attn_norm", np.ones(HIDDEN, np.float32)
-    yield "attn_q", half(rng, HEADS * HEAD_DIM, HIDDEN)
-    yield "attn_k", half(rng, KV_HEADS * HEAD_DIM, HIDDEN)
-    yield "attn_v", half(rng, KV_HEADS * HEAD_DIM, HIDDEN)
-    yield "attn_output", half(rng, HIDDEN, HEADS * HEAD_DIM)
-    yield "ffn_norm", np.ones(HIDDEN, np.float32)
-    yield "ffn_gate", half(rng, FEED_FORWARD, HIDDEN)
-    yield "ffn_up", half(rng, FEED_FORWARD, HIDDEN)
-    yield "ffn_down", half(rng, HIDDEN, FEED_FORWARD)
+    yield "attn_norm", np.ones(SIZES.hidden, np.float32)
+    yield "attn_q", half(rng, SIZES.heads * SIZES.head, SIZES.hidden)
+    yield "attn_k", half(rng, SIZES.kv_heads * SIZES.head, SIZES.hidden)
+    yield "attn_v", half(rng, SIZES.kv_heads * SIZES.head, SIZES.hidden)
+    yield "attn_output", half(rng, SIZES.hidden, SIZES.heads * SIZES.head)
+    yield "ffn_norm", np.ones(SIZES.hidden, np.float32)
+    yield "ffn_gate", half(rng, SIZES.feed_forward, SIZES.hidden)
+    yield "ffn_up", half(rng, SIZES.feed_forward, SIZES.hidden)
+    yield "ffn_down", half(rng, SIZES.hidden, SIZES.feed_forward)
