@@ -1,7 +1,7 @@
 """The crash-safe record of every query: what workers write while the clock runs.
 
-A worker appends one row per finished query to ``queries-<worker>.bin`` (QueryRow, and crc32 over its bytes)
-and one JSON line per Failure to ``failures-<worker>.jsonl``. All times are
+A worker appends one row per finished query to ``queries-<worker>.bin`` (QUERY_ROW; ``crc`` is the checksum of
+the bytes before it) and one JSON line per Failure to ``failures-<worker>.jsonl``. All times are
 CLOCK_MONOTONIC nanoseconds, 0 where the moment never came.
 """
 
@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple, get_type_hints
 
 import msgspec
 import numpy as np
@@ -19,38 +18,29 @@ import numpy.typing as npt
 
 from harness.record.outcome import FailureKind
 
-
-class QueryRow(NamedTuple):
-    """One finished query; each field with its type on disk. Times of a resumed answer are 0."""
-
-    query_id: Annotated[int, "<u8"]  # LoadGen's response id
-    sample_index: Annotated[int, "<u4"]
-    worker: Annotated[int, "<u2"]
-    replica: Annotated[int, "<u2"]
-    issued_ns: Annotated[int, "<i8"]  # LoadGen called the issue callback
-    sent_ns: Annotated[int, "<i8"]  # the last byte of the request was handed to the kernel
-    first_byte_ns: Annotated[int, "<i8"]  # first byte of the response
-    first_token_ns: Annotated[int, "<i8"]  # arrival of the event that carried the first token
-    last_byte_ns: Annotated[int, "<i8"]  # arrival of the bytes that completed the answer
-    isl: Annotated[int, "<u4"]
-    osl: Annotated[int, "<u4"]
-    first_event_tokens: Annotated[int, "<u4"]  # tokens in that first event: stream interval as it really was
-    finish: Annotated[int, "<u1"]  # FINISH_REASONS index; 0 where it failed
-    failure: Annotated[int, "<u1"]  # FailureKind; 0 where it completed
-    retries: Annotated[int, "<u1"]  # how often it was sent again
-    resumed: Annotated[int, "<u1"]  # 1: the answer of an earlier attempt at this run; it has no times
-
-    def encode(self) -> bytes:
-        """The row as ``queries-<worker>.bin`` holds it, with its checksum."""
-        body = _BODY.pack(*self)
-        return body + _CRC.pack(zlib.crc32(body))
-
-
-_TYPES = {name: hint.__metadata__[0] for name, hint in get_type_hints(QueryRow, include_extras=True).items()}
+# One finished query: its fields and their types on disk. Times of a resumed answer are 0.
+_QUERY_FIELDS = [
+    ("query_id", "<u8"),  # LoadGen's response id
+    ("sample_index", "<u4"),
+    ("worker", "<u2"),
+    ("replica", "<u2"),
+    ("issued_ns", "<i8"),  # LoadGen called the issue callback
+    ("sent_ns", "<i8"),  # the last byte of the request was handed to the kernel
+    ("first_byte_ns", "<i8"),  # first byte of the response
+    ("first_token_ns", "<i8"),  # arrival of the event that carried the first token
+    ("last_byte_ns", "<i8"),  # arrival of the bytes that completed the answer
+    ("isl", "<u4"),
+    ("osl", "<u4"),
+    ("first_event_tokens", "<u4"),  # tokens in that first event: stream interval as it really was
+    ("finish", "<u1"),  # FINISH_REASONS index; 0 where it failed
+    ("failure", "<u1"),  # FailureKind; 0 where it completed
+    ("retries", "<u1"),  # how often it was sent again
+    ("resumed", "<u1"),  # 1: the answer of an earlier attempt at this run; it has no times
+]
 _CODES = {"<u8": "Q", "<u4": "I", "<u2": "H", "<u1": "B", "<i8": "q"}  # of struct, by numpy's name
-_BODY = struct.Struct("<" + "".join(map(_CODES.__getitem__, _TYPES.values())))
+_BODY = struct.Struct("<" + "".join(_CODES[kind] for _, kind in _QUERY_FIELDS))
 _CRC = struct.Struct("<I")
-QUERY_ROW = np.dtype([*_TYPES.items(), ("crc", "<u4")])  # many rows, with their checksums
+QUERY_ROW = np.dtype([*_QUERY_FIELDS, ("crc", "<u4")])  # many rows, with their checksums
 
 Rows = npt.NDArray[np.void]  # of QUERY_ROW
 
@@ -75,6 +65,12 @@ class _FailureLine(msgspec.Struct):
     query_id: int
     detail: str
     kind: str = ""
+
+
+def encode_row(*values: int) -> bytes:
+    """A row of ``queries-<worker>.bin`` from the values of QUERY_ROW in its order, without ``crc``."""
+    body = _BODY.pack(*values)
+    return body + _CRC.pack(zlib.crc32(body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from harness.record.answer_log import encode_answer
-from harness.record.journal import FINISH_REASONS, QueryRow
+from harness.record.journal import FINISH_REASONS, encode_row
 from harness.record.outcome import Completion, Failure, Outcome
 
 _FINISH = {reason: code for code, reason in enumerate(FINISH_REASONS)}
@@ -33,7 +33,7 @@ class JournalWriter:
     """Appends to ``queries-<name>.bin``, ``failures-``, ``retries-<name>.jsonl`` and ``answers-<name>.bin``.
 
     ``keep_answers``: whether the output ids are kept, as an accuracy run does. ``flush`` hands all to the
-    kernel: after that, the end of the process costs nothing.
+    kernel: what it has survives the process.
     """
 
     def __init__(self, directory: Path, name: str, worker: int, *, keep_answers: bool = False) -> None:
@@ -60,46 +60,25 @@ class JournalWriter:
             osl = len(outcome.output_ids)
             finish = _FINISH.get(outcome.finish_reason, _OTHER)
             if self._answers is not None:
-                # Before the row: a row without its answer could not be gone on from.
+                # Before the row: a run with a row but not its answer could not be resumed.
                 self._answers.waiting += encode_answer(sample_index, finish, outcome.output_ids.tobytes())
         else:
             failure = int(outcome.kind)
             self._failures.waiting += _line(query_id, sample_index, outcome)
-        row = QueryRow(
-            query_id,
-            sample_index,
-            self._worker,
-            replica,
-            *times_ns,
-            isl=isl,
-            osl=osl,
-            first_event_tokens=first_event_tokens,
-            finish=finish,
-            failure=failure,
-            retries=retries,
-            resumed=0,
+        # Values by position: by name they cost a microsecond more.
+        self._queries.waiting += encode_row(
+            *(query_id, sample_index, self._worker, replica, *times_ns),
+            *(isl, osl, first_event_tokens, finish, failure, retries, 0),
         )
-        self._queries.waiting += row.encode()
 
     def add_resumed(
         self, query_id: int, sample_index: int, replica: int, isl: int, osl: int, finish: int
     ) -> None:
         """Record a query that an earlier attempt at this run had answered."""
-        row = QueryRow(
-            query_id,
-            sample_index,
-            self._worker,
-            replica,
-            *(0, 0, 0, 0, 0),
-            isl=isl,
-            osl=osl,
-            first_event_tokens=0,
-            finish=finish,
-            failure=0,
-            retries=0,
-            resumed=1,
+        self._queries.waiting += encode_row(
+            *(query_id, sample_index, self._worker, replica, 0, 0, 0, 0, 0),
+            *(isl, osl, 0, finish, 0, 0, 1),
         )
-        self._queries.waiting += row.encode()
 
     def add_retry(self, query_id: int, sample_index: int, failure: Failure) -> None:
         """Record that a query failed and is sent again."""
