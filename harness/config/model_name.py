@@ -25,6 +25,7 @@ _FORM_WORD = re.compile(
     r"|awq|gptq|gguf|ggml|hf|quant|quanti[sz]ed|quark|modelopt|autoround|marlin|ptq|dynamic|static"
     r"|mlperf|preview"
 )
+_VERSION = re.compile(r"v\d+")  # of a form, as in DeepSeek-R1-FP4-v2; alone it is another model's
 # Folders below that of the model, as in /model/gpt-oss-120b/orig and in a Hugging Face cache.
 _PLAIN_FOLDERS = frozenset(["orig", "original", "main", "hf", "model", "weights", "snapshots", "."])
 _REVISION = re.compile(r"[0-9a-f]{7,40}")
@@ -78,6 +79,6 @@ def _relation_of(part: str, publisher: str, model: str, below: _Relation) -> _Re
 
 
 def _is_form(text: str) -> bool:
-    """Whether every word names a number format, a tool or a file format."""
-    words = [word for word in _SEPARATORS.split(text) if word]
+    """Whether every word names a number format, a tool or a file format, or the version of such a form."""
+    words = [word for word in _SEPARATORS.split(text) if word and not _VERSION.fullmatch(word)]
     return bool(words) and all(_FORM_WORD.fullmatch(word) for word in words)

@@ -5,6 +5,7 @@ import pytest
 from harness.config.model_name import Match, match_names
 
 GPT_OSS, R1, LLAMA = "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-8B-Instruct"
+R1_REVISION = "56d4cbbb4d29f4355bab4b9a39ccb717a14ad5ad"
 SNAPSHOT = "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"
 
 NAMES = [
@@ -36,6 +37,24 @@ NAMES = [
     (R1, "deepseek-ai/DeepSeek-R1", Match.SAME),
     (R1, "amd/DeepSeek-R1-MXFP4-Preview", Match.VARIANT),
     (R1, "nvidia/DeepSeek-R1-FP4", Match.VARIANT),
+    (R1, "deepseek-r1", Match.SAME),
+    (R1, "/data/models/DeepSeek-R1/", Match.SAME),
+    (R1, f"/hub/models--deepseek-ai--DeepSeek-R1/snapshots/{R1_REVISION}", Match.SAME),
+    (R1, "nvidia/DeepSeek-R1-NVFP4", Match.VARIANT),
+    (R1, "nvidia/DeepSeek-R1-FP4-v2", Match.VARIANT),
+    (R1, "DeepSeek-R1-v2", Match.OTHER),
+    (R1, "unsloth/DeepSeek-R1-BF16", Match.VARIANT),
+    (R1, "DeepSeek-R1-AWQ", Match.VARIANT),
+    (R1, "nvidia/DeepSeek-R1-0528-FP4", Match.OTHER),
+    (R1, "deepseek-r1-0528", Match.OTHER),
+    (R1, "deepseek-ai/DeepSeek-R1-Zero", Match.OTHER),
+    (R1, "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", Match.OTHER),
+    (R1, "DeepSeek-R1-Distill-Llama-70B-FP8", Match.OTHER),
+    (R1, "lmsys/DeepSeek-R1-NextN", Match.OTHER),
+    (R1, "perplexity-ai/r1-1776", Match.OTHER),
+    (R1, "deepseek-ai/DeepSeek-V3", Match.OTHER),
+    (R1, "tngtech/DeepSeek-TNG-R1T2-Chimera", Match.OTHER),
+    (R1, "DeepSeek-R1T-Chimera", Match.OTHER),
     (R1, "deepseek-ai/DeepSeek-R1-0528", Match.OTHER),
     (R1, "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", Match.OTHER),
     (LLAMA, "/data/Meta-Llama-3.1-8B-Instruct", Match.SAME),
