@@ -19,7 +19,7 @@ NOT_RUN = {
     "VLLM_CPU_KVCACHE_SPACE": "sets up vLLM's own CPU build",
     "submission_checker.main": "MLCommons's checker; test_full_tree runs it where it is",
     "build_cnndm.py": "needs CNN-DailyMail; tests/harness/dataset/test_cnndm.py builds from made-up articles",
-    "--reference-data data/cnn_eval.json": "needs a Llama; cnn_runs.py makes all its runs",
+    "--reference-data data/cnn_eval.json": "needs a Llama; recorded_runs.py makes all its runs",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
     "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",
 }

@@ -1,9 +1,10 @@
-"""TEST06 of llama3.1-8b from the command to its file: real LoadGen, a dataset of the official size."""
+"""TEST06 from the command to its file: real LoadGen, datasets of the official sizes."""
 
 import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ import pytest
 
 import run_compliance as program
 from tests.harness.compliance.program import run_compliance, user_conf
-from tests.harness.submission.cnn_runs import FACTS, ending
 from tests.harness.submission.made_up_cnn import (
     DATACENTER,
     EDGE,
@@ -19,38 +19,50 @@ from tests.harness.submission.made_up_cnn import (
     END_OF_TEXT,
     END_OF_TURN,
     ROWS,
-    write,
 )
+from tests.harness.submission.made_up_r1 import DEEPSEEK
+from tests.harness.submission.made_up_r1 import END as END_OF_SENTENCE
+from tests.harness.submission.recorded_runs import FACTS, RECIPES, ending
 from tests.harness.submission.synthetic import AnsweringServer
 from tests.runs import main_here
 
 CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
 LOGGED = 100  # of audit.config
-TOKENS = 20
+R1 = DEEPSEEK.name
+# Tokens of each answer, and the last one.
+ENDS = {DATACENTER: (20, END_OF_TURN), R1: (24, END_OF_SENTENCE)}
+SAMPLES = {**ROWS, R1: DEEPSEEK.dataset(accuracy=False).samples}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("data"), DATACENTER)
+def dataset_of(tmp_path_factory):
+    """The file of a benchmark's dataset, written once."""
+    return cache(lambda benchmark: RECIPES[benchmark].write(tmp_path_factory.mktemp("data")).dataset)
 
 
-def test06(folder, data, scenario, answer):
-    with AnsweringServer(answer, facts=FACTS) as server:
+def test06(folder, dataset_of, benchmark, scenario, answer=None):
+    recipe = RECIPES[benchmark]
+    with AnsweringServer(answer or recipe.short_answer, facts=recipe.facts) as server:
         return run_compliance(
             folder,
-            *("--benchmark", DATACENTER, "--test", "TEST06", "--scenario", scenario),
-            *("--input-file", data.dataset, "--server-url", server.url),
+            *("--benchmark", benchmark, "--test", "TEST06", "--scenario", scenario),
+            *("--input-file", dataset_of(benchmark), "--server-url", server.url),
             *("--user-conf", user_conf(folder), "--output-dir", folder / "out"),
         )
 
 
 test06.__test__ = False  # type: ignore[attr-defined]  # not a test case
-SLOW = [pytest.param(scenario, marks=pytest.mark.engine) for scenario in ("offline", "interactive")]
+SLOW = [
+    pytest.param(benchmark, scenario, marks=pytest.mark.engine)
+    for benchmark in ENDS
+    for scenario in ("offline", "server", "interactive")
+    if (benchmark, scenario) != (DATACENTER, "server")
+]
 
 
-@pytest.mark.parametrize("scenario", [*SLOW, "server"])
-def test_one_end_of_each_output_passes(scenario, data, tmp_path):
-    done = test06(tmp_path, data, scenario, ending(TOKENS))
+@pytest.mark.parametrize(("benchmark", "scenario"), [*SLOW, (DATACENTER, "server")])
+def test_one_end_of_each_output_passes(benchmark, scenario, dataset_of, tmp_path):
+    done = test06(tmp_path, dataset_of, benchmark, scenario)
     assert done.code == 0, done.stdout + done.stderr
     folder = tmp_path / "out" / scenario / "TEST06"
     first = "Skipped" if scenario == "offline" else "True"
@@ -64,10 +76,10 @@ def test_one_end_of_each_output_passes(scenario, data, tmp_path):
     log = json.loads((folder / "accuracy" / "mlperf_log_accuracy.json").read_text())
     outputs = [np.frombuffer(bytes.fromhex(entry["data"]), np.int32) for entry in log]
     assert len(outputs) == LOGGED
-    assert {(len(ids), int(ids[-1])) for ids in outputs} == {(TOKENS, END_OF_TURN)}
+    assert {(len(ids), int(ids[-1])) for ids in outputs} == {ENDS[benchmark]}
     record = json.loads((folder / "run" / "run.json").read_text())
     assert record["deviations"] == []
-    assert record["plan"]["samples"] == ROWS[DATACENTER]
+    assert record["plan"]["samples"] == SAMPLES[benchmark]
     if CHECKOUT:
         assert official(folder / "run", tmp_path / "theirs", scenario) == text
 
@@ -81,11 +93,14 @@ def official(logs, output, scenario):
 
 
 @pytest.mark.engine
-def test_two_ends_of_different_kinds_fail(data, tmp_path):
-    answer = ending(TOKENS)
-    done = test06(
-        tmp_path, data, "server", lambda prompt: [*answer(prompt)[:-1], END_OF_MESSAGE, END_OF_TEXT]
-    )
+@pytest.mark.parametrize(
+    ("benchmark", "ends"),
+    [(DATACENTER, [END_OF_MESSAGE, END_OF_TEXT]), (R1, [END_OF_SENTENCE, END_OF_SENTENCE])],
+)
+def test_two_ends_fail(benchmark, ends, dataset_of, tmp_path):
+    """Also where the official script, which looks for Llama 2's end, passes them."""
+    answer = RECIPES[benchmark].short_answer
+    done = test06(tmp_path, dataset_of, benchmark, "server", lambda prompt: [*answer(prompt)[:-1], *ends])
     assert done.code == 5, done.stdout + done.stderr
     text = (tmp_path / "out/server/TEST06/verify_accuracy.txt").read_text()
     assert "EOS check pass: False\n" in text
@@ -101,9 +116,9 @@ def test_two_ends_of_different_kinds_fail(data, tmp_path):
         (["--benchmark", DATACENTER, "--test", "TEST06", "--scenario", "single-stream"], "single-stream"),
     ],
 )
-def test_what_the_benchmark_does_not_have(words, said, data, tmp_path, capfd):
-    given = [*words, "--input-file", str(data.dataset), "--output-dir", str(tmp_path / "out")]
-    with AnsweringServer(ending(TOKENS), facts=FACTS) as server:
+def test_what_the_benchmark_does_not_have(words, said, dataset_of, tmp_path, capfd):
+    given = [*words, "--input-file", str(dataset_of(DATACENTER)), "--output-dir", str(tmp_path / "out")]
+    with AnsweringServer(ending(), facts=FACTS) as server:
         code, stdout, stderr = main_here(capfd, program.main, [*given, "--server-url", server.url])
         assert server.requests == []
     assert (code, stdout) == (2, "")

@@ -35,10 +35,11 @@ _SHORT, _LONG = (24, 24), (200, 1350)  # tokens of a prompt
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Files of one benchmark."""
+    """Files of one benchmark; ``release`` has the tests of its programs."""
 
     dataset: Path
     tokenizer: Path
+    release: Path | None = None
 
 
 def write(folder: Path, benchmark: str, rows: int | None = None, *, long: bool = False) -> MadeUp:

@@ -55,8 +55,8 @@ def make_datasets(folder: Path, sizes: Mapping[str, int] = SIZES) -> Datasets:
     pq.write_table(pa.table({"input_tokens": quick}), performance)
     gpqa = [row for row in rows if row.dataset == "gpqa_diamond"]
     release = folder / "release.jsonl"
-    problems = range(sizes["livecodebench_v6"])
-    release.write_text("".join(json.dumps(_problem(number)) + "\n" for number in problems))
+    numbers = range(sizes["livecodebench_v6"])
+    release.write_text("".join(json.dumps(problem(number)) + "\n" for number in numbers))
     return Datasets(
         performance,
         _write(folder / "acc.parquet", rows),
@@ -97,7 +97,8 @@ def _write(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def _problem(number: int) -> dict[str, str]:
+def problem(number: int) -> dict[str, str]:
+    """A programming problem in LiveCodeBench's format, which ``PROGRAM`` solves."""
     tests = [{"input": "21\n", "output": "42\n", "testtype": "stdin"}]
     return {
         "question_title": "Double",
