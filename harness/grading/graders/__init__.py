@@ -12,6 +12,7 @@ from harness.grading.grade import Grade, Metric, Mode, Progress, Task
 from harness.grading.graders import aime, gpqa, livecodebench, summaries
 from harness.grading.graders.deepseek_r1 import aime as r1_aime
 from harness.grading.graders.deepseek_r1 import livecodebench as r1_livecodebench
+from harness.grading.graders.deepseek_r1 import math500
 from harness.grading.graders.deepseek_r1 import multiple_choice as r1_multiple_choice
 from harness.grading.options import EvaluationOptions
 from harness.grading.output import Output
@@ -19,7 +20,7 @@ from harness.grading.output import Output
 # A part of the names of all data sets of one kind.
 DatasetKind = NewType("DatasetKind", str)
 AIME, GPQA, LIVECODEBENCH = map(DatasetKind, ("aime", "gpqa", "livecodebench"))
-MMLU_PRO = DatasetKind("mmlu_pro")
+MMLU_PRO, MATH500 = map(DatasetKind, ("mmlu_pro", "math500"))
 CNN_DAILYMAIL = DatasetKind("cnn_dailymail")
 
 
@@ -74,6 +75,7 @@ GRADERS: dict[tuple[str, DatasetKind], Grader] = {
     ("gpt-oss-120b", LIVECODEBENCH): livecodebench,
     ("deepseek-r1", GPQA): r1_multiple_choice.gpqa,
     ("deepseek-r1", MMLU_PRO): r1_multiple_choice.mmlu_pro,
+    ("deepseek-r1", MATH500): math500,
     ("deepseek-r1", AIME): r1_aime,
     ("deepseek-r1", LIVECODEBENCH): r1_livecodebench,
     ("llama3.1-8b", CNN_DAILYMAIL): summaries,

@@ -17,7 +17,7 @@ WALL_FACTOR = 2.0
 RACE_RUNS = 3
 _REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
 _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
-_REASONS = {
+REASONS = {
     protocol.ERROR: Reason.RUNTIME_ERROR,
     protocol.TIMEOUT: Reason.TIMEOUT,
     protocol.WAITED: Reason.TIMEOUT,
@@ -101,7 +101,7 @@ def _run(
 
 def _reason(result: protocol.TestRunResult, job: protocol.Job, test: Example) -> Reason:
     if result.status != protocol.OK:
-        return _REASONS[result.status]
+        return REASONS[result.status]
     with contextlib.suppress(ValueError):  # an expected value that is not JSON equals nothing
         if _matches(result.output, job, test):
             return Reason.CORRECT

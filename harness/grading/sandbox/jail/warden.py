@@ -28,7 +28,8 @@ DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be ren
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _OUT_OF_TIME = (protocol.TIMEOUT, protocol.WAITED)
 _LATER_MODULES = ("shutil", "subprocess", "unittest.mock")  # that the official runner's rules import
-_OPTIONAL_MODULES = ("numpy",)  # loaded for the first solution that names it: they make every fork dearer
+# Loaded for the first solution that names one: they make every fork dearer.
+_OPTIONAL_MODULES = ("numpy", "sympy", "sympy.parsing.sympy_parser", "pylatexenc.latex2text")
 _STDERR_TAIL = 2_000
 _FIRST_FREE_FD = 10  # the warden's own descriptors; a child closes them all
 

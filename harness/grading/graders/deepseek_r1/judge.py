@@ -1,0 +1,130 @@
+"""Pairs of an answer and its truth, compared in sandboxes: sympy evaluates what a model wrote.
+
+One process in a sandbox compares many pairs, because sympy is 20 times as slow in a new one. A pair that
+hangs, fills the memory or ends the process is a wrong answer, and the next pair gets a new process.
+"""
+
+import contextlib
+import json
+import queue
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Progress, Reason, Task
+from harness.grading.graders.deepseek_r1 import prm800k
+from harness.grading.livecodebench.run_solution import REASONS, WALL_FACTOR
+from harness.grading.sandbox.jail import protocol, values
+from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.tiers import GIB, Sandbox
+
+PAIR_CPU_S = 20.0  # the rules have no limit; simplifications that end take a second or two
+PAIR_MEMORY = GIB
+# The file of each mode's rules defines ``same(given, truth)``.
+_RULES = {Mode.OFFICIAL: Path(prm800k.__file__)}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Task):
+    """An answer as it was written, to be compared with the true one by a mode's rules."""
+
+    mode: Mode
+    given: str
+    truth: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The batch of pairs."""
+
+    sandbox: Sandbox
+    workers: int
+    cpu_s: float = PAIR_CPU_S
+
+    def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
+        """As Batch."""
+        pairs = sorted((task for task in tasks if isinstance(task, Pair)), key=lambda pair: pair.mode)
+        grades: dict[Task, Grade] = {}
+        with _Pool(self, pairs) as pool:
+            while len(grades) < len(pairs):
+                result = pool.done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                pair, grade = result
+                grades[pair] = grade
+                progress(len(grades), len(pairs), "answers compared")
+        return grades
+
+
+class _Pool:
+    """Threads that take pairs from one queue, each with its own sandbox."""
+
+    def __init__(self, judge: Judge, pairs: list[Pair]) -> None:
+        self._judge = judge
+        self._todo: queue.SimpleQueue[Pair] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[Pair, Grade] | BaseException] = queue.SimpleQueue()
+        self._processes: list[SandboxProcess] = []
+        for pair in pairs:
+            self._todo.put(pair)
+        self._threads = [threading.Thread(target=self._work) for _ in range(min(judge.workers, len(pairs)))]
+
+    def __enter__(self) -> "_Pool":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what still runs, after an exception."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._todo.get_nowait()
+        for process in self._processes:
+            process.abort()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        try:
+            with SandboxProcess(self._judge.sandbox) as process:
+                self._processes.append(process)
+                loaded = None
+                while True:
+                    pair = self._todo.get_nowait()
+                    if pair.mode is not loaded:
+                        process.begin(_rules(pair.mode))
+                        loaded = pair.mode
+                    self.done.put((pair, self._grade(process, pair)))
+        except queue.Empty:
+            return
+        except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller raises it
+            self.done.put(error)
+
+    def _grade(self, process: SandboxProcess, pair: Pair) -> Grade:
+        """The grade of a pair; a second sandbox is tried where the first was lost."""
+        limit_s = self._judge.cpu_s
+        run = protocol.TestRun(
+            limit_s, WALL_FACTOR * limit_s, "\n".join(map(json.dumps, (pair.given, pair.truth)))
+        )
+        for _ in range(2):
+            try:
+                return _grade(pair, process.attempt(run))
+            except SandboxLostError as lost:
+                reason = str(lost)
+                process.stop()
+                process.begin(_rules(pair.mode))
+        return Grade(WRONG, False, pair.given, Reason.SANDBOX_LOST, reason)
+
+
+def _rules(mode: Mode) -> protocol.Job:
+    """The rules as a solution that all pairs are tests of: the official runner keeps its process for them."""
+    return protocol.Job(Mode.OFFICIAL, "same", _RULES[mode].read_text("utf-8"))
+
+
+def _grade(pair: Pair, result: protocol.TestRunResult) -> Grade:
+    if result.status != protocol.OK:
+        return Grade(WRONG, False, pair.given, REASONS[result.status], result.detail)
+    is_same = bool(result.output) and values.decode(result.output) is True
+    return Grade(
+        RIGHT if is_same else WRONG, is_same, pair.given, Reason.CORRECT if is_same else Reason.WRONG
+    )
