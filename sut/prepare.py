@@ -11,7 +11,8 @@ from harness.compliance.audit_config import test_named
 from harness.config import rule_checks
 from harness.config.expected_queries import Issue, expected_issue
 from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
-from harness.config.plan import LOADGEN_MODES, MOST_WORKERS, RunPlan
+from harness.config.loadgen_settings import ACCURACY_MODE, PERFORMANCE_MODE, TEST_MODES
+from harness.config.plan import MOST_WORKERS, RunPlan
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
@@ -97,14 +98,19 @@ def _audit_settings(plan: RunPlan, target: Target) -> tuple[Mapping[str, Number]
         return None, ()
     source = f"--audit-config {plan.audit_config}"
     conf = parse_conf(plan.audit_text, source, target, "audit")
-    wanted, mode = LOADGEN_MODES[plan.mode], conf.settings.get("mode")
+    wanted, mode = _mode_number(accuracy=plan.accuracy), conf.settings.get("mode")
     if mode not in (None, wanted):
-        remedy = {1: "add --accuracy", 2: "omit --accuracy"}.get(int(mode or 0), "remove the row")
+        flag = "omit --accuracy" if plan.accuracy else "add --accuracy"
+        remedy = flag if mode == _mode_number(accuracy=not plan.accuracy) else "remove the row"
         raise ConfigError(
             f"{source}: mode = {mode}, but a run in {plan.mode} mode needs {wanted}: "
             f"LoadGen would run another mode than asked for; {remedy}"
         )
     return conf.settings, conf.warnings
+
+
+def _mode_number(*, accuracy: bool) -> int:
+    return TEST_MODES.index(ACCURACY_MODE if accuracy else PERFORMANCE_MODE)
 
 
 def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 import argparse
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, get_args
 
 from harness.cli.parser import Parser, Synonym, add_benchmark, path
-from harness.config.options import SERVER_URL, RunOptions
+from harness.config.options import SERVER_URL, Backend, LogLevel, RunOptions, Stream
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
@@ -114,7 +114,7 @@ def add_generation(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--stream",
-        choices=("auto", "on", "off"),
+        choices=get_args(Stream),
         help="stream answers token by token; auto: except in offline, where no token times are measured "
         "(default: %(default)s)",
     )
@@ -124,7 +124,7 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     """The servers, and the client's load on them."""
     group.add_argument(
         "--backend",
-        choices=("sglang", "vllm", "trtllm", "openai", "embedded"),
+        choices=get_args(Backend),
         help="protocol of the server: SGLang's native API, OpenAI completions (vllm; openai: the same for "
         "other servers, or llama.cpp), TensorRT-LLM's trtllm-serve (not yet tried on the real server), or a "
         "small engine that is started here (default: %(default)s)",
@@ -218,7 +218,7 @@ def add_dry_run(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--log-level",
-        choices=("debug", "info", "warning", "error"),
+        choices=get_args(LogLevel),
         help="verbosity of messages on stderr (default: %(default)s)",
     )
 

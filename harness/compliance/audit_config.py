@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.config.loadgen_conf import THRESHOLD, Target, parse_conf, read_text
-from harness.config.loadgen_settings import settings_of
+from harness.config.loadgen_settings import PERFORMANCE_MODE, TEST_MODES, settings_of
 from harness.errors import ConfigError
 
 if TYPE_CHECKING:
     from harness.compliance.compliance_test import ComplianceTest
 
-_PERFORMANCE = 2  # LoadGen's number of the mode
-_MODES = ("SubmissionRun", "AccuracyOnly", "PerformanceOnly", "FindPeakPerformance")
+_PERFORMANCE = TEST_MODES.index(PERFORMANCE_MODE)
 # Model and scenario of a threshold: the verification scripts look for the key alone.
 _THRESHOLD_ROW = re.compile(rf"^\s*\S+\.(?={THRESHOLD.pattern} =)", re.MULTILINE)
 _TEST01_KEYS = {"mode", "accuracy_log_rng_seed", "accuracy_log_sampling_target"}
@@ -140,7 +139,7 @@ def _difference(key: str, value: Setting, effective: Mapping[str, Any]) -> str:
 def _as_logged(key: str, value: Setting, effective: Mapping[str, Any]) -> tuple[str, Any]:
     """The name of an effective setting and its value; an empty name where LoadGen logs none."""
     if key == "mode":
-        return "test_mode", _MODES[int(value)]
+        return "test_mode", TEST_MODES[int(value)]
     for setting in settings_of(key, effective.get("scenario")):
         return setting.effective_name, setting.value(value)
     return "", value

@@ -8,7 +8,16 @@ from harness.compliance.compliance_test import ComplianceTest, TestResult
 from harness.compliance.registry import TESTS
 from harness.compliance.run_logs import log_file
 from harness.errors import ConfigError
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY, atomic_write, unofficial
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    DETAIL,
+    PERFORMANCE,
+    SUMMARY,
+    atomic_write,
+    unofficial,
+)
 
 
 def marked(text: str, pass_line: str, reasons: tuple[str, ...]) -> str:
@@ -34,10 +43,10 @@ def write_folder(
         verify_file = unofficial(verify_file)
     try:
         clear(folder)
-        _copy(log_dir, folder / "accuracy", (ACCURACY_LOG,))
-        _copy(log_dir, folder / "performance" / "run_1", (SUMMARY, DETAIL))
+        _copy(log_dir, folder / ACCURACY, (ACCURACY_LOG,))
+        _copy(log_dir, folder / PERFORMANCE, (SUMMARY, DETAIL))
         if result.scorecard:
-            (folder / "accuracy" / ACCURACY_TEXT).write_text(
+            (folder / ACCURACY / ACCURACY_TEXT).write_text(
                 marked(result.scorecard, test.pass_line, reasons), encoding="utf-8"
             )
         with atomic_write(verify_file) as file:
@@ -56,7 +65,7 @@ def clear(folder: Path) -> None:
     for stem in {Path(test.verify_file).stem for test in TESTS.values()}:
         for path in folder.glob(f"{stem}.*"):
             path.unlink()
-    for name in ("accuracy", "performance"):
+    for name in (ACCURACY, PERFORMANCE.parent):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from harness.compliance.audit_config import AuditConfig, effective_differences
 from harness.errors import ConfigError, GradingError
-from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, DETAIL, RUN_RECORD, SUMMARY
+from harness.files import ACCURACY, ACCURACY_LOG, COMPLIANCE_RUN, DETAIL, PERFORMANCE, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.run_record import RunRecord
@@ -60,11 +60,7 @@ def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
 
 
 # Where a verified folder, here or in a submission, has the logs that a run leaves side by side.
-_PLACES = {
-    ACCURACY_LOG: Path("accuracy"),
-    SUMMARY: Path("performance/run_1"),
-    DETAIL: Path("performance/run_1"),
-}
+_PLACES = {ACCURACY_LOG: ACCURACY, SUMMARY: PERFORMANCE, DETAIL: PERFORMANCE}
 # Their purpose is that each sample is logged once, which the accuracy log itself shows; earlier official
 # files had other values.
 _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")

@@ -10,9 +10,13 @@ from harness.config.scenario import LOADGEN_SCENARIOS
 
 Setting = int | float | bool
 
+# LoadGen's modes, in the order of the numbers that conf files have for them.
+TEST_MODES = ("SubmissionRun", "AccuracyOnly", "PerformanceOnly", "FindPeakPerformance")
+ACCURACY_MODE, PERFORMANCE_MODE = TEST_MODES[1:3]
+
 _NS_PER_MS = 1_000_000
 _PERCENT = 0.01
-_EFFECTIVE = "effective_"
+_EFFECTIVE, _REQUESTED = "effective_", "requested_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,12 @@ class LoadGenSetting:
     def effective_name(self) -> str:
         """The row among LoadGen's effective settings, without its prefix; "" for none."""
         return self.detail_key.removeprefix(_EFFECTIVE) if self.detail_key.startswith(_EFFECTIVE) else ""
+
+    @property
+    def requested_name(self) -> str:
+        """The row among the settings that LoadGen was given, without its prefix."""
+        logged = self.detail_key.startswith(_REQUESTED)
+        return self.detail_key.removeprefix(_REQUESTED) if logged else self.attribute
 
     def value(self, number: float) -> Setting:
         """LoadGen's value of a conf file's number."""

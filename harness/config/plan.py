@@ -30,7 +30,6 @@ from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG, COMPLIANCE_RUN
 
 Mode = Literal["performance", "accuracy"]
-LOADGEN_MODES: dict[Mode, int] = {"accuracy": 1, "performance": 2}  # as conf files number them
 
 MOST_WORKERS = 512  # more than any machine has cores
 _MOST_CONCURRENCY = 1 << 20  # more than a machine has ports

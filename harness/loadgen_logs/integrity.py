@@ -5,14 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.config.loadgen_settings import ACCURACY_MODE, BY_ATTRIBUTE, PERFORMANCE_MODE
 from harness.files import ACCURACY_LOG, DETAIL
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
 _END = b"]\n"
 _BLOCK = 1 << 22
-_MODES = {True: "AccuracyOnly", False: "PerformanceOnly"}
-# LoadGen's name in the detail log where it is not that of its TestSettings.
-_LOGGED = {"ttft_latency": "server_ttft_latency", "tpot_latency": "server_tpot_latency"}
 _DIGITS = 1e-5  # LoadGen logs six digits of a fraction
 
 
@@ -42,10 +40,11 @@ def setting_problems(detail: LoadgenDetail, planned: Mapping[str, Any], *, accur
     """
     ran = detail.requested
     found = []
-    if (mode := ran.get("test_mode", _MODES[accuracy])) != _MODES[accuracy]:
-        found.append(f"LoadGen ran in mode {mode}, not in {_MODES[accuracy]} as planned")
+    asked = ACCURACY_MODE if accuracy else PERFORMANCE_MODE
+    if (mode := ran.get("test_mode", asked)) != asked:
+        found.append(f"LoadGen ran in mode {mode}, not in {asked} as planned")
     for name, value in planned.items():
-        logged = ran.get(_LOGGED.get(name, name), value)
+        logged = ran.get(BY_ATTRIBUTE[name].requested_name, value)
         same = logged == value or (
             isinstance(value, float)
             and isinstance(logged, int | float)

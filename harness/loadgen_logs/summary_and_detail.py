@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.config.loadgen_settings import ACCURACY_MODE
+
 ROW_PREFIX = ":::MLLOG "
 MAX_DISTINCT_MESSAGES = 1000
 
+_VALID = {"VALID": True, "INVALID": False}
 _NUMBER = re.compile(
     r"[-+]?([0-9]{1,40}\.?[0-9]{0,40}([eE][-+]?\d+)?|nan|inf)"
 )  # LoadGen's have 20 digits at most
@@ -74,6 +77,11 @@ class LoadgenDetail:
         return sum(self.errors.values())
 
     @property
+    def result_valid(self) -> bool | None:
+        """LoadGen's verdict; None where it gave none."""
+        return _VALID.get(str(self.values.get("result_validity")))
+
+    @property
     def effective(self) -> dict[str, Any]:
         """Settings that LoadGen ran with, without their prefix."""
         return self._with_prefix("effective_")
@@ -111,11 +119,10 @@ def parse_summary(text: str, problem: str = "") -> LoadgenSummary:
     result, stats, parameters = _sections(text)
     head = dict(_pairs(result))
     counts = {kind.lower(): _count(count) for count, kind in _COUNT.findall(text)}
-    valid = {"VALID": True, "INVALID": False}.get(head.get("Result is", ""))
     return LoadgenSummary(
         scenario=head.get("Scenario"),
         mode=head.get("Mode"),
-        result_valid=valid,
+        result_valid=_VALID.get(head.get("Result is", "")),
         constraints={
             k.removesuffix(" satisfied"): v == "Yes" for k, v in head.items() if k.endswith(" satisfied")
         },
@@ -241,7 +248,7 @@ def _detail_problem(values: Mapping[str, Any], broken: int) -> str:
     if not values:
         return "empty"
     # What LoadGen writes last in each mode.
-    last = "power_end" if values.get("effective_test_mode") == "AccuracyOnly" else "num_errors"
+    last = "power_end" if values.get("effective_test_mode") == ACCURACY_MODE else "num_errors"
     if last not in values:
         return "cut short"
     return f"damaged: {broken} incomplete {'line' if broken == 1 else 'lines'}" if broken else ""

@@ -11,7 +11,16 @@ from harness.compliance.registry import TESTS
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RUN_RECORD, SUMMARY, USER_CONF
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    DETAIL,
+    PERFORMANCE,
+    RUN_RECORD,
+    SUMMARY,
+    USER_CONF,
+)
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.record.run_record import RunRecord
 from harness.submission.accuracy_files import digest, truncated, without_hash
@@ -25,7 +34,6 @@ from harness.submission.checks.run_record import (
 )
 from harness.submission.documents import SubmitterInfo, measurements, scenario_readme, system_fields
 from harness.submission.find_runs import ScenarioRuns, find_runs
-from harness.submission.layout import ACCURACY, PERFORMANCE
 from harness.submission.rules import Rules
 from harness.submission.source_code import copy_source, refuse_secrets
 from harness.submission.staging import (

@@ -13,11 +13,11 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
+from harness.files import PERFORMANCE
 from harness.record.run_record import RunRecord
 from harness.submission.checks.check_context import Logs
 from harness.submission.checks.documents import system_issues
 from harness.submission.find_runs import ScenarioRuns
-from harness.submission.layout import PERFORMANCE
 from harness.submission.rules import Rules
 
 Fields = dict[str, Any]

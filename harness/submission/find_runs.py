@@ -8,13 +8,22 @@ from harness.compliance.registry import TESTS, needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, COMPLIANCE_RUN, DETAIL, RUN_RECORD, SUMMARY, unofficial
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    COMPLIANCE_RUN,
+    DETAIL,
+    PERFORMANCE,
+    RUN_RECORD,
+    SUMMARY,
+    unofficial,
+)
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.record.run_record import RunRecord
 from harness.submission.accuracy_files import is_complete
 from harness.submission.checks.run_record import read_record
-from harness.submission.layout import ACCURACY, PERFORMANCE
 from harness.submission.rules import Suite
 
 
@@ -101,7 +110,7 @@ def _missing(run: ScenarioRuns) -> Iterator[str]:
     wanted += [run.accuracy / name for name in (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT)]
     for test in run.tests:
         folder = run.path / test
-        wanted += [folder / TESTS[test].verify_file, folder / "accuracy" / ACCURACY_LOG]
+        wanted += [folder / TESTS[test].verify_file, folder / ACCURACY / ACCURACY_LOG]
         if TESTS[test].every_sample:
             wanted += [folder / PERFORMANCE / name for name in (SUMMARY, DETAIL)]
     for path in wanted:

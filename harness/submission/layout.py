@@ -8,11 +8,9 @@ from typing import Any
 
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import DETAIL
+from harness.files import ACCURACY, DETAIL, PERFORMANCE
 
 DIVISIONS = ("closed", "open", "network")
-
-PERFORMANCE, ACCURACY = Path("performance/run_1"), Path("accuracy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT
+from harness.config.loadgen_settings import ACCURACY_MODE
+from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT
 from harness.submission.accuracy_files import AccuracyText, digest, ends_match, parse_accuracy
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
-from harness.submission.layout import ACCURACY
 
 _SHA256_DIGITS = 64
 
@@ -17,7 +17,7 @@ _SHA256_DIGITS = 64
 def check_accuracy(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
     """All issues of ``accuracy/``. ``kept`` is the scenario's folder of full logs, if it exists."""
     logs = read_logs(context, ACCURACY)
-    yield from check_logs(context, logs, "AccuracyOnly")
+    yield from check_logs(context, logs, ACCURACY_MODE)
     if usable(logs):
         yield from _samples(context, logs)
     yield from _text(context)

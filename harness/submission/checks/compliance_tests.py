@@ -5,14 +5,14 @@ from pathlib import Path
 
 from harness.compliance.compliance_test import ComplianceTest
 from harness.compliance.registry import find_test, needed_tests
-from harness.files import ACCURACY_LOG, DETAIL
+from harness.config.loadgen_settings import PERFORMANCE_MODE
+from harness.files import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.accuracy_files import is_complete
 from harness.submission.checks.accuracy import check_accuracy_log
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
-from harness.submission.layout import ACCURACY, PERFORMANCE
 
 # A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other
 # constraints must be met.
@@ -62,14 +62,14 @@ def _run_of_random_samples(context: CheckContext, test: ComplianceTest) -> Itera
     folder = Path(test.name) / PERFORMANCE
     if (context.dir.path / folder / DETAIL).is_file():
         logs = read_logs(context, folder)
-        yield from check_logs(context, logs, "PerformanceOnly")
+        yield from check_logs(context, logs, PERFORMANCE_MODE)
         if usable(logs):
             yield from _audit_settings(context, test, logs)
 
 
 def _run(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
     logs, samples = read_logs(context, Path(test.name) / PERFORMANCE), test.dataset.samples
-    yield from check_logs(context, logs, "PerformanceOnly", samples=samples)
+    yield from check_logs(context, logs, PERFORMANCE_MODE, samples=samples)
     if not usable(logs):
         return
     for name in _BINDING:

@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from harness.files import USER_CONF
+from harness.files import PERFORMANCE, USER_CONF
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import PERFORMANCE, SystemDir, read_fields
+from harness.submission.layout import SystemDir, read_fields
 from harness.submission.rules import SystemRule
 
 _IS_NETWORK = "is_network"

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.compliance.registry import TESTS
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, DETAIL
+from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL, PERFORMANCE
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.accuracy_files import digest, parse_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import ACCURACY, DIVISIONS, PERFORMANCE, ScenarioDir
+from harness.submission.layout import DIVISIONS, ScenarioDir
 
 
 def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:

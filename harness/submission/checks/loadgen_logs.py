@@ -15,7 +15,7 @@ _COMPLETE = "Max query count reached"  # no error where every sample was issued
 def check_logs(
     context: CheckContext, logs: Logs, mode: str, *, samples: int | None = None
 ) -> Iterator[Issue]:
-    """``mode`` is LoadGen's: PerformanceOnly or AccuracyOnly. Damaged logs are not checked further.
+    """``mode`` is LoadGen's name of the mode. Damaged logs are not checked further.
 
     ``samples``: the count of a compliance test, which may end at its max_query_count.
     """
@@ -48,10 +48,9 @@ def _damage(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 def _agreement(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """Values that both files hold must be equal."""
     summary, detail = logs.summary, logs.detail
-    valid = {"VALID": True, "INVALID": False}.get(str(detail.values.get("result_validity")))
     pairs = {
         "scenario": (summary.scenario, detail.effective.get("scenario") if summary.scenario else None),
-        "result": (summary.result_valid, valid),
+        "result": (summary.result_valid, detail.result_valid),
         "errors": (summary.errors, detail.error_count),
         "mean latency": (
             summary.figures.get("Mean latency (ns)"),

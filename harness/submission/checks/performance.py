@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from harness.compliance.registry import find_test, needed_tests
-from harness.config.loadgen_settings import BY_ATTRIBUTE
-from harness.files import ACCURACY_LOG, DETAIL, SUMMARY
+from harness.config.loadgen_settings import BY_ATTRIBUTE, PERFORMANCE_MODE
+from harness.files import ACCURACY_LOG, DETAIL, PERFORMANCE, SUMMARY
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, usable
-from harness.submission.layout import PERFORMANCE
 
 # Settings of the benchmark that a performance run must have had, exactly.
 _LOCKED = (
@@ -29,7 +28,7 @@ _CROSS_CHECK = 1e-4
 def check_performance(context: CheckContext) -> Iterator[Issue]:
     """All issues of ``performance/run_1``."""
     logs = read_logs(context, PERFORMANCE)
-    yield from check_logs(context, logs, "PerformanceOnly")
+    yield from check_logs(context, logs, PERFORMANCE_MODE)
     if not usable(logs):
         return
     checks = (

@@ -7,11 +7,10 @@ from urllib.parse import urlsplit
 
 from harness.compliance.registry import TESTS
 from harness.errors import ConfigError
-from harness.files import RUN_RECORD
+from harness.files import ACCURACY, PERFORMANCE, RUN_RECORD
 from harness.record.run_record import RunRecord
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import ACCURACY, PERFORMANCE
 
 ADDRESS = "server"
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")

@@ -286,7 +286,7 @@ def test_the_settings_in_force_are_recorded(log_dir):
     ("settings", "words"),
     [
         ({}, ()),
-        ({"min_duration_ms": RAN["min_duration_ms"], "no_such_setting": 5}, ()),
+        ({"min_duration_ms": RAN["min_duration_ms"], "infer_token_latencies": True}, ()),
         ({"offline_expected_qps": RAN["offline_expected_qps"] * (1 + 1e-7)}, ()),  # LoadGen logs six digits
         ({"min_duration_ms": 600_000}, ("min_duration_ms", "600000", str(RAN["min_duration_ms"]))),
         ({"offline_expected_qps": 123.0}, ("offline_expected_qps", "123.0")),
