@@ -6,8 +6,9 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 venv=.venv
 locks=(run)
 embedded=1
-with_sglang=''
+backend=${MLPERF_BACKEND:-}
 sglang_version=$(<sglang/VERSION)
+vllm_version=$(<vllm/VERSION)
 
 usage() {
     cat <<EOF
@@ -15,7 +16,9 @@ usage: ./setup.sh [OPTION]...
   --venv DIR       virtual environment (default: .venv)
   --no-embedded    without the embedded engine (llama.cpp, 100 MB), for machines that only drive a server
   --with-tests     also the packages of the tests
-  --with-sglang    also SGLang $sglang_version for a GPU node, in a separate environment, DIR-sglang
+  --backend NAME   also a server for a GPU node, in a separate environment, DIR-NAME: sglang ($sglang_version), vllm ($vllm_version)
+                   or pytorch (default: MLPERF_BACKEND, else none)
+  --with-sglang    the same as --backend sglang
   --help           this text
 
 PYTHON names the interpreter (default: the first of python3.13, python3.12, python3.11, python3 with a supported version).
@@ -34,12 +37,16 @@ parse_options() {
             --venv=?*) venv=${1#*=} ;;
             --no-embedded) embedded='' ;;
             --with-tests) locks+=(test) ;;
-            --with-sglang) with_sglang=1 ;;
+            --backend) [[ -n ${2:-} ]] || fail "--backend needs a name; see --help" && backend=$2 && shift ;;
+            --backend=?*) backend=${1#*=} ;;
+            --with-sglang) backend=sglang ;;
             -h | --help) usage && exit 0 ;;
             *) fail "unknown option $1; see --help" ;;
         esac
         shift
     done
+    [[ $backend == @(|none|sglang|vllm|pytorch) ]] ||
+        fail "--backend $backend${MLPERF_BACKEND:+ (or MLPERF_BACKEND)}: expected sglang, vllm or pytorch"
 }
 
 # Print the first interpreter whose version the pinned packages have wheels for.
@@ -126,11 +133,16 @@ EOF
     rm -rf "$wheels"
 }
 
-# Separate, because SGLang pins other versions of the same packages.
-install_sglang() {
-    make_venv "$venv-sglang"
-    install pip "$venv-sglang" --upgrade 'pip>=25.1'
-    install sglang "$venv-sglang" "sglang==$sglang_version"
+# Separate, because servers pin other versions of the same packages.
+install_backend() {
+    local directory=$venv-$backend
+    make_venv "$directory"
+    install pip "$directory" --upgrade 'pip>=25.1'
+    case $backend in
+        sglang) install sglang "$directory" "sglang==$sglang_version" ;;
+        vllm) install vllm "$directory" "vllm==$vllm_version" ;;
+        pytorch) install pytorch "$directory" --require-hashes --requirement requirements/pytorch.txt ;;
+    esac
 }
 
 # The stronger of the two sandboxes for model-written programs; the other is Landlock.
@@ -156,6 +168,6 @@ parse_options "$@"
 install_harness
 install_vocabulary
 install_bubblewrap
-[[ -z $with_sglang ]] || install_sglang
+[[ -z $backend || $backend == none ]] || install_backend
 check_samples
 echo "ready: $venv/bin/python run_mlperf.py --help"

@@ -60,7 +60,7 @@ sandbox_exists() {
 
 parse_options "$@"
 [[ -n $dry_run ]] || command -v enroot >/dev/null ||
-    fail "enroot is not installed (https://github.com/NVIDIA/enroot); with docker use sglang/run_server_docker.sh"
+    fail "enroot is not installed (https://github.com/NVIDIA/enroot); with docker use ./launch_docker.sh"
 
 archive=sqsh_files/${docker_image//[\/:@]/+}.sqsh
 run mkdir -p sqsh_files

@@ -1,7 +1,10 @@
 # shellcheck shell=bash
-# Reading options, and passing a server's own flags on: shared by sglang/, vllm/ and setup_enroot.sh, which source it.
+# Reading options, a benchmark's definition, and passing a server's own flags on: for the scripts that start servers
+# and for setup_enroot.sh, which source it.
 #
 # The array passed holds the flags that the user gives to the server, server_args those that it gets.
+
+configs=$(dirname -- "${BASH_SOURCE[0]}")/../configs
 
 fail() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
@@ -22,7 +25,34 @@ take() {
 
 take_count() {
     take "$@"
-    [[ $value =~ ^[1-9][0-9]*$ ]] || fail "${1%%=*} is '$value', expected an integer of at least 1"
+    check_count "${1%%=*}" "$value"
+}
+
+# check_count OPTION VALUE
+check_count() {
+    [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 is '$2', expected an integer of at least 1"
+}
+
+# read_definition BENCHMARK: the model and its revision are those of the definition, unless model_path is set.
+read_definition() {
+    definition=$configs/$1.toml
+    [[ $1 != */* && -f $definition ]] || fail "--benchmark $1: expected one of $(benchmarks)"
+    revision=''
+    [[ -z $model_path ]] || return 0
+    model_path=$(defined model) revision=$(defined model_revision)
+}
+
+# defined KEY: print the value of a string at the definition's top.
+defined() {
+    sed -n "s/^$1 = \"\(.*\)\".*/\1/p" "$definition"
+}
+
+benchmarks() {
+    local file names=''
+    for file in "$configs"/*.toml; do
+        file=${file##*/} names+=", ${file%.toml}"
+    done
+    echo "${names#, }"
 }
 
 # A model is a folder or a name on Hugging Face; only a folder that exists is made absolute.
@@ -44,13 +74,14 @@ was_passed() {
     return 1
 }
 
-# passed_value FLAG DEFAULT: print the value that the user passed for FLAG, else DEFAULT.
+# passed_value 'FLAG|SYNONYM...' DEFAULT: print the value that the user passed for FLAG, else DEFAULT.
 passed_value() {
     local index
     for index in "${!passed[@]}"; do
+        [[ "|$1|" == *"|${passed[index]%%=*}|"* ]] || continue
         case ${passed[index]} in
-            "$1"=*) printf '%s\n' "${passed[index]#*=}" && return ;;
-            "$1") printf '%s\n' "${passed[index + 1]:-$2}" && return ;;
+            *=*) printf '%s\n' "${passed[index]#*=}" && return ;;
+            *) printf '%s\n' "${passed[index + 1]:-$2}" && return ;;
         esac
     done
     printf '%s\n' "$2"

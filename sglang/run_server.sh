@@ -1,16 +1,134 @@
 #!/usr/bin/env bash
-# Start SGLang on this machine. sglang/run_server_docker.sh does the same in a container.
+# Start SGLang on this machine with what a benchmark needs. launch_docker.sh does the same in a container.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=sglang/server_args.sh
-source "$here/server_args.sh"
+# shellcheck source=scripts/launch_options.sh
+source "$here/../scripts/launch_options.sh"
+
+draft_of_gpt_oss=nvidia/gpt-oss-120b-Eagle3-long-context
 
 usage() {
-    echo "usage: sglang/run_server.sh [OPTION]... [SGLANG_FLAG]..."
-    usage_options
-    usage_rest
-    echo "PYTHON names the interpreter (default: that of .venv-sglang, made by setup.sh --with-sglang, else python3)."
+    cat <<EOF
+usage: sglang/run_server.sh [OPTION]... [SGLANG_FLAG]...
+  --benchmark NAME             its model, revision and the defaults below (default: gpt-oss-120b)
+  --model_path PATH            model folder or Hugging Face name (default: the benchmark's, at the rules' revision)
+  --dp N                       data-parallel replicas, one GPU each at tp 1 (default: 1); of deepseek-r1 the attention
+                               alone is replicated (default: 8)
+  --stream_interval N          tokens per streamed event (default: 500)
+  --enable_speculative_decode  gpt-oss-120b: EAGLE3 with $draft_of_gpt_oss;
+                               deepseek-r1: EAGLE with the model's own head
+  --eagle_path PATH            EAGLE3 with another draft model
+  --dry-run                    print the command instead of running it
+  --help                       this text
+
+Every other flag is passed to SGLang unchanged and replaces the default of the same name. The defaults: tp 1
+(deepseek-r1: 8), pp and ep 1, 512 running requests per replica (deepseek-r1: 64), memory fraction 0.85, prefill
+chunks of 16384 tokens, metrics on, host 0.0.0.0. Further ones of deepseek-r1: context 23145, the model's own code
+is run (--trust-remote-code); of llama3.1-8b: context 4096, bfloat16.
+PYTHON names the interpreter (default: that of .venv-sglang, made by setup.sh --backend sglang, else python3).
+EOF
+}
+
+parse_options() {
+    benchmark=gpt-oss-120b model_path='' eagle_path='' speculate='' dp='' stream_interval=500 dry_run=''
+    passed=()
+    while (($#)); do
+        case ${1%%=*} in
+            -h | --help) usage && exit 0 ;;
+            --dry-run) dry_run=1 && shift ;;
+            --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
+            --enable_speculative_decode) speculate=1 && shift ;;
+            --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
+            --eagle_path) take "$@" && eagle_path=$value speculate=1 && shift "$taken" ;;
+            --dp | --dp-size | --data-parallel-size) take_count "$@" && dp=$value && shift "$taken" ;;
+            --stream_interval | --stream-interval) take_count "$@" && stream_interval=$value && shift "$taken" ;;
+            --) shift && passed+=("$@") && break ;;
+            *) passed+=("$1") && shift ;;
+        esac
+    done
+    read_definition "$benchmark"
+    [[ -z $speculate ]] || choose_draft_model
+    model_path=$(absolute "$model_path")
+    [[ -z $eagle_path ]] || eagle_path=$(absolute "$eagle_path")
+}
+
+# DeepSeek-R1 has a head of its own for drafts, and SGLang takes it where no path is given.
+choose_draft_model() {
+    if [[ -z $eagle_path ]]; then
+        case $benchmark in
+            gpt-oss-120b) eagle_path=$draft_of_gpt_oss ;;
+            deepseek-r1) return ;;
+            *) fail "--enable_speculative_decode: no draft model of $benchmark is known; name one with --eagle_path" ;;
+        esac
+    fi
+    # Under another model SGLang fails late or drafts useless tokens.
+    [[ ${eagle_path,,} == *gpt-oss-120b* && ${model_path,,} != *gpt-oss-120b* ]] || return 0
+    fail "$eagle_path is a draft model of openai/gpt-oss-120b, and --model_path is $model_path; name that model's own \
+draft model with --eagle_path (DeepSeek-R1's own head: --benchmark deepseek-r1), or remove --enable_speculative_decode"
+}
+
+build_server_args() {
+    local tp=1 attention=1 requests_per_replica=512
+    server_args=(--model-path "$model_path")
+    [[ -z $revision ]] || add_default '--revision' "$revision"
+    case $benchmark in
+        deepseek-r1) use_deepseek_defaults ;;
+        llama3.1-8b*)
+            add_default '--context-length' 4096
+            add_default '--dtype' bfloat16
+            ;;
+    esac
+    add_default '--dp-size' "${dp:=1}"
+    add_default '--tp-size|--tp|--tensor-parallel-size' "$tp"
+    add_default '--pp-size|--pp|--pipeline-parallel-size' 1
+    add_default '--ep-size|--ep|--expert-parallel-size' 1
+    add_running_requests
+    add_default '--mem-fraction-static' 0.85
+    add_default '--chunked-prefill-size' 16384
+    add_default '--stream-interval' "$stream_interval"
+    add_default '--enable-metrics'
+    add_default '--host' 0.0.0.0
+    [[ -z $speculate ]] || add_speculation
+    server_args+=("${passed[@]}")
+}
+
+# One model over all GPUs, its attention replicated. A rank of 141 GB has room for about 64 answers of mean length.
+use_deepseek_defaults() {
+    tp=8 requests_per_replica=64
+    add_default '--context-length' 23145 # longest prompt 3140, answer 20000, and the 5 that the reference adds
+    add_default '--trust-remote-code'
+    if was_passed --enable-dp-attention; then
+        : "${dp:=8}"
+    elif ! was_passed --attn-dp-size; then
+        attention=${dp:-8} dp=1
+        server_args+=(--attn-dp-size "$attention")
+    fi
+}
+
+# With data-parallel attention SGLang divides the number among the replicas; otherwise it counts for each.
+add_running_requests() {
+    local replicas
+    replicas=$(passed_value --attn-dp-size "$attention")
+    check_count --attn-dp-size "$replicas"
+    ! was_passed --enable-dp-attention || replicas=$dp
+    add_default '--max-running-requests' $((requests_per_replica * replicas))
+}
+
+# With top-k 1 the draft is a chain: SGLang needs one draft token more than there are steps.
+add_speculation() {
+    local steps
+    steps=$(passed_value --speculative-num-steps 3)
+    check_count --speculative-num-steps "$steps"
+    if [[ -n $eagle_path ]]; then
+        add_default '--speculative-algorithm' EAGLE3
+        add_default '--speculative-draft-model-path|--speculative-draft-model' "$eagle_path"
+    else
+        add_default '--speculative-algorithm' EAGLE
+    fi
+    add_default '--speculative-num-steps' 3
+    add_default '--speculative-eagle-topk' 1
+    add_default '--speculative-num-draft-tokens' $((steps + 1))
 }
 
 find_python() {
@@ -26,7 +144,7 @@ find_python() {
 
 # Python finds a folder sglang/ without modules as a namespace without an origin; that is not the package.
 require_sglang() {
-    "$1" -P - <<'PY' || fail "$1 has no SGLang; run ./setup.sh --with-sglang, or set PYTHON"
+    "$1" -P - <<'PY' || fail "$1 has no SGLang; run ./setup.sh --backend sglang, or set PYTHON"
 import importlib.util, sys
 spec = importlib.util.find_spec("sglang")
 sys.exit(spec is None or spec.origin is None)
@@ -34,6 +152,7 @@ PY
 }
 
 parse_options "$@"
+build_server_args
 python=$(find_python)
 [[ -n $dry_run ]] || require_sglang "$python"
 # -P keeps the working directory off sys.path: this repository's folder sglang/ would otherwise shadow

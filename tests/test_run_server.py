@@ -1,9 +1,11 @@
-"""sglang/run_server.sh, its docker variant and vllm/run_server.sh: what they make of their options."""
+"""sglang/run_server.sh, vllm/run_server.sh and launch_docker.sh: what they make of their options."""
 
 import os
+import pwd
 import shlex
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,16 @@ from tests.test_scripts import ROOT, run, stand_in
 
 RUN_SERVER = ROOT / "sglang/run_server.sh"
 VERSION = (ROOT / "sglang/VERSION").read_text().strip()
-RUN_DOCKER = ROOT / "sglang/run_server_docker.sh"
+LAUNCH_DOCKER = ROOT / "launch_docker.sh"
+VLLM_VERSION = (ROOT / "vllm/VERSION").read_text().strip()
 RUN_VLLM = ROOT / "vllm/run_server.sh"
 
+REVISIONS = {
+    path.stem: tomllib.loads(path.read_text())["model_revision"] for path in (ROOT / "configs").glob("*.toml")
+}
 DEFAULTS = {
     "--model-path": "openai/gpt-oss-120b",
+    "--revision": REVISIONS["gpt-oss-120b"],
     "--dp-size": "1",
     "--tp-size": "1",
     "--pp-size": "1",
@@ -34,6 +41,23 @@ EAGLE = {
     "--speculative-num-steps": "3",
     "--speculative-eagle-topk": "1",
     "--speculative-num-draft-tokens": "4",
+}
+
+
+OWN_HEAD = EAGLE | {"--speculative-algorithm": "EAGLE", "--speculative-draft-model-path": ...}
+DEEPSEEK = {
+    "--model-path": "deepseek-ai/DeepSeek-R1",
+    "--revision": REVISIONS["deepseek-r1"],
+    "--tp-size": "8",
+    "--attn-dp-size": "8",
+    "--context-length": "23145",
+    "--trust-remote-code": None,
+}
+LLAMA = {
+    "--model-path": "meta-llama/Llama-3.1-8B-Instruct",
+    "--revision": REVISIONS["llama3.1-8b"],
+    "--context-length": "4096",
+    "--dtype": "bfloat16",
 }
 
 
@@ -56,10 +80,15 @@ def flags(words: list[str], after: str = "sglang.launch_server") -> dict[str, st
     return parsed
 
 
+def changed(defaults: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """``defaults`` with ``changes``, of which ``...`` is a flag that is not there."""
+    return {flag: value for flag, value in {**defaults, **changes}.items() if value is not ...}
+
+
 # What each command line of ours makes of the defaults.
 COMMANDS = [
     ([], {}),
-    (["--model_path", "org/model"], {"--model-path": "org/model"}),
+    (["--model_path", "org/model"], {"--model-path": "org/model", "--revision": ...}),
     (["--dp", "8"], {"--dp-size": "8", "--max-running-requests": "512"}),
     (["--dp=2"], {"--dp-size": "2"}),
     (["--dp-size", "2"], {"--dp-size": "2"}),
@@ -98,31 +127,57 @@ COMMANDS = [
             "my/draft",
             "--enable_speculative_decode",
         ],
-        EAGLE | {"--model-path": "deepseek-ai/DeepSeek-R1", "--speculative-draft-model-path": "my/draft"},
+        EAGLE
+        | {"--model-path": "deepseek-ai/DeepSeek-R1", "--revision": ...}
+        | {"--speculative-draft-model-path": "my/draft"},
     ),
     (
         ["--model_path", "/models/openai-gpt-oss-120b", "--enable_speculative_decode"],
-        EAGLE | {"--model-path": "/models/openai-gpt-oss-120b"},
+        EAGLE | {"--model-path": "/models/openai-gpt-oss-120b", "--revision": ...},
     ),
     (
         ["--enable_speculative_decode", "--speculative-num-steps", "5"],
         EAGLE | {"--speculative-num-steps": "5", "--speculative-num-draft-tokens": "6"},
     ),
+    (["--benchmark", "deepseek-r1"], DEEPSEEK),
+    (
+        ["--benchmark=deepseek-r1", "--dp", "4", "--max-running-requests", "128"],
+        DEEPSEEK | {"--attn-dp-size": "4", "--max-running-requests": "128"},
+    ),
+    (
+        ["--benchmark", "deepseek-r1", "--enable-dp-attention", "--tp", "16", "--dp", "16"],
+        DEEPSEEK
+        | {"--attn-dp-size": ..., "--dp-size": "16", "--enable-dp-attention": None, "--tp-size": ...}
+        | {"--tp": "16", "--max-running-requests": "1024"},
+    ),
+    (
+        ["--benchmark", "deepseek-r1", "--attn-dp-size", "2"],
+        DEEPSEEK | {"--attn-dp-size": "2", "--max-running-requests": "128"},
+    ),
+    (
+        ["--benchmark", "deepseek-r1", "--model_path", "/models/r1", "--enable_speculative_decode"],
+        DEEPSEEK | OWN_HEAD | {"--model-path": "/models/r1", "--revision": ...},
+    ),
+    (
+        ["--benchmark", "deepseek-r1", "--eagle_path", "my/draft", "--context-length", "9000"],
+        DEEPSEEK | EAGLE | {"--speculative-draft-model-path": "my/draft", "--context-length": "9000"},
+    ),
+    (["--benchmark", "llama3.1-8b"], LLAMA),
+    (["--benchmark", "llama3.1-8b-edge", "--dtype", "float16"], LLAMA | {"--dtype": "float16"}),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "changes"), COMMANDS, ids=lambda value: " ".join(value))
 def test_run_server_turns_options_into_sglangs_flags(arguments, changes):
     words = dry_run(RUN_SERVER, *arguments)
-    expected = {flag: value for flag, value in (DEFAULTS | changes).items() if value is not ...}
-    assert flags(words) == expected
+    assert flags(words) == changed(DEFAULTS, changes)
     assert words[1:4] == ["-P", "-m", "sglang.launch_server"]
 
 
 @pytest.mark.parametrize(("arguments", "changes"), COMMANDS[:5], ids=lambda value: " ".join(value))
 def test_docker_gets_the_same_flags(arguments, changes):
-    words = dry_run(RUN_DOCKER, *arguments)
-    assert flags(words) == DEFAULTS | changes
+    words = dry_run(LAUNCH_DOCKER, *arguments)
+    assert flags(words) == changed(DEFAULTS, changes)
     assert words[:2] == ["docker", "run"]
     assert words[words.index("sglang.launch_server") - 4] == f"lmsysorg/sglang:v{VERSION}"
 
@@ -134,7 +189,7 @@ def test_pass_through_with_an_equals_sign_replaces_the_default():
     assert "--host" not in words
 
 
-@pytest.mark.parametrize("script", [RUN_SERVER, RUN_DOCKER], ids=lambda path: path.name)
+@pytest.mark.parametrize("script", [RUN_SERVER, LAUNCH_DOCKER], ids=lambda path: path.name)
 def test_a_model_folder_that_exists_becomes_absolute(script, tmp_path):
     (tmp_path / "my model").mkdir()
     words = dry_run(script, "--model_path", "my model", "--eagle_path", "no/folder", cwd=tmp_path)
@@ -144,7 +199,7 @@ def test_a_model_folder_that_exists_becomes_absolute(script, tmp_path):
 
 def test_docker_mounts_the_model_and_hides_the_token(tmp_path):
     (tmp_path / "model").mkdir()
-    words = dry_run(RUN_DOCKER, "--model_path", "model", cwd=tmp_path, HF_TOKEN="hf_secret", HF_HOME="/hf")
+    words = dry_run(LAUNCH_DOCKER, "--model_path", "model", cwd=tmp_path, HF_TOKEN="hf_secret", HF_HOME="/hf")
     mounts = [words[index + 1] for index, word in enumerate(words) if word == "--mount"]
     model = tmp_path / "model"
     assert mounts == [
@@ -159,9 +214,82 @@ def test_docker_is_run_with_these_words(tmp_path):
     stand_in(tmp_path / "bin", "docker", 'printf "%s\\n" "$@"')
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     arguments = ["--docker_image", "my/image:1", "--chat-template", "a b"]
-    result = run(RUN_DOCKER, *arguments, cwd=tmp_path, PATH=path)
+    result = run(LAUNCH_DOCKER, *arguments, cwd=tmp_path, PATH=path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == dry_run(RUN_DOCKER, *arguments, cwd=tmp_path)[1:]
+    assert result.stdout.splitlines() == dry_run(LAUNCH_DOCKER, *arguments, cwd=tmp_path)[1:]
+
+
+CACHE = "--mount type=bind,source=/hf,target=/root/.cache/huggingface"
+AS_ME = f"--user {os.getuid()}:{os.getgid()} --env HOME=/tmp --env USER={pwd.getpwuid(os.getuid()).pw_name}"
+AS_ME += " --env HF_HOME=/huggingface --mount type=bind,source=/hf,target=/huggingface"
+# Options of the container, and the words that stand between "docker run" and the image for them.
+CONTAINERS = [
+    ([], f"--gpus all {CACHE}"),
+    (["--gpu-count", "2"], f"--gpus 2 {CACHE}"),
+    (["--gpu-count=all", "--container-name", "r1"], f"--gpus all --name r1 {CACHE}"),
+    (
+        ["--extra-mounts", "/data:/data, /m:/models:ro"],
+        f"--gpus all {CACHE} --mount type=bind,source=/data,target=/data "
+        "--mount type=bind,source=/m,target=/models,readonly",
+    ),
+    (["--model-cache-dir", "/c"], f"--gpus all {CACHE}".replace("/hf", "/c")),
+    (["--local-user", "0"], f"--gpus all {CACHE}"),
+    (["--local-user", "1"], f"--gpus all {AS_ME}"),
+    (["--local-user"], f"--gpus all {AS_ME}"),
+]
+ALWAYS = "--rm --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864"
+
+
+@pytest.mark.parametrize(("arguments", "expected"), CONTAINERS)
+def test_docker_is_asked_for_this_container(arguments, expected):
+    words = dry_run(LAUNCH_DOCKER, *arguments, HF_HOME="/hf")
+    between = words[2 : words.index(f"lmsysorg/sglang:v{VERSION}")]
+    assert sorted(between) == sorted(f"{ALWAYS} {expected}".split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "image", "server"),
+    [
+        (["--backend", "sglang"], {"MLPERF_BACKEND": "vllm"}, f"lmsysorg/sglang:v{VERSION}", RUN_SERVER),
+        (["--backend", "vllm"], {}, f"vllm/vllm-openai:v{VLLM_VERSION}", RUN_VLLM),
+        (["--image-name", "my/image"], {"MLPERF_BACKEND": "vllm"}, "my/image", RUN_VLLM),
+    ],
+)
+def test_a_container_runs_what_the_backends_script_would(arguments, environment, image, server):
+    benchmark = ["--benchmark", "deepseek-r1"]
+    words = dry_run(LAUNCH_DOCKER, *arguments, *benchmark, **environment)
+    here = dry_run(server, *benchmark, PYTHON="python3", VLLM="vllm")
+    place = words.index(image)
+    if server == RUN_VLLM:
+        assert words[place - 2 : place] == ["--entrypoint", here.pop(0)]
+    assert words[place + 1 :] == here
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--backend", "trt"], "--backend trt: expected sglang, vllm or pytorch"),
+        (["--gpu-count", "two"], "--gpu-count is 'two', expected an integer of at least 1"),
+        (["--local-user=yes"], "--local-user is 'yes', expected 0 or 1"),
+        (["--extra-mounts", "/data"], "--extra-mounts: '/data', expected /HOST:/CONTAINER"),
+        (["--extra-mounts", "data:/data"], "expected /HOST:/CONTAINER"),
+        (["--dp", "0"], "--dp is '0', expected an integer of at least 1"),
+        (["--enable_speculative_decode", "--model_path", "deepseek-ai/DeepSeek-R1"], "is a draft model of"),
+    ],
+)
+def test_launch_docker_says_what_is_wrong_in_one_line(arguments, message):
+    result = run(LAUNCH_DOCKER, *arguments, "--dry-run")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_folder_to_mount_must_exist(tmp_path):
+    stand_in(tmp_path / "bin", "docker", "exit 1")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    result = run(LAUNCH_DOCKER, "--extra-mounts", f"{tmp_path}/no:/data", PATH=path, HF_HOME=str(tmp_path))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"{tmp_path}/no does not exist" in result.stderr
 
 
 DRAFT = "nvidia/gpt-oss-120b-Eagle3-long-context"
@@ -180,7 +308,13 @@ USAGE_ERRORS = [
     (["--model_path="], "--model_path needs a value"),
     (["--dp", "0"], "--dp is '0', expected an integer of at least 1"),
     (["--stream_interval", "many"], "--stream_interval is 'many', expected an integer of at least 1"),
-    (["--docker_image", "x"], "--docker_image is an option of run_server_docker.sh"),
+    (
+        ["--benchmark", "deepseek-r1", "--eagle_path", DRAFT],
+        "is a draft model of openai/gpt-oss-120b, and --model_path is deepseek-ai/DeepSeek-R1",
+    ),
+    (["--benchmark", "deepseek-r1", "--eagle_path", "/models/gpt-oss-120b-Eagle3-v2"], "is a draft model of"),
+    (["--benchmark", "llama3.1-8b", "--enable_speculative_decode"], "no draft model of llama3.1-8b is known"),
+    (["--benchmark", "gpt-oss-20b"], "deepseek-r1, gpt-oss-120b"),
     (
         ["--enable_speculative_decode", "--speculative-num-steps", "x"],
         "--speculative-num-steps is 'x', expected an integer of at least 1",
@@ -200,7 +334,7 @@ def test_run_server_without_sglang_names_the_remedy():
     """The working directory has a folder sglang/, which is not the package."""
     result = run(RUN_SERVER, PYTHON=sys.executable)
     assert result.returncode == 2
-    assert "has no SGLang; run ./setup.sh --with-sglang" in result.stderr
+    assert "has no SGLang; run ./setup.sh --backend sglang" in result.stderr
 
 
 def test_run_server_starts_python_without_the_repository_on_its_path(tmp_path):

@@ -32,6 +32,14 @@ def stand_in(folder: Path, name: str, script: str) -> Path:
     return path
 
 
+def locked(name: str) -> str:
+    return f"--require-hashes --requirement requirements/{name}.txt"
+
+
+def version(server: str) -> str:
+    return (ROOT / server / "VERSION").read_text().strip()
+
+
 # setup.sh
 
 
@@ -43,8 +51,9 @@ def checkout(tmp_path):
     shutil.copy(ROOT / "setup.sh", folder)
     shutil.copytree(ROOT / "requirements", folder / "requirements")
     shutil.copytree(ROOT / "datasets", folder / "datasets")
-    (folder / "sglang").mkdir()
-    shutil.copy(ROOT / "sglang/VERSION", folder / "sglang")
+    for server in ("sglang", "vllm"):
+        (folder / server).mkdir()
+        shutil.copy(ROOT / server / "VERSION", folder / server)
     return folder
 
 
@@ -76,10 +85,6 @@ def setup(
     return result, [line.removeprefix(prefix) for line in calls.read_text().splitlines()]
 
 
-def locked(name: str) -> str:
-    return f"--require-hashes --requirement requirements/{name}.txt"
-
-
 def test_setup_installs_once_and_is_idempotent(checkout):
     result, calls = setup(checkout)
     assert (result.returncode, result.stderr) == (0, "")
@@ -95,11 +100,21 @@ def test_setup_leaves_the_embedded_engine_out(checkout):
     assert setup(checkout)[1] == [locked("embedded")]
 
 
-def test_setup_keeps_sglang_in_an_environment_of_its_own(checkout):
-    result, calls = setup(checkout, "--venv", "my env", "--with-sglang")
+@pytest.mark.parametrize(
+    ("arguments", "exported", "backend", "installed"),
+    [
+        (["--with-sglang"], "", "sglang", f"sglang=={version('sglang')}"),
+        (["--backend", "sglang"], "vllm", "sglang", f"sglang=={version('sglang')}"),
+        (["--backend=vllm"], "", "vllm", f"vllm=={version('vllm')}"),
+        ([], "vllm", "vllm", f"vllm=={version('vllm')}"),
+        ([], "pytorch", "pytorch", locked("pytorch")),
+    ],
+)
+def test_setup_keeps_a_server_in_an_environment_of_its_own(checkout, arguments, exported, backend, installed):
+    result, calls = setup(checkout, "--venv", "my env", *arguments, MLPERF_BACKEND=exported)
     assert result.returncode == 0, result.stderr
-    assert calls[-2:] == ["--upgrade pip>=25.1", f"sglang=={(ROOT / 'sglang/VERSION').read_text().strip()}"]
-    assert (checkout / "my env-sglang/bin/python").exists()
+    assert calls[-2:] == ["--upgrade pip>=25.1", installed]
+    assert (checkout / f"my env-{backend}/bin/python").exists()
 
 
 SETUP_ERRORS = [
@@ -109,6 +124,9 @@ SETUP_ERRORS = [
     ([], {"FAKE_PIP_ERROR": "ERROR: No matching distribution"}, "failed: ERROR: No matching distribution"),
     (["--venv"], {}, "--venv needs a directory"),
     (["--with-everything"], {}, "unknown option --with-everything"),
+    (["--backend"], {}, "--backend needs a name"),
+    (["--backend", "trtllm"], {}, "--backend trtllm: expected sglang, vllm or pytorch"),
+    ([], {"MLPERF_BACKEND": "x"}, "--backend x (or MLPERF_BACKEND): expected"),
 ]
 
 
@@ -155,9 +173,8 @@ def test_setup_leaves_a_folder_that_is_no_environment_alone(checkout):
 
 
 def test_the_engine_tests_install_the_same_sglang():
-    version = (ROOT / "sglang/VERSION").read_text().strip()
     lines = (ROOT / "tests/engines/sglang_cpu/requirements.txt").read_text().splitlines()
-    assert f"sglang=={version}" in lines
+    assert f"sglang=={version('sglang')}" in lines
 
 
 # setup_enroot.sh
@@ -256,7 +273,7 @@ def test_setup_enroot_needs_enroot():
         "setup.sh",
         "setup_enroot.sh",
         "sglang/run_server.sh",
-        "sglang/run_server_docker.sh",
+        "launch_docker.sh",
         "vllm/run_server.sh",
     ],
 )

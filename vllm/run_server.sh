@@ -21,7 +21,7 @@ usage: vllm/run_server.sh [OPTION]... [VLLM_FLAG]...
 
 Every other flag is passed to vLLM unchanged and replaces the default of the same name. The defaults: port 30000,
 stream interval 20, no sampling parameters of the model's own (--generation-config vllm).
-VLLM names the program (default: vllm on the PATH).
+VLLM names the program (default: that of .venv-vllm, made by setup.sh --backend vllm, else vllm on the PATH).
 EOF
 }
 
@@ -42,31 +42,10 @@ parse_options() {
             *) passed+=("$1") && shift ;;
         esac
     done
-    read_definition
+    read_definition "$benchmark"
     set_benchmark_defaults
     model_path=$(absolute "$model_path")
     build_server_args
-}
-
-# The model and its revision are those of the benchmark's definition, unless a model is given.
-read_definition() {
-    local definition=$here/../configs/$benchmark.toml
-    [[ $benchmark != */* && -f $definition ]] || fail "--benchmark $benchmark: expected one of $(benchmarks)"
-    revision=''
-    [[ -z $model_path ]] || return 0
-    model_path=$(defined model) revision=$(defined model_revision)
-}
-
-defined() {
-    sed -n "s/^$1 = \"\(.*\)\".*/\1/p" "$here/../configs/$benchmark.toml"
-}
-
-benchmarks() {
-    local file names=''
-    for file in "$here"/../configs/*.toml; do
-        file=${file##*/} names+=", ${file%.toml}"
-    done
-    echo "${names#, }"
 }
 
 # The lengths are the longest official prompt and answer, rounded up.
@@ -93,8 +72,19 @@ build_server_args() {
     server_args+=("${passed[@]}")
 }
 
+find_program() {
+    local own=$here/../.venv-vllm/bin
+    if [[ -n ${VLLM:-} ]]; then
+        printf '%s\n' "$VLLM"
+    elif [[ -x $own/vllm ]]; then
+        printf '%s/vllm\n' "$(cd "$own" && pwd)"
+    else
+        echo vllm
+    fi
+}
+
 parse_options "$@"
-program=${VLLM:-vllm}
+program=$(find_program)
 [[ -n $dry_run ]] || command -v "$program" >/dev/null ||
-    fail "$program is not installed; install vLLM in an environment of its own, or set VLLM to its program"
+    fail "$program is not installed; run ./setup.sh --backend vllm, or set VLLM to its program"
 run_or_print "$program" serve "${server_args[@]}"

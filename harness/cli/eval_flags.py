@@ -8,7 +8,7 @@ from harness.cli.parser import Parser, Synonym, add_benchmark, path
 from harness.outputs.options import EvalOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvalOptions) if field.default is not MISSING}
-_DEFAULTS |= {"server_url": None}  # a repeated flag: argparse would append to any other default
+_DEFAULTS |= {name: run_flags.DEFAULTS[name] for name in ("server_url", "backend")}
 
 SYNONYMS = {
     "--dataset-path": Synonym("--input-file"),
@@ -79,9 +79,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
 
 def parse_options(argv: list[str] | None = None) -> EvalOptions:
     """Parse flags; argparse exits with code 2 and one line on wrong usage."""
-    parser = build_parser()
-    given = vars(parser.parse_args(argv))
-    warnings = parser.warnings
+    given = run_flags.parsed(build_parser(), argv)
     if given.pop("asynchronous"):
-        warnings += ("--async has no effect: requests are always in flight side by side",)
-    return EvalOptions(**given | {"server_url": given["server_url"] or (), "warnings": warnings})
+        given["warnings"] += ("--async has no effect: requests are always in flight side by side",)
+    return EvalOptions(**given | {"server_url": given["server_url"] or ()})

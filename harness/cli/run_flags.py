@@ -1,17 +1,21 @@
 """The command line of run_mlperf.py. Imports stay light, so that ``--help`` is fast."""
 
 import argparse
+import os
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 from harness.cli.parser import Parser, Synonym, add_benchmark, path
-from harness.config.options import SERVER_URL, Backend, LogLevel, RunOptions, Stream
+from harness.config.options import DEFAULT_BACKEND, SERVER_URL, Backend, LogLevel, RunOptions, Stream
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 # Flags that are repeated begin with None: argparse would append to any other default.
 DEFAULTS = {field.name: field.default for field in fields(RunOptions) if field.default is not MISSING}
-DEFAULTS |= {"server_url": None}
+DEFAULTS |= {"server_url": None, "backend": None}  # the environment may name a backend
+
+_BACKEND_NAME = "MLPERF_BACKEND"  # which users of deepseek-r1's reference export
 
 # Flags of the reference implementations and of other harnesses.
 _FIRST_SAMPLES = "only the first N samples are used, and a run of fewer than all is not official"
@@ -127,7 +131,7 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         choices=get_args(Backend),
         help="protocol of the server: SGLang's native API, OpenAI completions (vllm; openai: the same for "
         "other servers, or llama.cpp), TensorRT-LLM's trtllm-serve (not yet tried on the real server), or a "
-        "small engine that is started here (default: %(default)s)",
+        f"small engine that is started here (default: {DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
     )
     group.add_argument(
         "--server-url",
@@ -226,7 +230,20 @@ def add_dry_run(group: argparse._ArgumentGroup) -> None:
 def parse_options(argv: list[str] | None = None) -> RunOptions:
     """Parse flags; argparse exits with code 2 and one line on wrong usage."""
     parser = build_parser()
-    return run_options(vars(parser.parse_args(argv)) | {"warnings": parser.warnings})
+    return run_options(parsed(parser, argv))
+
+
+def parsed(parser: Parser, argv: Sequence[str] | None) -> dict[str, Any]:
+    """The flags by name, the backend also from the environment, and the warnings about them."""
+    given = vars(parser.parse_args(argv))
+    warnings = parser.warnings
+    if given["backend"] is None:
+        given["backend"] = named = os.environ.get(_BACKEND_NAME) or DEFAULT_BACKEND
+        if named not in (known := get_args(Backend)):
+            parser.error(f"{_BACKEND_NAME} in the environment is {named!r}, expected {', '.join(known)}")
+        if named != DEFAULT_BACKEND:
+            warnings += (f"--backend {named} is taken from {_BACKEND_NAME} in the environment",)
+    return given | {"warnings": warnings}
 
 
 def run_options(given: dict[str, Any]) -> RunOptions:

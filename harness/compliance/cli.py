@@ -150,8 +150,7 @@ def parse_options(argv: list[str] | None = None) -> ComplianceOptions | VerifyOp
         given = vars(build_verify_parser().parse_args(words[1:]))
         given["audit_configs"] = tuple(given.pop("audit_config") or ())
         return VerifyOptions(**given)
-    parser = build_run_parser()
-    given = vars(parser.parse_args(words)) | {"warnings": parser.warnings}
+    given = run_flags.parsed(build_run_parser(), words)
     return ComplianceOptions(
         tests=tuple(given["test"]),
         input_files=tuple(given["input_file"]),

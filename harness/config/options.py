@@ -15,6 +15,7 @@ DEFAULT_BENCHMARK = "gpt-oss-120b"
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
 
 Backend = Literal["sglang", "vllm", "trtllm", "openai", "embedded"]  # vllm and openai: one protocol
+DEFAULT_BACKEND: Backend = "sglang"
 Stream = Literal["auto", "on", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -54,7 +55,7 @@ class RunOptions:
     max_new_tokens: int | None = None
     stream: Stream = "auto"
     audit_config: Path | None = None
-    backend: Backend = "sglang"
+    backend: Backend = DEFAULT_BACKEND
     server_url: Sequence[str] = ()
     ca_file: Path | None = None
     preflight_timeout: float = 60.0

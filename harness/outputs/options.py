@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.config.options import DEFAULT_BENCHMARK, Backend, LogLevel, Stream
+from harness.config.options import DEFAULT_BACKEND, DEFAULT_BENCHMARK, Backend, LogLevel, Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class EvalOptions:
     generation_config: Path | None = None
     max_new_tokens: int | None = None
     stream: Stream = "auto"
-    backend: Backend = "sglang"
+    backend: Backend = DEFAULT_BACKEND
     server_url: Sequence[str] = ()
     ca_file: Path | None = None
     preflight_timeout: float = 60.0

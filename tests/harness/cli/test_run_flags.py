@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli import eval_flags
 from harness.cli.run_flags import build_parser, parse_options
+from harness.compliance import cli as compliance
 from harness.config.api_key import api_key
 from harness.config.options import available_benchmarks
 from harness.config.scenario import Scenario
@@ -244,7 +246,38 @@ def test_a_wrong_value_is_one_line_and_exit_code_2(tmp_path):
 
 MANY = "9" * 23  # more than 64 bits hold
 
+
 # flag and value as they are typed, and what the one line names
+@pytest.mark.parametrize(
+    ("words", "exported", "backend", "warnings"),
+    [
+        ([], "", "sglang", 0),
+        ([], "sglang", "sglang", 0),
+        ([], "vllm", "vllm", 1),
+        (["--backend", "sglang"], "vllm", "sglang", 0),
+        (["--backend", "trtllm"], "nonsense", "trtllm", 0),
+    ],
+)
+def test_the_environment_may_name_the_backend(words, exported, backend, warnings, monkeypatch):
+    monkeypatch.setenv("MLPERF_BACKEND", exported)
+    for options in (
+        parse_options([*NEEDED, *words]),
+        compliance.parse_options(["--test", "TEST07", *NEEDED, *words]).run,
+        eval_flags.parse_options([*NEEDED, *words]),
+    ):
+        assert options.backend == backend
+        assert sum("MLPERF_BACKEND" in warning for warning in options.warnings) == warnings
+
+
+def test_an_unknown_backend_in_the_environment_is_refused(monkeypatch, capsys):
+    monkeypatch.setenv("MLPERF_BACKEND", "triton")
+    with pytest.raises(SystemExit) as caught:
+        parse_options(NEEDED)
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "MLPERF_BACKEND in the environment is 'triton'" in line
+
+
 ONE_LINE = [
     (["--scenario", "Multistream"], "--scenario"),
     (["--mode", "accuracy"], "--accuracy"),

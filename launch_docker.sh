@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Start a server in a container: what BACKEND/run_server.sh would start on this machine. See docs/guide/servers/docker.md.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=scripts/launch_options.sh
+source "$here/scripts/launch_options.sh"
+
+sglang_image=lmsysorg/sglang:v$(<"$here/sglang/VERSION")
+vllm_image=vllm/vllm-openai:v$(<"$here/vllm/VERSION")
+
+usage() {
+    cat <<EOF
+usage: ./launch_docker.sh [OPTION]... [SERVER_OPTION]...
+  --backend NAME         sglang, vllm or pytorch (default: MLPERF_BACKEND, else sglang)
+  --image-name IMAGE     (default: $sglang_image; vllm: $vllm_image)
+  --container-name NAME  (default: docker's choice)
+  --gpu-count N          GPUs of the container, or all (default: all)
+  --extra-mounts LIST    HOST:CONTAINER[:ro] folders, separated by commas (default: EXTRA_MOUNTS)
+  --model-cache-dir DIR  Hugging Face's cache (default: HF_HOME, else ~/.cache/huggingface)
+  --local-user 0|1       1, or no value: the server runs as you, not as root (default: 0)
+  --dry-run              print the command instead of running it
+  --help                 this text
+
+Every other option is passed to BACKEND/run_server.sh; see its --help. A model's folder is mounted at its own path.
+HF_TOKEN is passed to the container by name.
+EOF
+}
+
+parse_options() {
+    backend=${MLPERF_BACKEND:-sglang} image='' name='' gpus=all mounts=${EXTRA_MOUNTS:-} local_user=0 dry_run=''
+    cache=${HF_HOME:-$HOME/.cache/huggingface}
+    passed=()
+    while (($#)); do
+        case ${1%%=*} in
+            -h | --help) usage && exit 0 ;;
+            --dry-run) dry_run=1 && shift ;;
+            --backend) take "$@" && backend=$value && shift "$taken" ;;
+            --image-name | --docker_image) take "$@" && image=$value && shift "$taken" ;;
+            --container-name) take "$@" && name=$value && shift "$taken" ;;
+            --gpu-count) take "$@" && gpus=$value && shift "$taken" ;;
+            --extra-mounts) take "$@" && mounts=$value && shift "$taken" ;;
+            --model-cache-dir) take "$@" && cache=$(absolute "$value") && shift "$taken" ;;
+            --local-user) take_switch "$@" && local_user=$value && shift "$taken" ;;
+            --) shift && passed+=("$@") && break ;;
+            *) passed+=("$1") && shift ;;
+        esac
+    done
+    [[ $gpus == all ]] || check_count --gpu-count "$gpus"
+}
+
+# take_switch OPTION | OPTION 0|1 | OPTION=0|1
+take_switch() {
+    value=1 taken=1
+    [[ $1 != *=* && ${2:-} != [01] ]] || take "$@"
+    [[ $value == [01] ]] || fail "${1%%=*} is '$value', expected 0 or 1"
+}
+
+# The server's command, as its script prints it; the container has its programs on the PATH.
+read_server_command() {
+    local line script=$here/$backend/run_server.sh
+    case $backend in
+        sglang | pytorch) : "${image:=$sglang_image}" ;;
+        vllm) : "${image:=$vllm_image}" ;;
+        *) fail "--backend $backend: expected sglang, vllm or pytorch" ;;
+    esac
+    line=$(PYTHON=python3 VLLM=vllm "$script" "${passed[@]}" --dry-run) || exit
+    # Quoted by printf %q, so this splits it into the same words again.
+    eval "server=($line)"
+}
+
+# add_mount HOST [CONTAINER [,readonly]]
+add_mount() {
+    command+=(--mount "type=bind,source=$1,target=${2:-$1}${3:-}")
+}
+
+# A model's folder is at the same path inside.
+add_model_mounts() {
+    local option path
+    for option in '--model_path|--model-path|--model' --eagle_path; do
+        path=$(absolute "$(passed_value "$option" '')")
+        [[ -z $path || ! -d $path ]] || add_mount "$path" "$path" ,readonly
+    done
+}
+
+add_extra_mounts() {
+    local mount host target mode
+    while IFS= read -r mount; do
+        [[ -n $mount ]] || continue
+        IFS=: read -r host target mode <<<"$mount"
+        [[ $host == /* && $target == /* && $mode == @(|ro|rw) ]] ||
+            fail "--extra-mounts: '$mount', expected /HOST:/CONTAINER or /HOST:/CONTAINER:ro"
+        [[ -n $dry_run || -e $host ]] || fail "--extra-mounts: $host does not exist"
+        add_mount "$host" "$target" "$([[ $mode != ro ]] || echo ,readonly)"
+    done < <(tr ',' '\n' <<<"$mounts" | sed 's/^[[:space:]]*//; s/[[:space:]]*$//')
+}
+
+# Packages ask for a home they can write to and for the name of the user.
+add_user() {
+    if ((local_user)); then
+        command+=(--user "$(id -u):$(id -g)" --env HOME=/tmp --env USER="$(id -un)" --env HF_HOME=/huggingface)
+        add_mount "$cache" /huggingface
+    else
+        add_mount "$cache" /root/.cache/huggingface
+    fi
+}
+
+parse_options "$@"
+read_server_command
+[[ -n $dry_run ]] || command -v docker >/dev/null ||
+    fail "docker is not installed; use $backend/run_server.sh, or setup_enroot.sh for SGLang"
+[[ -n $dry_run ]] || mkdir -p -- "$cache"
+
+command=(docker run --rm --gpus "$gpus" --network host --ipc host)
+command+=(--ulimit memlock=-1 --ulimit stack=67108864)
+[[ -z $name ]] || command+=(--name "$name")
+add_user
+# By name only: a value would be readable in the process list.
+[[ -z ${HF_TOKEN:-} ]] || command+=(--env HF_TOKEN)
+add_model_mounts
+add_extra_mounts
+case $backend in
+    vllm) command+=(--entrypoint "${server[0]}" "$image" "${server[@]:1}") ;;
+    pytorch) add_mount "$here" "$here" ,readonly && command+=("$image" "${server[@]}") ;;
+    *) command+=("$image" "${server[@]}") ;;
+esac
+run_or_print "${command[@]}"
