@@ -19,6 +19,7 @@ from harness.grading.evaluate import Evaluation, evaluate
 from harness.grading.grade import EXACT_MATCH, Mode
 from harness.grading.graders import LIVECODEBENCH, graders_of
 from harness.grading.output_decoder import open_decoder
+from harness.grading.outputs import LoggedOutputs
 from harness.grading.references import Reference
 from harness.grading.reports.console import scorecard
 from harness.grading.target import MetricResult, TargetResult
@@ -92,7 +93,8 @@ def grade_answers(
     """Score a complete log by the official rules. Raises GradingError for a log that cannot be graded."""
     decoder = open_decoder(benchmark, None, max_new_tokens)
     graders, repeats = graders_of(benchmark.name), benchmark.dataset(accuracy=True).repeats
-    evaluation = evaluate(log, references, decoder, graders, (Mode.OFFICIAL,), repeats, lambda *_: None)
+    outputs = LoggedOutputs(log, decoder)
+    evaluation = evaluate(outputs, references, graders, (Mode.OFFICIAL,), repeats, lambda *_: None)
     return _result(evaluation, thresholds[MIN_ACCURACY])
 
 

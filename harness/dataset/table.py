@@ -184,6 +184,15 @@ def open_table(path: Path) -> Table:
     return _FORMATS[content].open(path)
 
 
+def is_binary_table(path: Path) -> bool:
+    """Whether a file begins as parquet or as a pickle does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4).startswith((_PARQUET_MAGIC, _PICKLE_MAGIC))
+    except OSError:
+        return False
+
+
 def one_line(message: object) -> str:
     """Text of a file or of a library's error, fit for one line of an error."""
     text = " ".join(str(message).split())[:200]

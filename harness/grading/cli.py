@@ -5,12 +5,28 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from harness.cli.main import exit_code_of
-from harness.cli.parser import Parser, add_benchmark
+from harness.cli.parser import Parser, Synonym, add_benchmark
 from harness.cli.signals import InterruptedRun, interruptible
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 from harness.grading.options import RULES, EvaluationOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvaluationOptions) if field.default is not MISSING}
+_EXIT_CODES = (
+    "Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded,"
+    " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM."
+)
+# Of both programs:
+_SHARED = (
+    "benchmark",
+    "tokenizer",
+    "lcb_data",
+    "mode",
+    "num_lcb_workers",
+    "restart",
+    "allow_unsandboxed",
+)
+_ACCURACY_BENCHMARK = "deepseek-r1"  # whose upstream program it is
+_TABLES = (".pkl", ".pickle", ".parquet")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -18,8 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="eval_mlperf_accuracy.py",
         description="Score mlperf_log_accuracy.json against the references of an accuracy dataset.",
-        epilog="Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded,"
-        " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM.",
+        epilog=_EXIT_CODES,
     )
     _add_input(parser.add_argument_group("input"))
     _add_output(parser.add_argument_group("output"))
@@ -29,13 +44,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_input(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--mlperf-log", type=Path, required=True, help="mlperf_log_accuracy.json, complete")
+    group.add_argument(
+        "--mlperf-log",
+        type=Path,
+        required=True,
+        help="mlperf_log_accuracy.json, complete, or a table of outputs (parquet, pickle) as of run_eval.py",
+    )
     group.add_argument(
         "--reference-data",
         type=Path,
-        required=True,
-        help="parquet, pickle or JSON file with the true answers, and the data set of each",
+        help="parquet, pickle or JSON file with the true answers, and the data set of each (required for a"
+        " log; a table of outputs has them itself)",
     )
+    _add_facts(group)
+
+
+def _add_facts(group: argparse._ArgumentGroup) -> None:
+    """What the grades need besides outputs and true answers."""
     group.add_argument(
         "--tokenizer",
         help="tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"
@@ -90,20 +115,98 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def build_accuracy_parser() -> Parser:
+    """The command line of upstream's eval_accuracy.py, and further flags of build_parser."""
+    parser = Parser(
+        prog="eval_accuracy.py",
+        synonyms={"--mlperf-log": Synonym("--input-file"), "--reference-data": Synonym("--dataset-file")},
+        description="Score outputs as upstream's eval_accuracy.py is called: a table of outputs, or an "
+        "accuracy log with its dataset. Writes the rows with extracted_answer and prompt_accuracy.",
+        epilog=_EXIT_CODES,
+    )
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--input-file",
+        type=Path,
+        required=True,
+        help="table of outputs (parquet or pickle) as of run_eval.py, or mlperf_log_accuracy.json",
+    )
+    group.add_argument(
+        "--dataset-file", type=Path, help="file with the true answers (required for a log; a table has them)"
+    )
+    _add_facts(group)
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output-file",
+        type=Path,
+        help="the rows with their grades, .parquet or .pkl (default: NAME_evaluated beside --input-file, in"
+        " its format, .pkl for a log)",
+    )
+    group.add_argument("--verbose", action="store_true", help=argparse.SUPPRESS)  # without effect
+    _add_grading(parser.add_argument_group("grading"))
+    parser.set_defaults(**{name: value for name, value in _DEFAULTS.items() if name in _SHARED})
+    parser.set_defaults(benchmark=_ACCURACY_BENCHMARK)
+    return parser
+
+
+def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
+    """Parse the flags of eval_accuracy.py; argparse exits with code 2 on wrong usage."""
+    parser = build_accuracy_parser()
+    given = parser.parse_args(argv)
+    _require_workers(parser, given.num_lcb_workers)
+    _require_references(parser, given.input_file, given.dataset_file, "--dataset-file")
+    return EvaluationOptions(
+        mlperf_log=given.input_file,
+        reference_data=given.dataset_file,
+        evaluated_file=_evaluated_file(parser, given.input_file, given.output_file),
+        **{name: getattr(given, name) for name in _SHARED},
+    )
+
+
+def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:
+    suffix = source.suffix if source.suffix in _TABLES else _TABLES[0]
+    path = asked or source.with_name(f"{source.stem}_evaluated{suffix}")
+    if path.suffix not in _TABLES:
+        parser.error(f"--output-file {path}: expected {' or '.join(_TABLES)}")
+    if path.resolve() == source.resolve():
+        parser.error(f"--output-file {path}: is the input file; choose another")
+    return path
+
+
 def parse_options(argv: list[str] | None = None) -> EvaluationOptions:
     """Parse flags; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
     given = vars(parser.parse_args(argv))
-    if given["num_lcb_workers"] is not None and given["num_lcb_workers"] < 1:
-        parser.error(f"--num-lcb-workers {given['num_lcb_workers']}: expected at least 1")
     del given["resume"]  # the default
+    _require_workers(parser, given["num_lcb_workers"])
+    _require_references(parser, given["mlperf_log"], given["reference_data"], "--reference-data")
     return EvaluationOptions(**given)
 
 
+def _require_workers(parser: argparse.ArgumentParser, workers: int | None) -> None:
+    if workers is not None and workers < 1:
+        parser.error(f"--num-lcb-workers {workers}: expected at least 1")
+
+
+def _require_references(
+    parser: argparse.ArgumentParser, outputs: Path, references: Path | None, flag: str
+) -> None:
+    from harness.dataset.table import is_binary_table
+
+    if references is None and not is_binary_table(outputs):
+        parser.error(f"the following arguments are required: {flag} (for a log)")
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Parse flags, score the log, and return the exit code."""
+    """Parse flags, score the outputs, and return the exit code."""
     options = parse_options(argv)
     return exit_code_of("eval_mlperf_accuracy.py", "info", lambda: _run(options))
+
+
+def accuracy_main(argv: list[str] | None = None) -> int:
+    """The same for eval_accuracy.py."""
+    options = parse_accuracy_options(argv)
+    return exit_code_of("eval_accuracy.py", "info", lambda: _run(options))
 
 
 def _run(options: EvaluationOptions) -> int:

@@ -2,10 +2,10 @@
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 
-from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError, GradingError
 from harness.grading.evaluate import evaluate
 from harness.grading.grade import BOTH_MODES, Mode
@@ -13,12 +13,11 @@ from harness.grading.graders import LIVECODEBENCH, Batch, BatchGrader, DatasetKi
 from harness.grading.graders.livecodebench import Programs
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.options import EvaluationOptions, Rules
-from harness.grading.output_decoder import RunFacts, open_decoder, run_facts
+from harness.grading.outputs import open_outputs
 from harness.grading.references import Reference, load_references
-from harness.grading.reports import console, disagreements, outputs, result_file
+from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.target import check_target, require_metrics
-from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
 
 _MODES: Mapping[Rules, Sequence[Mode]] = {
@@ -33,30 +32,40 @@ def run(options: EvaluationOptions) -> bool:
 
     Raises HarnessError for whatever cannot be graded.
     """
-    _require_writable((options.output_file, options.save_outputs, options.disagreements))
+    _require_writable(
+        (options.output_file, options.evaluated_file, options.save_outputs, options.disagreements)
+    )
     benchmark = load_benchmark(options.benchmark)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
     modes = _modes(options, graders)
     rule = benchmark.dataset(accuracy=True)
-    facts = _run_of(benchmark, options.mlperf_log)
-    decoder = open_decoder(benchmark, options.tokenizer, facts.max_new_tokens or rule.max_new_tokens)
-    references = load_references(options.reference_data, benchmark)
-    log = AccuracyLog(options.mlperf_log)
+    found, note = open_outputs(options.mlperf_log, benchmark, options.tokenizer)
+    if note:
+        print(legible(f"{options.mlperf_log}: {note}"), file=sys.stderr)
+    references = load_references(options.references, benchmark)
+    if isinstance(found, Sized) and len(found) != len(references):
+        raise GradingError(
+            f"{options.mlperf_log}: {len(found)} rows, {options.references} has {len(references)}; omit "
+            "--reference-data where the table has the true answers itself"
+        )
     batches = _batches(references, graders, options)
     with ProgressBar(sys.stderr) as progress:
-        evaluation = evaluate(log, references, decoder, graders, modes, rule.repeats, progress.show, batches)
+        evaluation = evaluate(found, references, graders, modes, rule.repeats, progress.show, batches)
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
     sandbox = execution.sandbox if execution else None
     result = check_target(evaluation, benchmark, sandbox)
     tests = ProblemIndex(execution.index) if execution else None
     if options.save_outputs:
-        outputs.save_outputs(options.save_outputs, evaluation.graded, log, decoder)
+        outputs.save_outputs(options.save_outputs, evaluation.graded, found)
     if options.disagreements:
-        disagreements.write_report(options.disagreements, evaluation.graded, log, decoder, result.line, tests)
+        disagreements.write_report(options.disagreements, evaluation.graded, found, result.line, tests)
+    if options.evaluated_file:
+        evaluated.write_evaluated(options.evaluated_file, options.references, evaluation.graded, found)
+        print(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
     if options.output_file:
-        details = result_file.details(evaluation.graded, log, decoder) if options.verbose else None
+        details = result_file.details(evaluation.graded, found) if options.verbose else None
         complete = result_file.result(evaluation, result, sandbox, details)
         result_file.write_result(options.output_file, complete)
     print(legible(console.scorecard(evaluation, result, _difficulties(references, tests))))
@@ -107,14 +116,3 @@ def _require_writable(files: Sequence[Path | None]) -> None:
             raise GradingError(
                 f"{file}: cannot be written ({error.strerror}); choose another place"
             ) from error
-
-
-def _run_of(benchmark: Benchmark, log: Path) -> RunFacts:
-    """Facts of the run that wrote the log; GradingError where it was of another benchmark."""
-    facts = run_facts(log)
-    if facts.benchmark not in (None, benchmark.name):
-        raise GradingError(
-            f"{log}: of a {facts.benchmark} run according to its run.json, but --benchmark is "
-            f"{benchmark.name}; pass --benchmark {facts.benchmark}"
-        )
-    return facts

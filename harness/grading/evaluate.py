@@ -8,17 +8,17 @@ from types import MappingProxyType
 from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task, Total
 from harness.grading.graders import Batch, DatasetKind, Grader, RemarkingGrader
 from harness.grading.output import Output
-from harness.grading.output_decoder import OutputDecoder
+from harness.grading.outputs import Entry, Outputs
 from harness.grading.references import Reference, by_dataset, repeats_are_whole
 from harness.grading.score import DatasetScore, Lengths, Score, lengths, total
-from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist, Cut, LogEntry
+from harness.loadgen_logs.accuracy_log import Checklist, Cut
 
 _NO_BATCHES: Mapping[DatasetKind, Batch] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A sample's entry in the log: ``tokens`` is the OSL; offset and size locate the entry, in bytes.
+    """A sample's entry in the log: ``tokens`` is the OSL; offset and size as in Entry.
 
     ``defect`` is EMPTY, LOOPING, TRUNCATED, or None for an output that ended by itself.
     """
@@ -79,16 +79,15 @@ class Evaluation:
 
 
 def evaluate(
-    log: AccuracyLog,
+    outputs: Outputs,
     references: Sequence[Reference],
-    decoder: OutputDecoder,
     graders: Mapping[DatasetKind, Grader],
     modes: Sequence[Mode],
     repeats: Mapping[str, int],
     progress: Progress,
     batches: Mapping[DatasetKind, Batch] = _NO_BATCHES,
 ) -> Evaluation:
-    """Grade a complete log. ``batches`` are those of the batch graders among ``graders``.
+    """Grade a complete run. ``batches`` are those of the batch graders among ``graders``.
 
     Raises GradingError for a log that is not one output per sample, and what the batches raise.
     """
@@ -97,11 +96,11 @@ def evaluate(
     logged: dict[int, Logged] = {}
     found: dict[int, dict[Mode, Grade | Task]] = {}
     remarks: dict[int, tuple[str, ...]] = {}
-    for entry in log:
+    for entry in outputs:
         index = entry.qsl_idx
         if not checklist.tick(index, first_counts=first_counts):
             continue
-        reference, output = references[index], decoder.output(entry)
+        reference, output = references[index], entry.output()
         grader = graders[reference.kind]
         logged[index] = _logged(entry, output)
         found[index] = grade(output, reference, grader, modes)
@@ -121,7 +120,7 @@ def evaluate(
     return Evaluation(
         graded=samples,
         missing=coverage.missing,
-        cut=log.cut,
+        cut=outputs.cut,
         lengths=_lengths(samples),
         scores={mode: _score(scored, mode, grader.METRICS, repeats) for mode in modes},
         repeated=coverage.repeated,
@@ -159,9 +158,9 @@ def _graded_in_batches(
     }
 
 
-def _logged(entry: LogEntry, output: Output) -> Logged:
+def _logged(entry: Entry, output: Output) -> Logged:
     state = (output.defect, output.has_final)
-    return Logged(entry.seq_id, len(entry.token_ids), *state, entry.offset, entry.size)
+    return Logged(entry.seq_id, output.tokens, *state, entry.offset, entry.size)
 
 
 def _meanings(graders: Mapping[DatasetKind, Grader]) -> dict[str, str]:

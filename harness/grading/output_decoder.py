@@ -19,7 +19,6 @@ from harness.record.run_record import RunRecord
 
 BUILT_IN = "o200k_harmony"
 _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
-_PREVIEW_TOKENS = 200
 _TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -62,11 +61,6 @@ def open_decoder(benchmark: Benchmark, tokenizer: str | None, max_new_tokens: in
             f"{', '.join(DECODERS)}; its logs cannot be graded yet"
         )
     return opened(benchmark, tokenizer, max_new_tokens)
-
-
-def preview(decoder: OutputDecoder, ids: TokenIds) -> str:
-    """The first characters of an output."""
-    return decoder.decode(ids[:_PREVIEW_TOKENS])[:_PREVIEW_TOKENS]
 
 
 def _open_harmony(benchmark: Benchmark, name: str | None, max_new_tokens: int) -> OutputDecoder:

@@ -11,21 +11,12 @@ from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import Table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
 from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder
+from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.outputs.attempts import EvalSettings
 from harness.outputs.plan import EvalPlan
 from harness.record.answer_log import SavedAnswer
 from harness.record.outcome import FailureKind
-
-# Upstream's columns, and ours: why a row has no answer.
-TEXT, IDS, LENGTH, BACKEND, FAILURE = (
-    "model_output",
-    "tok_model_output",
-    "tok_model_output_len",
-    "model_backend",
-    "failure",
-)
-METADATA = "mlperf_run_eval"  # of a parquet file's schema: EvalSettings as JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

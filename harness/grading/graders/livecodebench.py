@@ -114,10 +114,10 @@ def _grade(code: str, result: ProgramResult) -> Grade:
 def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
     """As BatchGrader: find the release, choose a sandbox and prepare the tests."""
     rule = load_benchmark(options.benchmark).dataset(accuracy=True)
-    release = options.lcb_data or find_release(options.reference_data)
+    release = options.lcb_data or find_release(options.references)
     if release is None:
         raise GradingError(
-            f"{options.reference_data}: {len(truths)} LiveCodeBench samples, but no tests; "
+            f"{options.references}: {len(truths)} LiveCodeBench samples, but no tests; "
             "pass --lcb-data (datasets/download.sh --what livecodebench fetches them)"
         )
     sandbox = _sandbox(options.allow_unsandboxed)

@@ -11,8 +11,7 @@ from harness.errors import GradingError
 from harness.grading.evaluate import GradedSample
 from harness.grading.grade import FailedTest, Mode
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.output_decoder import OutputDecoder
-from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.grading.outputs import Outputs
 from harness.text import legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
@@ -36,8 +35,7 @@ Section = tuple[str, Sequence[Row]]
 def write_report(
     path: Path,
     graded: Sequence[GradedSample],
-    log: AccuracyLog,
-    decoder: OutputDecoder,
+    outputs: Outputs,
     headline: str,
     tests: ProblemIndex | None = None,
 ) -> None:
@@ -53,7 +51,7 @@ def write_report(
     if remarked := sorted((sample for sample in graded if sample.remarks), key=lambda one: one.remarks or ()):
         listed.append((_REMARKED, remarked))
     sections = [
-        (title, [tuple(map(legible, _cells(sample, log, decoder, tests))) for sample in samples])
+        (title, [tuple(map(legible, _cells(sample, outputs, tests))) for sample in samples])
         for title, samples in listed
     ]
     page = _html if path.suffix.lower() in _HTML_SUFFIXES else _markdown
@@ -68,12 +66,12 @@ def _reasons(sample: GradedSample) -> list[str]:
     return [grade.reason for grade in sample.grades.values()]
 
 
-def _cells(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder, tests: ProblemIndex | None) -> Row:
+def _cells(sample: GradedSample, outputs: Outputs, tests: ProblemIndex | None) -> Row:
     assert sample.logged is not None  # a missing sample has nothing to show
     remarks = f" ({', '.join(sample.remarks)})" if sample.remarks else ""
     shown_grades = {mode: f"{grade.reason}{remarks}: {grade.answer or ''} {grade.detail}".strip()
             for mode, grade in sample.grades.items()}  # fmt: skip
-    tail = decoder.decode(log.read_at(sample.logged.offset, sample.logged.size)[-_TAIL_TOKENS:])
+    tail = outputs.text(sample.logged.offset, sample.logged.size, slice(-_TAIL_TOKENS, None))
     facts = (str(sample.qsl_idx), sample.reference.dataset, sample.reference.truth)
     failed = next((grade.failed for grade in sample.grades.values() if grade.failed), None)
     shown = _failing_test(failed, sample.reference.truth, tests) if failed and tests else ""

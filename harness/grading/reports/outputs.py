@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness.errors import GradingError
 from harness.grading.evaluate import GradedSample
 from harness.grading.grade import EXACT_MATCH, Mode
-from harness.grading.output_decoder import OutputDecoder
-from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.grading.outputs import Outputs
 
 _PICKLE_SUFFIXES = (".pkl", ".pickle")
 _BATCH = 64
@@ -18,14 +19,12 @@ _BATCH = 64
 Row = dict[str, Any]
 
 
-def save_outputs(
-    path: Path, graded: Sequence[GradedSample], log: AccuracyLog, decoder: OutputDecoder
-) -> None:
+def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
     """Write one row for each sample that the log has. GradingError if the file cannot be written.
 
     Parquet is written in batches and needs little memory; a pickle is built in memory.
     """
-    rows = (_row(sample, log, decoder) for sample in graded if sample.logged is not None)
+    rows = (_row(sample, outputs) for sample in graded if sample.logged is not None)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() in _PICKLE_SUFFIXES:
@@ -36,16 +35,16 @@ def save_outputs(
         raise GradingError(f"{path}: cannot be written ({error}); choose another --save-outputs") from error
 
 
-def _row(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> Row:
+def _row(sample: GradedSample, outputs: Outputs) -> Row:
     assert sample.logged is not None
-    ids = log.read_at(sample.logged.offset, sample.logged.size)
+    place = sample.logged.offset, sample.logged.size
     row: Row = {
         "qsl_idx": sample.qsl_idx,
         "seq_id": sample.logged.seq_id,
         "dataset": sample.reference.dataset,
         "ground_truth": sample.reference.truth,
-        "model_output": decoder.decode(ids).encode("utf-8", "replace").decode(),
-        "output_token_ids": ids,
+        "model_output": outputs.text(*place).encode("utf-8", "replace").decode(),
+        "output_token_ids": outputs.ids(*place),
     }
     for mode, grade in sample.grades.items():
         prefix = "" if mode is Mode.OFFICIAL else "strict_"
@@ -90,7 +89,7 @@ def _write_pickle(path: Path, rows: Iterator[Row]) -> None:
     columns: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
-            plain = value.tolist() if name == "output_token_ids" else value
+            plain = value.tolist() if isinstance(value, np.ndarray) else value
             columns.setdefault(name, []).append(plain)
     body = pickle.dumps(columns, protocol=3)[2:-1]
     call = (

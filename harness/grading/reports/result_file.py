@@ -10,13 +10,13 @@ from harness.errors import GradingError
 from harness.files import atomic_write
 from harness.grading.evaluate import Evaluation, GradedSample
 from harness.grading.grade import EXACT_MATCH, Grade, Mode, Reason
-from harness.grading.output_decoder import OutputDecoder, preview
+from harness.grading.outputs import Outputs
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.score import DatasetScore, Score, Standing
 from harness.grading.target import MetricResult, TargetResult
-from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 _SHOWN_CODE = 200  # characters of an extracted program
+_PREVIEW = 200  # tokens of an output, and then characters
 
 Json = dict[str, Any]
 
@@ -93,16 +93,16 @@ def _standing(standing: Standing | None) -> Json | None:
     }
 
 
-def details(graded: Sequence[GradedSample], log: AccuracyLog, decoder: OutputDecoder) -> list[Json]:
+def details(graded: Sequence[GradedSample], outputs: Outputs) -> list[Json]:
     """One object for each sample that the log has, with the start of its output."""
-    return [_detail(sample, log, decoder) for sample in graded if sample.logged is not None]
+    return [_detail(sample, outputs) for sample in graded if sample.logged is not None]
 
 
-def _detail(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> Json:
+def _detail(sample: GradedSample, outputs: Outputs) -> Json:
     assert sample.logged is not None
     main = sample.grades.get(Mode.OFFICIAL) or sample.grades[Mode.STRICT]
     strict = sample.grades.get(Mode.STRICT)
-    ids = log.read_at(sample.logged.offset, sample.logged.size)
+    start = outputs.text(sample.logged.offset, sample.logged.size, slice(_PREVIEW))
     return {
         "seq_id": sample.logged.seq_id,
         "qsl_idx": sample.qsl_idx,
@@ -112,7 +112,7 @@ def _detail(sample: GradedSample, log: AccuracyLog, decoder: OutputDecoder) -> J
         "ground_truth": sample.reference.truth,
         "evaluation_details": explanation(main, sample.reference.truth),
         "token_count": sample.logged.tokens,
-        "model_output_preview": preview(decoder, ids),
+        "model_output_preview": start[:_PREVIEW],
         "reason": main.reason.value,
         "scores": dict(main.scores),
         "remarks": None if sample.remarks is None else list(sample.remarks),

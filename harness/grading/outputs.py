@@ -1,0 +1,220 @@
+"""Where outputs to grade come from: LoadGen's accuracy log, or a table with an output in each row."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from harness.config.benchmark import Benchmark
+from harness.dataset.table import ParquetTable, Table, is_binary_table, open_table
+from harness.errors import ConfigError, DatasetError, GradingError
+from harness.grading.harmony import HarmonyText
+from harness.grading.output import Output, TextOutput, ThinkingText
+from harness.grading.output_decoder import BUILT_IN, OutputDecoder, RunFacts, open_decoder, run_facts
+from harness.loadgen_logs.accuracy_log import AccuracyLog, Cut, LogEntry, TokenIds
+
+# The columns of a table of outputs, as upstream names them.
+TEXT, IDS, LENGTH, BACKEND = "model_output", "tok_model_output", "tok_model_output_len", "model_backend"
+FAILURE = "failure"  # ours: why a row has no output
+METADATA = "mlperf_run_eval"  # of a parquet file's schema: the settings of run_eval.py as JSON
+
+_ALL = slice(None)
+# How the text of an output is read, by the name of the tokenizer in a benchmark's definition.
+_TEXT_OUTPUTS: Mapping[str, type[TextOutput]] = {
+    BUILT_IN: HarmonyText,
+    "llama-3.1": TextOutput,
+    "deepseek-r1": ThinkingText,
+}
+
+
+class Entry(NamedTuple):
+    """One output; ``offset`` and ``size`` locate it: bytes of a log, a row of a table."""
+
+    qsl_idx: int
+    seq_id: int
+    offset: int
+    size: int
+    output: Callable[[], Output]
+
+
+class Outputs(Protocol):
+    """Outputs that can be iterated any number of times; ``cut`` is known after a complete iteration."""
+
+    @property
+    def cut(self) -> Cut | None:
+        """Where a log broke off."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Every entry in the file's order."""
+
+    def ids(self, offset: int, size: int) -> TokenIds | None:
+        """The ids of an entry; None where the file has texts only."""
+
+    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+        """The text of a part of its tokens, special tokens by name; of its characters where it has no ids."""
+
+
+class LoggedOutputs:
+    """The outputs in an accuracy log."""
+
+    def __init__(self, log: AccuracyLog, decoder: OutputDecoder) -> None:
+        self._log, self._decoder = log, decoder
+
+    @property
+    def cut(self) -> Cut | None:
+        """As Outputs."""
+        return self._log.cut
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self._entry, self._log)
+
+    def _entry(self, entry: LogEntry) -> Entry:
+        output = partial(self._decoder.output, entry)
+        return Entry(entry.qsl_idx, entry.seq_id, entry.offset, entry.size, output)
+
+    def ids(self, offset: int, size: int) -> TokenIds:
+        """As Outputs."""
+        return self._log.read_at(offset, size)
+
+    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+        """As Outputs."""
+        return self._decoder.decode(self.ids(offset, size)[part])
+
+
+class _Row(NamedTuple):
+    qsl_idx: int
+    token_ids: TokenIds
+
+
+class IdRows:
+    """The outputs in a table's column of ids; a row with none is missing. Sample i is row i."""
+
+    cut = None
+
+    def __init__(self, rows: list[TokenIds | None], decoder: OutputDecoder) -> None:
+        self._rows, self._decoder = rows, decoder
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for index, ids in enumerate(self._rows):
+            if ids is not None:
+                yield Entry(index, -1, index, 1, partial(self._decoder.output, _Row(index, ids)))
+
+    def ids(self, offset: int, size: int) -> TokenIds:
+        """As Outputs."""
+        ids = self._rows[offset]
+        assert ids is not None  # entries are of rows that have some
+        return ids
+
+    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+        """As Outputs."""
+        return self._decoder.decode(self.ids(offset, size)[part])
+
+
+class TextRows:
+    """The outputs in a table's column of texts, with the numbers of their tokens from another."""
+
+    cut = None
+
+    def __init__(self, rows: list[tuple[str, int] | None], read: type[TextOutput]) -> None:
+        self._rows, self._read = rows, read
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for index, row in enumerate(self._rows):
+            if row is not None:
+                yield Entry(index, -1, index, 1, partial(self._read, *row))
+
+    def ids(self, offset: int, size: int) -> None:
+        """As Outputs."""
+        return
+
+    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+        """As Outputs."""
+        row = self._rows[offset]
+        return "" if row is None else row[0][part]
+
+
+def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tuple[Outputs, str]:
+    """The outputs in a log or a table, and a note on how a table is read, "" for none.
+
+    A table is graded by its ids, as a log is; by its texts where it has no ids or where the benchmark's
+    tokenizer is not there. Raises ConfigError, DatasetError, GradingError.
+    """
+    table = open_table(path) if is_binary_table(path) else None
+    facts = run_facts(path) if table is None else _table_facts(table)
+    if facts.benchmark not in (None, benchmark.name):
+        source = "run.json" if table is None else "schema"
+        raise GradingError(
+            f"{path}: of a {facts.benchmark} run according to its {source}, "
+            f"but --benchmark is {benchmark.name}; pass --benchmark {facts.benchmark}"
+        )
+    limit = facts.max_new_tokens or benchmark.dataset(accuracy=True).max_new_tokens
+    if table is None:
+        decoder = open_decoder(benchmark, tokenizer, limit)
+        return LoggedOutputs(AccuracyLog(path), decoder), ""
+    if IDS not in table.names:
+        return _text_rows(table, benchmark), f"graded by {TEXT}: there is no {IDS}"
+    try:
+        decoder = open_decoder(benchmark, tokenizer, limit)
+    except ConfigError as error:
+        if tokenizer is not None or TEXT not in table.names:
+            raise
+        return _text_rows(table, benchmark), f"graded by {TEXT}, not by {IDS}: {error}"
+    return IdRows(list(_id_rows(table)), decoder), ""
+
+
+def _table_facts(table: Table) -> RunFacts:
+    """What run_eval.py wrote into the schema of a parquet file; empty for any other table."""
+    if not isinstance(table, ParquetTable):
+        return RunFacts()
+    try:
+        settings = msgspec.json.decode((table.schema.metadata or {}).get(METADATA.encode(), b"{}"))
+        return RunFacts(settings.get("benchmark"), settings.get("parameters", {}).get("max_new_tokens"))
+    except (msgspec.DecodeError, AttributeError):
+        return RunFacts()
+
+
+def _id_rows(table: Table) -> Iterator[TokenIds | None]:
+    for row, cell in enumerate(table.cells(IDS)):
+        yield None if _is_null(cell) else _ids(table.path, row, cell)
+
+
+def _ids(path: Path, row: int, cell: Any) -> TokenIds:
+    try:
+        ids = np.asarray(cell)
+        if ids.ndim == 1 and (ids.dtype.kind in "iu" or not len(ids)):
+            whole = ids.astype(np.int32)
+            if np.array_equal(whole, ids):
+                return whole
+    except (ValueError, OverflowError, TypeError):
+        pass
+    raise DatasetError(f"{path}: row {row}: {IDS} is not a list of token ids of 32 bits")
+
+
+def _text_rows(table: Table, benchmark: Benchmark) -> TextRows:
+    texts, lengths = table.cells(table.first_column((TEXT,))), table.cells(table.first_column((LENGTH,)))
+    rows = [
+        None if _is_null(text) else _text_row(table.path, row, text, length)
+        for row, (text, length) in enumerate(zip(texts, lengths, strict=True))
+    ]
+    return TextRows(rows, _TEXT_OUTPUTS[benchmark.tokenizer or ""])
+
+
+def _text_row(path: Path, row: int, text: Any, length: Any) -> tuple[str, int]:
+    if not isinstance(text, str):
+        raise DatasetError(f"{path}: row {row}: {TEXT} is a {type(text).__name__}, expected text")
+    if not isinstance(length, int | float) or length < 0 or length != int(length):
+        raise DatasetError(f"{path}: row {row}: {LENGTH} is {length!r}, expected a number of tokens")
+    return text, int(length)
+
+
+def _is_null(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float) and np.isnan(cell))

@@ -1,0 +1,196 @@
+"""Tables of outputs in place of a log: the same score by ids, upstream's by text; eval_accuracy.py."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.dataset import tokenizer
+from harness.dataset.extended_table import NewColumn, write_extended
+from harness.dataset.table import open_table
+from harness.grading.cli import accuracy_main, main
+from tests.harness.grading.logs import array, entry, harmony_ids, write_log
+from tests.harness.grading.samples import REFERENCE, references, right_answer
+from tests.runs import main_here
+
+ROWS = 60  # AIME and the first of GPQA: no programs
+WRONG = set(range(10, 40))
+COLUMNS = ["model_output", "tok_model_output", "tok_model_output_len"]
+
+
+def outputs() -> list[list[int]]:
+    return [
+        harmony_ids("I do not know." if index in WRONG else right_answer(row))
+        for index, row in enumerate(references()[:ROWS])
+    ]
+
+
+def table(path: Path, columns: list[str], missing: frozenset[int] = frozenset()) -> Path:
+    """The sample rows with these columns of outputs, as run_eval.py writes them."""
+    ids = outputs()
+    cells = {
+        "model_output": ("string", lambda row: tokenizer.decode(ids[row])),
+        "tok_model_output": ("ids", lambda row: np.array(ids[row], np.int32)),
+        "tok_model_output_len": ("int32", lambda row: len(ids[row])),
+    }
+    new = [
+        NewColumn(
+            name, cells[name][0], lambda row, cell=cells[name][1]: None if row in missing else cell(row)
+        )
+        for name in columns
+    ]
+    new.append(NewColumn("failure", "string", lambda row: "timeout: too late" if row in missing else None))
+    write_extended(path, open_table(REFERENCE), range(ROWS), new)
+    return path
+
+
+def score(capture: pytest.CaptureFixture[str], *words: object, program=main) -> tuple[int, str, str]:
+    return main_here(capture, program, list(map(str, words)))
+
+
+def refuse(capture: pytest.CaptureFixture[str], *words: object, program=main) -> str:
+    code, _, stderr = score(capture, *words, program=program)
+    assert code == 2, stderr
+    (line,) = stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "pkl"])
+@pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[1:2], [COLUMNS[0], COLUMNS[2]]], ids="+".join)
+def test_a_table_scores_as_its_log(columns, suffix, tmp_path, capfd):
+    path = table(tmp_path / f"outputs.{suffix}", columns)
+    log = write_log(tmp_path / "log.json", outputs())
+    from_log = score(capfd, "--mlperf-log", log, "--reference-data", path)
+    from_table = score(capfd, "--mlperf-log", path, "--output-file", tmp_path / "r.json", "--verbose")
+    assert from_table[:2] == from_log[:2]
+    assert from_table[0] == 5
+    assert ("graded by model_output" in from_table[2]) == ("tok_model_output" not in columns)
+    details = json.loads((tmp_path / "r.json").read_text())["detailed_results"]
+    assert {row["qsl_idx"] for row in details if not row["is_correct"]} == WRONG
+    assert details[3]["model_output_preview"].startswith("<|channel|>analysis")
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, [COLUMNS[0], COLUMNS[2]]], ids="+".join)
+def test_rows_that_failed_are_missing_and_named(columns, tmp_path, capfd):
+    path = table(tmp_path / "outputs.parquet", columns, frozenset({2, 7}))
+    saved = tmp_path / "saved.parquet"
+    _, stdout, _ = score(capfd, "--mlperf-log", path, "--save-outputs", saved)
+    assert "2 samples have no entry and count as wrong: 2, 7" in stdout
+    rows = pq.read_table(saved).to_pylist()
+    assert [row["qsl_idx"] for row in rows] == [index for index in range(ROWS) if index not in (2, 7)]
+    assert (rows[0]["output_token_ids"] is None) == ("tok_model_output" not in columns)
+
+
+def test_eval_accuracy_writes_the_rows_with_their_grades(tmp_path, capfd):
+    path = table(tmp_path / "outputs.parquet", COLUMNS, frozenset({2}))
+    code, stdout, _ = score(
+        capfd, "--benchmark", "gpt-oss-120b", "--input-file", path, "--verbose", program=accuracy_main
+    )
+    assert (code, "'exact_match':" in stdout) == (5, True)
+    rows = pq.read_table(tmp_path / "outputs_evaluated.parquet").to_pylist()
+    assert list(rows[0]) == [*pq.read_table(path).column_names, "extracted_answer", "prompt_accuracy"]
+    expected = [None if i == 2 else 0.0 if i in WRONG else 100.0 for i in range(ROWS)]
+    assert [row["prompt_accuracy"] for row in rows] == expected
+    assert rows[0]["extracted_answer"] == rows[0]["ground_truth"]
+
+
+def test_eval_accuracy_takes_a_log_with_its_dataset(tmp_path, capfd):
+    dataset = tmp_path / "dataset.pkl"
+    frame = pd.read_parquet(REFERENCE).head(ROWS)
+    frame.to_pickle(dataset)
+    log = tmp_path / "mlperf_log_accuracy.json"
+    log.write_text(array(entry(i, ids) for i, ids in enumerate(outputs()) if i != 4))
+    words = ("--benchmark", "gpt-oss-120b", "--input-file", log)
+    assert "--dataset-file" in refuse(capfd, *words, program=accuracy_main)
+    code, _, _ = score(capfd, *words, "--dataset-file", dataset, program=accuracy_main)
+    assert code == 5
+    evaluated = pd.read_pickle(tmp_path / "mlperf_log_accuracy_evaluated.pkl")
+    assert evaluated["tok_model_output"][3] == outputs()[3]
+    assert evaluated["prompt_accuracy"].isna().tolist() == [index == 4 for index in range(ROWS)]
+
+
+# Upstream's extraction: the whole text is read, thoughts included; MMLU-Pro takes a letter that stands alone.
+R1 = [
+    ("gpqa", "B", "<think>ANSWER: A</think>\n**Answer:** ANSWER: B", "B", 100.0),
+    ("gpqa", "B", "The answer is B.", None, 0.0),
+    ("mmlu_pro", "J", "so J it is", "J", 100.0),
+    ("aime1983", 42, "<think>x</think> \\boxed{42}", "42", 100.0),
+    ("aime1983", 42, "Answer: 41", "41", 0.0),
+]
+
+
+@pytest.mark.parametrize("path", ["outputs.pkl", "outputs.parquet"])
+def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path, capfd):
+    """No tokenizer is needed, and none is here."""
+    frame = pd.DataFrame(
+        {
+            "dataset": [row[0] for row in R1],
+            "ground_truth": [str(row[1]) for row in R1],
+            "model_output": [row[2] for row in R1],
+            "tok_model_output": [[1000 + i, 1] for i in range(len(R1))],
+            "tok_model_output_len": [2 + i for i in range(len(R1))],
+        }
+    )
+    frame.to_pickle(tmp_path / path) if path.endswith("pkl") else frame.to_parquet(tmp_path / path)
+    code, stdout, stderr = score(capfd, "--input-file", tmp_path / path, program=accuracy_main)
+    assert (code, "graded by model_output" in stderr) == (5, True), stderr
+    assert "60.0" in stdout  # 3 of 5
+    evaluated = open_table(tmp_path / path.replace(".", "_evaluated."))
+    assert evaluated.column("extracted_answer") == [row[3] for row in R1]
+    assert evaluated.column("prompt_accuracy") == [row[4] for row in R1]
+
+
+class Attack:
+    def __reduce__(self):
+        return os.system, ("touch attacked",)
+
+
+def columns(**cells):
+    row = {"dataset": ["aime25"], "ground_truth": ["1"], "tok_model_output": [[5]]}
+    return pa.table({name: value for name, value in (row | cells).items() if value is not None})
+
+
+REFUSED = [
+    (columns(tok_model_output=None), (), "no column model_output"),
+    (columns(tok_model_output=None, model_output=["x"]), (), "no column tok_model_output_len"),
+    (columns(tok_model_output=["x"]), (), "not a list of token ids"),
+    (columns(tok_model_output=[[1.5]]), (), "not a list of token ids"),
+    (columns(tok_model_output=[[1 << 40]]), (), "not a list of token ids"),
+    (columns(tok_model_output=[[300_000]]), (), "token 300000"),
+    (columns(tok_model_output=None, model_output=[3], tok_model_output_len=[1]), (), "expected text"),
+    (columns(tok_model_output=None, model_output=["x"], tok_model_output_len=[-1]), (), "number of tokens"),
+    (columns(ground_truth=None), (), "no column ground_truth"),
+    (columns().slice(0, 0), (), "no rows"),
+    (columns(), ("--reference-data", REFERENCE), "1 rows"),
+    (
+        columns().replace_schema_metadata({"mlperf_run_eval": '{"benchmark": "llama3.1-8b"}'}),
+        (),
+        "pass --benchmark llama3.1-8b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "flags", "words"), REFUSED, ids=lambda value: str(value)[-24:])
+def test_refusals(content, flags, words, tmp_path, capfd):
+    pq.write_table(content, tmp_path / "outputs.parquet")
+    assert words in refuse(capfd, "--mlperf-log", tmp_path / "outputs.parquet", *flags)
+
+
+def test_further_refusals(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = table(tmp_path / "outputs.pkl", COLUMNS)
+    taken = refuse(capfd, "--input-file", path, "--output-file", path, program=accuracy_main)
+    assert "is the input file" in taken
+    assert "expected .pkl" in refuse(
+        capfd, "--input-file", path, "--output-file", "x.csv", program=accuracy_main
+    )
+    assert "--reference-data" in refuse(capfd, "--mlperf-log", write_log(tmp_path / "log.json", [[1]]))
+    (tmp_path / "attack.pkl").write_bytes(pickle.dumps({"tok_model_output": Attack()}))
+    assert "nothing was run" in refuse(capfd, "--mlperf-log", tmp_path / "attack.pkl")
+    assert not (tmp_path / "attacked").exists()
