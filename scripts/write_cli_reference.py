@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 from harness.cli.eval_flags import build_parser as eval_parser  # noqa: E402
 from harness.cli.run_flags import build_parser as run_parser  # noqa: E402
 from harness.compliance.cli import build_run_parser, build_verify_parser  # noqa: E402
+from harness.grading.cli import build_accuracy_parser  # noqa: E402
 from harness.grading.cli import build_parser as grading_parser  # noqa: E402
 from harness.submission.cli import build_parser as submission_parser  # noqa: E402
 
@@ -33,8 +34,9 @@ def reference() -> str:
 
 
 def _parsers() -> Iterator[argparse.ArgumentParser]:
+    grading = (grading_parser(), build_accuracy_parser())
     compliance = (build_run_parser(), build_verify_parser())
-    for parser in (run_parser(), eval_parser(), grading_parser(), *compliance, submission_parser()):
+    for parser in (run_parser(), eval_parser(), *grading, *compliance, submission_parser()):
         yield parser
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

@@ -120,6 +120,7 @@ PARSERS = {
     "run_mlperf.py": run_flags.parse_options,
     "run_eval.py": eval_flags.parse_options,
     "run_compliance.py": compliance.parse_options,
+    "eval_accuracy.py": grading.build_accuracy_parser().parse_args,
     "eval_mlperf_accuracy.py": grading.build_parser().parse_args,
     "prepare_submission.py": submission.build_parser().parse_args,
 }

@@ -154,7 +154,6 @@ def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
     parser = build_accuracy_parser()
     given = parser.parse_args(argv)
     _require_workers(parser, given.num_lcb_workers)
-    _require_references(parser, given.input_file, given.dataset_file, "--dataset-file")
     return EvaluationOptions(
         mlperf_log=given.input_file,
         reference_data=given.dataset_file,
@@ -179,22 +178,12 @@ def parse_options(argv: list[str] | None = None) -> EvaluationOptions:
     given = vars(parser.parse_args(argv))
     del given["resume"]  # the default
     _require_workers(parser, given["num_lcb_workers"])
-    _require_references(parser, given["mlperf_log"], given["reference_data"], "--reference-data")
     return EvaluationOptions(**given)
 
 
 def _require_workers(parser: argparse.ArgumentParser, workers: int | None) -> None:
     if workers is not None and workers < 1:
         parser.error(f"--num-lcb-workers {workers}: expected at least 1")
-
-
-def _require_references(
-    parser: argparse.ArgumentParser, outputs: Path, references: Path | None, flag: str
-) -> None:
-    from harness.dataset.table import is_binary_table
-
-    if references is None and not is_binary_table(outputs):
-        parser.error(f"the following arguments are required: {flag} (for a log)")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
+from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
 from harness.grading.evaluate import evaluate
 from harness.grading.grade import BOTH_MODES, Mode
@@ -40,6 +41,11 @@ def run(options: EvaluationOptions) -> bool:
     require_metrics(benchmark, graders)
     modes = _modes(options, graders)
     rule = benchmark.dataset(accuracy=True)
+    if options.reference_data is None and not is_binary_table(options.mlperf_log):
+        raise ConfigError(
+            f"{options.mlperf_log}: a log has no true answers; add --reference-data (eval_accuracy.py: "
+            "--dataset-file) with the dataset of the run"
+        )
     found, note = open_outputs(options.mlperf_log, benchmark, options.tokenizer)
     if note:
         print(legible(f"{options.mlperf_log}: {note}"), file=sys.stderr)
