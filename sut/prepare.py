@@ -35,7 +35,7 @@ from sut.supervisor.placement import choose, this_machine
 _QUEUE_FACTOR = 2
 # LoadGen's own rates: queries (Server) or samples (Offline) each second, ms of a query in SingleStream.
 _LOADGEN_RATES = {"target_qps": "1 per second", "target_latency": "10 ms"}
-# A guess for each rank of a server that does not report it: vLLM's default on GPUs of 70 GiB and more
+# A guess for each rank of a server that does not report it: vLLM's default on GPUs of at least 70 GiB
 # (max_num_seqs in vLLM 0.32.0's arg_utils.py). Too many only wait in the server's queue.
 _UNKNOWN_RANK_RUNS = 1024
 
@@ -114,7 +114,7 @@ def _mode_number(*, accuracy: bool) -> int:
 
 
 def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[str]:
-    """A conf file of other models or scenarios leaves LoadGen its own rate, which nobody asked for."""
+    """A warning where the conf file has no rate for this model and scenario: LoadGen then has its own."""
     key = plan.scenario.rate_key
     if key not in settings:
         yield (
@@ -173,7 +173,7 @@ def prepare(
 def prepare_rows(
     plan: RunPlan, samples: SampleSet, placement: Placement, servers: tuple[ServerInfo, ...], rows: int
 ) -> Prepared:
-    """The same for ``rows`` rows without LoadGen, whose settings then say nothing. Raises ServerError."""
+    """The same for ``rows`` rows without LoadGen and its settings. Raises ServerError."""
     inputs = Inputs(samples, {}, None, ())
     concurrency, expected, warnings = _client_load(plan, inputs, placement, servers)
     deviations = tuple(model_deviations(servers, plan.benchmark))
@@ -209,12 +209,12 @@ def _require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
     if deviations and plan.audit is not None and plan.audit.official:
         raise ConfigError(
             f"{plan.audit.test} would not be official: {'; '.join(deviations)}; "
-            "remove what deviates, or add --non-official to run it all the same"
+            "remove what deviates, or add --non-official to run it anyway"
         )
 
 
 def stray_audit_config(plan: RunPlan) -> str | None:
-    """A warning when the working directory holds an audit.config: other harnesses use it unasked."""
+    """A warning when the working directory holds an audit.config: other harnesses use it without a flag."""
     stray = Path(AUDIT_CONFIG).absolute()
     if not stray.exists() or plan.audit_config == stray:
         return None

@@ -1,4 +1,4 @@
-"""One benchmark run: check everything, start what is needed, let LoadGen run, and return the record."""
+"""One benchmark run: checks, processes, the LoadGen test, and its record."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -33,10 +33,10 @@ def run(
     on_progress: Callable[[ProgressSnapshot], None] | None = None,
     trace: bool = False,
 ) -> RunRecord:
-    """Run the plan; the record is also in run.json. It comes back for INVALID and interrupted runs, too.
+    """Run the plan and return its record, also of INVALID and interrupted runs; run.json holds the same.
 
-    ``on_plan`` is called when everything is checked and nothing was sent, ``on_progress`` about once a
-    second. A dry run ends before the first query, without a verdict and without a file. ``trace`` lets
+    ``on_plan`` is called after all checks and before anything is sent, ``on_progress`` about once a
+    second. A dry run ends before the first query, without a verdict and without a file. ``trace`` makes
     LoadGen write its trace, which costs time in its process: for benchmarks of this harness.
 
     KeyboardInterrupt and harness.cli.signals.InterruptedRun end the run; before its first query they are
@@ -72,7 +72,7 @@ def run(
 
 
 def _check_resume(record: RunRecord) -> tuple[str, ...]:
-    """Warnings about changes since the earlier attempts. Raises ConfigError if it would be another run."""
+    """Warnings about changes since the earlier attempts. Raises ConfigError where the settings are others."""
     plan, server = record.plan, record.servers[0]
     if not plan.resume:
         return ()
@@ -84,7 +84,7 @@ def _check_resume(record: RunRecord) -> tuple[str, ...]:
 
 
 def _prepare_output_dir(prepared: Prepared) -> Mapping[int, SavedAnswer]:
-    """Make the output folder ready; returns the answers of earlier attempts at the same run."""
+    """Prepare the output folder; returns the answers of earlier attempts at the same run."""
     plan = prepared.plan
     if plan.resume:
         archive_attempt(plan.log_dir)

@@ -1,4 +1,4 @@
-"""Addresses of this machine, as Linux tells them."""
+"""Addresses of this machine, as Linux reports them."""
 
 import fcntl
 import ipaddress

@@ -1,6 +1,6 @@
 """The request path: one epoll over persistent connections, one request on each at a time.
 
-The client knows nothing of LoadGen. It starts requests, calls ``on_first_token`` once the first token of a
+The client is independent of LoadGen. It starts requests, calls ``on_first_token`` once the first token of a
 request has arrived, and ``on_done`` exactly once for every request with its Outcome.
 """
 
@@ -22,9 +22,9 @@ _BATCHED_FROM = 64
 _BATCHED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
-# uvicorn closes connections that idled for 5 s; one that old is not trusted with a query.
+# uvicorn closes connections that were idle for 5 s; an older one is not used for a query.
 _MAX_IDLE_NS = 2_000_000_000
-# Ticks so far apart mean that the process stood still: connections may have come about since.
+# A longer gap between ticks means that the process was suspended: connects may have completed since.
 _STOOD_STILL_NS = 1_500_000_000
 # Not the server's fault: this machine has no more descriptors, local ports or buffers.
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
@@ -35,8 +35,8 @@ _READ_WRITE = _READ | select.EPOLLOUT
 class HttpClient:
     """Sends requests to the least loaded replica and reads their answers; times are monotonic ns.
 
-    A replica that fails again and again gets nothing more, and ``on_suspect`` is called with its index, until
-    somebody finds it well and calls ``trust``. ``receptions`` counts reads that brought bytes,
+    A replica that fails repeatedly gets no more requests, and ``on_suspect`` is called with its index, until
+    ``trust`` is called after a successful health check. ``receptions`` counts reads that brought bytes,
     ``partial_tokens`` the tokens so far of the answers in flight.
     """
 
@@ -69,20 +69,20 @@ class HttpClient:
 
     @property
     def can_start(self) -> bool:
-        """Whether another request may begin now: there is a replica, and connecting does not pile up."""
+        """Whether another request may begin: there is a replica, and not too many connects are pending."""
         return len(self._connecting) < MAX_CONNECTING and bool(self._trusted)
 
     @property
     def clock_steps_ns(self) -> int:
-        """By how much the wall clock has jumped."""
+        """The sum of the wall clock's jumps, in ns."""
         return self._clock.steps_ns
 
     def suspect(self, index: int) -> None:
-        """Send nothing more to a replica; what it has been sent may still be answered."""
+        """Send nothing more to a replica; its requests in flight may still be answered."""
         self._trusted = [replica for replica in self._trusted if replica.index != index]
 
     def trust(self, index: int) -> None:
-        """The replica is well."""
+        """Use a replica again."""
         self._replicas[index].failed_in_a_row = 0
         self._trusted = [r for r in self._replicas if r in self._trusted or r.index == index]
 
@@ -138,7 +138,7 @@ class HttpClient:
         self._end_late()
 
     def tick(self) -> None:
-        """Look after connections that do not come about or idle; call it a few times a second."""
+        """Check connections that are being opened or are idle; to be called a few times a second."""
         self._clock.refresh()
         now = time.monotonic_ns()
         if now - self._ticked_ns < _STOOD_STILL_NS:
@@ -153,7 +153,7 @@ class HttpClient:
         return [bool(replica.idle) for replica in self._replicas]
 
     def close(self) -> None:
-        """Drop all connections without a word to anyone."""
+        """Close all connections; no callback is called."""
         for connection in list(self._connections.values()):
             self._close(connection)
         self._poller.close()
@@ -181,7 +181,7 @@ class HttpClient:
     def _close(self, connection: Connection) -> None:
         self._connections.pop(connection.fd, None)
         self._connecting.pop(connection.fd, None)
-        connection.request = None  # no circle may stay: workers run without a garbage collector
+        connection.request = None  # breaks the reference cycle: workers run without a garbage collector
         self._poller.batched -= connection.batched
         connection.batched = False
         connection.transport.close()  # leaves its poll set by itself
@@ -205,7 +205,7 @@ class HttpClient:
             self._receive(connection)
 
     def _advance(self, connection: Connection) -> bool:
-        """Go on with connecting; True once it stands."""
+        """Advance the connect; True once the connection is established."""
         try:
             connection.ready = connection.transport.ready()
         except OSError as error:
@@ -250,7 +250,7 @@ class HttpClient:
             return
         data, arrived_ns = received
         self.receptions += 1
-        if request is None:  # idle: closed by the server, or bytes that nobody asked for
+        if request is None:  # idle: closed by the server, or unexpected bytes
             self._forget_idle(connection)
             return
         before_ns = request.reader.last_byte_ns
@@ -273,7 +273,7 @@ class HttpClient:
                 self._poll_in_batches(connection)
 
     def _in_time(self, request: Request, connection: Connection, before_ns: int) -> Failure | None:
-        """The Failure of a complete answer that came too soon or too late."""
+        """The Failure of a complete answer that came before its request was sent, or too late."""
         if connection.unsent:
             return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
         return self._deadlines.missed_at_end(request, before_ns)
@@ -291,7 +291,7 @@ class HttpClient:
                 self._deadlines.add_again(request, now)
 
     def _read_arrived(self, request: Request, until_ns: int) -> None:
-        """Read what arrived by ``until_ns`` and was not read yet: this process may have stood still."""
+        """Read what arrived by ``until_ns`` and was not read yet: this process may have been suspended."""
         connection = request.connection
         while connection is not None and connection.ready and connection.request is request:
             before = self.receptions

@@ -16,7 +16,7 @@ _SIGNS_OF_DEATH = (
 
 
 class Request:
-    """One query on its way.
+    """One query in flight.
 
     LoadGen's ids, the times so far in monotonic ns (0 until they came), and the reader of its answer.
     ``accepted``: whether a byte of it was handed to the kernel for the server; ``attempt`` counts from 0.
@@ -48,7 +48,7 @@ class Request:
         self.body = body
         self.reader = reader
         self.started_ns = 0
-        self.look_ns = 0  # when its deadlines are looked at next
+        self.look_ns = 0  # when its deadlines are checked next
         self.sent_ns = 0
         self.tokens = 0  # of its answer so far, as its client counts them
         self.replica = 0
@@ -73,7 +73,7 @@ class Replica:
         self._turn = -1  # of the endpoint's routes
 
     def fails_again(self, outcome: Outcome) -> bool:
-        """Take note of an outcome; True when the replica looks dead and should be asked for its health."""
+        """Count an outcome; True when the replica looks dead and needs a health check."""
         if isinstance(outcome, Completion):
             self.failed_in_a_row = 0
             return False

@@ -8,15 +8,15 @@ from harness.record.outcome import Failure, FailureKind
 from sut.client.connections import Request
 
 _NEVER = 1 << 62
-_SPARE = 1024  # entries of ended requests that are not worth clearing away
+_SPARE = 1024  # entries of ended requests that may stay in the heap
 
 
 class DeadlineWatch:
     """Watches ``in_flight``; times are monotonic ns.
 
-    A heap holds, for each request, the earliest moment at which it can be late: it is looked at then and not
-    before, so that a deadline costs nothing while answers come. Entries are numbers: those of ended requests
-    stay for a while.
+    A heap holds, for each request, the earliest moment at which it can be late. It is checked then and not
+    earlier, so that a deadline costs nothing while answers arrive. Entries of ended requests stay until
+    their moment.
     """
 
     def __init__(self, deadlines: Deadlines, in_flight: Mapping[int, Request]) -> None:
@@ -27,32 +27,32 @@ class DeadlineWatch:
         self._heap: list[tuple[int, int]] = []  # when, query id
 
     def add(self, request: Request) -> None:
-        """Watch a request that has started."""
+        """Add a request that has started."""
         if len(self._heap) > 2 * len(self._in_flight) + _SPARE:
             self._heap = [entry for entry in self._heap if self._request_of(entry) is not None]
             heapq.heapify(self._heap)
         self.add_again(request, request.started_ns)
 
     def add_again(self, request: Request, now: int) -> None:
-        """Watch a request on that is not late at ``now``."""
+        """Add a request again that is not late at ``now``."""
         request.look_ns = self._due(request, now)
         heapq.heappush(self._heap, (request.look_ns, request.query_id))
 
     def wait_s(self, now: int, longest_s: float) -> float:
-        """Seconds until the next look, ``longest_s`` at most."""
+        """Seconds until the next check, ``longest_s`` at most."""
         if not self._heap:
             return longest_s
         return min(longest_s, max(0.0, (self._heap[0][0] - now) / 1e9))
 
     def due(self, now: int) -> Iterator[Request]:
-        """Take out the requests that are to be looked at; ``add_again`` those that are not late."""
+        """Remove and return the requests to be checked; ``add_again`` those that are not late."""
         while self._heap and self._heap[0][0] <= now:
             request = self._request_of(heapq.heappop(self._heap))
             if request is not None:
                 yield request
 
     def missed(self, request: Request, now: int) -> Failure | None:
-        """The Failure of a request that is late at ``now``, going by what has arrived."""
+        """The Failure of a request that is late at ``now``, judged by what has arrived."""
         if now - request.started_ns > self._request_ns:
             return _failure(self._request_ns, "no end", request)
         reader = request.reader
@@ -64,7 +64,7 @@ class DeadlineWatch:
         return None
 
     def missed_at_end(self, request: Request, before_ns: int) -> Failure | None:
-        """The Failure of an answer whose end came too late; its last bytes but one came at ``before_ns``."""
+        """The Failure of an answer whose end came too late; the bytes before it came at ``before_ns``."""
         reader = request.reader
         if reader.last_byte_ns - request.started_ns > self._request_ns:
             return _failure(self._request_ns, "no end", request)
@@ -80,7 +80,7 @@ class DeadlineWatch:
         return None
 
     def _request_of(self, entry: tuple[int, int]) -> Request | None:
-        """None where it has ended, or an entry for another attempt at it has followed."""
+        """The request; None where it has ended, or where a later attempt has an entry of its own."""
         when, query_id = entry
         request = self._in_flight.get(query_id)
         return request if request is not None and request.look_ns == when else None
@@ -88,7 +88,7 @@ class DeadlineWatch:
     def _due(self, request: Request, now: int) -> int:
         """The earliest moment after ``now`` at which the request can be late.
 
-        Before the first token its arrival can make the silence that follows the next deadline.
+        Before the first token, that token may come at any moment and start the stall deadline.
         """
         reader, end = request.reader, request.started_ns + self._request_ns
         if reader.first_token_ns:

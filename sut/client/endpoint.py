@@ -1,7 +1,7 @@
 """Ways to one replica: the addresses of its name, and source addresses of this machine.
 
-Local ports are counted for each pair of source and destination address, so a pair more is room for as many
-connections again.
+Local ports are counted for each pair of source and destination address, so each further pair allows as
+many connections again.
 """
 
 import errno
@@ -54,7 +54,7 @@ def most_pairs(pairs: Iterable[AddressPair]) -> int:
 
 
 def sources(pair: AddressPair) -> tuple[str, ...]:
-    """Addresses that may stand as source: the kernel's choice ("") and others of the same interface."""
+    """Possible source addresses: the kernel's choice ("") and others of the same interface."""
     chosen = _kernels_choice(pair)
     if chosen is None:
         return ("",)
@@ -67,8 +67,8 @@ def sources(pair: AddressPair) -> tuple[str, ...]:
 
 
 def reachable(pairs: tuple[AddressPair, ...]) -> tuple[AddressPair, ...]:
-    """Those that accept a connection within a second; a single one is not asked. All of them when none does:
-    then the trial request says why.
+    """Pairs that accept a connection within a second; a single one is not tried. All of them when none does:
+    the trial request then reports the reason.
     """
     if len(pairs) < 2:
         return pairs

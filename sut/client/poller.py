@@ -1,21 +1,21 @@
-"""Two sets of descriptors to wait for: those that are served at once, and streams in full flow.
+"""Two sets of descriptors to poll: those that are served at once, and streams that are polled in batches.
 
-Most of the CPU time of a paced event is its own wake-up of the process. A stream whose first token has been
-told has nothing urgent until its end, and the kernel has stamped its bytes on arrival: looking at all such
-streams together, about once in a millisecond, makes an event cheaper and leaves the core to those that wait
-for a first token.
+Most of the CPU time of a paced event is its own wake-up of the process. A stream whose first token was
+reported has nothing urgent until its end, and the kernel stamps its bytes on arrival. Polling all such
+streams together, about once in a millisecond, makes an event cheaper and leaves CPU time for requests that
+wait for a first token.
 """
 
 import select
 
 NAP_S = 0.001
-_EVENTS_A_ROUND = 64  # reports leave after each round: the fewer, the sooner
+_EVENTS_A_ROUND = 64  # messages are sent after each round: fewer events, earlier messages
 
 Event = tuple[int, int]  # descriptor and mask
 
 
 class Poller:
-    """Every descriptor is in one of the two sets; closing it takes it out."""
+    """Every descriptor is in one of the two sets; closing it removes it."""
 
     __slots__ = ("_batched", "_immediate", "_more", "batched")
 
@@ -23,30 +23,30 @@ class Poller:
         self._immediate = select.epoll()
         self._batched = select.epoll()
         self._more = False
-        self.batched = 0  # descriptors that ``to_batched`` has moved; whoever closes one counts it down
+        self.batched = 0  # descriptors that ``to_batched`` has moved; to be decreased when one is closed
 
     def register(self, descriptor: int, mask: int) -> None:
         """Serve a new descriptor at once."""
         self._immediate.register(descriptor, mask)
 
     def modify(self, descriptor: int, mask: int, *, batched: bool = False) -> None:
-        """Wait for something else."""
+        """Wait for other events."""
         (self._batched if batched else self._immediate).modify(descriptor, mask)
 
     def to_batched(self, descriptor: int, mask: int) -> None:
-        """From now on together with others."""
+        """Poll it in batches from now on."""
         self._immediate.unregister(descriptor)
         self._batched.register(descriptor, mask)
         self.batched += 1
 
     def to_immediate(self, descriptor: int, mask: int) -> None:
-        """From now on at once again."""
+        """Serve it at once again from now on."""
         self._batched.unregister(descriptor)
         self._immediate.register(descriptor, mask)
         self.batched -= 1
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """What has happened: at once for the prompt set, within a nap for the other, [] after the timeout."""
+        """Events: at once for the immediate set, within NAP_S for the batched one; [] after the timeout."""
         if not self.batched:
             return self._immediate.poll(timeout_s, _EVENTS_A_ROUND)
         events = self._immediate.poll(0 if self._more else min(timeout_s, NAP_S), _EVENTS_A_ROUND)
@@ -55,6 +55,6 @@ class Poller:
         return events + batched
 
     def close(self) -> None:
-        """Give both descriptors back."""
+        """Close both descriptors."""
         self._immediate.close()
         self._batched.close()

@@ -12,9 +12,9 @@ from sut.wire.base import Answer, excerpt
 from sut.wire.sse import BOM, DONE, ErrorEventError, EventReader, EventTooLargeError
 
 _ERROR_BODY_BYTES = 4096
-# Headers, informational responses, chunk extensions and trailers: more of them than an answer ever needs.
+# Of headers, informational responses, chunk extensions and trailers: more than any answer needs.
 _MOST_AROUND_BYTES = 1 << 18
-# How a line of an event stream begins; anything else at the end of a body was no event that was cut off.
+# How a line of an event stream begins; anything else at the end of a body is no cut-off event.
 _EVENT_LINES = (b"data", b"event", b"id", b"retry", b":")
 
 
@@ -87,7 +87,7 @@ class ResponseReader:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if isinstance(error.__context__, MemoryError):
-                raise error.__context__ from None  # ours, not the server's
+                raise error.__context__ from None  # from our own code, not from the server
             self._keep_alive = False
             if self._failure is None and not self._complete:
                 self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {excerpt(data)}")
@@ -106,7 +106,7 @@ class ResponseReader:
         return None
 
     def closed(self) -> Outcome:
-        """The peer closed the connection before an Outcome: right only for a body without framing."""
+        """The peer closed the connection before an Outcome: allowed only for a body without framing."""
         if self._failure is not None:
             return self._failure
         if not self.first_byte_ns:
@@ -118,7 +118,7 @@ class ResponseReader:
         )
 
     def release(self) -> None:
-        """Let go of the parser, which holds this reader: workers run without a garbage collector."""
+        """Release the parser, which refers to this reader: workers run without a garbage collector."""
         self._parser = None
 
     def _mark_first(self, arrived_ns: int) -> None:
@@ -141,8 +141,8 @@ class ResponseReader:
     def _left_over(self, rest: bytes) -> Failure:
         """The Failure of a body that does not end with a complete event."""
         if rest.startswith(_EVENT_LINES):
-            told = f"after {self.tokens} tokens an event was cut off: {excerpt(rest)}"
-            return Failure(FailureKind.TRUNCATED, told)
+            detail = f"after {self.tokens} tokens an event was cut off: {excerpt(rest)}"
+            return Failure(FailureKind.TRUNCATED, detail)
         if rest.startswith(b"{"):
             if failure := self._answer.feed(rest):
                 return failure
@@ -151,23 +151,23 @@ class ResponseReader:
             )
         return Failure(FailureKind.MALFORMED, f"neither events nor JSON: {excerpt(rest)}")
 
-    # httptools calls these while feed_data runs. Whatever follows the answer is not part of it.
+    # httptools calls these while feed_data runs. Anything after the answer is ignored.
 
     def on_message_begin(self) -> None:
-        """A response begins; a second one was not asked for."""
+        """A response begins; a second one is unexpected."""
         if self._complete:
             self._keep_alive = False
 
     def on_headers_complete(self) -> None:
-        """The status is known."""
+        """Take the status."""
         if not self._complete:
             self._status = int(self._parser.get_status_code())
             if self._encoding and self._status == 200:
-                told = f"compressed, without being asked (Content-Encoding: {excerpt(self._encoding)})"
-                self._failure = Failure(FailureKind.MALFORMED, told)
+                detail = f"compressed, without being asked (Content-Encoding: {excerpt(self._encoding)})"
+                self._failure = Failure(FailureKind.MALFORMED, detail)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note whether the body says where it ends, and whether it is compressed."""
+        """Note whether the body has framing, and whether it is compressed."""
         name = name.lower()
         if name in (b"content-length", b"transfer-encoding"):
             self._framed = True
@@ -195,10 +195,10 @@ class ResponseReader:
                 self._failure = self._answer.feed(payload)
 
     def on_message_complete(self) -> None:
-        """The body ended where its framing said."""
+        """The body is complete by its framing."""
         if self._status >= 200 and not self._complete:
             self._complete = True
-            # llhttp forgets this as soon as the callback returns.
+            # llhttp resets this as soon as the callback returns.
             self._keep_alive = bool(self._parser.should_keep_alive())
 
     def _keep(self, data: bytes) -> None:

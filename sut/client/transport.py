@@ -1,4 +1,4 @@
-"""Non-blocking sockets that say when their bytes arrived: plain TCP with kernel stamps, and TLS."""
+"""Non-blocking sockets with the arrival time of their bytes: plain TCP with kernel stamps, and TLS."""
 
 import errno
 import os
@@ -50,8 +50,8 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _SLACK_NS = 1_000_000  # between two clocks, one of them slewed
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 
-# A complete answer can be silent for an hour: probes keep the connection known to what lies between, and a
-# machine that has died is noticed after two minutes.
+# Nothing may arrive for an hour before a complete answer: probes keep the connection open in routers, and a
+# machine that has died is detected after two minutes.
 _KEEP_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
@@ -73,7 +73,7 @@ class Transport(Protocol):
 
     @property
     def wants_write(self) -> bool:
-        """While not ready: whether the next step waits for room to write rather than for the peer."""
+        """While not ready: whether the next step waits until it can write, not for the peer."""
 
     def send(self, buffers: Buffers) -> int:
         """Bytes accepted, 0 when the socket is full. Raises OSError."""
@@ -85,7 +85,7 @@ class Transport(Protocol):
         """Whether an idle connection may carry another request, as far as can be seen without waiting."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
 
 
 class PlainTransport:
@@ -106,14 +106,14 @@ class PlainTransport:
         return self._socket.fileno()
 
     def ready(self) -> bool:
-        """True once the connection stands; raises what the connect ended with."""
+        """True once the connection is established; raises the error of the connect."""
         if not self._connected:
             self._connected = _connected(self._socket)
         return self._connected
 
     @property
     def wants_write(self) -> bool:
-        """A connect ends with room to write."""
+        """A connect ends when the socket is writable."""
         return True
 
     def send(self, buffers: Buffers) -> int:
@@ -136,12 +136,12 @@ class PlainTransport:
             if self._latest_ns - _SLACK_NS <= arrived_ns <= now + _SLACK_NS:
                 self._latest_ns = arrived_ns
                 return data, arrived_ns
-            self._clock.refresh()  # the wall clock was stepped: its stamps count again from the next one on
+            self._clock.refresh()  # the wall clock was stepped: stamps are used again from the next one on
         self._latest_ns = now
         return data, now
 
     def alive(self) -> bool:
-        """False when the peer has closed, or has sent what nobody asked for."""
+        """False when the peer has closed, or has sent unexpected bytes."""
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -151,12 +151,12 @@ class PlainTransport:
         return False
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self._socket.close()
 
 
 class TlsTransport:
-    """TLS over TCP; arrival is the moment of the read, since the kernel cannot see inside records."""
+    """TLS over TCP; arrival is the moment of the read, since kernel stamps are of encrypted records."""
 
     __slots__ = ("_context", "_host", "_plain", "_ready", "_tls", "_wants_write")
 
@@ -193,7 +193,7 @@ class TlsTransport:
 
     @property
     def wants_write(self) -> bool:
-        """True while TCP connects; then as the handshake says."""
+        """True while TCP connects; then as the handshake needs."""
         return self._wants_write
 
     def send(self, buffers: Buffers) -> int:
@@ -204,7 +204,7 @@ class TlsTransport:
             return 0
 
     def receive(self) -> tuple[bytes, int] | None:
-        """All decrypted bytes that are there, since epoll does not see what TLS has buffered."""
+        """All decrypted bytes, since epoll does not report what TLS has buffered."""
         parts: list[bytes] = []
         tls = self._open()
         while True:
@@ -222,11 +222,11 @@ class TlsTransport:
         return (b"".join(parts), time.monotonic_ns()) if parts else None
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         (self._tls or self._plain).close()
 
     def alive(self) -> bool:
-        """TLS offers no look ahead; a dead connection shows at its use."""
+        """True: TLS cannot look ahead, so a dead connection is detected when it is used."""
         return True
 
     def _open(self) -> ssl.SSLSocket:
@@ -235,7 +235,7 @@ class TlsTransport:
 
 
 def _connecting_socket(route: AddressPair) -> socket.socket:
-    """A non-blocking socket on its way. Raises OSError when that fails at once."""
+    """A non-blocking socket that is being connected. Raises OSError when that fails at once."""
     plain = socket.socket(route.family, socket.SOCK_STREAM)
     try:
         plain.setblocking(False)
@@ -255,7 +255,7 @@ def _connecting_socket(route: AddressPair) -> socket.socket:
 
 
 def _connected(plain: socket.socket) -> bool:
-    """Whether the connection stands. Raises OSError with what it ended with."""
+    """Whether the connection is established. Raises its OSError."""
     code = plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise OSError(code, os.strerror(code))

@@ -32,9 +32,9 @@ class Counter(IntEnum):
     RETRIED = 14  # requests that failed and are sent again
     RESUMED = 15  # queries answered from an earlier attempt at the run
     CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps
-    LOOP_LAG_NS = 17  # the latest that a worker's loop came to its tick
+    LOOP_LAG_NS = 17  # the greatest delay of a worker's tick
     GC_RUNS = 18  # collections since the run began
-    PARTIAL_TOKENS = 19  # tokens of answers that are not at their end
+    PARTIAL_TOKENS = 19  # tokens of answers that are not complete yet
 
 
 FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind
@@ -54,7 +54,7 @@ class CounterBoard:
         self._map = mmap.mmap(descriptor, size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to a spawned process as a descriptor."""
+        """Pickle for a spawned process, as a descriptor."""
         return _attach, (DupFd(self.descriptor), self.rows)
 
     def row(self, index: int) -> memoryview:
@@ -72,7 +72,7 @@ class CounterBoard:
         return sums
 
     def failures(self) -> dict[FailureKind, int]:
-        """How many queries have failed, by kind; kinds without one are left out."""
+        """The number of failed queries by kind; kinds without one are omitted."""
         sums = self._columns()[:, FIRST_FAILURE:].sum(axis=0)
         return {kind: int(sums[kind]) for kind in FailureKind if sums[kind]}
 

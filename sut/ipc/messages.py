@@ -1,7 +1,7 @@
 """Messages between the LoadGen process and its workers: fixed binary layouts, batched, never pickled.
 
-To a worker: ASSIGNMENT rows. From a worker: REPORT headers, each followed by ``size`` bytes of little-endian
-int32 token ids. One FIRST and one COMPLETE or FAILED come for each query, in that order.
+To a worker: ASSIGNMENT rows. From a worker: TOKEN_MESSAGE_STRUCTs, each followed by ``size`` bytes of
+little-endian int32 token ids. One FIRST and one COMPLETE or FAILED come for each query, in that order.
 """
 
 import socket
@@ -18,7 +18,7 @@ TOKEN_MESSAGE_STRUCT = struct.Struct("<QIIq")  # query id, size in bytes, kind, 
 
 
 class TokenMessage(NamedTuple):
-    """One message from a worker; ``offset`` and ``size`` place its token bytes in the buffer it came in."""
+    """One message from a worker; ``offset`` and ``size`` locate its token bytes in the buffer."""
 
     query_id: int
     kind: int
@@ -39,7 +39,7 @@ class TokenMessageReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> tuple[bytes, list[TokenMessage]]:
-        """Reports completed by ``data``, in order."""
+        """Messages completed by ``data``, in order."""
         buffer = self._rest + data if self._rest else data
         messages: list[TokenMessage] = []
         position, end, header = 0, len(buffer), TOKEN_MESSAGE_STRUCT.size
@@ -73,7 +73,7 @@ class TokenMessageWriter:
         self._buffer += tokens
 
     def flush(self) -> bool:
-        """Send; True when everything is out. Raises OSError when the LoadGen process is gone."""
+        """Send; True when everything is sent. Raises OSError when the LoadGen process is gone."""
         while self._buffer:
             try:
                 sent = self._socket.send(self._buffer)

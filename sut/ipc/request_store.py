@@ -1,7 +1,7 @@
 """Rendered requests in shared memory: written once before the clock starts, read by every worker.
 
 Each sample's bytes are the end of its HTTP request, ``Content-Length: N\\r\\n\\r\\n{body}``; a replica puts
-its own request line and headers in front. A memfd is not bound by the size of /dev/shm.
+its own request line and headers in front. The size of /dev/shm does not limit a memfd.
 """
 
 import mmap
@@ -28,7 +28,7 @@ class RequestStore:
         self._lengths: list[int] = table[samples + 1 :].tolist()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to a spawned process as a descriptor."""
+        """Pickle for a spawned process, as a descriptor."""
         return _attach, (DupFd(self.descriptor), self.samples)
 
     def request(self, sample_index: int) -> memoryview:

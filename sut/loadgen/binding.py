@@ -11,7 +11,7 @@ from harness.config.scenario import LoadGenScenario
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
 
-FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes what it has once in this time
+FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes at least once in this time
 
 Readback = dict[str, Setting]
 
@@ -114,12 +114,12 @@ def run_test(
 
 
 def first_tokens(responses: list["lg.QuerySampleResponse"]) -> None:
-    """Tell LoadGen of first tokens; it takes the time of this call."""
+    """Report first tokens to LoadGen, which takes the time of this call."""
     lg.FirstTokenComplete(responses)
 
 
 def completed(responses: list["lg.QuerySampleResponse"]) -> None:
-    """Tell LoadGen of ended queries; it takes the time of this call and copies the tokens."""
+    """Report ended queries to LoadGen, which takes the time of this call and copies the tokens."""
     lg.QuerySamplesComplete(responses)
 
 

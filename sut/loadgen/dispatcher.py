@@ -1,4 +1,4 @@
-"""LoadGen's issue callback: hands queries to the workers, least loaded first, and only that."""
+"""LoadGen's issue callback: sends queries to the workers, least loaded first, and does nothing else."""
 
 import select
 import socket
@@ -21,7 +21,7 @@ class WorkerChannel:
     """One worker as the LoadGen process sees it.
 
     ``capacity`` 0 means no limit. ``outstanding`` maps the query ids it holds to their sample indexes;
-    ``first_token_sent`` are those whose first token LoadGen has. A worker that does not read delays no other:
+    ``first_token_sent`` are those whose first token LoadGen has. A slow reader delays no other worker:
     bytes that its socket does not take wait in ``unsent``, and ``poll`` reports when it takes more.
     """
 
@@ -43,7 +43,7 @@ class WorkerChannel:
         return self.capacity - len(self.outstanding) if self.alive else 0
 
     def send(self, data: bytes = b"") -> None:
-        """Send what waits, then ``data``; keep what the socket does not take."""
+        """Send the waiting bytes, then ``data``; keep what the socket does not take."""
         waited = bool(self.unsent)
         self.unsent += data
         try:
@@ -59,9 +59,9 @@ class WorkerChannel:
 
 
 class Dispatcher:
-    """Queries that no worker has room for wait here, as arrays, in LoadGen's order.
+    """Queries for which no worker has a free slot wait here, as arrays, in LoadGen's order.
 
-    ``on_unserved`` receives the queries that no worker is left to take, sample indexes by id.
+    ``on_unserved`` receives the queries that are left when all workers have died, sample indexes by id.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Dispatcher:
         self.pump()
 
     def pump(self) -> None:
-        """Give waiting queries to workers with room; fail them when no worker is left."""
+        """Send waiting queries to workers with free slots; fail them when no worker is left."""
         with self.lock:
             while self._pending and (channel := self._least_loaded()) is not None:
                 self._feed(channel)

@@ -1,8 +1,8 @@
-"""The process in which LoadGen is alone: its issue callback, the report thread, and nothing else.
+"""LoadGen's own process: its issue callback, the reporter's thread, and nothing else.
 
 Dialogue on ``control``: ("settings", readback) or ("error", text) after the start; ("run", capacities) or
 the end of the pipe in answer; ("done", (lost queries, what could not be written)) or ("error", text) when the
-test is over. Anything else that the supervisor says, or its end, aborts the test: ("aborted", lost queries).
+test is over. Any other message of the supervisor, or its end, aborts the test: ("aborted", lost queries).
 """
 
 import gc
@@ -58,7 +58,7 @@ _SIGN_OF_LIFE_S = 0.5
 def loadgen_main(
     spec: TestSpec, sockets: Sequence[socket.socket], board: CounterBoard, control: Pipe, cores: Cpus
 ) -> None:
-    """Entry point of the process; leaves by os._exit, since LoadGen's threads crash an orderly exit."""
+    """Entry point of the process; ends by os._exit, since LoadGen's threads crash an orderly exit."""
     die_with_parent()
     pin(cores)
     try:
@@ -73,7 +73,7 @@ def loadgen_main(
     except ConfigError as error:
         control.send(("error", str(error)))
         os._exit(1)
-    except Exception as error:  # noqa: BLE001 - the process's edge: the supervisor must hear why
+    except Exception as error:  # noqa: BLE001 - the process's edge: reported to the supervisor
         control.send(("error", f"{type(error).__name__}: {error}"))
         os._exit(1)
     os._exit(0)
@@ -102,7 +102,7 @@ class _Run:
         self._error: str | None = None
 
     def run(self) -> None:
-        """Run the test; the main thread sleeps until it ends or the supervisor speaks."""
+        """Run the test; the main thread sleeps until it ends or the supervisor sends a message."""
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._reporter.start(self._dispatcher)
         gc.collect()
@@ -134,7 +134,7 @@ class _Run:
         os.write(self._end, b"x")
 
     def _abort(self) -> None:
-        """The supervisor says "abort" or is gone: let LoadGen's log thread write once more, then leave."""
+        """End after "abort" or the supervisor's death, once LoadGen's log thread has written again."""
         self._reporter.stopping = True
         self._hang_up()
         with suppress(OSError):
@@ -146,7 +146,7 @@ class _Run:
         self._reporter.stopping = True
         self._hang_up()
         if not self._reporter.join(_WORKERS_END_S):
-            self._error = self._error or "a worker did not hang up after the test"
+            self._error = self._error or "a worker did not close its channel after the test"
         error = self._error or self._library.error
         if error:
             self._control.send(("error", error))
@@ -159,7 +159,7 @@ class _Run:
                 channel.socket.shutdown(socket.SHUT_WR)
 
     def _write_calls(self) -> str:
-        """Why they could not be written, or "": the queries' outcomes are worth more than their times."""
+        """Write the calls. Returns an OSError's text, or "": without these times the outcomes still count."""
         calls = np.frombuffer(self._reporter.calls, dtype=np.int64).reshape(-1, 4)
         rows = np.empty(len(calls), dtype=LOADGEN_CALL_ROW)
         for column, name in enumerate(LOADGEN_CALL_ROW.names or ()):

@@ -1,9 +1,9 @@
-"""Carries the workers' reports to LoadGen: first token first, every query once, nothing that crashes it.
+"""Reports the workers' messages to LoadGen: first token first, every query once, nothing that crashes it.
 
 In LoadGen's Offline there are no first tokens (``first_tokens`` False).
 
-LoadGen dies of unknown ids, of completions without a first token and of callers that outlive the test
-(loadgen/logging.cc), so each report is held against what the worker really holds.
+LoadGen crashes on unknown ids, on completions without a first token and on calls after the test
+(loadgen/logging.cc), so each message is compared with the queries that its worker holds.
 """
 
 import select
@@ -42,19 +42,19 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
 
     def start(self, dispatcher: Dispatcher) -> None:
-        """Begin to listen to the workers."""
+        """Start to read the workers' channels."""
         self._dispatcher = dispatcher
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the workers to hang up; False when one has not."""
+        """Wait for the workers to close their channels; False when one has not."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def fail(self, queries: Mapping[int, int]) -> None:
         """End queries that no worker serves: LoadGen counts each as an error and can finish.
 
-        A test that is being ended has hung up on its workers; what LoadGen still issues then is not lost.
+        An abort has closed the channels; queries that LoadGen still issues after it are not lost.
         """
         if not self.stopping:
             self._end(queries, first_token_sent=frozenset())

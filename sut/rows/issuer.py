@@ -1,7 +1,7 @@
 """The process that issues rows of a dataset in place of LoadGen: all of them, once, in order.
 
 Dialogue on ``control``: ("run", capacities) or the end of the pipe starts or ends it; ("done", (lost queries,
-"")) or ("error", text) when every row has its outcome. Anything else that the supervisor says, or its end,
+"")) or ("error", text) when every row has its outcome. Any other message of the supervisor, or its end,
 aborts: ("aborted", lost queries). A query's id is its position among the rows.
 """
 
@@ -38,7 +38,7 @@ def issuer_main(
             RowIssuer(rows, channels, board.row(0), control).run()
     except EOFError:
         os._exit(1)
-    except Exception as error:  # noqa: BLE001 - the process's edge: the supervisor must hear why
+    except Exception as error:  # noqa: BLE001 - the process's edge: reported to the supervisor
         control.send(("error", f"{type(error).__name__}: {error}"))
         os._exit(1)
     os._exit(0)

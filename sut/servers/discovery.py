@@ -1,4 +1,4 @@
-"""Asks every replica what it is, all at once and within a deadline."""
+"""Information about every replica, asked for in parallel and within a deadline."""
 
 import re
 import threading
@@ -214,7 +214,7 @@ def _integer(values: Mapping[str, Any], key: str) -> int | None:
 
 
 def _settings(info: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    """Those of ``_SETTINGS`` that the server names a plain value for."""
+    """Those of ``_SETTINGS`` for which the server reports a plain value."""
     found = {name: info.get(name) for name in _SETTINGS}
     return {
         name: value
@@ -229,6 +229,6 @@ def _text(values: Mapping[str, Any], key: str) -> str | None:
 
 
 def _snapshot(path: str | None) -> str | None:
-    """The revision that a path inside a Hugging Face cache names."""
+    """The revision named by a path inside a Hugging Face cache."""
     found = _SNAPSHOT.search(path or "")
     return found[1] if found else None

@@ -1,4 +1,4 @@
-"""Health checks of suspected replicas during a run; workers are told the result.
+"""Health checks of suspected replicas during a run, whose results are sent to the workers.
 
 Only suspected replicas are polled, or all when nothing arrives from any, so healthy ones see no extra
 traffic.
@@ -18,13 +18,13 @@ from sut.servers.info_client import InfoClient
 _ANSWER_S = 2.0
 _PAUSE_S = 1.0
 
-# Names of a Prometheus page that change by themselves, or because it was asked for: of a process
+# Names of a Prometheus page that change without work, or by being asked for: of a process
 # (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of HTTP.
 _NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"http")
 
 log = logging.getLogger("mlperf")
 
-Ask = Callable[[str], str]  # a replica's URL; "" when it is well, else what is wrong
+Ask = Callable[[str], str]  # a replica's URL; "" when it is healthy, else the error
 
 
 def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> str:
@@ -38,9 +38,9 @@ def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> st
 
 
 def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> bytes | None:
-    """What /metrics says of the engine: two different answers mean that it works. None without the page.
+    """The engine's values in /metrics: two different answers mean that it works. None without the page.
 
-    TensorRT-LLM's is a list of the steps since the last question, empty unless it was told to count them.
+    TensorRT-LLM's is a list of the steps since the last request, empty unless counting was switched on.
     """
     with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
@@ -60,11 +60,11 @@ def _tells_of_work(line: bytes) -> bool:
 class ActivityProbe:
     """Whether servers that send nothing are working: answers that are not streamed take many minutes.
 
-    A replica is at work when its metrics change, or when it has none and is well.
+    A replica works when its metrics change, or when it has none and is healthy.
     """
 
     def __init__(self, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]) -> None:
-        self.seen_s = time.monotonic()  # when work was seen last
+        self.seen_s = time.monotonic()  # when work was last observed
         self._urls = urls
         self._ask = ask
         self._work = work
@@ -136,7 +136,7 @@ class HealthMonitor:
             return
         if was_out:
             text = f"{self._urls[replica]} was out for {time.monotonic() - began:.0f} s"
-            log.warning("%s and is well again", text)
+            log.warning("%s and is healthy again", text)
             self.outages.append(text)
         self._tell("trust", replica)
 

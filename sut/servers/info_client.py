@@ -49,7 +49,7 @@ class InfoClient:
         self._within_s = within_s
         self._remedy = remedy
         self._until = time.monotonic() + within_s
-        # The certificates of the request path, httpx alone would take others; they take 30 ms to load.
+        # The certificates of the request path: httpx's own would be others. Loading them takes 30 ms.
         verify = False if urlsplit(url).scheme == "http" else tls_context(ca_file)
         self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
 
@@ -60,7 +60,7 @@ class InfoClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up, whoever is asking."""
+        """Close the connections; a request that is under way fails."""
         self._http.close()
 
     def ask(self, path: str, method: str = "GET") -> tuple[int, bytes]:
@@ -95,7 +95,7 @@ class InfoClient:
     def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
         body = bytearray()
         with (
-            self._hung_up_in_time(),
+            self._closed_in_time(),
             self._http.stream(method, self.url + path, timeout=self._left()) as answer,
         ):
             for data in answer.iter_raw():
@@ -106,8 +106,8 @@ class InfoClient:
         return answer.status_code, bytes(body)
 
     @contextmanager
-    def _hung_up_in_time(self) -> Iterator[None]:
-        """httpx counts time for each read: a server that trickles its headers would go on for hours."""
+    def _closed_in_time(self) -> Iterator[None]:
+        """Close the client when the time is over: httpx limits each read, and slow headers are many reads."""
         timer = threading.Timer(self._left(), self.close)
         timer.daemon = True
         timer.start()
@@ -131,12 +131,12 @@ class InfoClient:
 
 
 def _cause(error: httpx.HTTPError) -> str:
-    """httpx quotes what it could not read."""
+    """The error's text without keys and control characters: httpx quotes bytes that it could not read."""
     return printable(masked_text(str(error)))
 
 
 def tls_remedy(error: BaseException) -> str:
-    """What to do about a failed TLS handshake; "" when the error has another cause."""
+    """The remedy for a failed TLS handshake; "" when the error has another cause."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
@@ -144,7 +144,7 @@ def tls_remedy(error: BaseException) -> str:
         case None:
             return ""
         case ssl.SSLCertVerificationError() if "match" in cause.verify_message:
-            return "use a name that the server's certificate holds in --server-url"
+            return "use a name of the server's certificate in --server-url"
         case ssl.SSLCertVerificationError():
             return "give the server's certificate, or that of its CA, as --ca-file FILE"
     return "check whether the server speaks TLS; without it --server-url begins with http://"
@@ -158,7 +158,7 @@ class WaitNotices:
         self._next_s = _FIRST_NOTICE_S
 
     def tick(self, what: str) -> None:
-        """Log ``what`` is waited for, when a line is due."""
+        """Log that the program waits for ``what``, when a line is due."""
         waited_s = time.monotonic() - self._began
         if waited_s >= self._next_s:
             self._next_s = waited_s + _NOTICE_EVERY_S

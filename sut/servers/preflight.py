@@ -79,7 +79,7 @@ class Preflight:
 def flush_caches(
     servers: Sequence[ServerInfo], api_key: str | None, ca_file: Path | None = None
 ) -> tuple[str, ...]:
-    """Empty SGLang's prefix caches, which now hold the trial's prompt. Returns what did not work."""
+    """Empty SGLang's prefix caches, which now hold the trial request's prompt. Returns warnings."""
     urls = [server.url for server in servers if server.wire == "sglang"]
     controls = {url: InfoClient(url, api_key, _FLUSH_S, ca_file) for url in urls}
     flushed: set[str] = set()
@@ -91,7 +91,7 @@ def flush_caches(
     until = time.monotonic() + _FLUSH_S
     for thread, control in zip(threads, controls.values(), strict=True):
         thread.join(max(0.0, until - time.monotonic()))
-        control.close()  # a server that trickles its answer must not hold up the run
+        control.close()  # a slow answer must not delay the run
     return tuple(
         f"{url}: /flush_cache failed; the first sample's prompt may still be cached"
         for url in urls
@@ -102,7 +102,7 @@ def flush_caches(
 def _flush(control: InfoClient, flushed: set[str]) -> None:
     try:
         status, _ = control.ask("/flush_cache", "POST")
-    except (ServerError, RuntimeError):  # RuntimeError: closed under it, the time is up
+    except (ServerError, RuntimeError):  # RuntimeError: closed because the time was over
         return
     if status == 200:
         flushed.add(control.url)

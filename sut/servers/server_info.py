@@ -9,7 +9,7 @@ from harness.config.model_name import Match, match_names
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 
-# SGLang hands the tokens of unstreamed answers on in steps of 50, too: streams cost it nothing visible then.
+# SGLang passes on tokens of unstreamed answers in steps of 50, too: from there on streams cost it no more.
 _CHEAP_STREAM_INTERVAL = 50
 _MAY_DIFFER = (
     "model_path",
@@ -37,7 +37,7 @@ def _name(fact: ServerInfo) -> str:
 
 
 def replica_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """Facts in which replicas of the same model and version differ: the answers or their speed may, too."""
+    """Warnings about settings in which replicas of the same model and version differ."""
     for name in _MAY_DIFFER:
         found = {fact.url: getattr(fact, name) for fact in facts}
         if len(set(found.values())) > 1:
@@ -46,7 +46,7 @@ def replica_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
 
 
 def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """Servers whose streams have many events: Offline measures no token's time and pays for each of them."""
+    """Warnings about streams of many events: in Offline they cost time and measure nothing."""
     for fact in facts:
         if fact.stream_interval is not None and fact.stream_interval < _CHEAP_STREAM_INTERVAL:
             yield (
@@ -57,7 +57,7 @@ def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
 
 
 def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
-    """Servers of another model, or of another revision, than the rules'."""
+    """Deviations: servers of another model or revision than the rules name."""
     wanted = benchmark.model
     for fact in facts:
         if fact.model is None:
@@ -69,14 +69,14 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
 
 
 def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
-    """Servers of a quantised or converted form of the rules' model, or of one that only its name claims."""
+    """Warnings about a quantised or converted form of the rules' model, or a model known only by name."""
     for fact in facts:
         match = _match(fact, benchmark.model)
         path = fact.model_path
         if match is not Match.OTHER and path and match_names([path], benchmark.model) is Match.OTHER:
             yield (
                 f"{fact.url} serves {fact.names}: the path does not name {benchmark.model}, "
-                "so nothing but the served name vouches for the model"
+                "so only the served name stands for the model"
             )
         if match is Match.VARIANT:
             yield (
@@ -90,12 +90,12 @@ def _match(fact: ServerInfo, wanted: str) -> Match:
 
 
 def _same_revision(revision: str, wanted: str | None) -> bool:
-    """Branches and tags (``main``) name no revision; an abbreviated hash counts."""
+    """False where they differ. Branches and tags (``main``) are no revision; an abbreviated hash is."""
     return wanted is None or not re.fullmatch("[0-9a-f]{7,40}", revision) or wanted.startswith(revision)
 
 
 def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParameters) -> Iterator[str]:
-    """Parameters for which a server's protocol has no word."""
+    """Warnings about parameters that a server's protocol does not have."""
     for fact in facts:
         if parameters.min_new_tokens and fact.wire == "llamacpp":
             yield (
@@ -107,7 +107,7 @@ def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParamete
 def check_capacity(
     facts: Sequence[ServerInfo], longest_prompt: int, max_new_tokens: int, vocabulary: int
 ) -> None:
-    """Prompt and answer must fit the context, the dataset's ids the model. Raises ServerError."""
+    """Check prompts and answers against the context, and ids against the vocabulary. Raises ServerError."""
     for fact in facts:
         needed = longest_prompt + max_new_tokens
         if fact.context_length is not None and fact.context_length < needed:

@@ -1,1 +1,1 @@
-"""Supervisor: starts the processes, watches them, ends a run."""
+"""Supervisor: starts and monitors the processes, ends a run."""

@@ -29,7 +29,7 @@ class ConnectionLimits:
         self._limits.check(in_flight, self._workers, self._pairs)
 
     def warnings(self, expected: int, *, all_at_once: bool) -> Iterator[str]:
-        """Warnings for about ``expected`` open connections; ``all_at_once``: opened at the start."""
+        """Warnings for about ``expected`` open connections; ``all_at_once``: all are opened at the start."""
         yield from self._limits.shortages(expected, self._workers, self._pairs)
         if any(is_own_host(endpoint.host) for endpoint in self._endpoints):
             at_once = min(expected, self._workers * (MAX_CONNECTING if all_at_once else WARM_CONNECTIONS))

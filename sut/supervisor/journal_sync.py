@@ -1,7 +1,7 @@
-"""Puts the journal on the disk itself while an accuracy run goes, from the process that has nothing to do.
+"""Syncs the journal of an accuracy run to the disk, in the supervisor's process.
 
-Workers hand their rows to the kernel, which survives them; a power cut it does not survive. Syncing waits for
-the disk, so neither a worker nor LoadGen's process does it.
+Workers write their rows to the kernel: these survive the end of a worker but not a power cut. Syncing waits
+for the disk, so neither a worker nor LoadGen's process does it.
 """
 
 import os
@@ -39,7 +39,7 @@ class JournalSync:
             os.close(descriptor)
 
     def _sync(self) -> None:
-        # A folder that is gone or a disk that fails is noticed by those who write.
+        # A removed folder or a failing disk is reported by the workers that write.
         with suppress(OSError):
             for entry in os.scandir(self._directory):
                 if entry.name not in self._descriptors:

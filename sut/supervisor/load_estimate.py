@@ -1,4 +1,4 @@
-"""What a plan is going to ask of the client, as far as flags and conf files show before LoadGen starts."""
+"""The load of a plan on the client, as far as flags and conf files show it before LoadGen starts."""
 
 import socket
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _MEAN_LENGTH = "reference_mean_output_tokens"  # of a compliance test: no other 
 
 
 def expected_load(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
-    """Server loads follow from the target rate, as if each token were an event of its own."""
+    """The load; for Server it follows from the target rate, as if each token were an event of its own."""
     if plan.scenario.one_at_a_time:
         return Load(open_at_most=1)
     if not plan.scenario.poisson:
@@ -42,7 +42,7 @@ def server_is_here(plan: RunPlan) -> bool:
 
 
 def is_own_host(host: str) -> bool:
-    """Whether a name leads to an address of this machine; False where it does not resolve."""
+    """Whether a name resolves to an address of this machine."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
     except OSError:
@@ -51,7 +51,7 @@ def is_own_host(host: str) -> bool:
 
 
 def _longest_s(plan: RunPlan, tokens: float) -> float:
-    """Seconds of an answer at the benchmark's limits: valid runs are not slower."""
+    """Seconds that an answer takes at the benchmark's limits: valid runs are not slower."""
     limits = plan.benchmark.latency_limits.get(plan.scenario)
     if limits is None:
         return 0.0

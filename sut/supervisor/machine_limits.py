@@ -1,4 +1,4 @@
-"""Limits of the machine that a number of open connections runs into, and how to lift them."""
+"""Limits of the machine on open connections, and how to raise them."""
 
 import resource
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ _SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
-    """``descriptors`` is the hard limit of one process; ``ports`` are those that the system gives to outgoing
-    connections, as many again for each pair of source and destination address; ``backlog`` is the longest
+    """``descriptors`` is the hard limit of one process; ``ports`` is the number of local ports for outgoing
+    connections, counted for each pair of source and destination address; ``backlog`` is the longest
     queue of new connections that a server on this machine can have. None where unknown.
     """
 
@@ -37,7 +37,7 @@ class MachineLimits:
             raise ConfigError(shortage)
 
     def shortages(self, in_flight: int, workers: int, pairs: int) -> Iterator[str]:
-        """What the machine lacks for ``in_flight`` connections, with the remedy."""
+        """Limits that ``in_flight`` connections exceed, each with its remedy."""
         each = -(-in_flight // workers) + SPARE_DESCRIPTORS
         if each > self.descriptors:
             yield (
@@ -50,12 +50,12 @@ class MachineLimits:
             yield (
                 f"{to_one} connections between two addresses need as many local ports, the system has "
                 f"{self.ports} before connecting becomes slow; "
-                'widen them (sysctl -w net.ipv4.ip_local_port_range="1024 65535") or give this machine or '
-                "the server further addresses"
+                'widen it (sysctl -w net.ipv4.ip_local_port_range="1024 65535") or give this machine '
+                "or the server further addresses"
             )
 
     def backlog_shortages(self, at_once: int) -> Iterator[str]:
-        """What a server on this machine lacks for ``at_once`` new connections, with the remedy."""
+        """A limit of a server on this machine that ``at_once`` new connections exceed, with the remedy."""
         if self.backlog is not None and at_once > self.backlog:
             yield (
                 f"up to {at_once} connections are opened at once, and this host lets a server queue "
@@ -91,15 +91,15 @@ def hard_descriptor_limit() -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many open files as the hard limit allows."""
+    """Raise the limit of open files to the hard limit."""
     hard = hard_descriptor_limit()
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def local_ports() -> int | None:
-    """How many local ports two addresses have for quick connections, None where the system does not tell.
+    """The number of local ports between two addresses for quick connections, None where unknown.
 
-    Linux looks through the ports of one parity first: beyond half of the range a connect takes 770 us instead
+    Linux searches the ports of one parity first: beyond half of the range a connect takes 770 us instead
     of 30 (measured), which stalls a client that opens hundreds each second.
     """
     if not _PORT_RANGE.is_file():

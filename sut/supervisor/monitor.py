@@ -23,11 +23,11 @@ from sut.servers.health import ActivityProbe, HealthMonitor
 _LOOK_S = 1.0
 _STUCK_S = 15.0
 _STOOD_STILL_S = 3.0
-# With every replica out for this time, LoadGen would only issue queries that cannot be answered.
+# After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0
-# Failures without a single token in between: the servers live, and serve nothing.
+# Failures in a row without a token: the servers respond but serve nothing.
 _HOPELESS = 100
-# How often servers are asked for signs of work in a silence of --progress-timeout.
+# How often servers are asked for signs of work during a silence of --progress-timeout.
 _QUESTIONS = 10
 
 Counts = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ Observer = Callable[[Counts], None]
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process of ours and the pipe to it."""
+    """A child process and the pipe to it."""
 
     process: SpawnProcess
     control: Connection
@@ -117,7 +117,7 @@ class Monitor:
             kind, value = control.recv()
         except (EOFError, OSError):
             process.join(1)
-            if process.exitcode != 0:  # 0: the LoadGen process hung up, and reports the end
+            if process.exitcode != 0:  # 0: the LoadGen process has closed the channel, and reports the end
                 self._problems.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
             return False
         if kind == "suspect":
@@ -125,7 +125,7 @@ class Monitor:
         elif kind == "journal":
             raise RunError(
                 f"ended early: the journal in {self._log_dir} cannot be written ({value}), and "
-                "LoadGen's logs would be lost too; make room there"
+                "LoadGen's logs would be lost too; free some space there"
             )
         else:
             self._problems.append(str(value))
@@ -145,7 +145,7 @@ class Monitor:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
         self._abort_policy.check(totals, *self._replicas.all_out_for())
         if not self._log_dir.is_dir():
-            raise RunError(f"the output folder {self._log_dir} has been removed while the run wrote into it")
+            raise RunError(f"the output folder {self._log_dir} was removed during the run")
 
     def _check_heartbeats(self, beats: Counts) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""
@@ -164,7 +164,7 @@ class Monitor:
 class AbortPolicy:
     """Decides from the counters whether to end the run early.
 
-    ``reasons`` names the failures so far. ``activity`` is asked where silence alone proves
+    ``reasons`` names the failures so far. ``activity`` is used where silence alone proves
     nothing.
     """
 
@@ -245,7 +245,7 @@ def receive_from_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
         raise RunError(f"the LoadGen process gave no answer within {timeout_s:g} s")
     try:
         message: tuple[str, Any] = loadgen.control.recv()
-    except (EOFError, OSError):  # OSError: it died with something of ours unread
+    except (EOFError, OSError):  # OSError: it died with an unread message of ours
         loadgen.process.join(1)
         raise RunError(f"the LoadGen process {describe_exit(loadgen.process)}") from None
     return message

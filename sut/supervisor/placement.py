@@ -1,4 +1,4 @@
-"""How many workers a run gets, and which cores they and LoadGen's process have to themselves."""
+"""The number of workers of a run, and the cores to which they and LoadGen's process are pinned."""
 
 import math
 import os
@@ -10,12 +10,12 @@ from pathlib import Path
 from harness.record.resolved_plan import Cpus, Placement
 from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 
-# Measured for one worker (docs/design/performance.md), and halved: half busy, its p99 stays near its mean.
+# Half of one worker's measured capacity (docs/design/performance.md): at half load p99 stays near the mean.
 _EVENTS_PER_S = 25_000
 _QUERIES_PER_S = 10_000
 _STREAMS = 256
 _MOST_WORKERS = 32
-# With fewer cores the scheduler does better than we would: server, supervisor and kernel need some too.
+# With fewer cores nothing is pinned: server, supervisor and kernel need some, too.
 _PIN_FROM_CORES = 4
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -34,7 +34,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the client has to carry; None where that is not known before the run.
+    """The load of the client; None where it is not known before the run.
 
     ``open_at_most`` is a limit that was asked for, ``open_expected`` an estimate.
     """
@@ -61,7 +61,7 @@ def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool
         workers, reason = load.open_at_most, _counted(load.open_at_most, "request in flight")
     if machine.quota is not None or len(machine.cores) < _PIN_FROM_CORES or workers >= ours:
         return Placement(workers, reason)
-    # From the last core on: interrupts and other programs favour the first.
+    # From the last core on: interrupts and other programs mostly run on the first.
     loadgen, *others = reversed(machine.cores)
     return Placement(workers, reason, loadgen, tuple(others[:workers]))
 
@@ -75,7 +75,7 @@ def _wanted(load: Load, spare: int, descriptors: int) -> tuple[int, str]:
 
 
 def _needs(load: Load) -> list[tuple[int, str]]:
-    """Workers for each known part of the load. Streams tell only where the rate of events is not known."""
+    """Workers for each known part of the load. Streams count only where the rate of events is unknown."""
     parts: list[tuple[float | None, int, str]] = [
         (load.events_per_s, _EVENTS_PER_S, "event/s"),
         (load.queries_per_s, _QUERIES_PER_S, "query/s"),
@@ -98,7 +98,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def this_machine() -> Machine:
-    """What this process may use."""
+    """The cores, CPU quota and open files that this process may use."""
     return Machine(
         physical_cores(sorted(os.sched_getaffinity(0)), _siblings),
         cpu_quota(_QUOTA.read_text() if _QUOTA.is_file() else ""),
@@ -140,7 +140,7 @@ def _siblings(cpu: int) -> str:
 
 
 def pin(cpus: Cpus) -> None:
-    """Keep this process, and all threads it is going to start, on ``cpus``."""
+    """Pin this process, and all threads that it will start, to ``cpus``."""
     if cpus:
-        with suppress(OSError):  # a core that has gone meanwhile is no reason to end a run
+        with suppress(OSError):  # a core that was removed meanwhile is no reason to end a run
             os.sched_setaffinity(0, cpus)

@@ -20,7 +20,7 @@ Failures = Mapping[FailureKind, int]
 class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
-    ``issue`` is what LoadGen is going to issue; ``failures`` gives the failed queries by kind.
+    ``issue`` is what LoadGen will issue; ``failures`` gives the failed queries by kind.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ProgressMeter:
         self._tokens = deque([(self._start, 0)])
 
     def __call__(self, totals: npt.NDArray[np.int64]) -> ProgressSnapshot:
-        """The run now, from the counters by Counter."""
+        """A snapshot from the counters, by Counter."""
         now = self._clock()
         values = {counter: int(totals[counter]) for counter in Counter}
         failures = self._failures()

@@ -112,7 +112,7 @@ class QuerySession:
             for child in self._workers:
                 _await_ready(child)
         except RunError:
-            self._require_loadgen()  # without it the workers end too, and theirs is not the cause
+            self._require_loadgen()  # without it the workers end, too; the cause is its own
             raise
 
     def run(
@@ -136,7 +136,7 @@ class QuerySession:
         )
         try:
             self._require_loadgen()
-            with suppress(OSError):  # it died just now: the monitor reports how
+            with suppress(OSError):  # it has just died: the monitor reports how
                 self._loadgen.control.send(("run", self._capacities))
             with JournalSync(self._journal_dir, enabled=self._plan.accuracy):
                 lost = self._monitor.until_done(observe)
@@ -151,7 +151,7 @@ class QuerySession:
     def observations(
         self, lost: Lost = (), *, problem: str | None = None, interrupted_by: str | None = None
     ) -> Observations:
-        """Everything that was observed until now. ``problem``: why the test did not come to its end."""
+        """Everything that was observed so far. ``problem``: why the test did not end normally."""
         seen = Observations() if self._monitor is None else self._monitor.observations()
         totals = self._board.totals()
         return replace(
@@ -168,7 +168,7 @@ class QuerySession:
         return self._board.failures()
 
     def abort(self) -> Lost:
-        """End every process: workers hang up and flush their journals, LoadGen writes its logs.
+        """End every process: workers close their channels and flush their journals, LoadGen writes its logs.
 
         Returns the queries that were lost with a worker until then.
         """

@@ -18,12 +18,12 @@ _OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
-    """Start a child with a fresh interpreter. SIGINT, SIGTERM and SIGHUP stay blocked in it: we decide.
+    """Start a child with a fresh interpreter. SIGINT, SIGTERM and SIGHUP stay blocked in it.
 
-    A signal that comes during the start is handled after it. The child inherits this thread's mask, but the
-    mask alone does not stop the handler: the kernel can give the signal to another thread, and Python then
-    runs the handler here. An exception between the fork and the child's arguments would leave the child with
-    a traceback.
+    Only this process reacts to them. A signal that comes during the start is handled after it. The child
+    inherits this thread's mask, but the mask alone does not stop the handler: the kernel can deliver the
+    signal to another thread, and Python then runs the handler here. An exception between the fork and the
+    child's arguments would end the child with a traceback.
     """
     resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
     process = multiprocessing.get_context("spawn").Process(target=target, args=arguments, daemon=True)
@@ -37,7 +37,7 @@ def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the one that started it dies (prctl(2), Linux)."""
+    """Make the kernel kill this process when the one that started it dies (prctl(2), Linux)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
@@ -51,7 +51,7 @@ def gc_runs() -> int:
 
 
 def stop(process: SpawnProcess, grace_s: float) -> None:
-    """Wait for the child to end by itself, then kill it."""
+    """Wait for the child to end, then kill it."""
     process.join(grace_s)
     if process.is_alive():
         process.kill()

@@ -1,4 +1,4 @@
-"""Which wire protocol a plan speaks."""
+"""Wire protocols of inference servers, and the choice of one by its name."""
 
 from harness.config.generation import SamplingParameters
 from sut.wire.base import AnswerBounds, Wire

@@ -14,7 +14,7 @@ from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 TokenIds: TypeAlias = "array[int]"
 
 MAX_DETAIL = 240
-_EXCERPT_BYTES = 4096  # looked through for the API key
+_EXCERPT_BYTES = 4096  # searched for the API key
 # A cumulative event repeats every id and, without --skip-tokenizer-init, all text: bytes for each token.
 BYTES_PER_TOKEN = 128
 BYTES_PER_EVENT = 1 << 20
@@ -22,7 +22,7 @@ BYTES_PER_EVENT = 1 << 20
 NO_ERROR = msgspec.Raw(b"null")
 # The finish reasons of a complete answer, in each protocol (llama.cpp's eos, word and limit by these names).
 _COMPLETE = ("stop", "length")
-# SGLang's and vLLM's words for a request that the server gave up.
+# SGLang's and vLLM's names for a request that the server gave up.
 _BROKEN_OFF = ("abort", "error")
 # What msgspec raises for bytes that are not the JSON that was expected, endless nesting included.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -94,16 +94,16 @@ class Wire(Protocol):
 
 
 def given(**options: int | None) -> dict[str, int]:
-    """The options that have a value: a server takes a null for an error, or for another value."""
+    """The options that have a value: servers read a null as an error, or as another value."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def excerpt(data: bytes) -> str:
     """Server bytes as one printable, bounded line without the API key, which servers repeat in errors."""
-    told = masked(data[:_EXCERPT_BYTES])
-    text = told[:MAX_DETAIL].decode("utf-8", "backslashreplace")
+    safe = masked(data[:_EXCERPT_BYTES])
+    text = safe[:MAX_DETAIL].decode("utf-8", "backslashreplace")
     shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return shown if len(data) <= _EXCERPT_BYTES and len(told) <= MAX_DETAIL else shown + "…"
+    return shown if len(data) <= _EXCERPT_BYTES and len(safe) <= MAX_DETAIL else shown + "…"
 
 
 def number(value: int) -> str:
@@ -112,12 +112,12 @@ def number(value: int) -> str:
 
 
 def no_ids() -> TokenIds:
-    """An answer's ids before the first: 4 bytes for each to come, a tenth of what a list of ints takes."""
+    """An empty array for an answer's ids: 4 bytes each, a tenth of the size of a list of ints."""
     return array("I")
 
 
 def append_ids(known: TokenIds, new: list[int], limits: AnswerBounds) -> Failure | None:
-    """Append ids, as many as were asked for; array refuses by itself what is negative or beyond 32 bits."""
+    """Append at most as many ids as asked for; array itself refuses negative ones and those above 32 bits."""
     if len(known) + len(new) > limits.max_new_tokens:
         return _too_many(len(known) + len(new), limits)
     try:
@@ -128,7 +128,7 @@ def append_ids(known: TokenIds, new: list[int], limits: AnswerBounds) -> Failure
 
 
 def wrong_id(token_id: int, limits: AnswerBounds) -> Failure:
-    """The Failure of an id that the model cannot have made."""
+    """The Failure of an id outside the vocabulary."""
     return Failure(
         FailureKind.TOKEN_VALUE,
         f"token id {number(token_id)} is outside the vocabulary of {limits.vocabulary_size}",
@@ -142,7 +142,7 @@ def _too_many(count: int, limits: AnswerBounds) -> Failure:
 
 
 def wrong_count(tokens: int, claimed: int) -> Failure:
-    """The Failure of an answer whose ids and the server's own count differ."""
+    """The Failure of an answer with another number of ids than the server counted."""
     return Failure(FailureKind.TOKEN_COUNT, f"got {tokens} token ids, the server counted {number(claimed)}")
 
 
@@ -157,14 +157,14 @@ def incomplete(reason: str, tokens: int, message: str = "") -> Failure | None:
     """The Failure of a finish reason that the protocols do not document as that of a complete answer."""
     if reason in _COMPLETE:
         return None
-    told = excerpt((message or reason).encode())
+    given = excerpt((message or reason).encode())
     if reason in _BROKEN_OFF:
-        return Failure(FailureKind.ABORTED, f"the server ended the request after {tokens} tokens: {told}")
-    return Failure(FailureKind.FINISH_REASON, f"ended after {tokens} tokens for an unknown reason: {told!r}")
+        return Failure(FailureKind.ABORTED, f"the server ended the request after {tokens} tokens: {given}")
+    return Failure(FailureKind.FINISH_REASON, f"ended after {tokens} tokens for an unknown reason: {given!r}")
 
 
 def after_end(tokens: int) -> Failure:
-    """The Failure of an event behind the one with the finish reason."""
+    """The Failure of an event after the one with the finish reason."""
     return Failure(FailureKind.AFTER_END, f"another event came after the end, which was at {tokens} tokens")
 
 

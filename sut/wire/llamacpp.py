@@ -64,7 +64,7 @@ def _options(parameters: SamplingParameters) -> dict[str, Any]:
         "cache_prompt": False,
         "return_tokens": True,
         "stream": parameters.stream,
-        **given(seed=parameters.seed),  # it knows no least number of tokens
+        **given(seed=parameters.seed),  # it has no minimum number of tokens
     } | parameters.extra
 
 

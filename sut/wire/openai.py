@@ -1,4 +1,4 @@
-"""OpenAI-compatible ``POST /v1/completions`` with token-id prompts, as vLLM speaks it.
+"""OpenAI-compatible ``POST /v1/completions`` with token-id prompts, in vLLM's form.
 
 The OpenAI schema has no output ids; ``return_token_ids`` (vLLM) adds ``token_ids`` to each choice. A server
 that does not send them is refused: ids are never made up from text.
@@ -116,7 +116,7 @@ class OpenAIAnswer(DeltaAnswer):
     def finish(self) -> Outcome:
         """Judge the answer after its last chunk."""
         if self._reason is not None and self._usage is None:
-            return Failure(FailureKind.TOKEN_COUNT, "the server sent no usage to hold the token ids against")
+            return Failure(FailureKind.TOKEN_COUNT, "the server sent no usage to compare the token ids with")
         usage = self._usage or _Usage(0)
         if usage.completion_tokens and not self._ids:
             return Failure(

@@ -1,9 +1,9 @@
-"""SGLang's native ``POST /generate`` with token ids, streamed or whole.
+"""SGLang's native ``POST /generate`` with token ids, streamed or complete.
 
 By default every event repeats all ids so far (cumulative); with --incremental-streaming-output events
-carry what is new. ``meta_info.completion_tokens`` against the number of ids tells which. A cumulative event
-begins with the bytes of the one before: those are compared, only the rest is decoded, so that every event
-is checked completely and an answer costs linear time.
+carry what is new. The number of ids and ``meta_info.completion_tokens`` show which. A cumulative event
+begins with the bytes of the one before: those are compared and only the rest is decoded, so every event is
+checked completely, in time linear in the length of the answer.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class SglangAnswer:
         self._limits = limits
         self._cumulative: bool | None = None  # unknown until the second event with ids
         self._ids = no_ids()
-        self._shown: _Shown | None = None  # by the event before, where it began as SGLang's do
+        self._shown: _Shown | None = None  # by the previous event, if it began as SGLang's do
         self._meta: _MetaInfo | None = None
 
     def feed(self, event: bytes) -> Failure | None:
@@ -119,11 +119,11 @@ class SglangAnswer:
         return whole_answer(self._ids, meta.completion_tokens, reason, meta.prompt_tokens, self._limits)
 
     def _take_rest(self, data: bytes, rest: bytes) -> Failure | None:
-        """Take a cumulative event of which ``rest`` is left without what the one before has shown."""
+        """Take a cumulative event; ``rest`` is the part that the previous one has not shown."""
         try:
             event = _decode(rest)
         except UNREADABLE:
-            return self._take(data)  # fails alike, with the whole event as evidence
+            return self._take(data)  # fails in the same way, with the complete event in its detail
         if event.error is not NO_ERROR or event.output_ids is None or event.meta_info is None:
             return self._take(data)
         if failure := self._check(event.meta_info):
@@ -152,7 +152,7 @@ class SglangAnswer:
         return self._accept(ids, meta)
 
     def _check(self, meta: _MetaInfo) -> Failure | None:
-        """Hold an event against the one before: nothing follows the end, and no token is taken back."""
+        """Compare an event with the previous one: nothing follows the end, and no token is withdrawn."""
         if self._meta is not None and self._meta.finish_reason is not None:
             return after_end(self.tokens)
         reason = meta.finish_reason
@@ -161,8 +161,8 @@ class SglangAnswer:
         ):
             return failure
         if meta.completion_tokens < self.tokens:
-            told = f"the server counted {number(self.tokens)} tokens, then {number(meta.completion_tokens)}"
-            return Failure(FailureKind.TOKEN_COUNT, told)
+            detail = f"the server counted {number(self.tokens)} tokens, then {number(meta.completion_tokens)}"
+            return Failure(FailureKind.TOKEN_COUNT, detail)
         return None
 
     def _accept(self, ids: list[int], meta: _MetaInfo) -> Failure | None:
@@ -231,5 +231,5 @@ class _Shown:
             if following == _COMMA:
                 new += 1
             elif following != _BRACKET:
-                return None  # the last id goes on: another number
+                return None  # the last id continues: it is another number
         return head + event[new:]

@@ -1,15 +1,15 @@
-"""Server-sent events, as a feed object: bytes in, whole ``data:`` payloads out."""
+"""Server-sent events, as a feed object: bytes in, complete ``data:`` payloads out."""
 
 import re
 
 DONE = b"[DONE]"
 _END = re.compile(rb"\r?\n\r?\n")
-BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is no part of the first line
-_END_BYTES = 3  # bytes of an end that may have come before its last one
+BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is not part of the first line
+_END_BYTES = 3  # bytes of an end that may already have arrived without its last
 
 
 class EventTooLargeError(Exception):
-    """An event outgrew the bound that the reader was given."""
+    """An event larger than the reader's bound."""
 
 
 class ErrorEventError(Exception):
@@ -19,7 +19,7 @@ class ErrorEventError(Exception):
 class EventReader:
     """Splits a response body into the payloads of its ``data:`` lines.
 
-    ``feed`` takes the body in any cut and returns the payloads that became whole. An event ends with an
+    ``feed`` takes the body in any cut and returns the payloads that became complete. An event ends with an
     empty line; LF and CRLF are both accepted. Comments and other fields are skipped; an ``event: error``
     raises ErrorEventError. At most ``max_event_bytes`` are kept waiting for the end of an event; beyond that
     EventTooLargeError is raised.
@@ -39,15 +39,15 @@ class EventReader:
             data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n")
         )
         if one_event and b"\r" not in data:
-            return [data[6:-2]]  # what SGLang sends: one whole event in one chunk
+            return [data[6:-2]]  # SGLang's usual case: one complete event in one chunk
         return self._split(data)
 
     def flush(self) -> bytes:
-        """What is left over at the end of the body; empty when no event was cut off."""
+        """The rest at the end of the body; empty when no event was cut off."""
         return bytes(self._rest).strip()
 
     def _continue(self, data: bytes) -> list[bytes]:
-        """Add to an event that has begun; only what is new is searched, so any cut costs linear time."""
+        """Add to an event that has begun; only new bytes are searched, so the time is linear for any cut."""
         rest = self._rest if isinstance(self._rest, bytearray) else bytearray(self._rest)
         start = max(0, len(rest) - _END_BYTES)
         rest += data

@@ -19,12 +19,12 @@ class _Appender:
     __slots__ = ("_descriptor", "waiting")
 
     def __init__(self, path: Path) -> None:
-        # At once, not when it is needed: by then there may be no descriptor left.
+        # Opened now: when it is needed, there may be no descriptor left.
         self._descriptor = _append(path)
         self.waiting = bytearray()
 
     def flush(self) -> None:
-        """Hand everything to the kernel. Raises OSError (disk full)."""
+        """Write everything to the kernel. Raises OSError (disk full)."""
         while self.waiting:
             del self.waiting[: os.write(self._descriptor, self.waiting)]
 
@@ -32,8 +32,8 @@ class _Appender:
 class JournalWriter:
     """Appends to ``queries-<name>.bin``, ``failures-``, ``retries-<name>.jsonl`` and ``answers-<name>.bin``.
 
-    ``keep_answers``: whether the output ids are kept, as an accuracy run does. ``flush`` hands all to the
-    kernel: what it has survives the process.
+    ``keep_answers``: whether the output ids are kept, as an accuracy run does. ``flush`` writes
+    to the kernel: after that, the data survives the process.
     """
 
     def __init__(self, directory: Path, name: str, worker: int, *, keep_answers: bool = False) -> None:
@@ -85,7 +85,7 @@ class JournalWriter:
         self._retries.waiting += _line(query_id, sample_index, failure)
 
     def flush(self) -> None:
-        """Write what has gathered. Raises OSError (disk full) with the rest kept."""
+        """Write everything that waits. Raises OSError (disk full) and keeps the rest."""
         for appender in (self._answers, self._queries, self._failures, self._retries):
             if appender is not None:
                 appender.flush()

@@ -1,11 +1,11 @@
 """A worker process: takes queries from the LoadGen process, runs them, reports and journals their outcomes.
 
 Callbacks only: no task, future or queue for an event. The loop sleeps in epoll; a tick four times a second
-looks after deadlines, idle connections, retries and the journal.
+handles deadlines, idle connections, retries and the journal.
 
 Dialogue on ``control``: ("ready", None) or ("error", text) after the start; then ("suspect", replica) and
 ("journal", text) for a replica that looks dead and a journal that cannot be written; ("suspect", replica)
-and ("trust", replica) in answer, when the supervisor has asked that replica.
+and ("trust", replica) come back when the supervisor has checked that replica's health.
 """
 
 import gc
@@ -46,10 +46,10 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What one worker needs to know; ``max_in_flight`` 0 means no limit.
+    """The settings of one worker; ``max_in_flight`` 0 means no limit.
 
-    ``first_tokens``: whether LoadGen waits for them. ``accuracy``: the answers
-    count, not their times. ``kept``: answers of an earlier attempt, by sample.
+    ``first_tokens``: whether LoadGen waits for them. ``accuracy``: answers
+    matter, not their times. ``kept``: answers of an earlier attempt, by sample.
     """
 
     index: int
@@ -218,7 +218,7 @@ class Worker:
         self._client.start(request)
 
     def _send_saved_answer(self, query_id: int, kept: SavedAnswer) -> None:
-        """LoadGen gets an answer that an earlier attempt at this run has paid for."""
+        """Report an answer of an earlier attempt at this run."""
         ids = kept.output_ids().tobytes()
         now = time.monotonic_ns()
         if self._spec.first_tokens:
@@ -239,7 +239,7 @@ class Worker:
         self._counters[Counter.TTFT_SUM_NS] += request.reader.first_token_ns - request.issued_ns
 
     def _send_first_token(self, request: Request, arrived_ns: int) -> None:
-        """``arrived_ns``: of the bytes that let it be told, from which on the client's share is counted."""
+        """``arrived_ns``: arrival of the bytes after which it may be reported: start of the client share."""
         if self._spec.first_tokens:
             self._messages.add(
                 request.query_id, FIRST, arrived_ns, request.reader.first_id.to_bytes(4, "little")
@@ -263,7 +263,9 @@ class Worker:
             request.issued_ns,
             request.sent_ns,
             reader.first_byte_ns,
-            reader.first_token_ns if self._wire.streams else 0,  # a complete answer shows no token's time
+            reader.first_token_ns
+            if self._wire.streams
+            else 0,  # no token's time is known of an answer that is not streamed
             reader.last_byte_ns,
         )
         self._journal.add(
@@ -294,7 +296,7 @@ class Worker:
 
 
 def _checked_prompt_length(outcome: Outcome, isl: int) -> Outcome:
-    """An answer to a prompt of another length is another query's: a server or proxy has mixed them up."""
+    """A Failure for an answer to a prompt of another length: a server or proxy has mixed up two queries."""
     if isinstance(outcome, Completion) and outcome.prompt_tokens not in (None, isl):
         detail = f"the answer is to a prompt of {outcome.prompt_tokens} tokens, the query's has {isl}"
         return Failure(FailureKind.TOKEN_COUNT, detail)
@@ -304,7 +306,7 @@ def _checked_prompt_length(outcome: Outcome, isl: int) -> Outcome:
 def worker_main(
     spec: WorkerSpec, channel: socket.socket, store: RequestStore, board: CounterBoard, control: Pipe
 ) -> None:
-    """Entry point of the process. Tells ``control`` "ready", or at the end why it failed."""
+    """Entry point of the process. Sends "ready" to ``control``, or the reason of a failure."""
     die_with_parent()
     pin(spec.cores)
     raise_descriptor_limit()
@@ -318,7 +320,7 @@ def worker_main(
     except (OSError, MemoryError) as error:
         control.send(("error", f"worker {spec.index}: {machine_failure(error)}"))
         os._exit(1)
-    except Exception as error:  # noqa: BLE001 - the process's edge: the supervisor must hear why
+    except Exception as error:  # noqa: BLE001 - the process's edge: reported to the supervisor
         control.send(("error", f"worker {spec.index}: {type(error).__name__}: {error}"))
         os._exit(1)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Queries that are sent again, where that is honest: their waiting counts into their latency."""
+"""Retry policy: which failed requests are sent again. Waiting for a retry counts towards the latency."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,10 @@ _LONGEST_WAIT_NS = 8_000_000_000
 
 
 class Retries:
-    """Decides and holds what is to be sent again.
+    """Decides which requests are sent again, and holds them until then.
 
-    A request of which the server accepted no byte may always be repeated; any other only where
-    ``answers_only`` says that the answers count and their times do not.
+    A request of which the server accepted no byte may always be repeated; any other only with
+    ``answers_only``, where the times of answers do not matter.
     """
 
     def __init__(self, limit: int, *, answers_only: bool) -> None:
@@ -23,11 +23,11 @@ class Retries:
 
     @property
     def hold_first_tokens(self) -> bool:
-        """Whether LoadGen hears of a first token only with its answer: another attempt may bring another."""
+        """Whether a first token is reported only with its answer: another attempt may return another."""
         return self._answers_only and self._limit > 0
 
     def takes(self, request: Request, failure: Failure, now: int) -> bool:
-        """Whether the request that failed at ``now`` (monotonic ns) will be tried again."""
+        """Whether the request that failed at ``now`` (monotonic ns) will be sent again."""
         if request.attempt >= self._limit or not (self._answers_only or not request.accepted):
             return False
         wait = min(_FIRST_WAIT_NS << request.attempt, _LONGEST_WAIT_NS)
@@ -35,7 +35,7 @@ class Retries:
         return True
 
     def due(self, now: int) -> Iterator[Request]:
-        """Take out the requests whose wait is over."""
+        """Remove and return the requests that are due."""
         ready = [request for until, request in self._waiting if until <= now]
         self._waiting = [entry for entry in self._waiting if entry[0] > now]
         yield from ready

@@ -1,4 +1,4 @@
-"""The embedded engine: a real model behind a real HTTP server that the harness starts and stops by itself."""
+"""The embedded engine: a real model behind a real HTTP server that the harness starts and stops."""
 
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import EmbeddedModel, model_for, tiny_model

@@ -1,4 +1,4 @@
-"""Starts llama.cpp's server in a process of its own, waits until it answers, and leaves nothing behind."""
+"""Starts llama.cpp's server in a process of its own, waits until it answers, and stops it."""
 
 import contextlib
 import http.client
@@ -26,8 +26,8 @@ class EmbeddedEngine:
     """A context manager around one engine process.
 
     Start it from the main thread: Linux ends the engine with the *thread* that started it. The engine
-    ignores Ctrl-C and has a session of its own, so whoever started it decides when it ends; it also ends
-    when that process dies in any way.
+    ignores Ctrl-C and has a session of its own, so only the process that started it ends it; it also ends
+    when that process dies.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class EmbeddedEngine:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start and wait until /health answers. Raises ServerError with the engine's last words."""
+        """Start and wait until /health answers. Raises ServerError with the last line of the engine's log."""
         process = self._process = self._spawn()
         deadline = time.monotonic() + self._start_timeout_s
         try:
@@ -66,7 +66,7 @@ class EmbeddedEngine:
             while not _is_healthy(self.url):
                 self._check_alive(process, deadline)
                 time.sleep(_POLL_SECONDS)
-        except BaseException:  # Ctrl-C while waiting included: nothing may stay behind
+        except BaseException:  # Ctrl-C while waiting included: no process may be left
             self.stop()
             raise
 
@@ -77,7 +77,7 @@ class EmbeddedEngine:
         return str(self._failure(_how_it_ended(self._process.returncode)))
 
     def stop(self) -> None:
-        """End the engine within 2 seconds, by force where it does not listen. Idempotent."""
+        """End the engine within 2 seconds, by SIGKILL if necessary. Idempotent."""
         process, self._process, self.url = self._process, None, ""
         if process is None:
             return
@@ -107,7 +107,7 @@ class EmbeddedEngine:
                 return subprocess.Popen(
                     self._command,
                     cwd=ROOT,
-                    stdin=subprocess.PIPE,  # its end tells the engine that we are gone
+                    stdin=subprocess.PIPE,  # closing it ends the engine
                     stdout=subprocess.PIPE,
                     stderr=log,
                     start_new_session=True,

@@ -71,7 +71,7 @@ def model_for(benchmark: Benchmark, cache_dir: Path) -> EmbeddedModel:
 
 
 def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
-    """A model with random weights, written to ``cache_dir`` by whoever comes first.
+    """A model with random weights, written to ``cache_dir`` at its first use.
 
     Safe for several runs at once. Raises ConfigError where the file cannot be written.
     """

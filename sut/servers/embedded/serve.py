@@ -3,7 +3,7 @@
     python -m sut.servers.embedded.serve MODEL.gguf --slots 16 --context-per-slot 4096 --threads 1
 
 Prints one line to stdout, the URL that it listens on, when the model is loaded; logs go to stderr.
-Lives as long as its parent: ends when stdin is closed.
+Ends with its parent, when stdin is closed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 def main() -> None:
     """Serve until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor reacts to Ctrl-C
     _die_with_parent()
     arguments = _parser().parse_args()
     announce = _keep_stdout_for_the_url()
@@ -49,13 +49,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _die_with_parent() -> None:
-    """Linux only; elsewhere the end of stdin has to do."""
+    """Linux only; elsewhere the end of stdin ends it."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _keep_stdout_for_the_url() -> int:
-    """Give llama.cpp's own prints to stderr; the descriptor of the true stdout is returned."""
+    """Redirect llama.cpp's own prints to stderr; returns a descriptor of the original stdout."""
     announce = os.dup(1)
     os.dup2(2, 1)
     return announce

@@ -1,6 +1,6 @@
 """Writes a tiny Llama with random weights, and the vocabulary of llama3.1-8b's sample, as a GGUF file.
 
-The special tokens have the ids of Llama 3.1. The ids between the sample's 1,500 tokens and them are never
+The special tokens have the ids of Llama 3.1. Those between the sample's 1,500 tokens and them are never
 answered: a stand-in for Llama's vocabulary, which is Meta's. The same code always gives the same bytes; who
 changes them, or the sample's tokenizer, raises the version in models.py.
 """
