@@ -69,11 +69,11 @@ def main() -> None:
     for part in ("plain", "ours"):
         own = [sys.executable, __file__, "--part", part, "--folder", str(arguments.folder)]
         own += ["--tokenizer-json", str(arguments.tokenizer_json)] if arguments.tokenizer_json else []
-        print(f"AIME and GPQA, {part:5}: {_measured(own)}")
-    print(f"everything, ours    : {_measured(_evaluator(arguments.folder))}")
+        print(f"AIME and GPQA, {part:5}: {measured(own)}")
+    print(f"everything, ours    : {measured(_evaluator(arguments.folder))}")
 
 
-def _measured(command: list[str]) -> str:
+def measured(command: list[str]) -> str:
     """Run a program. Returns its time and memory, child processes included, and its printed results."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = time.monotonic()
@@ -169,8 +169,8 @@ def make(folder: Path, unanswered: int) -> None:
         for index, (dataset, truth, _) in enumerate(rows):
             ids = _output(rng, words, DATASETS[dataset][2], _final(dataset, truth, codes, index, unanswered))
             separator = "[\n" if index == 0 else ",\n"
-            file.write(f'{separator}{{ "seq_id" : {index}, "qsl_idx" : {index}, "data" : "{_hex(ids)}", ')
-            file.write(f'"token_data" : "{_hex(ids[:1])}", "token_count" : {len(ids)} }}')
+            file.write(f'{separator}{{ "seq_id" : {index}, "qsl_idx" : {index}, "data" : "{hexed(ids)}", ')
+            file.write(f'"token_data" : "{hexed(ids[:1])}", "token_count" : {len(ids)} }}')
         file.write("\n]\n")
 
 
@@ -211,7 +211,8 @@ def _output(rng: np.random.Generator, words: np.ndarray, mean: int, final: str) 
     return np.concatenate([head, thought, tail]).astype("<i4")
 
 
-def _hex(ids: np.ndarray) -> str:
+def hexed(ids: np.ndarray) -> str:
+    """As LoadGen writes token ids."""
     return ids.astype("<i4").tobytes().hex().upper()
 
 
