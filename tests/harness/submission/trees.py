@@ -20,17 +20,20 @@ from tests.records import ENDED, with_plan
 from tests.runs import ROOT
 
 ARCHIVE = ROOT / "tests/data/submission/made_up.tar.xz"
-# Trees of llama3.1-8b and llama3.1-8b-edge by benchmark, of cnn_runs, made likewise.
+# Trees of llama3.1-8b and llama3.1-8b-edge by benchmark, of recorded_runs, made likewise.
 CNN_ARCHIVE = ROOT / "tests/data/submission/made_up_cnn.tar.xz"
+# The tree of deepseek-r1 by its name, likewise.
+R1_ARCHIVE = ROOT / "tests/data/submission/made_up_r1.tar.xz"
 RESULTS = Path("closed/MyOrg/results/made_up/gpt-oss-120b")
 SYSTEM = Path("closed/MyOrg/systems/made_up.json")
 PREFIX = ":::MLLOG "
 
 
-def unpack(folder: Path, path: Path = ARCHIVE) -> Path:
-    """A fresh copy of the tree, or of the trees below one folder."""
-    with tarfile.open(path) as archive:
-        archive.extractall(folder, filter="data")
+def unpack(folder: Path, *paths: Path) -> Path:
+    """A fresh copy of the tree, or of the trees of other archives below one folder."""
+    for path in paths or (ARCHIVE,):
+        with tarfile.open(path) as archive:
+            archive.extractall(folder, filter="data")
     for results in (folder / "submission").rglob("closed/MyOrg/results"):
         source = results.with_name("src")
         source.mkdir()

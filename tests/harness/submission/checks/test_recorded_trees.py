@@ -1,4 +1,4 @@
-"""Closed submissions of llama3.1-8b and llama3.1-8b-edge: accepted as they are, and by whom not when damaged.
+"""Closed submissions of other benchmarks: accepted as they are, and by whom not when damaged.
 
 ``HARNESS_OFFICIAL_CHECKER`` names a folder ``tools/submission`` of MLCommons's inference repository,
 ``HARNESS_OFFICIAL_PYTHON`` an interpreter with numpy, pandas and pyyaml.
@@ -12,14 +12,15 @@ import pytest
 from harness.submission.checks.check import check_tree
 from tests.harness.submission.checks.official_checker import CHECKER, accepts
 from tests.harness.submission.made_up_cnn import DATACENTER, EDGE, ROWS
-from tests.harness.submission.trees import CNN_ARCHIVE, edit_json, edit_text, unpack
+from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, edit_json, edit_text, unpack
 
+R1 = "deepseek-r1"
 LEAST, MOST = {DATACENTER: 7350880, EDGE: 2746002}, {DATACENTER: 8984408, EDGE: 3356224}  # characters
 
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
-    return unpack(tmp_path_factory.mktemp("made_up"), CNN_ARCHIVE)
+    return unpack(tmp_path_factory.mktemp("made_up"), CNN_ARCHIVE, R1_ARCHIVE)
 
 
 @pytest.fixture
@@ -44,6 +45,8 @@ TREES = {
     "Offline, Interactive": (DATACENTER, "Server"),
     "Offline, Server, Interactive": (DATACENTER, None),
     "edge: Offline, SingleStream": (EDGE, None),
+    "R1: Offline, Server": (R1, "Interactive"),
+    "R1: Offline, Interactive": (R1, "Server"),
 }
 needs_official = pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
 
@@ -51,6 +54,12 @@ needs_official = pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CH
 @pytest.mark.parametrize("name", TREES)
 def test_it_has_no_issue(tree_of, name):
     assert check_tree(tree_of(*TREES[name])) == ()
+
+
+def test_equal_answers_of_a_greedy_model_to_the_samples_of_a_test_are_a_warning(tree_of):
+    """LoadGen draws the same ones in Server and Interactive; this server answers them in the same order."""
+    (issue,) = check_tree(tree_of(R1))
+    assert (issue.code, issue.is_warning) == ("repeat", True)
 
 
 @needs_official
@@ -82,6 +91,15 @@ def score(metric, value):
     return accuracy(lambda text, _: re.sub(rf"'{metric}': '[\d.]+'", f"'{metric}': '{value}'", text))
 
 
+def r1_score(metric, value, scenario="Offline"):
+    """Another number in the dict of deepseek-r1's evaluator."""
+    return accuracy(lambda text, _: re.sub(rf"'{metric}': [\d.]+", f"'{metric}': {value}", text), scenario)
+
+
+def r1_without(metric):
+    return accuracy(lambda text, _: text.replace(f"'{metric}'", "'other'"))
+
+
 def consistency(old, new):
     return lambda tree, benchmark: edit_text(
         results(tree, benchmark) / "Offline/TEST06/verify_accuracy.txt", old, new
@@ -104,7 +122,8 @@ def no_answers(tree, benchmark):
     (results(tree, benchmark) / "Offline/TEST06/accuracy/mlperf_log_accuracy.json").write_text("[\n]\n")
 
 
-BOTH = (DATACENTER, EDGE)
+BOTH, ALL = (DATACENTER, EDGE), (DATACENTER, EDGE, R1)
+WITH_TEST06 = (DATACENTER, R1)
 # Benchmarks, damage, our issue's code, whether MLCommons's checker refuses it too.
 DAMAGES = {
     "gen_len missing": (
@@ -127,24 +146,46 @@ DAMAGES = {
         "accuracy",
         True,
     ),
-    "no accuracy.txt": (BOTH, remove("Offline/accuracy/accuracy.txt"), "missing-file", True),
-    "no TEST06": ((DATACENTER,), remove("Offline/TEST06"), "test-missing", True),
+    "exact_match too low": ((R1,), r1_score("exact_match", 80.5446179), "accuracy", True),
+    "exact_match missing": ((R1,), r1_without("exact_match"), "accuracy", True),
+    "tokens_per_sample too low": ((R1,), r1_score("tokens_per_sample", 3497.604659), "accuracy", True),
+    "tokens_per_sample too high": (
+        (R1,),
+        r1_score("tokens_per_sample", 4274.850141, "Server"),
+        "accuracy",
+        True,
+    ),
+    "tokens_per_sample missing": ((R1,), r1_without("tokens_per_sample"), "accuracy", True),
+    "mean-accuracy of an older page": (
+        (R1,),
+        accuracy(lambda text, _: text.replace("'exact_match'", "'mean-accuracy'")),
+        "accuracy",
+        True,
+    ),
+    "fewer samples scored": (
+        (R1,),
+        accuracy(lambda text, _: text.replace("evaluated: 4388", "evaluated: 4387")),
+        "sample-count",
+        False,
+    ),
+    "no accuracy.txt": (ALL, remove("Offline/accuracy/accuracy.txt"), "missing-file", True),
+    "no TEST06": (WITH_TEST06, remove("Offline/TEST06"), "test-missing", True),
     "two ends": (
-        (DATACENTER,),
+        WITH_TEST06,
         consistency("EOS check pass: True", "EOS check pass: False"),
         "test-failed",
         True,
     ),
     "another first token": (
-        (DATACENTER,),
+        WITH_TEST06,
         consistency("First token check pass: Skipped", "First token check pass: False"),
         "test-failed",
         True,
     ),
-    "no answers in TEST06": ((DATACENTER,), no_answers, "test06-log", False),
-    "no Offline": (BOTH, remove("Offline"), "scenarios", True),
+    "no answers in TEST06": (WITH_TEST06, no_answers, "test06-log", False),
+    "no Offline": (ALL, remove("Offline"), "scenarios", True),
     "no SingleStream": ((EDGE,), remove("SingleStream"), "scenarios", True),
-    "edge system": ((DATACENTER,), system_type("edge"), "scenarios", True),
+    "edge system": (WITH_TEST06, system_type("edge"), "scenarios", True),
     "datacenter system": ((EDGE,), system_type("datacenter"), "scenarios", True),
 }
 CASES = [(benchmark, name) for name, damage in DAMAGES.items() for benchmark in damage[0]]
@@ -170,9 +211,10 @@ def test_what_the_official_checker_says_of_it(tree_of, benchmark, name):
 
 def test_the_runs_were_complete(originals):
     """What the archive is: logs of all samples, without a deviation."""
-    for benchmark, rows in ROWS.items():
+    for benchmark, rows in (ROWS | {R1: 4388}).items():
+        number = "num-samples" if benchmark == R1 else "gen_num"
         for path in results(originals / benchmark, benchmark).glob("*/accuracy/accuracy.txt"):
-            assert f"'gen_num': {rows}" in path.read_text()
+            assert f"'{number}': {rows}" in path.read_text()
         for path in results(originals / benchmark, benchmark).glob("*/README.md"):
             assert f"{rows} samples" in path.read_text()
             assert "Deviations from the rules\n\nNone." in path.read_text()
