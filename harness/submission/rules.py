@@ -1,6 +1,7 @@
 """The rules of a round: configs/submission/rounds.toml, in addition to the benchmark's definition."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 
@@ -100,6 +101,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.seeds[round_name]
 
 
+@cache
 def load_rules() -> Rules:
     """Read the rules. Raises ConfigError when the file is malformed."""
     try:
@@ -108,6 +110,7 @@ def load_rules() -> Rules:
         raise ConfigError(f"{ROUNDS_FILE}: {error}") from error
 
 
+@cache
 def definition_of(name: str) -> Benchmark | None:
     """The definition of a benchmark, None if this harness has none."""
     return load_benchmark(name) if name in available_benchmarks() else None

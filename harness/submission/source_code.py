@@ -93,7 +93,11 @@ def _secrets(path: Path, tree: Path) -> Iterator[str]:
     content = path.read_bytes()
     if b"\0" in content:
         return
-    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
-        kind = next((kind for kind, pattern in _PATTERNS if pattern.search(line)), None)
+    text = content.decode(errors="replace")
+    likely = [(kind, pattern) for kind, pattern in _PATTERNS if pattern.search(text)]
+    if not likely:  # nearly every file
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        kind = next((kind for kind, pattern in likely if pattern.search(line)), None)
         if kind is not None:
             yield f"{path.relative_to(tree).as_posix()}:{number} {kind}"

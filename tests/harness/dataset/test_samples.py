@@ -1,4 +1,7 @@
+"""Datasets in every format: parquet, pickles, and JSON as llama3.1-8b's cnn_eval.json is."""
+
 import hashlib
+import json
 import pickle
 import subprocess
 import sys
@@ -11,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset.samples import load_samples, prompt_efforts
+from harness.dataset.table import open_table
 from harness.errors import EXIT_USAGE, DatasetError
 
 ROOT = Path(__file__).parents[3]
@@ -29,25 +33,63 @@ def pickled(path, cells, column="input_tokens"):
     return path
 
 
+def parquet_of(cells, **options):
+    return lambda folder: parquet(folder / "a.parquet", cells, **options)
+
+
+def pickle_of(cells, **options):
+    return lambda folder: pickled(folder / "a.pkl", cells, **options)
+
+
+def json_text(cells, column="tok_input", **layout):
+    return json.dumps([{"output": f"é{n}", column: cell} for n, cell in enumerate(cells)], **layout)
+
+
+def json_rows(path, cells, **layout):
+    path.write_text(json_text(cells, **layout), "utf-8")
+    return path
+
+
+def json_of(cells, **layout):
+    return lambda folder: json_rows(folder / "a.json", cells, **layout)
+
+
+def by_pandas(folder):
+    pd.DataFrame({"tok_input": PROMPTS, "url": "a/b"}).to_json(folder / "a.json", orient="records")
+    return folder / "a.json"
+
+
+def raw(name, content):
+    return lambda folder: written(folder, name, content)
+
+
 def load(path, **options):
     return load_samples(path, vocabulary_size=VOCABULARY, **options)
 
 
 GOOD = {
-    "int64 lists": lambda p: parquet(p / "a.parquet", PROMPTS),
-    "int32 lists": lambda p: parquet(p / "a.parquet", PROMPTS, kind=pa.list_(pa.int32())),
-    "uint64 lists": lambda p: parquet(p / "a.parquet", PROMPTS, kind=pa.list_(pa.uint64())),
-    "large lists": lambda p: parquet(p / "a.parquet", PROMPTS, kind=pa.large_list(pa.int32())),
-    "old column name": lambda p: parquet(p / "a.parquet", PROMPTS, column="tok_input"),
-    "many row groups": lambda p: parquet(p / "a.parquet", PROMPTS, row_group_size=1),
+    "int64 lists": parquet_of(PROMPTS),
+    "int32 lists": parquet_of(PROMPTS, kind=pa.list_(pa.int32())),
+    "uint64 lists": parquet_of(PROMPTS, kind=pa.list_(pa.uint64())),
+    "large lists": parquet_of(PROMPTS, kind=pa.large_list(pa.int32())),
+    "old column name": parquet_of(PROMPTS, column="tok_input"),
+    "many row groups": parquet_of(PROMPTS, row_group_size=1),
     "a suffix of no format": lambda p: parquet(p / "a.pq", PROMPTS),
     "capital suffix": lambda p: parquet(p / "A.PARQUET", PROMPTS),
-    "pickled lists": lambda p: pickled(p / "a.pkl", PROMPTS),
-    "pickled tuples": lambda p: pickled(p / "a.pkl", [tuple(row) for row in PROMPTS]),
+    "pickled lists": pickle_of(PROMPTS),
+    "pickled tuples": pickle_of([tuple(row) for row in PROMPTS]),
     "pickled arrays": lambda p: pickled(p / "a.pickle", [np.array(row) for row in PROMPTS]),
     "pickled unsigned": lambda p: pickled(p / "a.pickle", [np.array(row, np.uint32) for row in PROMPTS]),
-    "pickled numpy scalars": lambda p: pickled(p / "a.pkl", [[np.int64(i) for i in row] for row in PROMPTS]),
-    "pickled old name": lambda p: pickled(p / "a.pkl", PROMPTS, column="tok_input"),
+    "pickled numpy scalars": pickle_of([[np.int64(i) for i in row] for row in PROMPTS]),
+    "pickled old name": pickle_of(PROMPTS, column="tok_input"),
+    "JSON as Python writes it": json_of(PROMPTS),
+    "as the official file of llama3.1-8b": lambda p: json_rows(
+        p / "cnn_eval.json", PROMPTS, indent=4, ensure_ascii=False
+    ),
+    "JSON under another name of the column": json_of(PROMPTS, column="input_tokens"),
+    "JSON after a byte order mark": raw("a.json", b"\xef\xbb\xbf" + json_text(PROMPTS).encode() + b"\n"),
+    "JSON under a suffix of no format": lambda p: json_rows(p / "a.txt", PROMPTS),
+    "JSON by pandas": by_pandas,
 }
 
 
@@ -134,28 +176,27 @@ def shortened(path, keep):
     return written(path.parent, path.name, path.read_bytes()[:keep])
 
 
-def twins(path):
+def twins(folder):
+    path = folder / "a.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array([[1]])] * 2, ["input_tokens"] * 2), path)
     return path
+
+
+def frame(*arguments, **options):
+    return raw("a.pkl", pickle.dumps(pd.DataFrame(*arguments, **options)))
 
 
 NESTED = pa.list_(pa.list_(pa.int64()))
 BAD = {
     "missing": (nothing, "no such file"),
     "a folder": (folder, "not a regular file"),
-    "an empty file": (lambda p: written(p, "a.parquet", b""), "empty file"),
-    "an empty pickle": (lambda p: written(p, "a.pkl", b""), "empty file"),
-    "a csv": (lambda p: written(p, "a.csv", b"input_tokens\n1"), "suffix '.csv', expected"),
-    "no suffix": (lambda p: written(p, "data", b"x"), "suffix 'missing', expected"),
-    "text named parquet": (
-        lambda p: written(p, "a.parquet", b"hello world"),
-        "holds neither parquet nor a pickle",
-    ),
-    "text named pickle": (
-        lambda p: written(p, "a.pkl", b"hello world"),
-        "holds neither parquet nor a pickle",
-    ),
-    "two bytes": (lambda p: written(p, "a.parquet", b"PA"), "holds neither"),
+    "an empty file": (raw("a.parquet", b""), "empty file"),
+    "an empty pickle": (raw("a.pkl", b""), "empty file"),
+    "a csv": (raw("a.csv", b"input_tokens\n1"), "suffix '.csv', expected"),
+    "no suffix": (raw("data", b"x"), "suffix 'missing', expected"),
+    "text named parquet": (raw("a.parquet", b"hello world"), "holds neither parquet nor a pickle"),
+    "text named pickle": (raw("a.pkl", b"hello world"), "holds neither parquet nor a pickle"),
+    "two bytes": (raw("a.parquet", b"PA"), "holds neither"),
     "a pickle named parquet": (
         lambda p: pickled(p / "a.parquet", PROMPTS),
         "like a parquet file, but holds pickle",
@@ -166,91 +207,101 @@ BAD = {
     ),
     "truncated parquet": (lambda p: shortened(parquet(p / "a.parquet", PROMPTS), -9), "truncated"),
     "truncated pickle": (lambda p: shortened(pickled(p / "a.pkl", PROMPTS), 90), "not a readable pickle"),
-    "only the magic": (lambda p: written(p, "a.parquet", b"PAR1PAR1"), "not a readable parquet file"),
-    "a broken footer": (
-        lambda p: written(p, "a.parquet", b"PAR1" + b"\xff" * 99 + b"PAR1"),
-        "not a readable parquet",
-    ),
-    "no rows": (lambda p: parquet(p / "a.parquet", []), "no rows"),
-    "no pickled rows": (lambda p: pickled(p / "a.pkl", []), "no rows"),
+    "only the magic": (raw("a.parquet", b"PAR1PAR1"), "not a readable parquet file"),
+    "a broken footer": (raw("a.parquet", b"PAR1" + b"\xff" * 99 + b"PAR1"), "not a readable parquet"),
+    "no rows": (parquet_of([]), "no rows"),
+    "no pickled rows": (pickle_of([]), "no rows"),
     "two pickled columns of one name": (
-        lambda p: written(
-            p, "a.pkl", pickle.dumps(pd.DataFrame([[[1], [2]]], columns=["input_tokens", "input_tokens"]))
-        ),
+        frame([[[1], [2]]], columns=["input_tokens", "input_tokens"]),
         "several columns are called input_tokens",
     ),
-    "wrong column": (
-        lambda p: parquet(p / "a.parquet", PROMPTS, column="tokens"),
-        "its columns are other, tokens",
-    ),
-    "wrong pickled column": (lambda p: pickled(p / "a.pkl", PROMPTS, column="ids"), "its columns are ids, n"),
-    "null row": (lambda p: parquet(p / "a.parquet", [[1], None]), "row 1: null"),
-    "null row later": (lambda p: parquet(p / "a.parquet", [[1]] * 700 + [None]), "row 700: null"),
-    "null pickled row": (lambda p: pickled(p / "a.pkl", [[1], None]), "row 1: null"),
-    "null token": (
-        lambda p: parquet(p / "a.parquet", [[1], [2, None]]),
-        "row 1: token at position 1 is null",
-    ),
-    "null token later": (
-        lambda p: parquet(p / "a.parquet", [[1]] * 700 + [[2, 3, None]]),
-        "row 700: token at position 2 is null",
-    ),
-    "null pickled token": (lambda p: pickled(p / "a.pkl", [[1], [2, None]]), "row 1: null at position 1"),
-    "empty prompt": (lambda p: parquet(p / "a.parquet", [[1], []]), "row 1: empty prompt"),
-    "empty pickled prompt": (lambda p: pickled(p / "a.pkl", [[], [1]]), "row 0: empty prompt"),
-    "only empty prompts": (
-        lambda p: parquet(p / "a.parquet", [[]], kind=pa.list_(pa.null())),
-        "row 0: empty prompt",
-    ),
-    "floats": (
-        lambda p: parquet(p / "a.parquet", [[3.0]], kind=pa.list_(pa.float64())),
-        "element: double>, expected",
-    ),
-    "pickled 3.0": (lambda p: pickled(p / "a.pkl", [[1], [2, 3.0]]), "row 1: float 3.0 at position 1"),
-    "pickled float array": (lambda p: pickled(p / "a.pkl", [np.array([3.0])]), "row 0: float64 values"),
-    "booleans": (lambda p: parquet(p / "a.parquet", [[True]], kind=pa.list_(pa.bool_())), "bool>, expected"),
-    "pickled boolean": (lambda p: pickled(p / "a.pkl", [[1, True]]), "row 0: bool True at position 1"),
-    "pickled boolean array": (lambda p: pickled(p / "a.pkl", [np.array([True])]), "row 0: bool values"),
-    "strings": (lambda p: parquet(p / "a.parquet", [["1"]], kind=pa.list_(pa.string())), "string>, expected"),
-    "pickled strings": (lambda p: pickled(p / "a.pkl", [["1"]]), "row 0: str at position 0"),
-    "text": (lambda p: parquet(p / "a.parquet", ["1 2"], kind=pa.string()), "holds string, expected lists"),
-    "pickled text": (lambda p: pickled(p / "a.pkl", ["1 2", "3"]), "row 0: str, expected a list"),
-    "scalars": (lambda p: parquet(p / "a.parquet", [1, 2], kind=pa.int64()), "holds int64, expected lists"),
-    "pickled scalars": (lambda p: pickled(p / "a.pkl", [1, 2]), "row 0: int, expected a list"),
-    "nested": (lambda p: parquet(p / "a.parquet", [[[1]]], kind=NESTED), "list<element: int64>>, expected"),
-    "pickled nested": (lambda p: pickled(p / "a.pkl", [[1], [[2]]]), "row 1: list at position 0"),
-    "pickled matrix": (
-        lambda p: pickled(p / "a.pkl", [np.array([[1]])]),
-        "a cell is an array of 2 dimensions",
-    ),
-    "ragged": (lambda p: pickled(p / "a.pkl", [[1], [2, [3]]]), "row 1: list at position 1"),
-    "negative": (
-        lambda p: parquet(p / "a.parquet", [[1], [2, -1]]),
-        "row 1: token -1 at position 1 is negative",
-    ),
-    "pickled negative": (lambda p: pickled(p / "a.pkl", [[-7]]), "row 0: token -7 at position 0 is negative"),
+    "wrong column": (parquet_of(PROMPTS, column="tokens"), "its columns are other, tokens"),
+    "wrong pickled column": (pickle_of(PROMPTS, column="ids"), "its columns are ids, n"),
+    "null row": (parquet_of([[1], None]), "row 1: null"),
+    "null row later": (parquet_of([[1]] * 700 + [None]), "row 700: null"),
+    "null pickled row": (pickle_of([[1], None]), "row 1: null"),
+    "null token": (parquet_of([[1], [2, None]]), "row 1: token at position 1 is null"),
+    "null token later": (parquet_of([[1]] * 700 + [[2, 3, None]]), "row 700: token at position 2 is null"),
+    "null pickled token": (pickle_of([[1], [2, None]]), "row 1: null at position 1"),
+    "empty prompt": (parquet_of([[1], []]), "row 1: empty prompt"),
+    "empty pickled prompt": (pickle_of([[], [1]]), "row 0: empty prompt"),
+    "only empty prompts": (parquet_of([[]], kind=pa.list_(pa.null())), "row 0: empty prompt"),
+    "floats": (parquet_of([[3.0]], kind=pa.list_(pa.float64())), "element: double>, expected"),
+    "pickled 3.0": (pickle_of([[1], [2, 3.0]]), "row 1: float 3.0 at position 1"),
+    "pickled float array": (pickle_of([np.array([3.0])]), "row 0: float64 values"),
+    "booleans": (parquet_of([[True]], kind=pa.list_(pa.bool_())), "bool>, expected"),
+    "pickled boolean": (pickle_of([[1, True]]), "row 0: bool True at position 1"),
+    "pickled boolean array": (pickle_of([np.array([True])]), "row 0: bool values"),
+    "strings": (parquet_of([["1"]], kind=pa.list_(pa.string())), "string>, expected"),
+    "pickled strings": (pickle_of([["1"]]), "row 0: str at position 0"),
+    "text": (parquet_of(["1 2"], kind=pa.string()), "holds string, expected lists"),
+    "pickled text": (pickle_of(["1 2", "3"]), "row 0: str, expected a list"),
+    "scalars": (parquet_of([1, 2], kind=pa.int64()), "holds int64, expected lists"),
+    "pickled scalars": (pickle_of([1, 2]), "row 0: int, expected a list"),
+    "nested": (parquet_of([[[1]]], kind=NESTED), "list<element: int64>>, expected"),
+    "pickled nested": (pickle_of([[1], [[2]]]), "row 1: list at position 0"),
+    "pickled matrix": (pickle_of([np.array([[1]])]), "a cell is an array of 2 dimensions"),
+    "ragged": (pickle_of([[1], [2, [3]]]), "row 1: list at position 1"),
+    "negative": (parquet_of([[1], [2, -1]]), "row 1: token -1 at position 1 is negative"),
+    "pickled negative": (pickle_of([[-7]]), "row 0: token -7 at position 0 is negative"),
     "beyond": (
-        lambda p: parquet(p / "a.parquet", [[1, 2], [201088]]),
+        parquet_of([[1, 2], [201088]]),
         "row 1: token 201088 at position 0 is beyond the vocabulary, whose last id is 201087",
     ),
-    "beyond 32 bits": (
-        lambda p: parquet(p / "a.parquet", [[1], [2**32]]),
-        "row 1: token 4294967296, expected",
+    "beyond 32 bits": (parquet_of([[1], [2**32]]), "row 1: token 4294967296, expected"),
+    "pickled beyond 32 bits": (pickle_of([[1], [2**40]]), "row 1: token 1099511627776"),
+    "pickled array beyond": (pickle_of([np.array([2**40])]), "row 0: token 1099511627776"),
+    "a giant": (pickle_of([[10**4000]]), "row 0: an integer of 13288 bits"),
+    "two columns of one name": (twins, "several columns are called input_tokens"),
+    "a column of numbers": (frame({"input_tokens": [1, 2]}), "row 0: int, expected a list"),
+    "half a JSON file": (
+        lambda p: shortened(json_rows(p / "a.json", PROMPTS, indent=4), 120),
+        "not a readable JSON array of objects: Input data was truncated",
     ),
-    "pickled beyond 32 bits": (lambda p: pickled(p / "a.pkl", [[1], [2**40]]), "row 1: token 1099511627776"),
-    "pickled array beyond": (
-        lambda p: pickled(p / "a.pkl", [np.array([2**40])]),
-        "row 0: token 1099511627776",
+    "JSON without its last byte": (lambda p: shortened(json_rows(p / "a.json", PROMPTS), -1), "truncated"),
+    "two JSON arrays": (raw("a.json", b'[{"a": 1}]\n[{"a": 1}]'), "trailing characters"),
+    "a JSON row without the column": (
+        raw("a.json", b'[{"tok_input": [1], "x": 1}, {"x": 1}]'),
+        "row 1: no tok_input",
     ),
-    "a giant": (lambda p: pickled(p / "a.pkl", [[10**4000]]), "row 0: an integer of 13288 bits"),
-    "two columns of one name": (
-        lambda p: twins(p / "a.parquet"),
-        "several columns are called input_tokens",
+    "no JSON row with the column": (
+        raw("a.json", b'[{"input": "a"}]'),
+        "no column input_tokens or tok_input; its columns are input",
     ),
-    "a column of numbers": (
-        lambda p: written(p, "a.pkl", pickle.dumps(pd.DataFrame({"input_tokens": [1, 2]}))),
-        "row 0: int, expected a list",
+    "a JSON object": (raw("a.json", b'{"tok_input": [[1]]}'), "Expected `array`"),
+    "JSON lines": (raw("a.jsonl", b'{"tok_input": [1]}\n' * 2), "Expected `array`"),
+    "JSON rows that are lists": (raw("a.json", b"[[1], [2]]"), "Expected `object`"),
+    "no JSON rows": (raw("a.json", b"[]"), "no rows"),
+    "empty JSON rows": (raw("a.json", b"[{}, {}]"), "its columns are none"),
+    "JSON named parquet": (
+        lambda p: json_rows(p / "a.parquet", PROMPTS),
+        "like a parquet file, but holds JSON",
     ),
+    "parquet named JSON": (lambda p: parquet(p / "a.json", PROMPTS), "like a JSON file, but holds parquet"),
+    "an error page named JSON": (raw("a.json", b"<html>404"), "nor JSON"),
+    "a Git LFS pointer": (raw("a.json", b"version https://git-lfs"), "nor JSON"),
+    "a null JSON row": (json_of([[1], None]), "row 1: null, expected a list"),
+    "a null JSON token": (json_of([[1], [2, None]]), "row 1: null at position 1"),
+    "an empty JSON prompt": (json_of([[1], []]), "row 1: empty prompt"),
+    "a JSON 3.0": (json_of([[1], [2, 3.0]]), "row 1: float 3.0 at position 1"),
+    "a JSON boolean": (json_of([[1, True]]), "row 0: bool True at position 1"),
+    "JSON text": (json_of(["1 2"]), "row 0: str, expected a list"),
+    "a JSON number": (json_of([7]), "row 0: int, expected a list"),
+    "a JSON object for ids": (json_of([{"0": 1}]), "row 0: dict, expected a list"),
+    "nested JSON": (json_of([[1], [[2]]]), "row 1: list at position 0"),
+    "a negative JSON id": (json_of([[-7]]), "row 0: token -7 at position 0"),
+    "a JSON id beyond": (
+        json_of([[1, 2], [201088]]),
+        "row 1: token 201088 at position 0 is beyond the vocabulary, whose last id is 201087",
+    ),
+    "a JSON id beyond 32 bits": (json_of([[1], [2**40]]), "token 1099511627776"),
+    "a giant in JSON": (json_of([[10**4000]]), "row 0: an integer of 13288 bits"),
+    "a digit too many for JSON": (
+        raw("a.json", b'[{"tok_input": [%b]}]' % (b"9" * 5000)),
+        "row 0: tok_input: not a readable",
+    ),
+    "deep JSON": (raw("a.json", b'[{"tok_input": ' + b"[" * 100_000), "recursion"),
+    "JSON that is not UTF-8": (raw("a.json", b'[{"\xff": 1}]'), "not a readable JSON"),
 }
 
 
@@ -262,6 +313,54 @@ def test_bad_file_is_one_clear_line(write, message, tmp_path):
     text = str(caught.value)
     assert message in text and str(path) in text and "\n" not in text
     assert len(text) < 300 + len(str(path)) and caught.value.exit_code == EXIT_USAGE
+
+
+def test_one_damaged_byte_of_json_is_noticed_or_harmless(tmp_path):
+    whole = json_rows(tmp_path / "a.json", PROMPTS, indent=1).read_bytes()
+    for place in range(len(whole)):
+        for change in (0x01, 0x55, 0x80):
+            damaged = whole[:place] + bytes([whole[place] ^ change]) + whole[place + 1 :]
+            try:
+                assert len(load(written(tmp_path, "a.txt", damaged))) == 3
+            except DatasetError as error:
+                assert "\n" not in str(error)
+
+
+TEXTS = {"tok_input": PROMPTS, "output": ["é0", "é1", "é2"]}
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (lambda path: json_rows(path, PROMPTS), "a.json"),
+        (lambda path: pq.write_table(pa.table(TEXTS), path), "a.parquet"),
+        (lambda path: pd.DataFrame(TEXTS).to_pickle(path), "a.pkl"),
+    ],
+)
+def test_texts_are_read_alike_from_every_format(write, name, tmp_path):
+    """Grading reads references with the reader of prompts."""
+    write(tmp_path / name)
+    table = open_table(tmp_path / name)
+    assert set(table.names) == {"tok_input", "output"}
+    assert table.column("output") == ["é0", "é1", "é2"] == list(table.cells("output"))
+
+
+def test_json_of_official_size_stays_small(tmp_path):
+    """13,368 rows, as cnn_eval.json has: what is read takes less than four times its file in memory."""
+    row = {"input": "a" * 4000, "tok_input": [128000, *range(50_000, 50_600)], "output": "b" * 300}
+    text = json.dumps(row, indent=4)
+    path = written(tmp_path, "a.json", ("[" + ",".join([text] * 13368) + "]").encode())
+    program = f"""
+import resource
+from pathlib import Path
+from harness.dataset.samples import load_samples
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+samples = load_samples(Path({str(path)!r}), vocabulary_size=128256)
+assert len(samples) == 13368 and len(samples.ids) == 13368 * 601
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, capture_output=True)
+    assert int(done.stdout) * 1024 < 4 * path.stat().st_size
 
 
 EVERY_DAMAGE = """

@@ -15,6 +15,10 @@ from tests.harness.submission.trees import (
 
 DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 RUN = "performance/run_1"
+OFFLINE, INTERACTIVE = f"Offline/{RUN}", f"Interactive/{RUN}"
+TEST07, TEST09 = f"Offline/TEST07/{RUN}", f"Offline/TEST09/{RUN}"
+SCORE = "Offline/accuracy/accuracy.txt"
+VERIFY07, VERIFY09 = "Offline/TEST07/verify_accuracy.txt", "Offline/TEST09/verify_output_len.txt"
 
 
 def row(run, **values):
@@ -66,25 +70,24 @@ def system(**fields):
     return lambda tree: edit_json(tree / SYSTEM, **fields)
 
 
-def set_accuracy(value, scenario="Offline"):
-    def change(tree):
-        path = tree / RESULTS / scenario / "accuracy/accuracy.txt"
-        lines = [
-            f"'exact_match': {value}" if line.startswith("'exact_match'") else line
-            for line in path.read_text().splitlines()
-        ]
-        path.write_text("\n".join(lines) + "\n")
+def score(line, scenario="Offline"):
+    return replaced(f"{scenario}/accuracy/accuracy.txt", "'exact_match'", line)
 
-    return change
+
+def set_accuracy(value, scenario="Offline"):
+    return score(f"'exact_match': {value}", scenario)
 
 
 def set_number(name, label, value):
+    return replaced(name, f"{label}:", f"{label}: {value}")
+
+
+def replaced(name, start, line):
+    """The lines that start so become ``line``."""
+
     def change(tree):
         path = tree / RESULTS / name
-        lines = [
-            f"{label}: {value}" if line.startswith(f"{label}:") else line
-            for line in path.read_text().splitlines()
-        ]
+        lines = [line if old.startswith(start) else old for old in path.read_text().splitlines()]
         path.write_text("\n".join(lines) + "\n")
 
     return change
@@ -135,15 +138,6 @@ def append(name, content, before=False):
     return change
 
 
-def score(line, scenario="Offline"):
-    def change(tree):
-        path = tree / RESULTS / scenario / "accuracy/accuracy.txt"
-        lines = [line if old.startswith("'exact_match'") else old for old in path.read_text().splitlines()]
-        path.write_text("\n".join(lines) + "\n")
-
-    return change
-
-
 def power_file(content):
     return lambda tree: (tree / SYSTEM).with_name(f"{(tree / SYSTEM).stem}_power.yaml").write_text(content)
 
@@ -165,260 +159,160 @@ def network(tree):
 
 
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
-VALID_SUMMARY = text(f"Offline/{RUN}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
+VALID_SUMMARY = text(f"{OFFLINE}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
 SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server_tpot_latency": 80_000_000}
 
-# Damage, and its issues by code with their number.
+# Damage, and the codes of its issues (None: brings others with it).
 DAMAGES = [
-    ("Interactive in a Server folder", rename("Interactive", "Server"), {"scenario": 4}),
-    ("Server limits in Interactive", row(f"Interactive/{RUN}", **SERVER_ROWS), {"scenario": 1}),
-    ("Server in an Offline folder", copied(f"Interactive/{RUN}/{DETAIL}", f"Offline/{RUN}/{DETAIL}"), None),
-    ("an unknown scenario", rename("Interactive", "Interactiv"), {"scenarios": 2}),
-    ("no Offline", remove("Offline"), {"scenarios": 1}),
-    ("no Server, no Interactive", remove("Interactive"), {"scenarios": 1}),
-    ("error in performance", error(f"Offline/{RUN}"), {"loadgen-errors": 1}),
-    ("error in accuracy", error("Interactive/accuracy"), {"loadgen-errors": 1}),
-    ("error in a test", error(f"Interactive/TEST09/{RUN}"), {"loadgen-errors": 1}),
+    ("Interactive in a Server folder", rename("Interactive", "Server"), "scenario*4"),
+    ("Server limits in Interactive", row(INTERACTIVE, **SERVER_ROWS), "scenario"),
+    ("Server in an Offline folder", copied(f"{INTERACTIVE}/{DETAIL}", f"{OFFLINE}/{DETAIL}"), None),
+    ("an unknown scenario", rename("Interactive", "Interactiv"), "scenarios*2"),
+    ("no Offline", remove("Offline"), "scenarios"),
+    ("no Server, no Interactive", remove("Interactive"), "scenarios"),
+    ("error in performance", error(OFFLINE), "loadgen-errors"),
+    ("error in accuracy", error("Interactive/accuracy"), "loadgen-errors"),
+    ("error in a test", error(f"Interactive/TEST09/{RUN}"), "loadgen-errors"),
     (
         "errors counted only",
-        both(row(f"Offline/{RUN}", num_errors=3), text(f"Offline/{RUN}/{SUMMARY}", "No errors", "3 ERRORS")),
-        {"loadgen-errors": 1, "logs-disagree": 1},
+        both(row(OFFLINE, num_errors=3), text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")),
+        "loadgen-errors logs-disagree",
     ),
-    (
-        "INVALID",
-        both(VALID_SUMMARY, row(f"Offline/{RUN}", result_validity="INVALID")),
-        {"invalid": 1},
-    ),
-    ("INVALID made VALID by hand", row(f"Offline/{RUN}", result_validity="INVALID"), {"logs-disagree": 1}),
-    (
-        "latency made better by hand",
-        row(f"Offline/{RUN}", result_mean_latency_ns=1),
-        {"logs-disagree": 1},
-    ),
-    ("accuracy log as performance", row(f"Offline/{RUN}", effective_test_mode="AccuracyOnly"), None),
-    ("a seed", row(f"Offline/{RUN}", effective_schedule_rng_seed=1), {"seeds": 1}),
-    ("a seed in accuracy", row("Offline/accuracy", effective_qsl_rng_seed=1), {"seeds": 1}),
-    (
-        "no permutation",
-        row(f"Offline/{RUN}", effective_sample_concatenate_permutation=False),
-        {"settings": 1},
-    ),
-    ("no token latencies", row(f"Offline/{RUN}", requested_use_token_latencies=False), {"settings": 1}),
-    (
-        "another percentile",
-        row(f"Interactive/{RUN}", effective_target_latency_percentile=0.9),
-        {"settings": 1},
-    ),
-    ("short", row(f"Offline/{RUN}", effective_min_duration_ms=599_999), {"min-duration": 1}),
-    (
-        "short by the clock",
-        row(f"Interactive/{RUN}", power_end="01-01-2020 00:00:00.000"),
-        {"min-duration": 1},
-    ),
-    ("early stopping", row(f"Interactive/{RUN}", early_stopping_met=False), {"early-stopping": 1}),
-    ("fewer samples", row(f"Offline/{RUN}", effective_performance_sample_count=6395), {"sample-count": 1}),
-    ("a smaller dataset", row(f"Offline/{RUN}", qsl_reported_total_count=6000), {"sample-count": 1}),
-    ("an answer missing", row(f"Interactive/{RUN}", result_query_count=6395), {"sample-count": 1}),
-    (
-        "fewer accuracy samples",
-        row("Offline/accuracy", generated_samples_per_query=4394),
-        {"sample-count": 1},
-    ),
-    ("evaluated too few", text("Offline/accuracy/accuracy.txt", ": 4395", ": 4000"), {"sample-count": 1}),
-    (
-        "660 samples asked for",
-        row(f"Offline/{RUN}", effective_samples_per_query=660),
-        {"samples-per-query": 1},
-    ),
-    (
-        "660 samples made",
-        row(f"Offline/{RUN}", generated_samples_per_query=660),
-        {"samples-per-query": 1, "cross-check": 1},
-    ),
-    ("short answers", row(f"Offline/{RUN}", result_tokens_per_second=1.0), {"mean-tokens": 1}),
+    ("INVALID", both(VALID_SUMMARY, row(OFFLINE, result_validity="INVALID")), "invalid"),
+    ("INVALID made VALID by hand", row(OFFLINE, result_validity="INVALID"), "logs-disagree"),
+    ("latency made better by hand", row(OFFLINE, result_mean_latency_ns=1), "logs-disagree"),
+    ("accuracy log as performance", row(OFFLINE, effective_test_mode="AccuracyOnly"), None),
+    ("a seed", row(OFFLINE, effective_schedule_rng_seed=1), "seeds"),
+    ("a seed in accuracy", row("Offline/accuracy", effective_qsl_rng_seed=1), "seeds"),
+    ("no permutation", row(OFFLINE, effective_sample_concatenate_permutation=False), "settings"),
+    ("no token latencies", row(OFFLINE, requested_use_token_latencies=False), "settings"),
+    ("another percentile", row(INTERACTIVE, effective_target_latency_percentile=0.9), "settings"),
+    ("short", row(OFFLINE, effective_min_duration_ms=599_999), "min-duration"),
+    ("short by the clock", row(INTERACTIVE, power_end="01-01-2020 00:00:00.000"), "min-duration"),
+    ("early stopping", row(INTERACTIVE, early_stopping_met=False), "early-stopping"),
+    ("fewer samples", row(OFFLINE, effective_performance_sample_count=6395), "sample-count"),
+    ("a smaller dataset", row(OFFLINE, qsl_reported_total_count=6000), "sample-count"),
+    ("an answer missing", row(INTERACTIVE, result_query_count=6395), "sample-count"),
+    ("fewer accuracy samples", row("Offline/accuracy", generated_samples_per_query=4394), "sample-count"),
+    ("evaluated too few", text(SCORE, ": 4395", ": 4000"), "sample-count"),
+    ("660 samples asked for", row(OFFLINE, effective_samples_per_query=660), "samples-per-query"),
+    ("660 samples made", row(OFFLINE, generated_samples_per_query=660), "cross-check samples-per-query"),
+    ("short answers", row(OFFLINE, result_tokens_per_second=1.0), "mean-tokens"),
     (
         "TTFT at the limit",
-        row(f"Interactive/{RUN}", result_first_token_99__00_percentile_latency_ns=2_000_000_000),
-        {"latency": 1},
+        row(INTERACTIVE, result_first_token_99__00_percentile_latency_ns=2_000_000_000),
+        "latency",
     ),
     (
         "TPOT beyond",
-        row(f"Interactive/{RUN}", result_time_per_output_token_99__00_percentile_ns=15_000_001),
-        {"latency": 1},
+        row(INTERACTIVE, result_time_per_output_token_99__00_percentile_ns=15_000_001),
+        "latency",
     ),
-    (
-        "audit in force",
-        row(f"Offline/{RUN}", effective_accuracy_log_sampling_target=990),
-        {"audit-in-force": 1},
-    ),
-    ("answers logged", extra(f"{RUN}/mlperf_log_accuracy.json", 5000), {"audit-in-force": 1}),
-    (
-        "audit not in force",
-        row(f"Offline/TEST07/{RUN}", effective_accuracy_log_rng_seed=0),
-        {"audit-not-in-force": 1},
-    ),
-    (
-        "too few logged",
-        row(f"Offline/TEST09/{RUN}", effective_accuracy_log_sampling_target=6395),
-        {"audit-not-in-force": 1},
-    ),
+    ("audit in force", row(OFFLINE, effective_accuracy_log_sampling_target=990), "audit-in-force"),
+    ("answers logged", extra(f"{RUN}/mlperf_log_accuracy.json", 5000), "audit-in-force"),
+    ("audit not in force", row(TEST07, effective_accuracy_log_rng_seed=0), "audit-not-in-force"),
+    ("too few logged", row(TEST09, effective_accuracy_log_sampling_target=6395), "audit-not-in-force"),
     (
         "test with permutation",
-        row(f"Offline/TEST09/{RUN}", effective_sample_concatenate_permutation=True),
-        {"audit-not-in-force": 1},
+        row(TEST09, effective_sample_concatenate_permutation=True),
+        "audit-not-in-force",
     ),
-    (
-        "test of fewer samples",
-        row(f"Offline/TEST07/{RUN}", generated_samples_per_query=989),
-        {"sample-count": 1},
-    ),
+    ("test of fewer samples", row(TEST07, generated_samples_per_query=989), "sample-count"),
     (
         "test too short",
-        both(
-            text(
-                f"Offline/TEST09/{RUN}/{SUMMARY}", "Min queries satisfied : Yes", "Min queries satisfied : No"
-            )
-        ),
-        {"invalid": 1},
+        text(f"{TEST09}/{SUMMARY}", "Min queries satisfied : Yes", "Min queries satisfied : No"),
+        "invalid",
     ),
-    ("just below the target", set_accuracy(82.298), {"accuracy": 1}),
-    ("just above the target", set_accuracy(82.299), {}),
-    ("no score", text("Offline/accuracy/accuracy.txt", "exact_match", "exact"), {"accuracy": 1}),
-    ("the same score twice", both(set_accuracy(83.5), set_accuracy(83.5, "Interactive")), {}),
-    (
-        "the same hash twice",
-        copied("Offline/accuracy/accuracy.txt", "Interactive/accuracy/accuracy.txt"),
-        {"repeat": 1},
-    ),
-    (
-        "a test's log beside its folder",
-        copied(f"Offline/TEST07/{RUN}/{DETAIL}", f"Offline/TEST07/{DETAIL}"),
-        {},
-    ),
+    ("just below the target", set_accuracy(82.298), "accuracy"),
+    ("just above the target", set_accuracy(82.299), ""),
+    ("no score", text(SCORE, "exact_match", "exact"), "accuracy"),
+    ("the same score twice", both(set_accuracy(83.5), set_accuracy(83.5, "Interactive")), ""),
+    ("the same hash twice", copied(SCORE, "Interactive/accuracy/accuracy.txt"), "repeat"),
+    ("a test's log beside its folder", copied(f"{TEST07}/{DETAIL}", f"Offline/TEST07/{DETAIL}"), ""),
     (
         "the same log twice",
         copied(
             "Offline/accuracy/mlperf_log_accuracy.json", "Offline/TEST07/accuracy/mlperf_log_accuracy.json"
         ),
-        {"repeat": 1},
+        "repeat",
     ),
-    ("no hash", text("Offline/accuracy/accuracy.txt", "hash=", "sum="), {"hash": 1}),
-    ("no hash of a test", text("Offline/TEST09/accuracy/accuracy.txt", "hash=", "sum="), {"hash": 1}),
-    (
-        "not the kept log",
-        kept("Offline/accuracy/mlperf_log_accuracy.json", "[]"),
-        {"hash": 1, "not-truncated": 1},
-    ),
-    ("not truncated", extra("accuracy/mlperf_log_accuracy.json", 10_241), {"not-truncated": 1}),
-    ("TEST07 missing", remove("Offline/TEST07"), {"test-missing": 1}),
-    ("no verify file", remove("Offline/TEST09/verify_output_len.txt"), {"test-missing": 1}),
-    (
-        "TEST07 failed",
-        text("Offline/TEST07/verify_accuracy.txt", "TEST PASS", "TEST FAIL"),
-        {"test-failed": 1},
-    ),
-    (
-        "TEST07 below its threshold",
-        set_number("Offline/TEST07/verify_accuracy.txt", "Accuracy score", "60.697"),
-        {"test-failed": 1},
-    ),
-    (
-        "TEST07 against another threshold",
-        set_number("Offline/TEST07/verify_accuracy.txt", "Accuracy threshold", "10"),
-        {"test-failed": 1},
-    ),
-    (
-        "TEST09 too long",
-        set_number("Offline/TEST09/verify_output_len.txt", "Mean output tokens", "1406.03"),
-        {"test-failed": 1, "cross-check": 1},
-    ),
+    ("no hash", text(SCORE, "hash=", "sum="), "hash"),
+    ("no hash of a test", text("Offline/TEST09/accuracy/accuracy.txt", "hash=", "sum="), "hash"),
+    ("not the kept log", kept("Offline/accuracy/mlperf_log_accuracy.json", "[]"), "hash not-truncated"),
+    ("not truncated", extra("accuracy/mlperf_log_accuracy.json", 10_241), "not-truncated"),
+    ("TEST07 missing", remove("Offline/TEST07"), "test-missing"),
+    ("no verify file", remove(VERIFY09), "test-missing"),
+    ("TEST07 failed", text(VERIFY07, "TEST PASS", "TEST FAIL"), "test-failed"),
+    ("TEST07 below its threshold", set_number(VERIFY07, "Accuracy score", "60.697"), "test-failed"),
+    ("TEST07 against another threshold", set_number(VERIFY07, "Accuracy threshold", "10"), "test-failed"),
+    ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check test-failed"),
     (
         "TEST09 just long enough, of another run",
-        set_number("Offline/TEST09/verify_output_len.txt", "Mean output tokens", "1150.38"),
-        {"cross-check": 1},
+        set_number(VERIFY09, "Mean output tokens", "1150.38"),
+        "cross-check",
     ),
-    (
-        "TEST09 of fewer samples",
-        set_number("Offline/TEST09/verify_output_len.txt", "Total samples", "6000"),
-        {"test-failed": 1},
-    ),
-    ("detail log cut", cut(f"Offline/{RUN}/{DETAIL}"), {"log-damaged": 1}),
-    ("summary empty", cut(f"Offline/{RUN}/{SUMMARY}", 0), {"log-damaged": 1}),
-    ("no detail log", remove(f"Interactive/accuracy/{DETAIL}"), {"missing-file": 1}),
-    ("no accuracy log", remove("Offline/TEST09/accuracy/mlperf_log_accuracy.json"), {"missing-file": 1}),
-    ("no user.conf", remove("Offline/user.conf"), {"missing-file": 1}),
-    ("empty README", cut("Offline/README.md", 0), {"missing-file": 1}),
-    ("no system", lambda tree: (tree / SYSTEM).unlink(), {"missing-file": 1}),
-    ("no src", lambda tree: shutil.rmtree(tree / "closed/MyOrg/src"), {"missing-file": 1}),
-    ("a field missing", system(cooling=None), {"system": 1}),
-    ("a field empty", system(framework=""), {"system": 1}),
-    ("an optional field empty", system(hw_notes=""), {}),
-    ("a status of our own", system(status="soon"), {"system": 1}),
-    ("another division", system(division="open"), {"system": 1}),
-    ("accelerators in words", system(accelerators_per_node="eight"), {"system": 1}),
+    ("TEST09 of fewer samples", set_number(VERIFY09, "Total samples", "6000"), "test-failed"),
+    ("detail log cut", cut(f"{OFFLINE}/{DETAIL}"), "log-damaged"),
+    ("summary empty", cut(f"{OFFLINE}/{SUMMARY}", 0), "log-damaged"),
+    ("no detail log", remove(f"Interactive/accuracy/{DETAIL}"), "missing-file"),
+    ("no accuracy log", remove("Offline/TEST09/accuracy/mlperf_log_accuracy.json"), "missing-file"),
+    ("no user.conf", remove("Offline/user.conf"), "missing-file"),
+    ("empty README", cut("Offline/README.md", 0), "missing-file"),
+    ("no system", lambda tree: (tree / SYSTEM).unlink(), "missing-file"),
+    ("no src", lambda tree: shutil.rmtree(tree / "closed/MyOrg/src"), "missing-file"),
+    ("a field missing", system(cooling=None), "system"),
+    ("a field empty", system(framework=""), "system"),
+    ("an optional field empty", system(hw_notes=""), ""),
+    ("a status of our own", system(status="soon"), "system"),
+    ("another division", system(division="open"), "system"),
+    ("accelerators in words", system(accelerators_per_node="eight"), "system"),
     (
         "measurements empty",
         lambda tree: edit_json(tree / RESULTS / "Offline/measurements.json", retraining=""),
-        {"measurements": 1},
+        "measurements",
     ),
-    ("a link", extra("link.txt", link=True), {"files": 1}),
-    ("a space", extra("my notes.txt"), {"files": 1}),
-    ("a hidden file", extra(".DS_Store"), {"files": 1}),
-    ("a file of 51 MB", extra("big.bin", 51 << 20), {"files": 1}),
-    (
-        "unofficial run",
-        kept(f"Offline/{RUN}/run.json", record("VALID", "dataset has 12 samples")),
-        {"deviations": 1},
-    ),
-    ("INVALID for us", kept("Offline/accuracy/run.json", record("INVALID")), {"run-verdict": 1}),
+    ("a link", extra("link.txt", link=True), "files"),
+    ("a space", extra("my notes.txt"), "files"),
+    ("a hidden file", extra(".DS_Store"), "files"),
+    ("a file of 51 MB", extra("big.bin", 51 << 20), "files"),
+    ("unofficial run", kept(f"{OFFLINE}/run.json", record("VALID", "dataset has 12 samples")), "deviations"),
+    ("INVALID for us", kept("Offline/accuracy/run.json", record("INVALID")), "run-verdict"),
     (
         "a run that was killed",
         kept("Offline/accuracy/run.json", records.text(verdict=None, deviations=[])),
-        {"run-verdict": 1},
+        "run-verdict",
     ),
-    ("a damaged record", kept("Offline/accuracy/run.json", "{"), {"run-verdict": 1}),
+    ("a damaged record", kept("Offline/accuracy/run.json", "{"), "run-verdict"),
     # Found by the official checker and once not by ours.
-    ("SingleStream beside", copied_folder("Interactive", "SingleStream"), {"scenarios": 1}),
-    ("a scenario in capitals", rename("Offline", "OFFLINE"), {"scenarios": 2}),
-    ("an edge system", system(system_type="edge"), {"scenarios": 1}),
-    ("a folder beside benchmarks", folder("closed/MyOrg/results/made_up/old"), {"benchmark": 1}),
-    ("a folder beside systems", folder("closed/MyOrg/results/another"), {"missing-file": 1}),
-    ("bytes that are no text", append("Offline/accuracy/accuracy.txt", b"caf\xe9\n"), {"encoding": 1}),
-    ("bytes in a log", append(f"Offline/{RUN}/{DETAIL}", b"\xe9\n"), {"encoding": 1, "log-damaged": 1}),
-    ("long answers", append("Offline/accuracy/accuracy.txt", TOO_LONG, before=True), {"accuracy": 1}),
-    ("an earlier score", append("Offline/accuracy/accuracy.txt", LOW, before=True), {"accuracy": 1}),
-    ("two blanks", score("'exact_match':  84.0"), {"accuracy": 1}),
-    ("a score in quotes", score("'exact_match': '84.0'"), {"accuracy": 1}),
-    ("a score that is no number", score("'exact_match': 84.0.1"), {"accuracy": 1}),
-    ("no accelerators, as a number", system(accelerators_per_node=0), {"system": 1}),
-    ("no accelerators, as text", system(accelerators_per_node="0"), {}),
-    ("a network system", system(is_network="True"), {"system": 2}),
-    ("not quite a network system", system(is_network="False"), {"system": 1}),
-    ("a network system, not as text", system(is_network=True), {"system": 2}),
-    ("the network division", network, {"system": 1, "settings": 2}),
-    ("a power folder", folder(RESULTS / "Offline/performance/power"), {"power": 4}),
-    ("a malformed power file", power_file("PSUs: [1, 2"), {"power": 1}),
-    ("a right power file", power_file("PSUs: [1, 2]"), {}),
-    (
-        "another target latency",
-        row(f"Interactive/{RUN}", effective_target_latency_ns=61_000_000_000),
-        {"latency": 1},
-    ),
-    (
-        "an earlier row of a seed",
-        earlier_row(f"Offline/{RUN}", "effective_schedule_rng_seed", 1),
-        {"seeds": 1},
-    ),
-    ("a later row of a seed", later_row(f"Offline/{RUN}", "effective_schedule_rng_seed", 1), {}),
+    ("SingleStream beside", copied_folder("Interactive", "SingleStream"), "scenarios"),
+    ("a scenario in capitals", rename("Offline", "OFFLINE"), "scenarios*2"),
+    ("an edge system", system(system_type="edge"), "scenarios"),
+    ("a folder beside benchmarks", folder("closed/MyOrg/results/made_up/old"), "benchmark"),
+    ("a folder beside systems", folder("closed/MyOrg/results/another"), "missing-file"),
+    ("bytes that are no text", append(SCORE, b"caf\xe9\n"), "encoding"),
+    ("bytes in a log", append(f"{OFFLINE}/{DETAIL}", b"\xe9\n"), "encoding log-damaged"),
+    ("long answers", append(SCORE, TOO_LONG, before=True), "accuracy"),
+    ("an earlier score", append(SCORE, LOW, before=True), "accuracy"),
+    ("two blanks", score("'exact_match':  84.0"), "accuracy"),
+    ("a score in quotes", score("'exact_match': '84.0'"), "accuracy"),
+    ("a score that is no number", score("'exact_match': 84.0.1"), "accuracy"),
+    ("no accelerators, as a number", system(accelerators_per_node=0), "system"),
+    ("no accelerators, as text", system(accelerators_per_node="0"), ""),
+    ("a network system", system(is_network="True"), "system*2"),
+    ("not quite a network system", system(is_network="False"), "system"),
+    ("a network system, not as text", system(is_network=True), "system*2"),
+    ("the network division", network, "settings*2 system"),
+    ("a power folder", folder(RESULTS / "Offline/performance/power"), "power*4"),
+    ("a malformed power file", power_file("PSUs: [1, 2"), "power"),
+    ("a right power file", power_file("PSUs: [1, 2]"), ""),
+    ("another target latency", row(INTERACTIVE, effective_target_latency_ns=61_000_000_000), "latency"),
+    ("an earlier row of a seed", earlier_row(OFFLINE, "effective_schedule_rng_seed", 1), "seeds"),
+    ("a later row of a seed", later_row(OFFLINE, "effective_schedule_rng_seed", 1), ""),
     # Found by nobody else.
-    (
-        "samples/s made better by hand",
-        row(f"Offline/{RUN}", result_samples_per_second=10.9),
-        {"cross-check": 1},
-    ),
+    ("samples/s made better by hand", row(OFFLINE, result_samples_per_second=10.9), "cross-check"),
     (
         "another test's length",
         set_number("Interactive/TEST09/verify_output_len.txt", "Mean output tokens", "1278.00"),
-        {"cross-check": 1},
+        "cross-check",
     ),
 ]

@@ -100,9 +100,14 @@ def r1_without(metric):
     return accuracy(lambda text, _: text.replace(f"'{metric}'", "'other'"))
 
 
-def consistency(old, new):
+def renamed(metric, name="other"):
+    return accuracy(lambda text, _: text.replace(f"'{metric}'", f"'{name}'"))
+
+
+def consistency(check, old):
+    name = "Offline/TEST06/verify_accuracy.txt"
     return lambda tree, benchmark: edit_text(
-        results(tree, benchmark) / "Offline/TEST06/verify_accuracy.txt", old, new
+        results(tree, benchmark) / name, f"{check}: {old}", f"{check}: False"
     )
 
 
@@ -126,12 +131,7 @@ BOTH, ALL = (DATACENTER, EDGE), (DATACENTER, EDGE, R1)
 WITH_TEST06 = (DATACENTER, R1)
 # Benchmarks, damage, our issue's code, whether MLCommons's checker refuses it too.
 DAMAGES = {
-    "gen_len missing": (
-        BOTH,
-        accuracy(lambda text, _: text.replace("'gen_len'", "'length'")),
-        "accuracy",
-        True,
-    ),
+    "gen_len missing": (BOTH, renamed("gen_len"), "accuracy", True),
     "gen_len too low": (BOTH, length(lambda name: LEAST[name] - 1), "accuracy", True),
     "gen_len too high": (BOTH, length(lambda name: MOST[name] + 1), "accuracy", True),
     "gen_len in quotes": (BOTH, length(lambda name: f"'{MOST[name]}'"), "accuracy", True),
@@ -140,28 +140,13 @@ DAMAGES = {
     "rouge2 too low": (BOTH, score("rouge2", 15.7), "accuracy", True),
     "rougeL too low": (BOTH, score("rougeL", 24.2), "accuracy", True),
     "rougeLsum too low": (BOTH, score("rougeLsum", 35.4), "accuracy", True),
-    "rougeLsum missing": (
-        BOTH,
-        accuracy(lambda text, _: text.replace("'rougeLsum'", "'sum'")),
-        "accuracy",
-        True,
-    ),
+    "rougeLsum missing": (BOTH, renamed("rougeLsum"), "accuracy", True),
     "exact_match too low": ((R1,), r1_score("exact_match", 80.5446179), "accuracy", True),
     "exact_match missing": ((R1,), r1_without("exact_match"), "accuracy", True),
     "tokens_per_sample too low": ((R1,), r1_score("tokens_per_sample", 3497.604659), "accuracy", True),
-    "tokens_per_sample too high": (
-        (R1,),
-        r1_score("tokens_per_sample", 4274.850141, "Server"),
-        "accuracy",
-        True,
-    ),
+    "too many tokens": ((R1,), r1_score("tokens_per_sample", 4274.850141, "Server"), "accuracy", True),
     "tokens_per_sample missing": ((R1,), r1_without("tokens_per_sample"), "accuracy", True),
-    "mean-accuracy of an older page": (
-        (R1,),
-        accuracy(lambda text, _: text.replace("'exact_match'", "'mean-accuracy'")),
-        "accuracy",
-        True,
-    ),
+    "mean-accuracy of an older page": ((R1,), renamed("exact_match", "mean-accuracy"), "accuracy", True),
     "fewer samples scored": (
         (R1,),
         accuracy(lambda text, _: text.replace("evaluated: 4388", "evaluated: 4387")),
@@ -170,18 +155,8 @@ DAMAGES = {
     ),
     "no accuracy.txt": (ALL, remove("Offline/accuracy/accuracy.txt"), "missing-file", True),
     "no TEST06": (WITH_TEST06, remove("Offline/TEST06"), "test-missing", True),
-    "two ends": (
-        WITH_TEST06,
-        consistency("EOS check pass: True", "EOS check pass: False"),
-        "test-failed",
-        True,
-    ),
-    "another first token": (
-        WITH_TEST06,
-        consistency("First token check pass: Skipped", "First token check pass: False"),
-        "test-failed",
-        True,
-    ),
+    "two ends": (WITH_TEST06, consistency("EOS check pass", "True"), "test-failed", True),
+    "first token": (WITH_TEST06, consistency("First token check pass", "Skipped"), "test-failed", True),
     "no answers in TEST06": (WITH_TEST06, no_answers, "test06-log", False),
     "no Offline": (ALL, remove("Offline"), "scenarios", True),
     "no SingleStream": ((EDGE,), remove("SingleStream"), "scenarios", True),
