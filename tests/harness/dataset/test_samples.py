@@ -141,11 +141,7 @@ def test_only_the_token_column_is_read(tmp_path):
 def test_head(tmp_path):
     path = parquet(tmp_path / "a.parquet", PROMPTS)
     samples = load(path, max_samples=2)
-    assert (
-        len(samples) == 2
-        and samples.offsets.tolist() == [0, 3, 4]
-        and samples.ids.tolist() == [200006, 17360, 5, 1]
-    )
+    assert (samples.offsets.tolist(), samples.ids.tolist()) == ([0, 3, 4], [200006, 17360, 5, 1])
     assert samples.sha256 == load(path).sha256
     assert len(load(path, max_samples=3)) == 3
 
@@ -197,14 +193,8 @@ BAD = {
     "text named parquet": (raw("a.parquet", b"hello world"), "holds neither parquet nor a pickle"),
     "text named pickle": (raw("a.pkl", b"hello world"), "holds neither parquet nor a pickle"),
     "two bytes": (raw("a.parquet", b"PA"), "holds neither"),
-    "a pickle named parquet": (
-        lambda p: pickled(p / "a.parquet", PROMPTS),
-        "like a parquet file, but holds pickle",
-    ),
-    "parquet named pickle": (
-        lambda p: parquet(p / "a.pkl", PROMPTS),
-        "like a pickle file, but holds parquet",
-    ),
+    "a pickle named parquet": (lambda p: pickled(p / "a.parquet", PROMPTS), "parquet file, but holds pickle"),
+    "parquet named pickle": (lambda p: parquet(p / "a.pkl", PROMPTS), "pickle file, but holds parquet"),
     "truncated parquet": (lambda p: shortened(parquet(p / "a.parquet", PROMPTS), -9), "truncated"),
     "truncated pickle": (lambda p: shortened(pickled(p / "a.pkl", PROMPTS), 90), "not a readable pickle"),
     "only the magic": (raw("a.parquet", b"PAR1PAR1"), "not a readable parquet file"),
@@ -273,10 +263,7 @@ BAD = {
     "JSON rows that are lists": (raw("a.json", b"[[1], [2]]"), "Expected `object`"),
     "no JSON rows": (raw("a.json", b"[]"), "no rows"),
     "empty JSON rows": (raw("a.json", b"[{}, {}]"), "its columns are none"),
-    "JSON named parquet": (
-        lambda p: json_rows(p / "a.parquet", PROMPTS),
-        "like a parquet file, but holds JSON",
-    ),
+    "JSON named parquet": (lambda p: json_rows(p / "a.parquet", PROMPTS), "parquet file, but holds JSON"),
     "parquet named JSON": (lambda p: parquet(p / "a.json", PROMPTS), "like a JSON file, but holds parquet"),
     "an error page named JSON": (raw("a.json", b"<html>404"), "nor JSON"),
     "a Git LFS pointer": (raw("a.json", b"version https://git-lfs"), "nor JSON"),

@@ -1,25 +1,18 @@
 """llama.cpp's /completion: recorded answers (xllamacpp), and every way in which an answer can be wrong."""
 
 import json
-import math
+from functools import partial
 
 import pytest
 
-from harness.record.outcome import Completion, FailureKind
-from sut.wire.llamacpp import LlamaCppWire
-from tests.kit import DATA, VOCABULARY, assert_failed, parameters, payloads
+from harness.record.outcome import FailureKind
+from tests.kit import DATA, assert_failed, payloads, wire_of
+from tests.sut.wire import judging
+from tests.sut.wire.judging import BAD_FIRST_IDS, BAD_IDS, assert_completed
 
-PARAMETERS = parameters()
+judge = partial(judging.judge, "llamacpp")
 # The recording run's ids, the same from its stream and from its whole answer (seed 7).
 IDS = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
-
-
-def judge(events, max_new_tokens=20):
-    answer = LlamaCppWire(parameters(max_new_tokens=max_new_tokens), VOCABULARY).answer()
-    for event in events:
-        if (failure := answer.feed(event)) is not None:
-            return failure
-    return answer.finish()
 
 
 def event(ids, predicted, **more):
@@ -36,30 +29,18 @@ def stream(count):
     return [event([token], i + 1) for i, token in enumerate(IDS[:count])]
 
 
-def assert_completed(outcome, ids, reason):
-    assert isinstance(outcome, Completion), outcome
-    assert outcome.output_ids.tolist() == ids
-    assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, 4)
-
-
 @pytest.mark.parametrize(("given", "sent"), [(0, 0), (-1, 0), (40, 40)])
 def test_request_body(given, sent):
-    wire = LlamaCppWire(parameters(top_k=given, extra={"ignore_eos": True}), VOCABULARY)
-    body = json.loads(wire.render([1, 2]))
-    assert body["prompt"] == [1, 2]
-    assert body["n_predict"] == 20
-    assert body["top_k"] == sent
-    assert body["min_p"] == 0  # its default of 0.05 is a filter
-    assert body["return_tokens"] is True
-    assert body["stream"] is True
-    assert body["cache_prompt"] is False
-    assert body["ignore_eos"] is True
+    wire = wire_of("llamacpp", top_k=given, extra={"ignore_eos": True})
+    expected = {"prompt": [1, 2], "n_predict": 20, "top_k": sent, "stream": True, "cache_prompt": False}
+    expected |= {"min_p": 0, "return_tokens": True, "ignore_eos": True}  # min_p's default, 0.05, is a filter
+    assert json.loads(wire.render([1, 2])).items() >= expected.items()
 
 
 def test_seed():
     """llama.cpp has no name for the least length, as a warning says before the run."""
     plain, seeded = (
-        json.loads(LlamaCppWire(parameters(**given), VOCABULARY).render([1]))
+        json.loads(wire_of("llamacpp", **given).render([1]))
         for given in ({}, {"min_new_tokens": 1, "seed": 42})
     )
     assert seeded == plain | {"seed": 42}
@@ -75,25 +56,24 @@ def test_seed():
     ],
 )
 def test_recorded_streams(name, ids, reason):
-    assert_completed(judge(payloads(name), max_new_tokens=len(ids)), ids, reason)
+    assert_completed(judge(payloads(name), asked=len(ids)), ids, reason)
 
 
 def test_recorded_whole_answer():
     whole = (DATA / "llamacpp_whole.txt").read_bytes()
-    assert_completed(judge([whole], max_new_tokens=8), IDS, "length")
+    assert_completed(judge([whole], asked=8), IDS, "length")
 
 
 def test_recorded_stream_that_withheld_ids():
     """Ids whose text ends inside a UTF-8 character are never sent; only the count jumps."""
-    assert_failed(
-        judge(payloads("llamacpp_withheld_ids.txt")), FailureKind.TOKEN_COUNT, "token ids, the server counted"
-    )
+    outcome = judge(payloads("llamacpp_withheld_ids.txt"))
+    assert_failed(outcome, FailureKind.TOKEN_COUNT, "token ids, the server counted")
 
 
 def test_recorded_stream_that_the_context_cut_off():
     """A prompt of 510 tokens in a context of 512, asked for 50: llama.cpp calls that its limit."""
     events = payloads("llamacpp_context_full.txt")
-    assert_failed(judge(events, max_new_tokens=50), FailureKind.UNFINISHED, "2 of 50 tokens")
+    assert_failed(judge(events, asked=50), FailureKind.UNFINISHED, "2 of 50 tokens")
 
 
 def test_recorded_error():
@@ -105,7 +85,7 @@ def test_a_recorded_stream_without_one_of_its_events():
     events = payloads("llamacpp_stream.txt")
     for gone in range(len(events)):
         kind = FailureKind.UNFINISHED if gone == len(events) - 1 else FailureKind.TOKEN_COUNT
-        assert_failed(judge(events[:gone] + events[gone + 1 :], max_new_tokens=8), kind)
+        assert_failed(judge(events[:gone] + events[gone + 1 :], asked=8), kind)
 
 
 HONEST = {
@@ -165,31 +145,17 @@ def test_in_band_errors(place):
 
 
 def test_more_tokens_than_asked():
-    assert_failed(judge([*stream(3), last(3)], max_new_tokens=2), FailureKind.TOO_MANY_TOKENS)
+    assert_failed(judge([*stream(3), last(3)], asked=2), FailureKind.TOO_MANY_TOKENS)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize(
-    ("bad", "kind"),
-    [
-        (-1, FailureKind.TOKEN_VALUE),
-        (VOCABULARY, FailureKind.TOKEN_VALUE),
-        (2**32, FailureKind.TOKEN_VALUE),
-        (2**70, FailureKind.TOKEN_VALUE),
-        (7.5, FailureKind.MALFORMED),
-        (math.nan, FailureKind.MALFORMED),
-        (None, FailureKind.MALFORMED),
-        (True, FailureKind.MALFORMED),
-    ],
-)
+@pytest.mark.parametrize(("bad", "kind"), BAD_IDS.values(), ids=BAD_IDS)
 def test_ids_that_no_model_has(bad, kind, place):
     ids = [*IDS[:place], bad, *IDS[place + 1 : 3]]
     assert_failed(judge([*(event([token], i + 1) for i, token in enumerate(ids)), last(3)]), kind)
     assert_failed(judge([last(3, ids=ids)]), kind)
 
 
-@pytest.mark.parametrize("bad", [-1, VOCABULARY, 2**32])
+@pytest.mark.parametrize("bad", BAD_FIRST_IDS)
 def test_a_bad_first_id_fails_before_it_is_reported(bad):
-    failure = LlamaCppWire(PARAMETERS, VOCABULARY).answer().feed(event([bad], 1))
-    assert failure is not None
-    assert failure.kind is FailureKind.TOKEN_VALUE
+    assert_failed(wire_of("llamacpp").answer().feed(event([bad], 1)), FailureKind.TOKEN_VALUE)

@@ -6,24 +6,18 @@ vLLM sends with return_token_ids and stream_options.include_usage.
 """
 
 import json
-import math
+from functools import partial
 
 import pytest
 
 from harness.record.outcome import Completion, FailureKind
 from sut.wire.openai import OpenAIWire
-from tests.kit import DATA, VOCABULARY, assert_failed, parameters, payloads
+from tests.kit import DATA, VOCABULARY, assert_failed, parameters, payloads, wire_of
+from tests.sut.wire import judging
+from tests.sut.wire.judging import BAD_FIRST_IDS, BAD_IDS, assert_completed
 
-PARAMETERS = parameters(top_p=0.9)
+judge = partial(judging.judge, "openai")
 IDS = [200005, 35644, 200008, 976]
-
-
-def judge(chunks, max_new_tokens=20):
-    answer = OpenAIWire(parameters(max_new_tokens=max_new_tokens), VOCABULARY, "m").answer()
-    for chunk in chunks:
-        if (failure := answer.feed(chunk)) is not None:
-            return failure
-    return answer.finish()
 
 
 def encoded(document):
@@ -49,31 +43,20 @@ def usage(completion):
 def stream(*ends, finish="stop", claimed=None):
     starts = (0, *ends[:-1])
     last = len(ends) - 1
-    chunks = [
-        chunk(IDS[a:b], finish if i == last else None)
-        for i, (a, b) in enumerate(zip(starts, ends, strict=True))
-    ]
+    parts = enumerate(zip(starts, ends, strict=True))
+    chunks = [chunk(IDS[a:b], finish if i == last else None) for i, (a, b) in parts]
     return [*chunks, usage(ends[-1] if claimed is None else claimed)]
 
 
 def test_request_body():
-    body = json.loads(OpenAIWire(PARAMETERS, VOCABULARY, "gpt-oss").render([1, 2]))
-    assert body == {
-        "prompt": [1, 2],
-        "model": "gpt-oss",
-        "max_tokens": 20,
-        "temperature": 1.0,
-        "top_p": 0.9,
-        "top_k": -1,
-        "skip_special_tokens": False,
-        "return_token_ids": True,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+    body = json.loads(OpenAIWire(parameters(top_p=0.9), VOCABULARY, "gpt-oss").render([1, 2]))
+    sampling = {"max_tokens": 20, "temperature": 1.0, "top_p": 0.9, "top_k": -1, "skip_special_tokens": False}
+    form = {"return_token_ids": True, "stream": True, "stream_options": {"include_usage": True}}
+    assert body == {"prompt": [1, 2], "model": "gpt-oss"} | sampling | form
 
 
 def test_request_body_without_stream():
-    wire = OpenAIWire(parameters(stream=False, top_k=7, extra={"seed": 3}), VOCABULARY, "m")
+    wire = wire_of("openai", stream=False, top_k=7, extra={"seed": 3})
     body = json.loads(wire.render([1]))
     assert (body["stream"], body["top_k"], body["seed"], wire.streams) == (False, 7, 3, False)
     assert "stream_options" not in body  # an error for vLLM and OpenAI without stream
@@ -81,7 +64,7 @@ def test_request_body_without_stream():
 
 def test_least_length_and_seed():
     """In the names of vLLM."""
-    sent = json.loads(OpenAIWire(parameters(min_new_tokens=1, seed=42), VOCABULARY, "m").render([1]))
+    sent = json.loads(wire_of("openai", min_new_tokens=1, seed=42).render([1]))
     assert sent.items() >= {"min_tokens": 1, "seed": 42}.items()
 
 
@@ -100,27 +83,20 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_answers(name):
-    outcome = judge(HONEST[name])
-    assert isinstance(outcome, Completion), outcome
-    assert outcome.output_ids.tolist() == IDS
-    assert (outcome.finish_reason, outcome.prompt_tokens) == ("stop", 3)
+    assert_completed(judge(HONEST[name]), IDS, prompt=3)
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_one_token(finish):
-    outcome = judge(stream(1, finish=finish), max_new_tokens=1)
-    assert isinstance(outcome, Completion)
-    assert (outcome.output_ids.tolist(), outcome.finish_reason) == (IDS[:1], finish)
+    assert_completed(judge(stream(1, finish=finish), asked=1), IDS[:1], finish, prompt=3)
 
 
 def test_whole_answer():
-    outcome = judge([chunk(IDS, "length", counts(4))], max_new_tokens=4)
-    assert isinstance(outcome, Completion)
-    assert outcome.output_ids.tolist() == IDS
+    assert_completed(judge([chunk(IDS, "length", counts(4))], asked=4), IDS, "length", prompt=3)
 
 
 def test_first_token_is_known_with_its_chunk():
-    answer = OpenAIWire(PARAMETERS, VOCABULARY, "m").answer()
+    answer = wire_of("openai").answer()
     answer.feed(chunk([]))
     assert (answer.tokens, answer.first_id) == (0, -1)
     answer.feed(chunk(IDS[:2]))
@@ -143,21 +119,18 @@ RECORDED = [
 
 @pytest.mark.parametrize(("name", "ids", "reason", "asked"), RECORDED)
 def test_recorded_streams(name, ids, reason, asked):
-    outcome = judge(payloads(f"vllm_{name}.txt"), asked)
-    assert isinstance(outcome, Completion), outcome
-    assert (outcome.output_ids.tolist(), outcome.finish_reason, outcome.prompt_tokens) == (ids, reason, 12)
+    assert_completed(judge(payloads(f"vllm_{name}.txt"), asked), ids, reason, prompt=12)
 
 
 @pytest.mark.parametrize(("name", "ids", "reason", "asked"), [RECORDED[0], RECORDED[2]])
 def test_recorded_complete_answers(name, ids, reason, asked):
-    outcome = judge([(DATA / f"vllm_whole_{name}.txt").read_bytes()], asked)
-    assert isinstance(outcome, Completion), outcome
-    assert (outcome.output_ids.tolist(), outcome.finish_reason, outcome.prompt_tokens) == (ids, reason, 12)
+    whole = (DATA / f"vllm_whole_{name}.txt").read_bytes()
+    assert_completed(judge([whole], asked), ids, reason, prompt=12)
 
 
 def test_a_recorded_stream_with_a_stream_interval():
     """--stream-interval 8: the first token is an event of its own."""
-    answer = OpenAIWire(PARAMETERS, VOCABULARY, "m").answer()
+    answer = wire_of("openai").answer()
     counts_seen = []
     for event in payloads("vllm_interval8.txt"):
         assert answer.feed(event) is None
@@ -243,26 +216,12 @@ def test_in_band_errors(place, error):
 
 
 def test_more_tokens_than_asked():
-    assert_failed(
-        judge(stream(1, 4), max_new_tokens=3), FailureKind.TOO_MANY_TOKENS, "got 4 tokens, asked for 3"
-    )
+    outcome = judge(stream(1, 4), asked=3)
+    assert_failed(outcome, FailureKind.TOO_MANY_TOKENS, "got 4 tokens, asked for 3")
 
 
 @pytest.mark.parametrize("place", [0, 2, 3])
-@pytest.mark.parametrize(
-    ("bad", "kind"),
-    [
-        (-1, FailureKind.TOKEN_VALUE),
-        (VOCABULARY, FailureKind.TOKEN_VALUE),
-        (2**32, FailureKind.TOKEN_VALUE),
-        (2**70, FailureKind.TOKEN_VALUE),
-        (7.5, FailureKind.MALFORMED),
-        (7.0, FailureKind.MALFORMED),
-        (math.nan, FailureKind.MALFORMED),
-        (None, FailureKind.MALFORMED),
-        (True, FailureKind.MALFORMED),
-    ],
-)
+@pytest.mark.parametrize(("bad", "kind"), BAD_IDS.values(), ids=BAD_IDS)
 def test_ids_that_no_model_has(bad, kind, place):
     ids = [*IDS[:place], bad, *IDS[place + 1 :]]
     chunks = [*(chunk([i]) for i in ids[:-1]), chunk(ids[-1:], "stop"), usage(4)]
@@ -270,8 +229,6 @@ def test_ids_that_no_model_has(bad, kind, place):
     assert_failed(judge([chunk(ids, "stop", counts(4))]), kind)
 
 
-@pytest.mark.parametrize("bad", [-1, VOCABULARY, 2**32])
+@pytest.mark.parametrize("bad", BAD_FIRST_IDS)
 def test_a_bad_first_id_fails_before_it_is_reported(bad):
-    failure = OpenAIWire(PARAMETERS, VOCABULARY, "m").answer().feed(chunk([bad]))
-    assert failure is not None
-    assert failure.kind is FailureKind.TOKEN_VALUE
+    assert_failed(wire_of("openai").answer().feed(chunk([bad])), FailureKind.TOKEN_VALUE)

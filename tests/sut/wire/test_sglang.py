@@ -1,36 +1,30 @@
 """SGLang's /generate: recorded answers of SGLang 0.5.23, and every way in which an answer can be wrong."""
 
 import json
-import math
+from functools import partial
 
 import pytest
 
-from harness.record.outcome import Completion, Failure, FailureKind
-from sut.wire.sglang import SglangWire
-from tests.kit import DATA, VOCABULARY, assert_failed, parameters, payloads
+from harness.record.outcome import Failure, FailureKind
+from tests.kit import DATA, VOCABULARY, assert_failed, payloads, wire_of
+from tests.sut.wire import judging
+from tests.sut.wire.judging import BAD_FIRST_IDS, BAD_IDS, assert_completed
 
-PARAMETERS = parameters()
+judge = partial(judging.judge, "sglang")
 # What transformers and SGLang's four stream modes agreed on when the streams were recorded.
 GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
 GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195947]
-
-
-def judge(events, max_new_tokens=20):
-    """The outcome of an answer, as the response reader would drive it."""
-    answer = SglangWire(parameters(max_new_tokens=max_new_tokens), VOCABULARY).answer()
-    for event in events:
-        if (failure := answer.feed(event)) is not None:
-            return failure
-    return answer.finish()
 
 
 def event(ids, count=None, finish=None, **more):
     """An event in SGLang's key order; ``finish`` "stop"/"length"/"abort"."""
     meta = {"id": "x", "finish_reason": finish and {"type": finish}, "prompt_tokens": 4, "num_retractions": 0}
     meta |= {"completion_tokens": len(ids) if count is None else count, "cached_tokens": 0}
-    return json.dumps(
-        {"text": "", "output_ids": ids, "meta_info": meta} | more, separators=(",", ":")
-    ).encode()
+    return compact({"text": "", "output_ids": ids, "meta_info": meta} | more)
+
+
+def compact(document):
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def cumulative(*lengths, finish="stop"):
@@ -46,51 +40,30 @@ def incremental(*ends, finish="stop"):
     ]
 
 
-def assert_completed(outcome, ids, reason="stop"):
-    assert isinstance(outcome, Completion), outcome
-    assert outcome.output_ids.tolist() == ids
-    assert outcome.output_ids.dtype == "int32"
-    assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, 4)
-
-
-# -- requests
-
-
 def test_request_body():
-    body = json.loads(SglangWire(PARAMETERS, VOCABULARY).render([200006, 1, 2]))
-    assert body == {
-        "input_ids": [200006, 1, 2],
-        "sampling_params": {
-            "max_new_tokens": 20,
-            "temperature": 1.0,
-            "top_p": 1.0,
-            "top_k": -1,  # SGLang refuses 0
-            "skip_special_tokens": False,
-        },
-        "stream": True,
-    }
+    body = json.loads(wire_of().render([200006, 1, 2]))
+    sampling = {"max_new_tokens": 20, "temperature": 1.0, "top_p": 1.0, "top_k": -1}  # SGLang refuses top_k 0
+    sampling |= {"skip_special_tokens": False}
+    assert body == {"input_ids": [200006, 1, 2], "sampling_params": sampling, "stream": True}
 
 
 def test_least_length_and_seed():
     """In the names of SGLang 0.5.23, which refuses other servers' names."""
-    sent = json.loads(SglangWire(parameters(min_new_tokens=1, seed=42), VOCABULARY).render([1]))
+    sent = json.loads(wire_of(min_new_tokens=1, seed=42).render([1]))
     assert sent["sampling_params"].items() >= {"min_new_tokens": 1, "sampling_seed": 42}.items()
 
 
 @pytest.mark.parametrize(("given", "sent"), [(0, -1), (-1, -1), (1, 1), (50, 50)])
 def test_top_k(given, sent):
-    wire = SglangWire(parameters(top_k=given), VOCABULARY)
+    wire = wire_of(top_k=given)
     assert json.loads(wire.render([1]))["sampling_params"]["top_k"] == sent
 
 
 def test_extra_parameters_travel_as_they_are():
-    wire = SglangWire(parameters(stream=False, extra={"min_p": 0.1}), VOCABULARY)
+    wire = wire_of(stream=False, extra={"min_p": 0.1})
     body = json.loads(wire.render([1]))
     assert body["sampling_params"]["min_p"] == 0.1
     assert body["stream"] is False
-
-
-# -- recorded answers
 
 
 @pytest.mark.parametrize(
@@ -106,7 +79,7 @@ def test_extra_parameters_travel_as_they_are():
     ],
 )
 def test_recorded_streams(name, count, reason):
-    assert_completed(judge(payloads(name), max_new_tokens=count), GREEDY[:count], reason)
+    assert_completed(judge(payloads(name), asked=count), GREEDY[:count], reason)
 
 
 def test_recorded_end_of_text_at_once():
@@ -115,7 +88,7 @@ def test_recorded_end_of_text_at_once():
 
 def test_recorded_whole_answer():
     whole = (DATA / "sglang_whole.txt").read_bytes()
-    assert_completed(judge([whole], max_new_tokens=4), GREEDY[:4], "length")
+    assert_completed(judge([whole], asked=4), GREEDY[:4], "length")
 
 
 @pytest.mark.parametrize(
@@ -152,9 +125,6 @@ def test_a_recorded_stream_with_two_events_swapped(mode):
         assert isinstance(outcome, Failure), i
 
 
-# -- honest answers
-
-
 HONEST = {
     "cumulative": cumulative(1, 2, 3, 4),
     "incremental": incremental(1, 2, 3, 4),
@@ -173,10 +143,7 @@ HONEST = {
     "unknown members": [event(GREEDY[:4], 4, "stop", routed_experts=[[1.5, None]], index=0)],
     "spaced JSON": [json.dumps(json.loads(e)).encode() for e in cumulative(1, 2, 3, 4)],
     "indented JSON": [json.dumps(json.loads(e), indent=1).encode() for e in cumulative(1, 2, 3, 4)],
-    "meta_info first": [
-        json.dumps(dict(reversed(json.loads(e).items())), separators=(",", ":")).encode()
-        for e in cumulative(1, 2, 3, 4)
-    ],
+    "meta_info first": [compact(dict(reversed(json.loads(e).items()))) for e in cumulative(1, 2, 3, 4)],
 }
 
 
@@ -194,12 +161,11 @@ def test_honest_answers(name):
 def test_text_that_looks_like_the_count(mode, text):
     events = [json.loads(e) | {"text": text} for e in mode(1, 2, 3, 4)]
     for order in (dict, lambda e: dict(reversed(e.items()))):
-        encoded = [json.dumps(order(e), separators=(",", ":"), ensure_ascii=False).encode() for e in events]
-        assert_completed(judge(encoded), GREEDY[:4])
+        assert_completed(judge([compact(order(e)) for e in events]), GREEDY[:4])
 
 
 def test_first_token_is_known_with_the_first_event():
-    answer = SglangWire(PARAMETERS, VOCABULARY).answer()
+    answer = wire_of().answer()
     assert (answer.tokens, answer.first_id) == (0, -1)
     answer.feed(event([], 0))
     assert (answer.tokens, answer.first_id) == (0, -1)
@@ -209,33 +175,26 @@ def test_first_token_is_known_with_the_first_event():
     assert (answer.tokens, answer.first_id) == (3, GREEDY[0])
 
 
-# -- dishonest answers
-
+CUMULATIVE_3, INCREMENTAL_3 = cumulative(1, 2, 3, finish=None), incremental(1, 2, 3, finish=None)
 CHANGED = [GREEDY[0] + 1, *GREEDY[1:4]]
 WRONG_COUNT = {
     "cumulative: ids shrink": [*cumulative(1, 2, 4, finish=None), event(GREEDY[:2], 2, "stop")],
     "cumulative: ids shrink in the middle": [*cumulative(1, 2, 4, finish=None), *cumulative(3, 5)],
-    "cumulative: back to none": [*cumulative(1, 2, 3, finish=None), event([], 0, "stop")],
-    "cumulative: first id changed": [*cumulative(1, 2, 3, finish=None), event(CHANGED, 4, "stop")],
+    "cumulative: back to none": [*CUMULATIVE_3, event([], 0, "stop")],
+    "cumulative: first id changed": [*CUMULATIVE_3, event(CHANGED, 4, "stop")],
     "cumulative: second event changed": [event(GREEDY[:1]), event(CHANGED[:2], 2, "stop")],
-    "cumulative: count too high": [*cumulative(1, 2, 3, finish=None), event(GREEDY[:4], 5, "stop")],
-    "cumulative: count too low": [*cumulative(1, 2, 3, finish=None), event(GREEDY[:4], 3, "stop")],
-    "cumulative: ids end early": [*cumulative(1, 2, 3, finish=None), event(GREEDY[:3], 4, "stop")],
-    "cumulative turns incremental": [*cumulative(1, 2, 3, finish=None), event([GREEDY[3]], 4, "stop")],
-    "incremental turns cumulative": [*incremental(1, 2, 3, finish=None), event(GREEDY[:4], 4, "stop")],
-    "incremental: an event twice": [
-        *incremental(1, 2, 3, finish=None),
-        event([GREEDY[2]], 3),
-        event([], 3, "stop"),
-    ],
+    "cumulative: count too high": [*CUMULATIVE_3, event(GREEDY[:4], 5, "stop")],
+    "cumulative: count too low": [*CUMULATIVE_3, event(GREEDY[:4], 3, "stop")],
+    "cumulative: ids end early": [*CUMULATIVE_3, event(GREEDY[:3], 4, "stop")],
+    "cumulative turns incremental": [*CUMULATIVE_3, event([GREEDY[3]], 4, "stop")],
+    "incremental turns cumulative": [*INCREMENTAL_3, event(GREEDY[:4], 4, "stop")],
+    "incremental: an event twice": [*INCREMENTAL_3, event([GREEDY[2]], 3), event([], 3, "stop")],
     "incremental: second event twice": [
-        *incremental(1, 2, finish=None),
-        event([GREEDY[1]], 2),
-        event([GREEDY[2]], 3, "stop"),
+        *(*incremental(1, 2, finish=None), event([GREEDY[1]], 2), event([GREEDY[2]], 3, "stop"))
     ],
     "incremental: first event twice": [event(GREEDY[:1]), *incremental(1, 2, 4)],
     "incremental: an event is missing": [incremental(1, 2, 3, 4)[i] for i in (0, 1, 3)],
-    "incremental: count goes back": [*incremental(1, 2, 3, finish=None), event([GREEDY[3]], 2, "stop")],
+    "incremental: count goes back": [*INCREMENTAL_3, event([GREEDY[3]], 2, "stop")],
     "first event: count without ids": [event([], 1), event(GREEDY[:4], 4, "stop")],
     "first event: ids without count": [event(GREEDY[:1], 0), event(GREEDY[:4], 4, "stop")],
     "one event: count too high": [event(GREEDY[:4], 5, "stop")],
@@ -250,25 +209,6 @@ def test_ids_that_do_not_add_up(name):
     assert_failed(judge(WRONG_COUNT[name]), FailureKind.TOKEN_COUNT)
 
 
-BAD_IDS = {
-    "negative": (-1, FailureKind.TOKEN_VALUE),
-    "the vocabulary's size": (VOCABULARY, FailureKind.TOKEN_VALUE),
-    "beyond int32": (2**31, FailureKind.TOKEN_VALUE),
-    "beyond uint32": (2**32, FailureKind.TOKEN_VALUE),
-    "beyond int64": (2**63, FailureKind.TOKEN_VALUE),
-    "beyond uint64": (2**64, FailureKind.TOKEN_VALUE),
-    "far below int64": (-(2**70), FailureKind.TOKEN_VALUE),
-    "fraction": (1000.5, FailureKind.MALFORMED),
-    "float": (1000.0, FailureKind.MALFORMED),
-    "NaN": (math.nan, FailureKind.MALFORMED),
-    "infinite": (math.inf, FailureKind.MALFORMED),
-    "null": (None, FailureKind.MALFORMED),
-    "true": (True, FailureKind.MALFORMED),
-    "string": ("7", FailureKind.MALFORMED),
-    "list": ([7], FailureKind.MALFORMED),
-}
-
-
 @pytest.mark.parametrize("name", BAD_IDS)
 @pytest.mark.parametrize("place", ["only", "first", "middle", "last"])
 @pytest.mark.parametrize("mode", ["whole", "cumulative", "incremental"])
@@ -278,20 +218,16 @@ def test_ids_that_no_model_has(name, place, mode):
     count = 1 if place == "only" else 4
     ids = [*GREEDY[:at], bad, *GREEDY[at + 1 : count]]
     ends = [count] if mode == "whole" else range(1, count + 1)
-    first = 0 if mode != "incremental" else None
-    events = [
-        event(ids[first if first is not None else n - 1 : n], n, "stop" if n == count else None) for n in ends
-    ]
-    assert_failed(judge(events), kind)
+    starts = [n - 1 if mode == "incremental" else 0 for n in ends]
+    last = ["stop" if n == count else None for n in ends]
+    assert_failed(
+        judge([event(ids[a:n], n, end) for a, n, end in zip(starts, ends, last, strict=True)]), kind
+    )
 
 
-@pytest.mark.parametrize("bad", [-1, VOCABULARY, 2**32, -(2**70)])
+@pytest.mark.parametrize("bad", BAD_FIRST_IDS)
 def test_a_bad_first_id_fails_before_it_is_reported(bad):
-    """The worker hands the first id on as four bytes as soon as it is known."""
-    answer = SglangWire(PARAMETERS, VOCABULARY).answer()
-    failure = answer.feed(event([bad], 1))
-    assert failure is not None
-    assert failure.kind is FailureKind.TOKEN_VALUE
+    assert_failed(wire_of().answer().feed(event([bad], 1)), FailureKind.TOKEN_VALUE)
 
 
 @pytest.mark.parametrize("ok", [0, 1, VOCABULARY - 1])
@@ -314,9 +250,7 @@ def test_in_band_errors(mode, place, error):
 
 def test_an_in_band_error_beside_ids():
     broken = event(GREEDY[:4], 4, "stop", error={"message": "out of memory"})
-    assert_failed(
-        judge([*cumulative(1, 2, 3, finish=None), broken]), FailureKind.IN_BAND_ERROR, "out of memory"
-    )
+    assert_failed(judge([*CUMULATIVE_3, broken]), FailureKind.IN_BAND_ERROR, "out of memory")
 
 
 def test_hostile_error_text_is_made_printable():
@@ -355,10 +289,9 @@ def test_an_answer_that_goes_on_after_its_end():
 
 @pytest.mark.parametrize("mode", [cumulative, incremental])
 def test_more_tokens_than_asked(mode):
-    assert_failed(
-        judge(mode(1, 2, 3, 4, 5), max_new_tokens=4), FailureKind.TOO_MANY_TOKENS, "got 5 tokens, asked for 4"
-    )
-    assert_completed(judge(mode(1, 2, 3, 4, 5), max_new_tokens=5), GREEDY[:5])
+    events = mode(1, 2, 3, 4, 5)
+    assert_failed(judge(events, asked=4), FailureKind.TOO_MANY_TOKENS, "got 5 tokens, asked for 4")
+    assert_completed(judge(events, asked=5), GREEDY[:5])
 
 
 @pytest.mark.parametrize("count", [21, 2**32, 2**64, 10**23])
@@ -372,8 +305,8 @@ def test_a_count_beyond_what_was_asked_is_held_against_the_ids_at_once(count):
 def test_length_with_fewer_tokens_than_asked(mode):
     """The server's context ended the answer, not the rules' limit."""
     events = mode(1, 2, 3, 4, finish="length")
-    assert_failed(judge(events, max_new_tokens=5), FailureKind.UNFINISHED, "4 of 5 tokens")
-    assert_completed(judge(events, max_new_tokens=4), GREEDY[:4], "length")
+    assert_failed(judge(events, asked=5), FailureKind.UNFINISHED, "4 of 5 tokens")
+    assert_completed(judge(events, asked=4), GREEDY[:4], "length")
 
 
 def without(key, inside=None):
@@ -417,11 +350,11 @@ def test_malformed_events(name):
 
 def test_a_malformed_last_event_of_a_cumulative_stream():
     for name, bad in MALFORMED.items():
-        outcome = judge([*cumulative(1, 2, 3, finish=None), bad])
+        outcome = judge([*CUMULATIVE_3, bad])
         assert isinstance(outcome, Failure), name
 
 
 def test_a_deeply_nested_last_event_of_a_cumulative_stream():
     """It is put aside undecoded, and must fail, not raise, when the answer is judged."""
     last = event(GREEDY[:4], 4, "stop")[:-1] + b',"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    assert_failed(judge([*cumulative(1, 2, 3, finish=None), last]), FailureKind.MALFORMED)
+    assert_failed(judge([*CUMULATIVE_3, last]), FailureKind.MALFORMED)

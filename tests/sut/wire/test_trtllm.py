@@ -7,24 +7,15 @@ import json
 
 import pytest
 
-from harness.record.outcome import Completion, FailureKind
+from harness.record.outcome import FailureKind
 from tests.kit import assert_failed, wire_of
+from tests.sut.wire import judging
 
 # CompletionRequest's fields; it forbids others.
 KNOWN = {
     *("model", "prompt", "best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "max_tokens", "n"),
-    *(
-        "presence_penalty",
-        "seed",
-        "stop",
-        "stream",
-        "stream_options",
-        "suffix",
-        "temperature",
-        "top_p",
-        "user",
-    ),
-    *("lora_request", "prompt_ignore_length", "use_beam_search", "top_k", "top_p_min", "min_p"),
+    *("presence_penalty", "seed", "stop", "stream", "stream_options", "suffix", "temperature", "top_p"),
+    *("user", "lora_request", "prompt_ignore_length", "use_beam_search", "top_k", "top_p_min", "min_p"),
     *("repetition_penalty", "length_penalty", "early_stopping", "stop_token_ids"),
     *("include_stop_str_in_output", "ignore_eos", "min_tokens", "skip_special_tokens"),
     *("spaces_between_special_tokens", "truncate_prompt_tokens", "return_context_logits", "detokenize"),
@@ -34,11 +25,7 @@ IDS = [200005, 35644, 200008, 200002]
 
 
 def judge(documents, asked=20):
-    answer = wire_of("trtllm", max_new_tokens=asked).answer()
-    for document in documents:
-        if (failure := answer.feed(json.dumps(document).encode())) is not None:
-            return failure
-    return answer.finish()
+    return judging.judge("trtllm", [json.dumps(document).encode() for document in documents], asked)
 
 
 def chunk(ids, finish=None):
@@ -92,9 +79,7 @@ def test_request_body(changes, sent, stream):
     ],
 )
 def test_honest_answers(documents, asked, ids, reason):
-    outcome = judge(documents, asked)
-    assert isinstance(outcome, Completion), outcome
-    assert (outcome.output_ids.tolist(), outcome.finish_reason, outcome.prompt_tokens) == (ids, reason, 3)
+    judging.assert_completed(judge(documents, asked), ids, reason, prompt=3)
 
 
 @pytest.mark.parametrize(
