@@ -96,10 +96,6 @@ def r1_score(metric, value, scenario="Offline"):
     return accuracy(lambda text, _: re.sub(rf"'{metric}': [\d.]+", f"'{metric}': {value}", text), scenario)
 
 
-def r1_without(metric):
-    return accuracy(lambda text, _: text.replace(f"'{metric}'", "'other'"))
-
-
 def renamed(metric, name="other"):
     return accuracy(lambda text, _: text.replace(f"'{metric}'", f"'{name}'"))
 
@@ -142,10 +138,10 @@ DAMAGES = {
     "rougeLsum too low": (BOTH, score("rougeLsum", 35.4), "accuracy", True),
     "rougeLsum missing": (BOTH, renamed("rougeLsum"), "accuracy", True),
     "exact_match too low": ((R1,), r1_score("exact_match", 80.5446179), "accuracy", True),
-    "exact_match missing": ((R1,), r1_without("exact_match"), "accuracy", True),
+    "exact_match missing": ((R1,), renamed("exact_match"), "accuracy", True),
     "tokens_per_sample too low": ((R1,), r1_score("tokens_per_sample", 3497.604659), "accuracy", True),
     "too many tokens": ((R1,), r1_score("tokens_per_sample", 4274.850141, "Server"), "accuracy", True),
-    "tokens_per_sample missing": ((R1,), r1_without("tokens_per_sample"), "accuracy", True),
+    "tokens_per_sample missing": ((R1,), renamed("tokens_per_sample"), "accuracy", True),
     "mean-accuracy of an older page": ((R1,), renamed("exact_match", "mean-accuracy"), "accuracy", True),
     "fewer samples scored": (
         (R1,),
