@@ -10,6 +10,9 @@ import shutil
 import sys
 from pathlib import Path
 
+import pandas as pd
+
+from tests.harness.submission import made_up_cnn
 from tests.harness.submission.synthetic import Datasets, accuracy_rows, make_datasets
 from tests.runs import SAMPLES
 
@@ -19,12 +22,13 @@ ACCURACY, COMPLIANCE = 1 * 8 + 1 * 5 + 6 * 3, 1 * 5
 # queries on the two agree as closely as the submission's cross-check asks for.
 PERFORMANCE, RATE = 1100, 800
 TOKENS = 12
-CNN_FILES = ("cnn_eval.json", "sample_cnn_eval_5000.json", "cnn_dailymail_calibration.json")
 DURATION_MS = 500
+R1_FILES = (
+    "mlperf_deepseek_r1_dataset_4388_fp8_eval.pkl",
+    "mlperf_deepseek_r1_calibration_dataset_500_fp8_eval.pkl",
+)
 
-_CNN_SAMPLE = Path(__file__).parents[2] / "datasets" / "samples" / "cnn_sample.json"
-
-# Sizes in the benchmark's definition. Everything else in it stays as it is.
+# Sizes in the benchmarks' definitions. Everything else in them stays as it is.
 _DEFINITION = {
     "min_duration_ms = 600000": f"min_duration_ms = {DURATION_MS}",
     "= 6396": f"= {PERFORMANCE}",
@@ -38,14 +42,22 @@ _DEFINITION = {
     "tpot_ms = 80": "tpot_ms = 10000",
     "tpot_ms = 15": "tpot_ms = 10000",
 }
+_LLAMA_DEFINITION = {
+    "min_duration_ms = 600000": f"min_duration_ms = {DURATION_MS}",
+    "= 13368": f"= {PERFORMANCE}",
+    "reference = 8167644": f"reference = {8167644 * PERFORMANCE // 13368}",
+    "ttft_ms = 2000": "ttft_ms = 60000",
+    "tpot_ms = 100": "tpot_ms = 10000",
+}
 _LATENCIES = "".join(
     f"{key}.Server.{name} = {value}\n"
-    for key in ("gpt-oss-120b", "gpt-oss-120b-interactive")
+    for key in ("gpt-oss-120b", "gpt-oss-120b-interactive", "llama3_1-8b")
     for name, value in (("ttft_latency", 60000), ("tpot_latency", 10000))
 )
 _USER_CONF = {
     "min_duration = 600000": f"min_duration = {DURATION_MS}",
     "= 6396": f"= {PERFORMANCE}",
+    "= 13368": f"= {PERFORMANCE}",
     "*.Server.target_qps = 10.0": f"*.Server.target_qps = {RATE}\n{_LATENCIES}",
 }
 _QUICK_CONF = {
@@ -57,8 +69,9 @@ _QUICK_CONF = {
 
 
 def small_sizes(checkout: Path) -> None:
-    """Make the benchmark, its confs and its runs small."""
+    """Make the benchmarks, their confs and runs small."""
     _replace(checkout / "configs/gpt-oss-120b.toml", _DEFINITION)
+    _replace(checkout / "configs/llama3.1-8b.toml", _LLAMA_DEFINITION)
     _replace(checkout / "configs/user.conf", _USER_CONF)
     _replace(checkout / "configs/quick.conf", _QUICK_CONF)
 
@@ -89,15 +102,18 @@ def write_downloads(folder: Path) -> Datasets:
     data.performance.rename(folder / "mlcommons/perf/perf_eval_ref.parquet")
     data.accuracy.rename(folder / "mlcommons/acc/acc_eval_ref.parquet")
     data.compliance.rename(folder / "mlcommons/acc/acc_eval_compliance_gpqa.parquet")
-    for name in ("cnn_eval.json", "sample_cnn_eval_5000.json", "cnn_dailymail_calibration.json"):
-        (folder / "mlcommons" / name).write_bytes(_CNN_SAMPLE.read_bytes())
+    cnn = made_up_cnn.write(folder / "mlcommons", made_up_cnn.DATACENTER, rows=PERFORMANCE)
+    for name in ("sample_cnn_eval_5000.json", "cnn_dailymail_calibration.json"):
+        shutil.copy(cnn.dataset, folder / "mlcommons" / name)
+    cnn.tokenizer.rename(folder / "huggingface/tokenizer.json")
+    questions = pd.read_parquet(SAMPLES / "r1_sample.parquet")
+    for name in R1_FILES:
+        questions.to_pickle(folder / "mlcommons" / name)
     problems = data.release.read_text().splitlines(keepends=True)
     data.release.unlink()
     for number, problem in enumerate(problems, 1):
         name = f"test{number if number > 1 else ''}.jsonl"
         (folder / "huggingface/livecodebench" / name).write_text(problem)
-    for name in CNN_FILES:
-        shutil.copy(SAMPLES / "cnn_sample.json", folder / "mlcommons" / name)
     return data
 
 

@@ -1,6 +1,6 @@
 """In place of an inference server: gives the right answers to the made-up datasets.
 
-    python -m tests.documents.server ENGINE FLAG...     ENGINE: sglang, vllm, llama.cpp
+    python -m tests.documents.server ENGINE FLAG...     ENGINE: sglang, vllm, trtllm, llama.cpp
 
 Listens where the engine with these flags would, in place of another engine that was there before, and returns
 when it is ready. The server itself stays until its process group ends.
@@ -19,24 +19,34 @@ from urllib.request import urlopen
 from tests.documents import made_up
 
 OFFLINE_ANSWER_S = 1.5 * made_up.DURATION_MS / 1000  # with all queries at once, so long is the run
-_PORT = {"sglang": 30000, "vllm": 8000, "llama.cpp": 8080}
+_PORT = {"sglang": 30000, "vllm": 8000, "trtllm": 8000, "llama.cpp": 8080}
 
 
 def main() -> None:
     engine, *flags = sys.argv[1:]
-    port = int(flags[flags.index("--port") + 1]) if "--port" in flags else _PORT[engine]
-    record = Path(os.environ["STAND_INS"], f"server-{port}")
-    if _is_kept(record, engine):
+    port = int(_value(flags, "--port") or _PORT[engine])
+    is_llama = "Llama-3.1" in _value(flags, "--model-path")
+    record, kind = Path(os.environ["STAND_INS"], f"server-{port}"), f"{engine}-{is_llama}"
+    if _is_kept(record, kind):
         return
     child = os.fork()
     if child == 0:
-        serve_llamacpp(port) if engine == "llama.cpp" else serve_stub(port)
+        if engine == "llama.cpp":
+            serve_llamacpp(port)
+        elif is_llama:
+            serve_llama_stub(port)
+        else:
+            serve_stub(port)
         os._exit(0)
-    record.write_text(f"{engine} {child}")
+    record.write_text(f"{kind} {child}")
     while not _is_healthy(port):
         if os.waitpid(child, os.WNOHANG) != (0, 0):
             sys.exit("the stand-in server ended")
         time.sleep(0.05)
+
+
+def _value(flags: list[str], name: str) -> str:
+    return flags[flags.index(name) + 1] if name in flags else ""
 
 
 def _is_kept(record: Path, engine: str) -> bool:
@@ -90,6 +100,21 @@ def serve_stub(port: int) -> None:
             await super()._generate(exchange)
 
     with Server(ungraded, host="0.0.0.0", port=port, facts=Facts(dp_size=8)):
+        wait_for_the_test_to_end()
+
+
+def serve_llama_stub(port: int) -> None:
+    """Summaries that share words with the references."""
+    from tests.harness.submission.recorded_runs import FACTS, ending
+    from tests.harness.submission.synthetic import AnsweringServer
+
+    class Server(AnsweringServer):
+        async def _generate(self, exchange):
+            if not exchange.request.streams:
+                await asyncio.sleep(OFFLINE_ANSWER_S)
+            await super()._generate(exchange)
+
+    with Server(ending(), host="0.0.0.0", port=port, facts=FACTS):
         wait_for_the_test_to_end()
 
 

@@ -177,6 +177,8 @@ def information(path: str, options: Options) -> dict[str, Any] | None:
             return {"model_path": facts.model, "tokenizer_path": facts.model, "is_generation": True}
         case "/get_server_info" | "/server_info":
             return _server_info(facts, options)
+        case "/version":
+            return {"version": facts.version}
         case "/v1/models":
             model = {"id": facts.served_name, "object": "model", "owned_by": "sglang", "root": facts.model}
             return {"object": "list", "data": [model | {"max_model_len": facts.context_length}]}

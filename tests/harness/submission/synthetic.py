@@ -140,8 +140,10 @@ class AnsweringServer(StubServer):
         ids = self._answer_of(request.prompt_ids)
         cut = len(ids) > request.asked_tokens
         ids = ids[: request.asked_tokens]
-        steps = [Step(ids[:1], 1), Step(ids, len(ids), finish="length" if cut else "stop")]
-        x.blocks = self._protocols[request.path].render(request, steps)
+        protocol = self._protocols[request.path]
+        rest = ids if protocol.cumulative or not request.streams else ids[1:]
+        steps = [Step(ids[:1], 1), Step(rest, len(ids), finish="length" if cut else "stop")]
+        x.blocks = protocol.render(request, steps)
         await x.send_answer()
 
 
