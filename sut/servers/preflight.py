@@ -30,8 +30,9 @@ class Preflight:
     def __init__(
         self, facts: ServerInfo, parameters: SamplingParameters, vocabulary_size: int, within_s: float
     ) -> None:
+        most, least = min(_TRIAL_TOKENS, parameters.max_new_tokens), parameters.min_new_tokens
         small = msgspec.structs.replace(
-            parameters, max_new_tokens=min(_TRIAL_TOKENS, parameters.max_new_tokens)
+            parameters, max_new_tokens=most, min_new_tokens=None if least is None else min(least, most)
         )
         self._wire = make_wire(facts.wire, small, vocabulary_size, facts.served_name)
         self._event_bytes = max_event_bytes(small, vocabulary_size)

@@ -31,6 +31,14 @@ def test_trial_asks_for_no_more_than_the_run_does():
         assert stub.requests[0].asked_tokens == 1
 
 
+@pytest.mark.parametrize(("least", "sent"), [(16, 4), (1, 1), (0, 0)])
+def test_trial_asks_for_a_least_length_that_fits(least, sent):
+    with StubServer() as stub:
+        given = parameters(max_new_tokens=32, min_new_tokens=least)
+        Preflight(facts(stub.url), given, VOCABULARY, 20).run(endpoints(stub), [1])
+        assert stub.requests[0].body["sampling_params"]["min_new_tokens"] == sent
+
+
 @pytest.mark.parametrize("announced", [True, False])
 def test_trial_notices_servers_that_close_after_each_answer(announced):
     with StubServer() as a, StubServer(close_after_response=True, announce_close=announced) as b:
