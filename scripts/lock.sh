@@ -15,3 +15,4 @@ lock --group test --output-file requirements/test.txt
 for group in run vocabulary embedded; do
     lock --group "$group" --constraints requirements/test.txt --output-file "requirements/$group.txt"
 done
+lock --group pytorch --output-file requirements/pytorch.txt

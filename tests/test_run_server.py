@@ -1,4 +1,4 @@
-"""sglang/run_server.sh, vllm/run_server.sh and launch_docker.sh: what they make of their options."""
+"""The scripts that start servers, and launch_docker.sh: what they make of their options."""
 
 import os
 import pwd

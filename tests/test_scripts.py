@@ -275,6 +275,7 @@ def test_setup_enroot_needs_enroot():
         "sglang/run_server.sh",
         "launch_docker.sh",
         "vllm/run_server.sh",
+        "pytorch/run_server.sh",
     ],
 )
 def test_help_is_printed_and_succeeds(script):

@@ -129,9 +129,10 @@ def add_server(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend",
         choices=get_args(Backend),
-        help="protocol of the server: SGLang's native API, OpenAI completions (vllm; openai: the same for "
-        "other servers, or llama.cpp), TensorRT-LLM's trtllm-serve (not yet tried on the real server), or a "
-        f"small engine that is started here (default: {DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
+        help="protocol of the server: SGLang's native API (pytorch: the same of pytorch/run_server.sh), "
+        "OpenAI completions (vllm; openai: the same for other servers, or llama.cpp), TensorRT-LLM's "
+        "trtllm-serve (not yet tried on the real server), or a small engine that is started here (default: "
+        f"{DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
     )
     group.add_argument(
         "--server-url",

@@ -14,7 +14,7 @@ from harness.files import CONFIG_DIR, USER_CONF
 DEFAULT_BENCHMARK = "gpt-oss-120b"
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
 
-Backend = Literal["sglang", "vllm", "trtllm", "openai", "embedded"]  # vllm and openai: one protocol
+Backend = Literal["sglang", "pytorch", "vllm", "trtllm", "openai", "embedded"]
 DEFAULT_BACKEND: Backend = "sglang"
 Stream = Literal["auto", "on", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -89,7 +89,7 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     parameters: SamplingParameters
     """generation parameters, as every request carries them"""
     backend: str
-    """`sglang`, `vllm`, `trtllm`, `openai` or `embedded`"""
+    """`sglang`, `pytorch`, `vllm`, `trtllm`, `openai` or `embedded`"""
     server_urls: tuple[str, ...]
     ca_file: Path | None
     preflight: Preflight

@@ -13,6 +13,7 @@ from harness.record.resolved_plan import ServerInfo
 from sut.servers.info_client import InfoClient, WaitNotices
 from sut.servers.server_info import check_alike
 
+_NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; ours of PyTorch names itself as the engine
 _MOST = 2**31 - 1
 _LONGEST_NAME = 1000
 _MARGIN_S = 0.5  # for the thread that asks, after its own deadline
@@ -100,26 +101,28 @@ def _ask(control: InfoClient, backend: Backend) -> ServerInfo:
     status, _ = control.ask("/health")
     if status != 200:
         raise ServerError(f"{control.url}: /health answered {status}, expected 200; the server is not ready")
-    return _ask_sglang(control) if backend == "sglang" else _ask_openai(control, backend)
+    return _ask_sglang(control) if backend in _NATIVE else _ask_openai(control, backend)
 
 
 def _ask_sglang(control: InfoClient) -> ServerInfo:
     model = control.first_json(("/model_info", "/get_model_info"))
     if model is None or "model_path" not in model:
         raise ServerError(
-            f"{control.url}: no SGLang server (it has no /model_info); use --backend vllm, trtllm or openai"
+            f"{control.url}: no SGLang server (it has no /model_info), nor ours of PyTorch; "
+            "use --backend vllm, trtllm or openai"
         )
     info = control.first_json(("/server_info", "/get_server_info")) or {}
     path = _text(model, "model_path")
     return ServerInfo(
         url=control.url,
         wire="sglang",
-        engine="SGLang",
+        engine=_text(info, "engine") or "SGLang",
         model=_text(info, "served_model_name") or path,
         model_path=path,
         revision=_text(info, "revision") or _snapshot(path),
         version=_text(info, "version"),
         context_length=_integer(info, "context_length") or _integer(model, "context_length"),
+        vocabulary_size=_integer(info, "vocab_size"),
         max_running_requests=_sglang_runs_at_once(info),
         dp_size=_sglang_ranks(info),
         stream_interval=_integer(info, "stream_interval"),

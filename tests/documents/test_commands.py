@@ -16,6 +16,7 @@ NOT_RUN = {
     "setup.sh --with-tests": "these are the tests themselves",
     "HARNESS_SGLANG=1": "installs 2.9 GB; tests/engines runs the same script and server",
     "install_sglang_cpu.sh": "installs 2.9 GB; tests/engines runs the same script and server",
+    "setup.sh --backend pytorch": "needs torch; tests/engines runs its server with tiny models",
     "VLLM_CPU_KVCACHE_SPACE": "sets up vLLM's own CPU build",
     "submission_checker.main": "MLCommons's checker; test_full_tree runs it where it is",
     "build_cnndm.py": "needs CNN-DailyMail; tests/harness/dataset/test_cnndm.py builds from made-up articles",

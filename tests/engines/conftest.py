@@ -41,7 +41,7 @@ def sglang_server(request, sglang_installed, tmp_path_factory):
     name = request.param
     sglang.make_model()
     log_path = tmp_path_factory.mktemp("sglang") / f"{name}.log"
-    with sglang.SglangServer(_free_port(), log_path, sglang.CONFIGURATIONS[name]) as server:
+    with sglang.SglangServer(free_port(), log_path, sglang.CONFIGURATIONS[name]) as server:
         yield server
 
 
@@ -57,7 +57,7 @@ def _configuration(item: pytest.Item) -> int:
     return -1 if name is None else list(sglang.CONFIGURATIONS).index(name)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

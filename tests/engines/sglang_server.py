@@ -88,32 +88,21 @@ def greedy_gaps(answers: list[tuple[list[int], list[int]]]) -> list[list[float]]
     return gaps
 
 
-class SglangServer:
-    """A context manager around one server, started by sglang/run_server.sh."""
+class ServerProcess:
+    """A context manager around one server of a process group of its own; ``url``."""
 
-    def __init__(self, port: int, log_path: Path, arguments: tuple[str, ...]) -> None:
+    def __init__(self, command: list[str], port: int, environment: dict[str, str], log_path: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
-        self.arguments = arguments
+        self._command = command
+        self._environment = environment
         self._log_path = log_path
-        self._replicas = int(arguments[arguments.index("--dp") + 1]) if "--dp" in arguments else 1
-        self._command = [
-            str(ROOT / "sglang/run_server.sh"),
-            *("--model_path", str(MODEL), "--host", "127.0.0.1", "--port", str(port)),
-            *("--served-model-name", "openai/gpt-oss-120b"),
-            *("--device", "cpu", "--attention-backend", "intel_amx", "--sleep-on-idle"),
-            *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
-            *("--mem-fraction-static", "0.3", "--max-total-tokens", "65536"),
-            *("--max-running-requests", str(MAX_RUNNING_REQUESTS)),
-            *("--context-length", str(CONTEXT_LENGTH)),
-            *arguments,
-        ]
 
     def __enter__(self) -> Self:
         with self._log_path.open("wb") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
-                env=environment(self._replicas),
+                env=self._environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -128,32 +117,55 @@ class SglangServer:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
+    @property
+    def log(self) -> str:
+        """The end of its output."""
+        return self._log_path.read_text(errors="replace")[-4000:]
+
     def _wait_until_healthy(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not _answers(f"{self.url}/health"):
-            log = self._log_path.read_text(errors="replace")[-4000:]
-            assert self._process.poll() is None, (
-                f"SGLang ended with exit code {self._process.returncode}: {log}"
-            )
-            assert time.monotonic() < deadline, f"SGLang is not healthy after {START_SECONDS} s: {log}"
+            code = self.process.poll()
+            assert code is None, f"the server ended with exit code {code}: {self.log}"
+            assert time.monotonic() < deadline, f"not healthy after {START_SECONDS} s: {self.log}"
             time.sleep(0.5)
 
     def _stop(self) -> None:
         """The whole group: SGLang's schedulers are processes of their own."""
         self._signal_group(signal.SIGTERM)
         try:
-            self._process.wait(STOP_SECONDS)
+            self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             pass
         finally:
             self._signal_group(signal.SIGKILL)
-            self._process.wait()
+            self.process.wait()
 
     def _signal_group(self, number: signal.Signals) -> None:
         try:
-            os.killpg(self._process.pid, number)
+            os.killpg(self.process.pid, number)
         except ProcessLookupError:
             return
+
+
+class SglangServer(ServerProcess):
+    """One SGLang, started by sglang/run_server.sh."""
+
+    def __init__(self, port: int, log_path: Path, arguments: tuple[str, ...]) -> None:
+        self.arguments = arguments
+        replicas = int(arguments[arguments.index("--dp") + 1]) if "--dp" in arguments else 1
+        command = [
+            str(ROOT / "sglang/run_server.sh"),
+            *("--model_path", str(MODEL), "--host", "127.0.0.1", "--port", str(port)),
+            *("--served-model-name", "openai/gpt-oss-120b"),
+            *("--device", "cpu", "--attention-backend", "intel_amx", "--sleep-on-idle"),
+            *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
+            *("--mem-fraction-static", "0.3", "--max-total-tokens", "65536"),
+            *("--max-running-requests", str(MAX_RUNNING_REQUESTS)),
+            *("--context-length", str(CONTEXT_LENGTH)),
+            *arguments,
+        ]
+        super().__init__(command, port, environment(replicas), log_path)
 
 
 def _answers(url: str) -> bool:

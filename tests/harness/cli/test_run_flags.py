@@ -77,7 +77,10 @@ VALUES = [
     ("--audit-config", "audit.config", "audit_config", Path("audit.config")),
     *(("--stream", name, "stream", name) for name in ("auto", "on", "off")),
     *(("--scenario", name, "scenario", name) for name in Scenario),
-    *(("--backend", name, "backend", name) for name in ("sglang", "vllm", "trtllm", "openai", "embedded")),
+    *(
+        ("--backend", name, "backend", name)
+        for name in ("sglang", "pytorch", "vllm", "trtllm", "openai", "embedded")
+    ),
     *(("--benchmark", name, "benchmark", name) for name in ("gpt-oss-120b", "deepseek-r1", "llama3.1-8b")),
     *(("--log-level", name, "log_level", name) for name in ("debug", "info", "warning", "error")),
 ]

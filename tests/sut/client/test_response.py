@@ -13,6 +13,7 @@ GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195
 LLAMA = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
 SGLANG_HTTP = (DATA / "sglang_http_response.txt").read_bytes()
 VLLM = [5224, 80208, 68809, 71859]
+PYTORCH_HTTP = (DATA / "pytorch_http_response.txt").read_bytes()
 VLLM_HTTP = (DATA / "vllm_http_response.txt").read_bytes()
 LLAMA_HTTP = (DATA / "llamacpp_http_response.txt").read_bytes()
 STREAM = (DATA / "sglang_stop_token_third.txt").read_bytes()
@@ -57,6 +58,7 @@ EVENTS = [part + b"\n\n" for part in STREAM.split(b"\n\n") if part]
 # name: bytes, streams, wire, ids. Those that end with the connection are told apart below.
 VALID = {
     "recorded SGLang": (SGLANG_HTTP, True, "sglang", GREEDY),
+    "recorded PyTorch": (PYTORCH_HTTP, True, "sglang", [140, 190, 47, 175]),
     "recorded vLLM": (VLLM_HTTP, True, "openai", VLLM),
     "recorded llama.cpp": (LLAMA_HTTP, True, "llamacpp", LLAMA),
     "content-length": (sized(STREAM), True, "sglang", GREEDY[:3]),

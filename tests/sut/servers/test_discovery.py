@@ -93,6 +93,30 @@ def test_states_of_a_wrong_type_are_not_believed(states):
         assert discover([url], "sglang", None, 20)[0].max_running_requests == 7
 
 
+@pytest.mark.parametrize("backend", ["pytorch", "sglang"])
+def test_facts_of_the_pytorch_server(backend):
+    info = {
+        "model_path": "deepseek-ai/DeepSeek-R1",
+        "served_model_name": "deepseek-r1",
+        "revision": "56d4cbbb4d29f4355bab4b9a39ccb717a14ad5ad",
+        "version": "transformers 5.19.0, torch 2.13.0+cpu",
+        "context_length": 163840,
+        "vocab_size": 129280,
+        "tp_size": 8,
+        "dtype": "bfloat16",
+        "max_running_requests": 16,
+        "engine": "PyTorch",
+        "dp_size": 1,
+    }
+    with pages({"/health": b"", "/model_info": info, "/server_info": info}) as (url, _):
+        (fact,) = discover([url], backend, None, 20)
+    assert (fact.engine, fact.wire, fact.version) == ("PyTorch", "sglang", info["version"])
+    assert (fact.model, fact.model_path) == ("deepseek-r1", "deepseek-ai/DeepSeek-R1")
+    assert (fact.revision, fact.vocabulary_size) == (info["revision"], 129280)
+    assert (fact.context_length, fact.max_running_requests) == (163840, 16)
+    assert fact.settings.items() >= {"tp_size": 8, "dtype": "bfloat16"}.items()
+
+
 def test_the_revision_of_a_hugging_face_cache():
     path = "/root/.cache/huggingface/hub/models--openai--gpt-oss-120b/snapshots/" + "b5c939de" * 5
     table = {"/health": b"", "/model_info": {"model_path": path}, "/server_info": {}}
@@ -190,6 +214,7 @@ def test_one_of_two_replicas_is_dead():
             {"/health": b"", "/v1/models": {"data": [{"id": "m"}]}},
             "use --backend vllm, trtllm or openai",
         ),
+        ("pytorch", {"/health": b""}, "nor ours of PyTorch"),
         ("vllm", {"/health": b""}, "/v1/models lists no model"),
         ("openai", {"/health": b""}, "/v1/models lists no model"),
         ("openai", {"/health": b"", "/v1/models": {"data": []}}, "/v1/models lists no model"),

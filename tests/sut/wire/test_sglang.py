@@ -91,9 +91,21 @@ def test_recorded_whole_answer():
     assert_completed(judge([whole], asked=4), GREEDY[:4], "length")
 
 
+# Of pytorch/run_server.sh with the tiny DeepSeek of tests/engines/make_tiny_models.py.
+PYTORCH = [140, 190, 47, 175, 315, 201]
+
+
+@pytest.mark.parametrize(("name", "count", "reason"), [("length", 6, "length"), ("stop", 4, "stop")])
+def test_recorded_answers_of_the_pytorch_server(name, count, reason):
+    whole = (DATA / f"pytorch_whole_{name}.txt").read_bytes()
+    for events in (payloads(f"pytorch_{name}.txt"), [whole]):
+        assert_completed(judge(events, max_new_tokens=6), PYTORCH[:count], reason)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "wording"),
     [
+        ("pytorch_ended.txt", FailureKind.ABORTED, "the server is ending"),
         ("sglang_error_prompt_too_long.txt", FailureKind.IN_BAND_ERROR, "longer than the model's context"),
         ("sglang_error_top_k_zero.txt", FailureKind.IN_BAND_ERROR, "top_k must be -1"),
         ("sglang_zero_tokens.txt", FailureKind.NO_TOKENS, "without a token"),

@@ -1,0 +1,1 @@
+"""A reference server: transformers' own models behind SGLang's ``/generate``, token ids in and out."""

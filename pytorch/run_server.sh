@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Start the PyTorch reference server on this machine.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=scripts/launch_options.sh
+source "$here/../scripts/launch_options.sh"
+
+usage() {
+    cat <<EOF
+usage: pytorch/run_server.sh [OPTION]... [SERVE_FLAG]...
+  --benchmark NAME     its model, at the revision of the rules (default: gpt-oss-120b)
+  --model_path PATH    model folder or Hugging Face name (default: the benchmark's)
+  --tp N               processes, one to a GPU, that share the model; needs a model for which transformers has a
+                       tensor-parallel plan (default: deepseek-r1 8, others 1)
+  --dry-run            print the command instead of running it
+  --help               this text
+
+Every other flag is passed to pytorch/serve.py unchanged and replaces the default of the same name; see
+pytorch/serve.py --help. Several servers (--port) make several replicas.
+PYTHON names the interpreter (default: that of .venv-pytorch, made by setup.sh --backend pytorch, else python3).
+EOF
+}
+
+parse_options() {
+    benchmark=gpt-oss-120b model_path='' tp='' dry_run=''
+    passed=()
+    while (($#)); do
+        case ${1%%=*} in
+            -h | --help) usage && exit 0 ;;
+            --dry-run) dry_run=1 && shift ;;
+            --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
+            --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
+            --tp | -tp | --tensor-parallel-size | --tp-size) take_count "$@" && tp=$value && shift "$taken" ;;
+            --dp | -dp | --data-parallel-size | --dp-size)
+                take_count "$@" && shift "$taken"
+                ((value == 1)) || fail "--dp is '$value': start a server for each replica, with a --port of its own"
+                ;;
+            --) shift && passed+=("$@") && break ;;
+            *) passed+=("$1") && shift ;;
+        esac
+    done
+    read_definition "$benchmark"
+    model_path=$(absolute "$model_path")
+    build_server_args
+}
+
+build_server_args() {
+    if [[ -z $tp ]]; then
+        case $benchmark in
+            deepseek-r1) tp=8 ;;
+            *) tp=1 ;;
+        esac
+    fi
+    server_args=()
+    add_default '--model-path' "$model_path"
+    [[ -z $revision ]] || add_default '--revision' "$revision"
+    server_args+=("${passed[@]}")
+}
+
+find_python() {
+    local own=$here/../.venv-pytorch/bin
+    if [[ -n ${PYTHON:-} ]]; then
+        printf '%s\n' "$PYTHON"
+    elif [[ -x $own/python ]]; then
+        printf '%s/python\n' "$(cd "$own" && pwd)"
+    else
+        echo python3
+    fi
+}
+
+parse_options "$@"
+python=$(find_python)
+[[ -n $dry_run ]] || "$python" -P -c 'import aiohttp, msgspec, torch, transformers' 2>/dev/null ||
+    fail "$python has no PyTorch; run ./setup.sh --backend pytorch, or set PYTHON"
+# The script's folder is on sys.path, this repository's root is not: its folders cannot shadow packages.
+program=("$here/serve.py")
+((tp == 1)) || program=(-P -m torch.distributed.run --standalone --nproc-per-node "$tp" "$here/serve.py")
+run_or_print "$python" "${program[@]}" "${server_args[@]}"

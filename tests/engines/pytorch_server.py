@@ -1,0 +1,67 @@
+"""The PyTorch reference server for tests: an interpreter with torch, tiny models, a running server."""
+
+import functools
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from tests.engines import sglang_server as sglang
+
+# What a test's server is started with, by the name of its configuration: the model and serve.py's flags.
+SMALL = 512  # ids of the models whose tokens are compared
+KINDS = ("deepseek", "gpt-oss")
+BATCH = 4
+
+
+@functools.cache
+def interpreter(*packages: str) -> Path | None:
+    """A Python with torch, or None: HARNESS_PYTORCH_PYTHON names it, else it is that of SGLang on the CPU."""
+    named = os.environ.get("HARNESS_PYTORCH_PYTHON")
+    path = Path(named) if named else sglang.VENV / "bin/python"
+    needed = ", ".join(("torch", "transformers", "aiohttp", "msgspec", *packages))
+    if not path.exists():
+        return None
+    done = subprocess.run([path, "-P", "-c", f"import {needed}"], check=False, capture_output=True)
+    return None if done.returncode else path
+
+
+def python(*arguments: object, stdin: str = "") -> str:
+    """Run a script with that Python; returns its stdout."""
+    path = interpreter()
+    assert path is not None
+    words = [path, "-P", *map(str, arguments)]
+    done = subprocess.run(words, input=stdin, env=environment(), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """One thread: two on busy cores are slower."""
+    return os.environ | {"PYTHON": str(interpreter()), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def make_model(kind: str, vocabulary: int, directory: Path) -> Path:
+    """A tiny model in ``directory``."""
+    python(sglang.HERE / "make_tiny_models.py", kind, vocabulary, directory)
+    return directory
+
+
+def generated(model: Path, *jobs: dict) -> list[list[list[int]]]:
+    """transformers' own answers to the prompts of each job; see ``job``."""
+    return json.loads(python(sglang.HERE / "generate.py", model, stdin=json.dumps(jobs)))
+
+
+def job(prompts: list[list[int]], tokens: int, seed: int | None = None, **options) -> dict:
+    """Exactly ``tokens`` new ids for each prompt: greedy in one batch, or sampled alone with a seed."""
+    lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens}
+    return {"prompts": prompts, "seed": seed, "options": lengths | {"do_sample": seed is not None} | options}
+
+
+class PyTorchServer(sglang.ServerProcess):
+    """A context manager around one server, started by pytorch/run_server.sh; ``url``."""
+
+    def __init__(self, model: Path, port: int, log_path: Path, *arguments: str) -> None:
+        script = str(sglang.ROOT / "pytorch/run_server.sh")
+        words = [script, "--model_path", str(model), "--port", str(port), "--device", "cpu", *arguments]
+        super().__init__(words, port, environment(), log_path)
