@@ -65,7 +65,7 @@ def measure(folder: Path, streams: int, seconds: float) -> list[list[object]]:
 
 
 def truth_by_sample(log: list[dict[str, int]], dataset: Path) -> dict[int, list[dict[str, int]]]:
-    """The stub's records by sample index, in order of arrival; the stub knows a prompt by its CRC-32."""
+    """The stub's records by sample index, in order of arrival; the stub identifies a prompt by its CRC-32."""
     prompts = pq.read_table(dataset)["input_tokens"].to_pylist()
     index_of = {zlib.crc32(",".join(map(str, ids)).encode()): index for index, ids in enumerate(prompts)}
     found: dict[int, list[dict[str, int]]] = defaultdict(list)

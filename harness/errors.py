@@ -58,7 +58,7 @@ _REMEDIES = {
 }
 
 
-# How Python's libraries say that there is no memory left for a thread's stack or a shared library.
+# Errors of Python's libraries when no memory is left for a thread's stack or a shared library.
 _NO_MEMORY = ("can't start new thread", "failed to map segment")
 
 

@@ -44,7 +44,7 @@ def unofficial(path: Path) -> Path:
 def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` once it is written and on disk; else nothing changes.
 
-    Its name is known beforehand, so a link of that name is removed, never followed. Raises OSError.
+    Its name can be predicted, so a link of that name is removed, never followed. Raises OSError.
     """
     partial = path.with_name(path.name + suffix)
     partial.unlink(missing_ok=True)
@@ -56,4 +56,4 @@ def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         partial.replace(path)
     finally:
-        partial.unlink(missing_ok=True)  # on a full disk it would stand in the way of smaller files
+        partial.unlink(missing_ok=True)  # on a full disk it would take the space of smaller files

@@ -16,7 +16,7 @@ def legible(text: str) -> str:
 def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
     """One line without control, format or surrogate characters, at most ``limit`` characters long.
 
-    What cannot be printed is shown as its escape (``\\x1b``), so a hostile answer stays readable evidence.
+    What cannot be printed is shown as its escape (``\\x1b``), so a hostile answer stays readable.
     """
     if len(text) > limit:
         text = text[: limit - 3] + "..."

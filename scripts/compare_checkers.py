@@ -9,7 +9,7 @@ that RESULTS lacks, one per line: a benchmark whose detail logs are absent is le
 
 The table has one row for each tree (division and submitter). Each issue gets a class:
 same           both report that result, document or file
-ours right     only ours reports it, and FINDINGS says why it is right
+ours right     only ours reports it, and FINDINGS has the reason
 false alarm    only ours reports it
 missed         only the official checker reports it, for a benchmark that is defined here
 not checked    only the official checker reports it, for another benchmark

@@ -69,7 +69,7 @@ def test_two_runs_of_one_process_are_quiet(tmp_path):
 
 
 def test_an_interrupted_run_returns_its_record(tmp_path):
-    """KeyboardInterrupt is Python's own; the process goes on with the record in its hands."""
+    """KeyboardInterrupt is Python's own; the program continues with the record."""
     dataset, _ = small_dataset(tmp_path)
     with StubServer(faults=lambda request: Fault.SILENT if request.index else None) as server:
         program = python(tmp_path, PROGRAM, server.url, dataset, quick_conf(tmp_path), 1)

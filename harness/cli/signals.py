@@ -2,7 +2,7 @@
 
 Before there are child processes the program ends at once; while they run a signal becomes an exception in the
 main thread; once the result is known signals are ignored. A signal that was ignored when the program
-started stays ignored: nohup asks for that with SIGHUP, a shell's background job with SIGINT.
+started stays ignored: nohup does so with SIGHUP, a shell with SIGINT of its background jobs.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Compliance tests: their audit settings, what they ask of the logs, and the verified folder."""
+"""Compliance tests: their audit settings, their requirements on the logs, and the verified folder."""

@@ -55,7 +55,7 @@ class JudgedRun:
 class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One test of one benchmark: its dataset and its audit settings by LoadGen's key.
 
-    A subclass adds the keys of its own that a definition gives, and is listed in ``registry.TESTS``.
+    A subclass adds further keys of its definition, and is listed in ``registry.TESTS``.
     """
 
     name: ClassVar[str]

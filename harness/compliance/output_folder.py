@@ -34,7 +34,7 @@ def write_folder(
 ) -> Path:
     """Copy the logs into ``folder`` and write the verification file; returns its path.
 
-    ``reasons`` say why the result is not official, empty if it is; the file then has another name, which no
+    ``reasons``: why the result is not official, empty if it is. The file then has another name, which no
     submission may use. An earlier verification is replaced. Raises ConfigError when the folder cannot be
     written; then nothing of it stays.
     """

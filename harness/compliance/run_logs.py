@@ -70,7 +70,7 @@ _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 class RunFacts:
     """``errors`` make the run unusable, ``warnings`` do not.
 
-    ``scenario`` is LoadGen's; ``deviations`` are known of runs of this harness.
+    ``scenario`` is LoadGen's; ``deviations`` are those of this harness's own runs.
     """
 
     scenario: str | None
@@ -119,7 +119,7 @@ def require_effective(
 ) -> tuple[str, ...]:
     """Raise ConfigError when the settings in effect were not those of the test; returns warnings.
 
-    ``exact`` requires every setting; without it the log is known to hold each sample once.
+    ``exact`` requires every setting; without it the log itself shows each sample once.
     """
     effective: Mapping[str, Any] = detail.effective
     if not effective:
@@ -149,12 +149,12 @@ def _summary(log_dir: Path) -> LoadgenSummary | None:
 
 
 def _summary_warnings(log_dir: Path) -> list[str]:
-    """A test is about the answers, not their speed: LoadGen's own result is no part of its verdict."""
+    """A test judges the answers, not their speed: LoadGen's own result does not count."""
     summary = _summary(log_dir)
     if summary is None or summary.result_valid:
         return []
     unmet = [name for name, met in summary.constraints.items() if not met]
-    return [f"LoadGen says INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"]
+    return [f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"]
 
 
 def _loadgen_errors(log_dir: Path, detail: LoadgenDetail) -> list[str]:

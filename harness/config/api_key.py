@@ -1,4 +1,4 @@
-"""The servers' API key: read from the environment, and kept out of everything that is written or shown."""
+"""The servers' API key: read from the environment and masked in everything that is written or shown."""
 
 import os
 
@@ -6,7 +6,7 @@ from harness.errors import ConfigError
 
 KEY_VARIABLES = ("SGLANG_API_KEY", "OPENAI_API_KEY")
 _MASK = b"[API key]"
-_SHORTEST_PART = 6  # a shorter piece of a key at the edge of a text says nothing
+_SHORTEST_PART = 6  # a shorter part of a key at the edge of a text reveals nothing
 
 
 def api_key() -> str | None:

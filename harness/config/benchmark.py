@@ -110,7 +110,7 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compliance: dict[str, dict[str, Any]] = {}
 
     def model_key(self, scenario: Scenario) -> str:
-        """LoadGen's key for a scenario; Interactive is LoadGen's Server under a key of its own."""
+        """LoadGen's key for a scenario; Interactive is LoadGen's Server with another key."""
         if not scenario.key_suffix:
             return self.loadgen.model_key
         if self.loadgen.interactive_model_key is None:

@@ -1,11 +1,11 @@
-"""What a run puts up with: deadlines of a request, failures of a run, and when going on is pointless."""
+"""Request deadlines and the policy for ending a run early."""
 
 import msgspec
 
 from harness.config.options import RunOptions
 from harness.errors import ConfigError
 
-# With this number of failures an accuracy run has to be resumed anyway: it ends, and shows its evidence.
+# An accuracy run with this number of failures has to be resumed anyway, so it ends.
 FAILURES_OF_ACCURACY = 10
 PROGRESS_S = 600.0
 STALL_S = 600.0
@@ -13,7 +13,7 @@ STALL_S = 600.0
 # 5 tokens/s, twice.
 REQUEST_S = 3600.0
 TOKEN_S = 0.4
-# So many queries fail before a first one completes, and the run is given up: it will not become a result.
+# Failures before the first completed query that end the run: it cannot become a result.
 # In single-stream they come one after another, and each may wait for its deadline.
 FIRST_FAILURES = 10
 FIRST_FAILURES_SINGLE_STREAM = 3
@@ -23,7 +23,7 @@ _MOST_SECONDS = 1e8  # three years; nanoseconds of it fit the 64 bits of a clock
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a request may take: to its end, to its first token, between two receptions after that.
 
-    None: no bound of its own. Of an answer that is not streamed only the end can be late.
+    None: no separate limit. Of an answer that is not streamed only the end can be late.
     """
 
     request_s: float
@@ -73,7 +73,7 @@ def resolve_deadlines(options: RunOptions, *, streams: bool, max_new_tokens: int
 
 
 def unused_deadlines(options: RunOptions, *, streams: bool) -> tuple[str, ...]:
-    """A line for each deadline that was asked for and has no meaning where answers are not streamed."""
+    """A warning for each given deadline that has no effect on answers that are not streamed."""
     named = {
         "--first-token-timeout": options.first_token_timeout,
         "--stall-timeout": options.stall_timeout,

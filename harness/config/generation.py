@@ -30,7 +30,7 @@ _NOT_APPLIED = {
     "eos_token_id": "the server takes it from the model",
     "bos_token_id": "it is part of the prompts",
 }
-_NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values that ask for nothing
+_NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values without effect
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def settle_stream(
     """The rules' parameters and the run's, with ``--stream`` applied.
 
     ``timed``: whether the scenario measures the times of tokens. Where it does not, as in Offline, the rules
-    leave the choice, and ``auto`` asks for complete answers, whatever a generation config says.
+    leave the choice, and ``auto`` means complete answers, whatever a generation config has.
     """
     stream = timed and parameters.stream if wanted == "auto" else wanted == "on"
     rules = official if timed else msgspec.structs.replace(official, stream=stream)
@@ -135,7 +135,7 @@ def deviations(official: SamplingParameters, actual: SamplingParameters) -> tupl
     """One line for each parameter that is not the rules'."""
     wanted, got = _comparable(official), _comparable(actual)
     return tuple(
-        f"generation {key} is {got.get(key)!r}, the rules say {wanted.get(key, 'nothing of it')!r}"
+        f"generation {key} is {got.get(key)!r}, the rules say {wanted.get(key, 'nothing')!r}"
         for key in {**got, **wanted}
         if key not in wanted or key not in got or got[key] != wanted[key]
     )
@@ -147,7 +147,7 @@ def _comparable(parameters: SamplingParameters) -> dict[str, Any]:
     extra: dict[str, Any] = values.pop("extra")
     if values["top_k"] == -1:  # SGLang's and vLLM's spelling of off
         values["top_k"] = 0
-    values["min_new_tokens"] = values["min_new_tokens"] or None  # 0 asks for nothing
+    values["min_new_tokens"] = values["min_new_tokens"] or None  # 0 has no effect
     return {name: value for name, value in values.items() if value is not None} | extra
 
 

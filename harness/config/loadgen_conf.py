@@ -17,7 +17,7 @@ from harness.config.loadgen_settings import SETTINGS, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 
-# Models that LoadGen 6.0's own mlperf.conf knows.
+# Models in LoadGen 6.0's own mlperf.conf.
 MODELS = frozenset(
     [
         "3d-unet",
@@ -145,7 +145,7 @@ def read_conf(path: Path, target: Target, kind: Kind = "user") -> Conf:
 
 
 def read_text(source: str, path: Path) -> str:
-    """The text of a conf file, of which messages speak as ``source``. Raises ConfigError."""
+    """The text of a conf file, which messages call ``source``. Raises ConfigError."""
     try:
         return path.read_bytes().decode()
     except OSError as error:
@@ -190,7 +190,7 @@ def _check_syntax(where: str, words: list[str]) -> None:
         )
     for value in words[2:]:
         if not _ANY_NUMBER.fullmatch(value):
-            remark = "; a comment needs a line of its own" if value.startswith("#") else ""
+            remark = "; put the comment on a separate line" if value.startswith("#") else ""
             raise ConfigError(f"{where}: value {value!r} is not a number; LoadGen refuses the file{remark}")
 
 

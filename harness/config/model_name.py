@@ -33,7 +33,7 @@ _SEPARATORS = re.compile(r"[-_. ]+")
 
 
 def match_names(names: Iterable[str], wanted: str) -> Match:
-    """What a server's names say together; ``wanted`` is ``publisher/name``.
+    """The match of a server's names; ``wanted`` is ``publisher/name``.
 
     The names are its path and the name it serves under, which the user chooses. One of them must be the
     wanted model's, and none of them that of a relative such as its draft model.
@@ -67,7 +67,7 @@ def _match(name: str, wanted: str) -> _Relation:
 
 
 def _relation_of(part: str, publisher: str, model: str, below: _Relation) -> _Relation:
-    """``below``: what the folders below this part of the path say."""
+    """``below``: the match of the folders below this part of the path."""
     first_word = publisher.split("-")[0]
     prefixes = ("", f"models--{publisher}--", f"{publisher}-", f"{publisher}_", f"{first_word}-")
     for text in (part.removeprefix(prefix) for prefix in prefixes):

@@ -1,7 +1,7 @@
 """What the rules expect of a run's settings and dataset, and where this run differs.
 
-A difference that the user asked for is a deviation: the run goes on and says so. One that nobody asked for
-is an error, because LoadGen then measures something else than the benchmark.
+A difference that the user asked for is a deviation: the run continues and reports it. Any other difference is
+an error, because LoadGen would measure something else than the benchmark.
 """
 
 from collections import Counter
@@ -131,7 +131,7 @@ def dataset_deviations(
 
 
 def dataset_rule(benchmark: Benchmark, *, accuracy: bool, audit: bool, samples: int) -> DatasetRule:
-    """The dataset that a run is held against; a compliance test may bring its own."""
+    """The dataset rule for a run; a compliance test may have its own."""
     compliance = benchmark.datasets.get("compliance")
     if audit and compliance is not None and samples == compliance.samples:
         return compliance

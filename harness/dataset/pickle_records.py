@@ -1,4 +1,4 @@
-"""What a pickle says, as passive records: an unpickler that calls and imports nothing.
+"""The content of a pickle as passive records: an unpickler that calls and imports nothing.
 
 Unpickling calls whatever the file asks for. Here every name of an exact list is answered by a class that only
 keeps what it was given, and every other name by an error.
@@ -172,7 +172,7 @@ class RecordUnpickler(pickle.Unpickler):
     """Gives records for every object that is not a plain number, text, list, tuple, dict or set."""
 
     def find_class(self, module: str, name: str) -> type[Record]:
-        """The record that stands in for a name, whatever module the name is said to be in."""
+        """The record that replaces a name, whatever module the pickle gives for it."""
         record = _ALLOWED.get((module, name))
         if record is None:
             wanted = f"{module}.{name}"[:80]
@@ -190,7 +190,7 @@ _STATM = Path("/proc/self/statm")
 def bounded_address_space(extra: int) -> Iterator[None]:
     """Let the process grow by ``extra`` bytes at the most; beyond that allocations raise MemoryError.
 
-    The bound holds for the whole process, so use it only while nothing else runs. Linux only.
+    The limit applies to the complete process, so use it only while nothing else runs. Linux only.
     """
     if not (sys.platform == "linux" and _STATM.exists()):
         yield

@@ -68,7 +68,7 @@ class Metric:
 
 
 EXACT_MATCH = "exact_match"
-# The metrics of graders that know right and wrong.
+# The metrics of graders whose grades are right or wrong.
 RIGHT_OR_WRONG: Mapping[str, Metric] = MappingProxyType({EXACT_MATCH: Metric(Total.PERCENT, 3)})
 # Theirs where an evaluator takes means over the log, as deepseek-r1's does.
 OF_LOGGED: Mapping[str, Metric] = MappingProxyType(
@@ -92,7 +92,7 @@ class FailedTest:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """``scores`` by metric; ``correct`` is None for a text metric, which knows neither right nor wrong.
+    """``scores`` by metric; ``correct`` is None for a text metric, which is neither right nor wrong.
 
     ``answer`` is the extracted one (None: none found); ``detail`` is one line of evidence.
     """

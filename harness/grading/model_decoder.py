@@ -67,7 +67,7 @@ DEEPSEEK_R1 = ModelTokens(
 
 
 def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "ModelDecoder"]:
-    """As the registry of decoders wants it: opens the decoder of a benchmark whose model has these tokens."""
+    """For the registry of decoders: opens the decoder of a benchmark whose model has these tokens."""
 
     def open_decoder(benchmark: Benchmark, asked: str | None, max_new_tokens: int) -> ModelDecoder:
         file = find_tokenizer(benchmark, asked)

@@ -94,7 +94,7 @@ class TextOutput:
 class ThinkingText(TextOutput):
     """The decoded output of a model that thinks first: its final text stands after ``</think>``.
 
-    The official rules know no such part: they read everything.
+    The official rules have no such part: they read everything.
     """
 
     def __init__(self, text: str, tokens: int = 0, *, truncated: bool = False, looping: bool = False) -> None:

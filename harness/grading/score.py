@@ -1,4 +1,4 @@
-"""The score and how far to trust it: the official formula, spread over repeats, the published runs."""
+"""The score and its uncertainty: the official formula, spread over repeats, the published runs."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Whether the target is met, and reasons not to believe the score."""
+"""Whether the target is met, and warnings about the score."""
 
 from collections import Counter
 from collections.abc import Mapping

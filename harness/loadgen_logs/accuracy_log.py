@@ -124,7 +124,7 @@ class EntrySplitter:
         self._separators = b""  # the kinds of bytes seen between entries
 
     def feed(self, chunk: bytes) -> Iterator[RawEntry]:
-        """Entries that are whole now. GradingError for anything but separators between them."""
+        """Entries that are complete now. GradingError for anything but separators between them."""
         searched = len(self._buffer)
         self._buffer += chunk
         start = 0
@@ -138,12 +138,12 @@ class EntrySplitter:
         self._offset += start
 
     def flush(self) -> Cut | None:
-        """What the stream ended with: None for a whole log."""
+        """How the stream ended: None for a complete log."""
         begin = self._buffer.find(b"{")
         self._check_between(0, len(self._buffer) if begin < 0 else begin)
         if begin >= 0:
             _refuse_gap(bytes(self._buffer))
-            return Cut(self._offset + begin, "the last entry is not whole")
+            return Cut(self._offset + begin, "the last entry is not complete")
         if b"[" in self._separators and b"]" not in self._separators:
             return Cut(self._offset, "the closing ] is missing")
         return None
@@ -161,7 +161,7 @@ class EntrySplitter:
 
 
 class AccuracyLog:
-    """A log file that can be iterated any number of times; ``cut`` is known after a whole iteration."""
+    """A log file that can be iterated any number of times; ``cut`` is known after a complete iteration."""
 
     def __init__(self, path: Path) -> None:
         """Look at the first entries. GradingError when there is no log or no entry in it."""
@@ -297,7 +297,7 @@ def _ids(text: msgspec.Raw, width: int, where: str) -> TokenIds:
 
 
 def _width(entries: Iterable[RawEntry]) -> int:
-    """Bytes per token id, told by the first output that is long enough."""
+    """Bytes per token id, as the first sufficiently long output shows."""
     found = False
     for raw in entries:
         found = True

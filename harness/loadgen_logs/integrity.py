@@ -28,7 +28,7 @@ def loadgen_file_problems(
 
 
 def settings_in_force(detail: LoadgenDetail) -> dict[str, Any]:
-    """The settings that LoadGen says it ran with, and the queries that it made of them."""
+    """The settings with which LoadGen ran, as it logged them, and the queries that followed."""
     generated = {key: value for key, value in detail.values.items() if key.startswith("generated_")}
     return detail.effective | generated
 

@@ -1,7 +1,7 @@
 """Reads what LoadGen wrote: the summary for people and the detail log of ``:::MLLOG`` rows.
 
-Both are read as they are, cut short or empty too; ``problem`` then says what is wrong with them.
-``Result is : VALID`` does not mean free of errors: look at ``errors`` as well.
+Incomplete and empty files are read, too; ``problem`` then describes the damage.
+``Result is : VALID`` does not mean free of errors: see also ``errors``.
 """
 
 import json
@@ -30,7 +30,7 @@ _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 class LoadgenSummary:
     """``mlperf_log_summary.txt``. Accuracy runs write only the counts of warnings and errors."""
 
-    scenario: str | None  # LoadGen's: Interactive says "Server"
+    scenario: str | None  # LoadGen's: "Server" for Interactive
     mode: str | None
     result_valid: bool | None
     constraints: Mapping[str, bool]  # "Min duration": True
@@ -44,7 +44,7 @@ class LoadgenSummary:
 
     @property
     def clean(self) -> bool:
-        """The file is whole and LoadGen met no error."""
+        """The file is complete and LoadGen logged no error."""
         return not self.problem and self.errors == 0
 
 
@@ -206,7 +206,7 @@ def _early_stopping(lines: list[str]) -> dict[str, tuple[str, ...]]:
 
 
 def detail_rows(path: Path) -> Iterator[DetailRow | None]:
-    """Rows in the order written; None for a line that is not a whole row."""
+    """Rows in the order written; None for a line that is not a complete row."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             yield _detail_row(line)

@@ -15,7 +15,7 @@ _LONG = 2000
 
 
 class EvalConsole:
-    """Prints a run to stdout while it goes on."""
+    """Prints a run to stdout while it runs."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """``command``: the words of the command line, for the one that resumes it."""

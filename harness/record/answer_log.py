@@ -1,4 +1,4 @@
-"""The answers of an accuracy run, kept while it goes, so that another run can go on from them.
+"""The answers of an accuracy run, written during the run, so that it can be resumed.
 
 A worker appends one record per answer to ``answers-<worker>.bin``: a header (ANSWER), the output ids as
 little-endian int32, and a crc32 over both. A record that a crash cut short is not an answer.
@@ -42,7 +42,7 @@ def encode_answer(sample_index: int, finish: int, output_ids: bytes) -> bytes:
 
 
 def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, SavedAnswer]:
-    """By sample index, the first whole answer to each of ``samples`` samples in these journal folders."""
+    """By sample index, the first complete answer to each of ``samples`` samples in these journal folders."""
     found: dict[int, SavedAnswer] = {}
     for journal in journals:
         for path in sorted(journal.glob("answers-*.bin")):

@@ -58,7 +58,7 @@ LOADGEN_CALL_ROW = np.dtype(
 FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a call
 LOADGEN_CALLS_FILE = "reports.bin"
 
-NOWHERE = 0xFFFF  # worker and replica of a query that was lost: nobody is left to tell
+NOWHERE = 0xFFFF  # worker and replica of a lost query: unknown
 
 
 class _FailureLine(msgspec.Struct):
@@ -102,7 +102,7 @@ def read_loadgen_calls(directory: Path) -> npt.NDArray[np.void]:
 
 
 def lost_rows(lost: Sequence[tuple[int, int]]) -> npt.NDArray[np.void]:
-    """Rows for queries whose worker died, from (query id, sample index): no time of theirs is known."""
+    """Rows for queries whose worker died, from (query id, sample index): their times are unknown."""
     rows = np.zeros(len(lost), QUERY_ROW)
     if lost:
         rows["query_id"], rows["sample_index"] = np.array(lost, dtype=np.uint64).T
@@ -138,4 +138,4 @@ def _failure_lines(directory: Path) -> Iterator[_FailureLine]:
             try:
                 yield msgspec.json.decode(line, type=_FailureLine)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue  # cut short or soiled by a crash; the row of the query still says that it failed
+                continue  # damaged by a crash; the query's row still has the failure

@@ -39,10 +39,10 @@ class FailureKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole answer.
+    """A complete answer.
 
     ``output_ids`` are all output tokens, the first included: shape (OSL,), int32, OSL >= 1.
-    ``prompt_tokens`` is the server's count, or None where it does not tell.
+    ``prompt_tokens`` is the server's count, or None where it reports none.
     """
 
     output_ids: npt.NDArray[np.int32]

@@ -30,7 +30,7 @@ PACKAGES = (
     "pylatexenc",
 )
 
-# Names only: a value may be a secret, and the names tell enough to ask for it.
+# Names only: a value may be a secret.
 ENVIRONMENT_PREFIXES = (
     "SGLANG_",
     "VLLM_",
@@ -89,7 +89,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather_provenance(root: Path) -> Provenance:
-    """Facts of this process; ``root`` is the checkout that git is asked about."""
+    """Facts of this process; ``root`` is the checkout whose git state is read."""
     return Provenance(
         python=f"{platform.python_implementation()} {sys.version.split()[0]}",
         packages={name: package_version(name) for name in PACKAGES},

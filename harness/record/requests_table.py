@@ -32,8 +32,8 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "first_byte_ns": (_NS, "the first byte of the response arrived"),
     "first_token_ns": (_NS, "the event with the first token arrived; null where the answer was not streamed"),
     "last_byte_ns": (_NS, "the byte that completed the answer arrived"),
-    "reported_first_ns": (_NS, "LoadGen was told of the first token"),
-    "reported_done_ns": (_NS, "LoadGen was told of the end"),
+    "reported_first_ns": (_NS, "LoadGen got the first token"),
+    "reported_done_ns": (_NS, "LoadGen got the end"),
     "isl": ("tokens", "prompt (input sequence length)"),
     "osl": ("tokens", "answer (output sequence length), the first token included"),
     "first_event_tokens": ("tokens", "in the event that carried the first token"),
@@ -47,7 +47,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """When LoadGen was told, in CLOCK_MONOTONIC ns (0: never): three arrays of one length, in any order."""
+    """When LoadGen was called, in CLOCK_MONOTONIC ns (0: never): three arrays of one length, in any order."""
 
     query_id: npt.NDArray[np.uint64]
     first_ns: npt.NDArray[np.int64]
@@ -88,7 +88,7 @@ def _described(table: pa.Table) -> pa.Table:
 
 
 def write_requests(path: Path, table: pa.Table) -> None:
-    """Write the table; the file appears whole or not at all. Raises OSError."""
+    """Write the table; the file appears complete or not at all. Raises OSError."""
     with atomic_write(path) as file:
         pq.write_table(table, file, compression="zstd")
 
@@ -131,7 +131,7 @@ def _details(query_ids: npt.NDArray[np.uint64], details: Mapping[int, str]) -> p
 
 
 def _reported_columns(query_ids: npt.NDArray[np.uint64], reported: Reported) -> tuple[pa.Array, pa.Array]:
-    """Join by query id; null where LoadGen was told nothing."""
+    """Join by query id; null where LoadGen was not called."""
     order = np.argsort(reported.query_id)
     known = reported.query_id[order]
     at = np.minimum(np.searchsorted(known, query_ids), max(len(known) - 1, 0))

@@ -58,7 +58,7 @@ class Placement(msgspec.Struct, frozen=True):
     workers: int
     """number of client worker processes"""
     reason: str
-    """why so many"""
+    """reason for this number"""
     loadgen_cores: Cpus = ()
     """CPUs of LoadGen's process; empty where the scheduler decides"""
     worker_cores: tuple[Cpus, ...] = ()

@@ -54,7 +54,7 @@ def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
 
 
 def archive_attempt(log_dir: Path) -> Path:
-    """Move the files of the earlier attempt into a folder of its own; returns that folder."""
+    """Move the files of the earlier attempt into a separate folder; returns that folder."""
     number = 1 + max((_number(path) for path in _attempts(log_dir)), default=0)
     attempt = log_dir / f"{_ATTEMPT}{number}"
     attempt.mkdir()

@@ -176,7 +176,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a run.json of this schema; fields that are not known are ignored.
+        """Read a run.json of this schema; unknown fields are ignored.
 
         Raises ConfigError for a damaged file, FileNotFoundError where there is none.
         """

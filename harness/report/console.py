@@ -32,7 +32,7 @@ _LEGEND = {
 
 
 class RunConsole:
-    """Prints a run to stdout while it goes on: its plan, its progress, its result."""
+    """Prints a run to stdout while it runs: its plan, its progress, its result."""
 
     def __init__(self) -> None:
         self._progress = ProgressPrinter()

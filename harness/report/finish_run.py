@@ -168,7 +168,7 @@ def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
-    """LoadGen's view decides: a query that it saw fail is failed, whatever the journal has of it."""
+    """LoadGen's view decides: a query that it logged as failed is failed, whatever the journal has."""
     gone = lost_rows(lost)
     kept: Rows = rows[~np.isin(rows["query_id"], gone["query_id"])]
     return np.concatenate([kept, gone])
@@ -218,7 +218,7 @@ def stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[s
 
 
 def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
-    """Why a file of the run could not be written: the rest of the report is not given up for it."""
+    """Why a file of the run could not be written: the other files are still written."""
     try:
         write()
     except OSError as error:

@@ -1,7 +1,7 @@
 """Statistics of the journal's rows (harness/record/journal.py QUERY_ROW), by LoadGen's definitions.
 
 Latencies count from the call of the issue callback; LoadGen counts from the scheduled time, so its TTFT and
-latency also hold the lag of its own schedule. Failed queries enter counts and nothing else.
+latency also hold the lag of its own schedule. Failed queries enter only the counts.
 """
 
 import numpy as np

@@ -21,7 +21,7 @@ _STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit tha
 
 
 def run_verdict(record: RunRecord, rows: Rows, issued: int, problems: Sequence[str] = ()) -> RunVerdict:
-    """VALID only when LoadGen says so, without an error, and every query has its complete answer.
+    """VALID only when LoadGen reports VALID without an error and every query has its complete answer.
 
     ``record`` has the statistics of ``rows`` and LoadGen's summary; ``issued`` counts LoadGen's samples;
     ``problems`` are of the run itself.
@@ -64,7 +64,7 @@ def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> 
         yield "LoadGen's summary has no result"
     elif not loadgen.result_valid:
         unmet = [name for name, met in loadgen.constraints.items() if not met]
-        yield f"LoadGen says INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
+        yield f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
         yield from _what_was_missed(loadgen)
 
 

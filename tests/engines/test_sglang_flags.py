@@ -82,7 +82,7 @@ def test_a_flag_that_sglang_does_not_have_is_not_understood(parse):
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_512_requests_run_on_each_replica(sglang_installed, arguments, replicas):
-    """What run_server.sh promises, as SGLang resolves it and the harness reads it from /server_info."""
+    """The options of run_server.sh, as SGLang resolves them and the harness reads it from /server_info."""
     words = dry_run(RUN_SERVER, "--model_path", str(sglang.make_model()), *CPU, *arguments)
     output = sglang.python("-c", RESOLVE, stdin=json.dumps(sglang_arguments(words)))
     table = {

@@ -38,7 +38,7 @@ def outputs_of_the_first():
 @pytest.mark.parametrize("stream", ["auto", "on"])
 @pytest.mark.parametrize("sglang_server", list(sglang.CONFIGURATIONS), indirect=True)
 def test_greedy_ids_through_the_harness(sglang_server, stream, greedy, outputs_of_the_first, tmp_path):
-    """LoadGen's accuracy log holds transformers' greedy tokens, the same ones in every shape and whole."""
+    """LoadGen's accuracy log holds transformers' greedy tokens, the same ones in every shape, complete."""
     # One at a time: the size of a batch changes roundings, and equal tokens their order.
     where = ("--server-url", sglang_server.url, "--stream", stream, "--max-concurrency", 1)
     run = run_mlperf(tmp_path, "--accuracy", *where, *greedy)

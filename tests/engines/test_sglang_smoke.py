@@ -1,4 +1,4 @@
-"""Real SGLang says what the protocol code believes of it, and gives transformers' greedy tokens."""
+"""Real SGLang has the protocol that the code expects, and gives transformers' greedy tokens."""
 
 import json
 import urllib.request

@@ -61,7 +61,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RunFault:
-    """A fault of the server or the machine that is met once in a run; scenes.py does what ``key`` says.
+    """A fault of the server or the machine that is met once in a run; scenes.py causes it by ``key``.
 
     ``quick``: the setting whose cell belongs to the quick loop.
     """

@@ -1,4 +1,4 @@
-"""A signal at any moment from the start to the last line: what the exit code says is what run.json says."""
+"""A signal at any moment from the start to the last line: the exit code and run.json agree."""
 
 import json
 import os

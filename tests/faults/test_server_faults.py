@@ -21,7 +21,7 @@ def run_against(stub, tmp_path, dataset, *arguments, **settings):
     ],
 )
 def test_a_server_that_fails_every_query_ends_the_run(tmp_path, scenario, fault, timeout, kind, least):
-    """Not one answer completes, although some have tokens: the run ends by itself and names the reason."""
+    """Not one answer completes, although some have tokens: the run ends early and names the reason."""
     dataset, _ = small_dataset(tmp_path, rows=80)
     with StubServer(faults=lambda request: fault if request.index else None, event_delay_s=0.01) as stub:
         run = run_against(

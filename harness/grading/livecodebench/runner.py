@@ -17,7 +17,7 @@ from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.process import SandboxProcess
 from harness.grading.sandbox.tiers import MEMORY_LIMIT, MIB, Sandbox
 
-_MEMORY_SHARE = 0.8  # of what is free: programs are looked at ten times a second and grow in between
+_MEMORY_SHARE = 0.8  # of what is free: programs are checked ten times a second and grow in between
 _SMALLEST_SHARE = 128 * MIB
 _CGROUPS = Path("/sys/fs/cgroup")
 

@@ -7,7 +7,7 @@ from typing import TextIO
 
 _BAR = 30
 _REDRAW_S, _LINE_S = 0.2, 60.0
-_STEADY_S = 5.0  # before that a rate says nothing
+_STEADY_S = 5.0  # before that a rate has no meaning
 
 
 class ProgressBar:

@@ -88,6 +88,6 @@ class Logs:
 
 
 def read_logs(context: CheckContext, folder: Path) -> Logs:
-    """Read both logs; a missing or damaged one says so in its field ``problem``."""
+    """Read both logs; ``problem`` describes a missing or damaged one."""
     path = context.dir.path / folder
     return Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))

@@ -75,7 +75,7 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     for name in rule.whole_numbers:
         found = str(fields.get(name, "")).strip()
         if found and not found.isdigit():
-            yield f"{name} is {found!r}, expected a whole number"
+            yield f"{name} is {found!r}, expected an integer"
     for name, words in (("status", rule.status), ("system_type", rule.system_type)):
         found = str(fields.get(name) or "")
         if found and (found.lower() if name == "status" else found) not in words:

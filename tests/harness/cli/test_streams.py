@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or left by their reader: the program goes on, whatever it prints."""
+"""Standard streams that are closed, full or without a reader: the program continues."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Runs the official verification scripts of a checkout of mlcommons/inference, and what they said once.
+"""Runs of the official verification scripts of a checkout of mlcommons/inference, and their recorded output.
 
 ``python -m tests.harness.compliance.official CHECKOUT`` writes the record anew. The tests compare
 with the record,
@@ -26,7 +26,7 @@ def _run(checkout: Path, test: str, folder: Path, *flags: object) -> int:
 
 
 def test09(checkout: Path, folder: Path, name: str) -> str:
-    """What verify_output_len.txt says."""
+    """The text of verify_output_len.txt."""
     cases.write_logs(folder, cases.lengths_log(name))
     audit = checkout / "compliance" / "TEST09" / "gpt-oss-120b" / "audit.config"
     _run(checkout, "TEST09", folder, "--audit-config", audit)
@@ -45,7 +45,7 @@ def test07(checkout: Path, folder: Path, name: str) -> str:
 
 
 def test06(checkout: Path, folder: Path, name: str) -> str:
-    """What verify_accuracy.txt says; the end-of-sequence token is the script's own, 2."""
+    """The text of verify_accuracy.txt; the end-of-sequence token is the script's own, 2."""
     scenario, log = cases.CONSISTENCY[name]
     cases.write_logs(folder, log)
     _run(checkout, "TEST06", folder, "-s", scenario)

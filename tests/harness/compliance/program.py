@@ -24,7 +24,7 @@ class Finished:
 
     @property
     def error(self) -> str:
-        """The one line that says what is wrong."""
+        """The one line of the error."""
         lines = [line for line in self.stderr.splitlines() if line.startswith("run_compliance.py: error: ")]
         assert len(lines) == 1, self.stderr
         assert "Traceback" not in self.stderr

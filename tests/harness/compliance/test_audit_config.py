@@ -113,7 +113,7 @@ def test_a_users_file(scenario, least, tmp_path):
 
 
 def test_loadgen_gets_a_file_that_it_reads(tmp_path):
-    """The user's own is refused by LoadGen as a whole, for the comments behind its values."""
+    """The user's own is refused by LoadGen, for the comments behind its values."""
     own = written(tmp_path, INLINE)
     ours = tmp_path / "ours.config"
     ours.write_text(read_audit_config(own, TEST07_OF_GPT_OSS, "Offline").render("TEST07"))

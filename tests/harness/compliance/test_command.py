@@ -1,4 +1,4 @@
-"""Whole compliance runs on a stub server: real LoadGen, official counts of samples, every way to end."""
+"""Complete compliance runs on a stub server: real LoadGen, official counts of samples, every way to end."""
 
 import json
 import re
@@ -197,7 +197,7 @@ def test_a_run_that_is_only_too_slow_has_a_verdict(stub, tmp_path):
     words = ("--test", "TEST07", "--input-file", COMPLIANCE, "--non-official", "--max-new-tokens", 4)
     done = run_compliance(tmp_path, *words, *flags(tmp_path, stub, "server"))
     assert done.code == 5, done.stdout + done.stderr
-    said = "WARNING LoadGen says INVALID: Early stopping not satisfied"
+    said = "WARNING LoadGen reports INVALID: Early stopping not satisfied"
     assert said in done.stdout
     assert "NOT OFFICIAL FAIL" in done.stdout
     logs = tmp_path / "out/server/TEST07/run"
@@ -209,7 +209,7 @@ def test_a_run_that_is_only_too_slow_has_a_verdict(stub, tmp_path):
 
 @pytest.mark.engine
 def test_the_second_test_can_be_interrupted(tmp_path):
-    """Of the first there is a verdict, of the second a folder that says INTERRUPTED."""
+    """The first has a verdict, the second a folder with INTERRUPTED."""
     second = tmp_path / "out" / "offline" / "TEST09" / "run"
     inputs = ("--input-file", f"TEST07={COMPLIANCE}", "--input-file", f"TEST09={PERFORMANCE}")
     with StubServer(tokens=TOKENS, event_delay_s=0.2) as server:

@@ -51,7 +51,7 @@ def detail(changes=None, error: str = "", end: bool = True) -> str:
 
 @pytest.fixture
 def logs(tmp_path):
-    """A whole TEST09 run whose outputs have 3 tokens each."""
+    """A complete TEST09 run whose outputs have 3 tokens each."""
     folder = tmp_path / "logs"
     cases.write_logs(folder, array(ENTRIES))
     (folder / SUMMARY).write_text(VALID)
@@ -96,7 +96,7 @@ def test_pass_and_fail(logs, low, verify, tmp_path):
 
 
 def test_an_accuracy_log_alone(logs, low, verify):
-    """Judged as the official script does, and what could not be confirmed is told."""
+    """Judged as the official script does, with a warning for what could not be confirmed."""
     (logs / SUMMARY).unlink()
     (logs / DETAIL).unlink()
     code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
@@ -167,7 +167,7 @@ OURS = records.verdict("VALID", complete=True)
 NOTED = {
     "invalid": (
         {SUMMARY: VALID.replace(": VALID", ": INVALID").replace(": Yes", ": NO")},
-        "LoadGen says INVALID: Min duration not satisfied",
+        "LoadGen reports INVALID: Min duration not satisfied",
     ),
     "errors": ({SUMMARY: VALID.replace("No errors", "7 ERRORS")}, "LoadGen counts 7 errors"),
     "error rows": ({DETAIL: detail(error="tokens were lost")}, "1 x LoadGen error: tokens were lost"),
@@ -185,7 +185,7 @@ WORTHLESS = {
 
 @pytest.mark.parametrize("name", NOTED)
 def test_what_the_official_scripts_do_not_look_at_is_a_note(name, logs, low, verify, tmp_path):
-    """Logs of another harness: the verdict is the official one, and the reader is told."""
+    """Logs of another harness: the verdict is the official one, with a warning."""
     files, said = NOTED[name]
     for file, text in files.items():
         (logs / file).write_text(text)
@@ -384,7 +384,7 @@ PUBLISHED = {  # the official checker took all of them
     "RedHat/results/8xB200-LLM-D-Openshift/gpt-oss-120b/Server": (0, "TEST07: TEST PASS"),
     "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b/Offline": (0, "TEST07: TEST PASS"),
     "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b/Server": (0, "WARNING 1 x LoadGen error"),
-    "Nebius/results/nebius_b200_n1/gpt-oss-120b/Interactive": (0, "WARNING LoadGen says INVALID"),
+    "Nebius/results/nebius_b200_n1/gpt-oss-120b/Interactive": (0, "WARNING LoadGen reports INVALID"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The number of queries of a run: held against runs of LoadGen 6.0.17 itself and against published ones."""
+"""The number of queries of a run: compared with runs of LoadGen 6.0.17 itself and against published ones."""
 
 import pytest
 

@@ -265,7 +265,7 @@ def test_defaults_are_official():
 
 
 def test_a_plan_is_plain_data(monkeypatch):
-    """It is written to run.json whole, and no key of the environment is in it."""
+    """It is written to run.json completely, and no key of the environment is in it."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
     monkeypatch.setenv("SGLANG_API_KEY", "sk-hidden")
     text = msgspec.json.encode(plan_of("--scenario", "server"), enc_hook=str).decode()

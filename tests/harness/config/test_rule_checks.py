@@ -1,4 +1,4 @@
-"""Deviations that were asked for are told; settings that nobody asked for end the run."""
+"""Deviations that the user asked for are reported; other differing settings end the run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The whole way: an accuracy run on the embedded engine, its log, the evaluator, a score."""
+"""The complete path: an accuracy run on the embedded engine, its log, the evaluator, a score."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.runs import ROOT, run_mlperf
 @pytest.mark.engine
 @pytest.mark.parametrize("scenario", ["offline", "server"])
 def test_an_accuracy_run_is_graded(scenario: str, tmp_path: Path):
-    """The tiny model knows nothing: its score is 0 and the exit code says that the target is missed."""
+    """The tiny model has random weights: its score is 0, and the exit code that of a missed target."""
     run = run_mlperf(
         tmp_path, "--backend", "embedded", "--accuracy", "--input-file", REFERENCE, "--max-new-tokens", 6,
         scenario=scenario, qps=20)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Outputs without an answer are not decoded whole, and no verdict depends on that."""
+"""Outputs without an answer are not decoded completely, and no grade depends on that."""
 
 import random
 import re
@@ -41,7 +41,7 @@ MARKERS = ("<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|e
 
 
 class Whole(HarmonyText):
-    """The plain way: the whole text is always read."""
+    """Without the screen: the complete text is always read."""
 
     def __init__(self, ids: list[int]) -> None:
         super().__init__(tokenizer.decode(ids))

@@ -85,7 +85,7 @@ ONE_WRONG = [
     ("errors beside VALID", ended(loadgen=replace(VALID, errors=600)), "LoadGen logged 600 errors"),
     ("recorded errors", ended(loadgen=summary("server_errors")), "LoadGen logged"),
     ("no result", ended(loadgen=replace(VALID, result_valid=None)), "no result"),
-    ("LoadGen says INVALID", ended(loadgen=summary("server_invalid")), "LoadGen says INVALID"),
+    ("LoadGen reports INVALID", ended(loadgen=summary("server_invalid")), "LoadGen reports INVALID"),
     ("INVALID of no cause", ended(loadgen=replace(VALID, result_valid=False)), "no constraint named"),
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), "1 of 64 samples have no answer"),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), "64 of 64 samples have no answer"),

@@ -1,6 +1,6 @@
 """Return values as JSON that keeps their types, so that they can be compared where no model code runs.
 
-What a value claims of itself (``__eq__``, ``__iter__``, ``__repr__``) is never asked: the base class's
+A value's own methods (``__eq__``, ``__iter__``, ``__repr__``) are never called: the base class's
 own content is encoded, and whatever cannot equal a JSON value becomes opaque.
 """
 
