@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from ast import literal_eval
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,9 @@ from tests.runs import ACCURACY, PERFORMANCE, ROOT, run_mlperf
 NEWS = ROOT / "datasets" / "samples" / "cnn_sample.json"
 NEWS_TOKENIZER = NEWS.with_name("cnn_sample_tokenizer.json")
 END_OF_TURN = 128009
+QUESTIONS = NEWS.with_name("r1_sample.parquet")
+QUESTIONS_TOKENIZER = NEWS.with_name("r1_sample_tokenizer.json")
+THOUGHT_END, END_OF_SENTENCE = 128799, 1
 SCENARIOS = ["offline", "server", "interactive", "single-stream"]
 NEW_TOKENS = 6
 
@@ -70,15 +74,45 @@ def test_llama(benchmark, scenario, tmp_path):
     assert "Result: VALID, NOT OFFICIAL" in run.stdout
     answers = run.accuracy_log
     assert sorted(answers) == list(range(24))
-    known = set(load_tokenizer(NEWS_TOKENIZER).get_vocab().values())
-    assert {token for ids in answers.values() for token in ids} <= known
+    assert_known(answers, NEWS_TOKENIZER)
     assert {len(ids) for ids in answers.values() if ids[-1] != END_OF_TURN} <= {128}
     assert f"--tokenizer {NEWS_TOKENIZER}" in run.stdout
+    printed = scored_as_printed(run, tmp_path)
+    assert re.search(r"'rouge1': '[\d.]+', .*'gen_len': \d+, 'gen_num': 24\}", printed)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("scenario", ["offline", "server", "interactive"])
+def test_deepseek(scenario, tmp_path):
+    """The benchmark on questions of our own in its five kinds; an answer is a thought and a letter."""
+    flags = ("--backend", "embedded", "--benchmark", "deepseek-r1", "--accuracy", "--input-file", QUESTIONS)
+    run = run_mlperf(tmp_path, *flags, scenario=scenario, qps=20)
+    assert run.code == 0, run.stdout + run.stderr
+    assert "Result: VALID, NOT OFFICIAL" in run.stdout
+    answers = run.accuracy_log
+    assert sorted(answers) == list(range(32))
+    assert_known(answers, QUESTIONS_TOKENIZER)
+    assert all(ids.count(THOUGHT_END) == 1 and ids[-1] == END_OF_SENTENCE for ids in answers.values())
+    printed = scored_as_printed(run, tmp_path)
+    assert set(re.findall(r"(?m)^(\w+): ", printed)) >= {"aime1983", "gpqa", "math500", "mmlu_pro"}
+    figures = literal_eval(printed.splitlines()[-1])
+    assert figures["num-samples"] == 32
+    assert figures["tokens_per_sample"] == sum(map(len, answers.values())) / 32
+
+
+def assert_known(answers, tokenizer):
+    """A model with random weights answers with tokens that the sample's tokenizer has."""
+    known = set(load_tokenizer(tokenizer).get_vocab().values())
+    assert {token for ids in answers.values() for token in ids} <= known
+
+
+def scored_as_printed(run, folder):
+    """What the evaluator prints, by the command that the run printed; random weights fail the target."""
     (hint,) = (line for line in run.stdout.splitlines() if line.startswith("Score it with: "))
     command = shlex.split(hint.removeprefix("Score it with: "))
-    scored = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert scored.returncode == 5, scored.stderr  # random weights
-    assert re.search(r"'rouge1': '[\d.]+', .*'gen_len': \d+, 'gen_num': 24\}", scored.stdout)
+    scored = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert scored.returncode == 5, scored.stderr
+    return scored.stdout
 
 
 @pytest.mark.engine

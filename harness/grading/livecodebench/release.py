@@ -52,7 +52,8 @@ def find_release(reference: Path) -> Path | None:
     download of the working folder and of this checkout.
     """
     folder = reference.absolute().parent
-    places = (folder.parent / _FOLDER, folder / _SAMPLE, Path("data") / _FOLDER, DEFAULT_RELEASE)
+    beside = (folder.parent / _FOLDER, folder / _FOLDER, folder / _SAMPLE)
+    places = (*beside, Path("data") / _FOLDER, DEFAULT_RELEASE)
     return next((place for place in places if place.exists()), None)
 
 

@@ -75,7 +75,7 @@ def _formula(score: Score) -> Iterator[str]:
 
 
 def _strict(score: Score) -> Iterator[str]:
-    yield from ("", "Strict rules (last explicit answer of the final channel, real processes):", "-" * _WIDTH)
+    yield from ("", "Strict rules (last explicit answer of the final part, real processes):", "-" * _WIDTH)
     yield from _table(score)
     yield f"Strict score: {_percentage(score):.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
 
@@ -94,7 +94,7 @@ def _failures(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
 
 def _solved(score: Score) -> Iterator[str]:
     for name, part in score.datasets.items():
-        if part.solved:
+        if part.solved and part.repeats > 1:
             always, ever = (sum(right >= bound for right in part.solved) for bound in (part.repeats, 1))
             shares = ", ".join(f"{k}: {share:.2f}%" for k, share in enumerate(part.pass_at_k, 1))
             questions = f"of {len(part.solved)} questions {always} always solved, {ever} at least once"
