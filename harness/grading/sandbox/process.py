@@ -7,7 +7,8 @@ from types import TracebackType
 
 from harness.errors import GradingError
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.jail.warden import CONFINEMENT_FAILED, DIRTY
+from harness.grading.sandbox.jail.fork_server import CONFINEMENT_FAILED
+from harness.grading.sandbox.jail.warden import DIRTY
 from harness.grading.sandbox.tiers import Sandbox
 
 START_LIMIT_S = 60.0
@@ -33,6 +34,8 @@ class SandboxProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None:
+            self._end()
         self.stop()
 
     @property
@@ -83,6 +86,14 @@ class SandboxProcess:
                 with contextlib.suppress(OSError):
                     stream.close()
         process.wait(_STOP_LIMIT_S)
+
+    def _end(self) -> None:
+        """Let an idle warden end by itself: the CPU time of its children then counts as this process's."""
+        if self._process is not None and not self._is_aborted:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_LIMIT_S)
 
     def _offer(self, job: protocol.Job) -> bool:
         try:

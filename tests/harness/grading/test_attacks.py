@@ -199,7 +199,8 @@ def test_a_hang_at_import_does_not_block_a_long_input(process: SandboxProcess):
 def test_the_expected_output_is_nowhere_in_the_process(process: SandboxProcess):
     expected = f"EXPECTED{secrets.token_hex(16)}"
     code = """
-import re
+import re, sys
+text = sys.stdin.read()
 found = set()
 for line in open('/proc/self/maps'):
     if ' r' in line and '[v' not in line:

@@ -4,7 +4,9 @@ import base64
 import json
 import os
 import pickle
+import sys
 import tracemalloc
+import types
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +24,7 @@ from harness.grading.livecodebench.journal import ResultJournal
 from harness.grading.livecodebench.release import Example, read_problems
 from harness.grading.livecodebench.run_solution import RunLimits, run_solution
 from harness.grading.livecodebench.runner import ExecutionConfig, ProgramTask, require_problems, run_programs
-from harness.grading.sandbox.jail import protocol, values
+from harness.grading.sandbox.jail import preamble, protocol, values
 from harness.grading.sandbox.jail.protocol import Job
 from harness.grading.sandbox.process import SandboxProcess
 from harness.grading.sandbox.tiers import Tier, sandbox
@@ -149,10 +151,28 @@ READING = {
         "import sys, io\nout = sys.stdout\nsys.stdout = io.StringIO()\n"
         "out.write(str(sum(int(input()) for _ in range(int(input())))))", True, True),
     "stdout taken away": (SUM + "\nimport sys\nsys.stdout = None", True, True),
+    "names of sys": ("print(sum(int(stdin.readline()) for _ in range(int(stdin.readline()))))", True, True),
+    "stdout by name": ("stdout.write(str(sum(int(input()) for _ in range(int(input())))))", False, True),
+    "builtins.open": ("import builtins\n" + REST.format("builtins.open(0).read()"), True, True),
+    "builtins.open by lines": (
+        "import builtins\nprint(sum(int(line) for line in list(builtins.open(0))[1:]))", True, True),
+    "a future import": (f"from __future__ import annotations\n{SUM}", False, True),
+    "quit": (SUM + "\nquit()", False, True),
+    "a method of stdin taken away": (f"real = stdin\n{SUM}\ndel real.read", False, False),
     "uncaught exception after output": (SUM + "\nraise ValueError", False, False),
     "wrong": ("print(7)", False, False),
     "syntax error": ("print(", False, False),
 }  # fmt: skip
+
+
+def test_solutions_find_the_names_of_the_preamble():
+    executed: dict[str, Any] = {}
+    limit = sys.getrecursionlimit()
+    exec(preamble.SOURCE, executed)
+    sys.setrecursionlimit(limit)
+    made = vars(preamble.module("x"))
+    assert {name for name in executed if made.get(name) is not executed[name]} == set()
+    assert made.keys() - executed.keys() == vars(types.ModuleType("x")).keys()
 
 
 @pytest.mark.parametrize("name", READING)

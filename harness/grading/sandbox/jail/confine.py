@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from harness.grading.sandbox.jail import landlock, seccomp
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
+_SIGKILL = int(signal.SIGKILL)
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 2
 
@@ -36,36 +37,49 @@ class Confinement:
     filter: bool
 
 
-def confine(wanted: Confinement, libc: ctypes.CDLL, cpu_s: int) -> None:
-    """Apply every restriction, those that need rights first. Raises OSError when one is refused."""
-    _limit(wanted, cpu_s)
-    seccomp.forbid_new_privileges(libc)
-    if wanted.readable:
-        landlock.restrict(libc, (*wanted.readable, f"/proc/{os.getpid()}"), wanted.devices)
-    if wanted.uid and os.geteuid() == 0:
-        _become(wanted.uid, wanted.read_any, libc)
-    # The warden is not dumpable, and /dev/stdin cannot be opened by a process that is not.
-    libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user clears it
-    if wanted.filter:
-        seccomp.install(libc)
+class Confiner:
+    """Confines processes that are forked after it was made; what it can do before, it does."""
+
+    def __init__(self, wanted: Confinement, libc: ctypes.CDLL) -> None:
+        self._wanted, self._libc = wanted, libc
+        self._limits = [(which, _allowed(which, value)) for which, value in _limits(wanted).items()]
+        self._filter = seccomp.Filter() if wanted.filter else None
+
+    def confine(self, cpu_s: int) -> None:
+        """Apply every restriction, those that need rights first. Raises OSError when one is refused."""
+        wanted, libc = self._wanted, self._libc
+        for which, value in self._limits:
+            resource.setrlimit(which, (value, value))
+        cpu_s = _allowed(resource.RLIMIT_CPU, cpu_s)
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+        seccomp.forbid_new_privileges(libc)
+        if wanted.readable:
+            landlock.restrict(libc, (*wanted.readable, f"/proc/{os.getpid()}"), wanted.devices)
+        if wanted.uid and os.geteuid() == 0:
+            _become(wanted.uid, wanted.read_any, libc)
+        # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
+        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # a change of user clears it
+        if self._filter:
+            self._filter.install(libc)
 
 
-def _limit(wanted: Confinement, cpu_s: int) -> None:
-    limits = {
+def _limits(wanted: Confinement) -> dict[int, int]:
+    return {
         resource.RLIMIT_AS: wanted.memory,
         resource.RLIMIT_FSIZE: wanted.file_size,
         resource.RLIMIT_NOFILE: wanted.open_files,
         resource.RLIMIT_NPROC: wanted.processes,
-        resource.RLIMIT_CPU: cpu_s,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
     }
-    for which, value in limits.items():
-        hard = resource.getrlimit(which)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (value, value))
+
+
+def _allowed(which: int, value: int) -> int:
+    """The value, or the hard limit where that is lower."""
+    hard = resource.getrlimit(which)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def _become(uid: int, read_any: bool, libc: ctypes.CDLL) -> None:

@@ -6,19 +6,19 @@ are what published scores consist of, so no mistake may be corrected here.
 """
 
 import ast
+import builtins
 import contextlib
 import io
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
-from typing import Any
-from unittest import mock
+from typing import Any, TextIO
 
-from harness.grading.sandbox.jail import preamble, values
-from harness.grading.sandbox.jail.protocol import Job
+from harness.grading.sandbox.jail import preamble, protocol, values, watch
 
 WRAPPER = "wrapped_function"
 _MAIN_GUARD = "__name__ == '__main__'"
@@ -29,6 +29,11 @@ _FORBIDDEN_OS = (
 )  # fmt: skip
 _FORBIDDEN_MODULES = ("ipdb", "joblib", "resource", "psutil", "tkinter")
 
+# Descriptors of the process; texts travel in memory files, their lengths through pipes.
+INBOX_FD, OUTBOX_FD, TEXT_IN_FD, TEXT_OUT_FD, SOURCE_FD = range(3, 8)
+LENGTH = 8  # bytes
+_LONGEST_MESSAGE = 2_000
+
 Attempt = Callable[[str], bytes]
 
 
@@ -36,25 +41,57 @@ class NotGradableError(Exception):
     """Raised for a solution that defines nothing that a test could call."""
 
 
-def prepare(job: Job) -> Attempt:
+class Prepared:
+    """What every solution needs, made before the fork: a module with the promised names, an empty stdin."""
+
+    def __init__(self) -> None:
+        self.module = preamble.module("tmp_sol", "")
+        self.stdin: TextIO = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def serve_tests(function: str, made: Prepared) -> int:
+    """Run one input after the other, until the first exception. Returns the exit code of this process."""
+    try:
+        code = os.pread(SOURCE_FD, os.fstat(SOURCE_FD).st_size, 0).decode("utf-8", "surrogatepass")
+        os.close(SOURCE_FD)
+        attempt = prepare(code, function, made)
+        while True:
+            size = int.from_bytes(protocol.read_exactly(INBOX_FD, LENGTH), "little")
+            output = attempt(os.pread(TEXT_IN_FD, size, 0).decode("utf-8", "surrogatepass"))
+            protocol.write_all(OUTBOX_FD, store(TEXT_OUT_FD, output))
+    except BaseException as error:  # noqa: BLE001 - the process's edge
+        os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace")[:_LONGEST_MESSAGE])
+        return watch.exit_code(error)
+
+
+def store(fd: int, text: bytes) -> bytes:
+    """Replace the content of a memory file. Returns its length as the bytes that are sent through a pipe."""
+    os.ftruncate(fd, 0)
+    os.lseek(fd, 0, os.SEEK_SET)
+    protocol.write_all(fd, text)
+    return len(text).to_bytes(LENGTH, "little")
+
+
+def prepare(code: str, function: str, made: Prepared) -> Attempt:
     """Compile the solution; the result runs it on one input and returns stdout or the encoded value.
 
     Raises what the top level of the solution raises, SystemExit included.
     """
-    _remove_functions()
-    if job.function:
-        method = _callable(preamble.SOURCE + "\n\n" + job.code, job.function)
+    _remove_functions(made.stdin)
+    vars(made.module).update(quit=None, help=None, stdin=made.stdin)
+    if function:
+        method = _callable(preamble.LAST_LINE + "\n\n" + code, function, made.module)
         return lambda text: _returned(method, text)
-    program = _callable(_as_function(_without_main_guard(job.code)), WRAPPER)
+    source = _as_function(*_without_main_guard(code))
+    if source is None:  # the official rule: what cannot be parsed stays as it is, and then fails
+        program = _callable(code, WRAPPER, ModuleType("tmp_sol", ""))
+    else:
+        program = _callable(source, WRAPPER, made.module)
     return lambda text: _printed(program, text).encode("utf-8", "surrogatepass")
 
 
-def _remove_functions() -> None:
-    import builtins
-    import shutil
-    import subprocess
-
-    sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as multiprocessing leaves it
+def _remove_functions(stdin: TextIO) -> None:
+    sys.stdin = stdin  # as multiprocessing leaves it: it reads nothing
     vars(builtins).update(quit=None, help=None)
     vars(os).update(dict.fromkeys(_FORBIDDEN_OS))
     vars(shutil).update(dict.fromkeys(("rmtree", "move", "chown")))
@@ -62,8 +99,7 @@ def _remove_functions() -> None:
     sys.modules.update(dict.fromkeys(_FORBIDDEN_MODULES))  # type: ignore[arg-type]
 
 
-def _callable(source: str, name: str) -> Callable[..., Any]:
-    module = ModuleType("tmp_sol", "")
+def _callable(source: str, name: str, module: ModuleType) -> Callable[..., Any]:
     exec(source, module.__dict__)
     owner = module.Solution() if "class Solution" in source else module
     if not hasattr(owner, name):
@@ -72,30 +108,33 @@ def _callable(source: str, name: str) -> Callable[..., Any]:
     return method
 
 
-def _without_main_guard(code: str) -> str:
-    """Unwrap a trailing ``if __name__ == '__main__':``."""
+def _without_main_guard(code: str) -> tuple[str, list[ast.stmt] | None]:
+    """The source with a trailing ``if __name__ == '__main__':`` unwrapped, or its statements without one."""
     try:
         body = ast.parse(code).body
         last = body[-1]
         if isinstance(last, ast.If) and ast.unparse(last.test).strip() == _MAIN_GUARD:
-            return _source(body[:-1]) + "\n" + _source(last.body)
+            return _source(body[:-1]) + "\n" + _source(last.body), None
     except Exception:  # noqa: BLE001 - the official rule: what cannot be parsed stays as it is
-        return code
-    return code
+        return code, None
+    return code, body
 
 
-def _as_function(code: str) -> str:
-    """The source with imports at the top, after the preamble, and every other statement in one function."""
+def _as_function(code: str, body: list[ast.stmt] | None) -> str | None:
+    """The source with imports at the top, behind the preamble, and every other statement in one function.
+
+    None where that cannot be had.
+    """
     try:
-        body = ast.parse(code).body
+        body = ast.parse(code).body if body is None else body
         imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
         others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
         function = ast.parse(f"def {WRAPPER}(): pass").body[0]
         assert isinstance(function, ast.FunctionDef)
         function.body = others
-        return "\n".join((preamble.SOURCE, _source(imports), ast.unparse(function)))
+        return "\n".join((preamble.LAST_LINE, _source(imports), ast.unparse(function)))
     except Exception:  # noqa: BLE001 - as above; running it then fails in the solution's name
-        return code
+        return None
 
 
 def _source(nodes: list[Any]) -> str:
@@ -125,7 +164,7 @@ def _printed(program: Callable[[], Any], text: str) -> str:
 @contextlib.contextmanager
 def _mocked_input(text: str) -> Iterator[None]:
     """Replace ``sys.stdin``, ``open``, and three methods of the real stdin: it may be imported by name."""
-    lines = iter(text.split("\n"))
+    lines, real = iter(text.split("\n")), sys.stdin
     methods = {
         "read": lambda *_: text,
         "readlines": lambda *_: text.split("\n"),
@@ -133,10 +172,28 @@ def _mocked_input(text: str) -> Iterator[None]:
     }
     with contextlib.ExitStack() as stack:
         for name, method in methods.items():
-            stack.enter_context(mock.patch.object(sys.stdin, name, method))
-        stack.enter_context(mock.patch("sys.stdin", Stdin(text)))
-        stack.enter_context(mock.patch("builtins.open", mock.mock_open(read_data=text)))
+            setattr(real, name, method)
+            stack.callback(delattr, real, name)
+        stack.callback(setattr, sys, "stdin", real)
+        stack.callback(setattr, builtins, "open", builtins.open)
+        sys.stdin, builtins.open = Stdin(text), _mocked_open(text)
         yield
+
+
+def _mocked_open(text: str) -> Callable[..., Any]:
+    """``mock_open`` made at the first call: it costs more than most tests, and the preamble's ``open`` is
+    another one.
+    """
+    made: list[Callable[..., Any]] = []
+
+    def open(*arguments: object, **named: object) -> object:
+        if not made:
+            from unittest import mock
+
+            made.append(mock.mock_open(read_data=text))
+        return made[0](*arguments, **named)
+
+    return open
 
 
 class _Bytes:

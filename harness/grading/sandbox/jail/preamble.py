@@ -1,7 +1,6 @@
 """The names that LiveCodeBench defines for solutions, in the order in which they shadow each other."""
 
-from functools import cache
-from typing import Any
+from types import ModuleType
 
 STAR_IMPORTS = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics",
@@ -11,18 +10,21 @@ PLAIN_IMPORTS = tuple(name for name in STAR_IMPORTS if name not in ("builtins", 
 RECURSION_LIMIT = 50_000
 INT_DIGITS_LIMIT = 50_000  # of int <-> str conversions, in the official runner's process
 
+LAST_LINE = f"sys.setrecursionlimit({RECURSION_LIMIT})\n"
 SOURCE = "\n".join(
     [
         *(f"from {name} import *" for name in STAR_IMPORTS),
         *(f"import {name}" for name in PLAIN_IMPORTS),
-        f"sys.setrecursionlimit({RECURSION_LIMIT})\n",
+        LAST_LINE,
     ]
 )
 
 
-@cache
-def names() -> dict[str, Any]:
-    """The names that SOURCE defines, executed once; the caller copies them and sets the recursion limit."""
-    namespace: dict[str, Any] = {}
-    exec(SOURCE, namespace)
-    return namespace
+def module(name: str, doc: str | None = None) -> ModuleType:
+    """A module in which SOURCE was executed, except its last line.
+
+    It is made before the fork: a child that fills it writes to the memory page of every name's value.
+    """
+    made = ModuleType(name, doc)
+    exec(SOURCE.removesuffix(LAST_LINE), made.__dict__)
+    return made

@@ -3,9 +3,10 @@
 import json
 import os
 import struct
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 _LENGTHS = struct.Struct("<II")  # header bytes, payload bytes
+_SMALL = 1 << 16  # bytes that are copied rather than written on their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,12 @@ OK, ERROR, TIMEOUT, WAITED, CROWDED, OUTPUT, MEMORY, THREADS, FILES, KILLED = ST
 def send(fd: int, kind: str, fields: dict[str, object], payload: bytes = b"") -> None:
     """Write one message; raises OSError when the peer is gone."""
     header = json.dumps({"kind": kind, **fields}).encode()
-    write_all(fd, _LENGTHS.pack(len(header), len(payload)) + header)
-    write_all(fd, payload)
+    start = _LENGTHS.pack(len(header), len(payload)) + header
+    if len(payload) <= _SMALL:
+        write_all(fd, start + payload)
+    else:
+        write_all(fd, start)
+        write_all(fd, payload)
 
 
 def receive(fd: int) -> tuple[dict[str, object], bytes]:
@@ -71,9 +76,13 @@ def receive(fd: int) -> tuple[dict[str, object], bytes]:
 
 def send_result(fd: int, result: TestRunResult) -> None:
     """Write a TestRunResult, its output as the payload."""
-    fields = asdict(result)
-    output = fields.pop("output")
-    send(fd, "result", fields, output)
+    fields: dict[str, object] = {
+        "status": result.status,
+        "cpu_s": result.cpu_s,
+        "wall_s": result.wall_s,
+        "detail": result.detail,
+    }
+    send(fd, "result", fields, result.output)
 
 
 def write_all(fd: int, data: bytes) -> None:

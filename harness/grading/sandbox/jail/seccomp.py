@@ -8,7 +8,6 @@ import ctypes
 import errno
 import os
 import struct
-from functools import cache
 
 MACHINE = "x86_64"
 _AUDIT_ARCH_X86_64 = 0xC000003E
@@ -18,6 +17,10 @@ _CLONE_THREAD = 0x00010000
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _NR_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16  # struct seccomp_data
+
+_STEP_BYTES = 8  # struct sock_filter
+_NO_PID = 0x7FFFFFFF  # greater than every pid; the own one replaces it
+_PID_CHECKS = 2  # of kill and tgkill
 
 _OPEN, _OPENAT, _OPENAT2 = 2, 257, 437
 _CLONE, _CLONE3, _KILL, _TGKILL, _PRCTL = 56, 435, 62, 234, 157
@@ -93,7 +96,6 @@ def program(pid: int) -> bytes:
     return _before() + _only_own_process(_KILL, pid) + _only_own_process(_TGKILL, pid) + _behind()
 
 
-@cache
 def _before() -> bytes:
     steps = [
         _step(_LOAD, _ARCH_OFFSET),
@@ -110,7 +112,6 @@ def _before() -> bytes:
     return b"".join(steps)
 
 
-@cache
 def _behind() -> bytes:
     steps = [
         _no_outliving(),
@@ -127,9 +128,24 @@ def forbid_new_privileges(libc: ctypes.CDLL) -> None:
         raise OSError(ctypes.get_errno(), "no_new_privs refused")
 
 
-def install(libc: ctypes.CDLL) -> None:
-    """Install the filter, which cannot be removed. Raises OSError where the kernel has no seccomp."""
-    code = ctypes.create_string_buffer(program(os.getpid()))
-    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(code)))
-    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, header, 0, 0):
-        raise OSError(ctypes.get_errno(), "seccomp filter refused")
+class Filter:
+    """The filter, made before a process forks; its child installs it, which cannot be undone."""
+
+    def __init__(self) -> None:
+        steps = program(_NO_PID)
+        self._code = ctypes.create_string_buffer(steps, len(steps))
+        self._start = ctypes.addressof(self._code)
+        header = struct.pack("HxxxxxxP", len(steps) // _STEP_BYTES, self._start)
+        self._header = ctypes.create_string_buffer(header, len(header))
+        marked = _step(_JUMP_EQ, _NO_PID, 0, 1)
+        self._places = [at for at in range(0, len(steps), _STEP_BYTES) if steps.startswith(marked, at)]
+        if len(self._places) != _PID_CHECKS:
+            raise OSError(errno.EINVAL, "the seccomp filter has another number of checks of the pid")
+
+    def install(self, libc: ctypes.CDLL) -> None:
+        """For the calling process. Raises OSError where the kernel has no seccomp."""
+        own = _step(_JUMP_EQ, os.getpid(), 0, 1)
+        for place in self._places:
+            ctypes.memmove(self._start + place, own, _STEP_BYTES)
+        if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, self._header, 0, 0):
+            raise OSError(ctypes.get_errno(), "seccomp filter refused")

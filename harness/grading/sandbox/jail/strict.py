@@ -12,74 +12,81 @@ from types import CodeType, ModuleType
 from typing import TextIO
 
 from harness.grading.sandbox.jail import preamble, values, watch
-from harness.grading.sandbox.jail.protocol import Job, write_all
+from harness.grading.sandbox.jail.protocol import write_all
 
 RESULT_FD = 3  # takes the encoded return value of a call-based problem
 CODE_FD = 4  # takes the compiled solution at its first test and gives it at the later ones
+SOURCE_FD = 5  # gives the source
 
 
-def run(job: Job, text: str) -> int:
+class Prepared:
+    """What every test run needs, made before the fork: streams on descriptors 0, 1, 2, and modules."""
+
+    def __init__(self) -> None:
+        # As the interpreter opens them at its start.
+        self.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+        self.stdout = _writer(1, "surrogateescape", False)
+        self.stderr = _writer(2, "backslashreplace", True)
+        streams = {"stdin": self.stdin, "stdout": self.stdout, "stderr": self.stderr}
+        self.streams = {**streams, **{f"__{name}__": stream for name, stream in streams.items()}}
+        self.main, self.solution = preamble.module("__main__"), preamble.module("solution")
+        for module in (self.main, self.solution):
+            vars(module).update(streams)  # as ``from sys import *`` finds them
+
+
+def run(function: str, made: Prepared) -> int:
     """Run one test in this process. Returns its exit code: 0, or another after an uncaught exception."""
-    printed = _real_streams()
+    vars(sys).update(made.streams)
     try:
-        if job.function:
-            _call(job, _compiled(job), text)
+        if function:
+            _call(function, made.solution)
         else:
-            _main_program(_compiled(job))
+            _main_program(made.main)
     except SystemExit:  # leaving early is no failure, whatever the code
         pass
     except BaseException as error:  # noqa: BLE001 - the process's edge
         traceback.print_exc(limit=3)
-        _finish(printed)
+        _finish(made.stdout)
         return watch.exit_code(error)
-    return _finish(printed)
+    return _finish(made.stdout)
 
 
-def _compiled(job: Job) -> CodeType:
-    """The code object of the solution, stored before any of the solution runs."""
-    stored = os.pread(CODE_FD, os.fstat(CODE_FD).st_size, 0)
+def _compiled() -> tuple[CodeType, bool]:
+    """The code object of the solution, stored before any of the solution runs, and whether it has a class."""
+    stored = _content(CODE_FD)
     if stored:
-        code: CodeType = marshal.loads(stored)
+        code, has_class = marshal.loads(stored)
     else:
-        code = compile(job.code, "solution.py", "exec")
-        write_all(CODE_FD, marshal.dumps(code))
+        source = _content(SOURCE_FD).decode("utf-8", "surrogatepass")
+        code, has_class = compile(source, "solution.py", "exec"), "class Solution" in source
+        write_all(CODE_FD, marshal.dumps((code, has_class)))
     os.close(CODE_FD)
-    return code
+    os.close(SOURCE_FD)
+    return code, has_class
 
 
-def _main_program(code: CodeType) -> None:
-    main = _module("__main__")
+def _content(fd: int) -> bytes:
+    return os.pread(fd, os.fstat(fd).st_size, 0)
+
+
+def _main_program(main: ModuleType) -> None:
+    code, _ = _compiled()
     sys.argv = ["solution.py"]
-    exec(code, main.__dict__)
+    _execute(code, main)
 
 
-def _call(job: Job, code: CodeType, text: str) -> None:
-    module = _module("solution")
-    exec(code, module.__dict__)
-    owner = module.Solution() if "class Solution" in job.code else module
+def _call(function: str, module: ModuleType) -> None:
+    (code, has_class), text = _compiled(), _content(0).decode("utf-8", "surrogatepass")
+    _execute(code, module)
+    owner = module.Solution() if has_class else module
     arguments = [json.loads(line) for line in text.split("\n")]
-    write_all(RESULT_FD, values.encode(getattr(owner, job.function)(*arguments)))
+    write_all(RESULT_FD, values.encode(getattr(owner, function)(*arguments)))
 
 
-def _module(name: str) -> ModuleType:
-    module = ModuleType(name)
-    sys.modules[name] = module
-    module.__dict__.update(preamble.names())
+def _execute(code: CodeType, module: ModuleType) -> None:
+    sys.modules[module.__name__] = module
     sys.setrecursionlimit(preamble.RECURSION_LIMIT)
-    return module
-
-
-def _real_streams() -> TextIO:
-    """Open descriptors 0, 1, 2 as the interpreter does at its start. Returns the stream of stdout."""
-    streams = {
-        "stdin": open(0, encoding="utf-8", errors="surrogateescape", closefd=False),  # noqa: SIM115
-        "stdout": _writer(1, "surrogateescape", False),
-        "stderr": _writer(2, "backslashreplace", True),
-    }
-    for name, stream in streams.items():
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
-    return streams["stdout"]
+    exec(code, module.__dict__)
 
 
 def _writer(fd: int, errors: str, line_buffering: bool) -> io.TextIOWrapper:

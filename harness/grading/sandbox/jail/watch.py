@@ -1,13 +1,11 @@
 """Supervision of one confined child from outside: CPU time, wall time, threads, and how it ended."""
 
-import contextlib
 import errno
 import os
 import select
 import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness.grading.sandbox.jail import protocol
 
@@ -15,6 +13,8 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK_EVERY_MS = 100
 _IDLE_SHARE = 0.1  # of the time allowed: below it a process that has not ended waits for something
 _UTIME, _STIME, _THREADS, _RSS = 11, 12, 17, 21  # fields of /proc/<pid>/stat after the command name
+_LONGEST_STAT = 4_096
+_LONGEST_STAT = 4_096
 _PAGE = os.sysconf("SC_PAGESIZE")
 
 
@@ -64,23 +64,15 @@ class Usage:
 def usage(pid: int) -> Usage:
     """The present usage of a process."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        try:
+            fields = os.read(fd, _LONGEST_STAT).rpartition(b")")[2].split()
+        finally:
+            os.close(fd)
     except OSError:
         return Usage()
     cpu_s = (int(fields[_UTIME]) + int(fields[_STIME])) / _CLOCK_TICKS
     return Usage(cpu_s, int(fields[_THREADS]), int(fields[_RSS]) * _PAGE)
-
-
-def kill(pid: int) -> None:
-    """SIGKILL; a child that is dead already needs none."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def reap(pid: int) -> tuple[str, float]:
-    """Wait for the death of a child: its status and the CPU seconds that it used."""
-    _, status, used = os.wait4(pid, 0)
-    return _ending(status), used.ru_utime + used.ru_stime
 
 
 def exit_code(error: BaseException) -> int:
@@ -100,7 +92,8 @@ def exit_code(error: BaseException) -> int:
 _LIMIT_EXITS = {protocol.MEMORY: 101, protocol.THREADS: 102, protocol.FILES: 103, protocol.OUTPUT: 104}
 
 
-def _ending(status: int) -> str:
+def ending(status: int) -> str:
+    """How a process ended, from its wait status."""
     if os.WIFEXITED(status):
         code = os.WEXITSTATUS(status)
         by_code = {0: protocol.OK, **{limit: name for name, limit in _LIMIT_EXITS.items()}}

@@ -1,0 +1,174 @@
+"""The fork server: has Python and its modules loaded, and forks a confined child for every test run.
+
+It is another process than the warden because after a fork every memory page that either side writes to is
+copied, and Python writes to the objects that it only reads: the process that forks does little else, and
+what its children need is made before the fork.
+"""
+
+import array
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from harness.grading.sandbox.jail import official, strict, watch
+from harness.grading.sandbox.jail.confine import Confinement, Confiner
+
+LOAD, STRICT, OFFICIAL = range(3)
+CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
+_REQUEST = struct.Struct("=BI")  # what, CPU seconds; the name of a module or of a function follows
+_STARTED = struct.Struct("=i")  # process id; its pidfd comes with it
+_ENDED = struct.Struct("=id")  # wait status, CPU seconds
+_LONGEST_NAME, _MOST_FILES = 1 << 16, 8
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child that runs; ``pidfd`` is its process and no other, even when it has ended."""
+
+    pid: int
+    pidfd: int
+
+    def kill(self) -> None:
+        """SIGKILL; a child that is dead already needs none."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+
+class ForkServer:
+    """The warden's side: one child at a time. Raises EOFError or OSError where the server died."""
+
+    def __init__(self, confinement: Confinement, libc: ctypes.CDLL) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        warden = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._channel.close()
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() == warden:
+                with contextlib.suppress(EOFError, BrokenPipeError):
+                    _serve(theirs, confinement, libc)
+            os._exit(0)
+        theirs.close()
+
+    def fileno(self) -> int:
+        """Readable once the child has ended."""
+        return self._channel.fileno()
+
+    def close(self) -> None:
+        """End the server, which has no child now; its CPU time becomes this process's."""
+        self._channel.close()
+        os.waitpid(self._pid, 0)
+
+    def load(self, module: str) -> None:
+        """Import a module for all later children, if it is there."""
+        self._channel.send(_REQUEST.pack(LOAD, 0) + module.encode())
+        self._receive(1)
+
+    def start(self, kind: int, function: str, cpu_s: int, files: Sequence[int]) -> Child:
+        """Fork a child that has ``files`` as its descriptors 0, 1, 2, ..."""
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+        name = function.encode("utf-8", "surrogatepass")
+        self._channel.sendmsg([_REQUEST.pack(kind, cpu_s) + name], [rights])
+        answer, fds = _with_files(self._channel, _STARTED.size)
+        return Child(*_STARTED.unpack(answer), *fds)
+
+    def end(self, child: Child) -> tuple[str, float]:
+        """Kill the child if it still runs, and wait for its end: its status and CPU seconds."""
+        child.kill()
+        status, cpu_s = _ENDED.unpack(self._receive(_ENDED.size))
+        os.close(child.pidfd)
+        return watch.ending(status), cpu_s
+
+    def _receive(self, size: int) -> bytes:
+        answer = self._channel.recv(size)
+        if not answer:
+            raise EOFError("the fork server died")
+        return answer
+
+
+def _with_files(channel: socket.socket, size: int) -> "tuple[bytes, array.array[int]]":
+    """One message and the descriptors that came with it; EOFError when the other side has closed."""
+    fds = array.array("i")
+    message, rights, _, _ = channel.recvmsg(size, socket.CMSG_SPACE(_MOST_FILES * fds.itemsize))
+    if not message:
+        raise EOFError("the other side closed the channel")
+    for _, _, content in rights:
+        fds.frombytes(content)
+    return message, fds
+
+
+def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.CDLL) -> None:
+    """Fork one child after the other until the warden ends."""
+    run = _Run(confinement, libc)
+    while os.dup(0) < _MOST_FILES:  # so that no file that arrives has a number that a child gives to another
+        pass
+    gc.disable()
+    _freeze()
+    while True:
+        message, files = _with_files(channel, _REQUEST.size + _LONGEST_NAME)
+        kind, cpu_s = _REQUEST.unpack_from(message)
+        if kind == LOAD:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(message[_REQUEST.size :].decode())
+            _freeze()
+            channel.send(b"1")
+            continue
+        pid = os.fork()
+        if pid == 0:
+            run.child(kind, message[_REQUEST.size :], cpu_s, files)
+        pidfd = os.pidfd_open(pid)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (pidfd,)))
+        channel.sendmsg([_STARTED.pack(pid)], [rights])
+        for fd in (pidfd, *files):
+            os.close(fd)
+        _, status, used = os.wait4(pid, 0)
+        channel.send(_ENDED.pack(status, used.ru_utime + used.ru_stime))
+
+
+def _freeze() -> None:
+    """Keep a child's garbage collector from writing to shared pages."""
+    gc.collect()
+    gc.freeze()
+
+
+class _Run:
+    """What a child does, and what it needs for that, made before the fork."""
+
+    def __init__(self, confinement: Confinement, libc: ctypes.CDLL) -> None:
+        self._confiner = Confiner(confinement, libc)
+        self._strict, self._official = strict.Prepared(), official.Prepared()
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+    def child(self, kind: int, function: bytes, cpu_s: int, files: Sequence[int]) -> NoReturn:
+        """Run a solution and exit."""
+        exit_code = 1
+        try:
+            self._become_child(files, cpu_s)
+            name = function.decode("utf-8", "surrogatepass")
+            if kind == STRICT:
+                exit_code = strict.run(name, self._strict)
+            else:
+                exit_code = official.serve_tests(name, self._official)
+        finally:
+            os._exit(exit_code)
+
+    def _become_child(self, files: Sequence[int], cpu_s: int) -> None:
+        """Make ``files`` descriptors 0, 1, 2, ..., close all others, and confine this process."""
+        try:
+            gc.enable()
+            for target, fd in enumerate(files):
+                os.dup2(fd, target)
+            os.closerange(len(files), 1 << 16)
+            self._confiner.confine(cpu_s)
+        except BaseException as error:  # noqa: BLE001 - the process's edge
+            os.write(2, f"{CONFINEMENT_FAILED}: {error}\n".encode())
+            os._exit(CONFINEMENT_EXIT)
