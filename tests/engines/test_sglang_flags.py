@@ -85,11 +85,8 @@ def test_512_requests_run_on_each_replica(sglang_installed, arguments, replicas)
     """The options of run_server.sh, as SGLang resolves them and the harness reads it from /server_info."""
     words = dry_run(RUN_SERVER, "--model_path", str(sglang.make_model()), *CPU, *arguments)
     output = sglang.python("-c", RESOLVE, stdin=json.dumps(sglang_arguments(words)))
-    table = {
-        "/health": b"",
-        "/model_info": {"model_path": "m"},
-        "/server_info": json.loads(output.splitlines()[-1]),
-    }
+    table = {"/health": b"", "/model_info": {"model_path": "m"}}
+    table["/server_info"] = json.loads(output.splitlines()[-1])
     with pages(table) as (url, _):
         (fact,) = discover([url], "sglang", None, 20)
     assert (fact.dp_size, fact.max_running_requests) == (replicas, 512 * replicas)

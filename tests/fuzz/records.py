@@ -135,12 +135,12 @@ class _Watch:
         "exec",
         "compile",
         "import",
+        "marshal.",
         "os.",
         "subprocess.",
         "socket.",
         "shutil.",
         "ctypes.",
-        "marshal.",
     )
 
     @classmethod

@@ -64,14 +64,8 @@ def test_a_grading_under_umask_zero(tmp_path):
     log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)
     out = tmp_path / "out"
     words = evaluator(log, ACCURACY)
-    words += [
-        "--output-file",
-        out / "r.json",
-        "--save-outputs",
-        out / "o.parquet",
-        "--report",
-        out / "d.html",
-    ]
+    outputs = {"--output-file": "r.json", "--save-outputs": "o.parquet", "--report": "d.html"}
+    words += [word for flag, name in outputs.items() for word in (flag, out / name)]
     words += ["--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = under_umask_zero([str(word) for word in words], env=environment)

@@ -33,13 +33,8 @@ class Driver:
         endpoints = [resolve_endpoint(url, WIRE.path, api_key, ca_file) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
         self.firsts, self.outcomes, self.requests, self.suspects = [], {}, {}, []
-        self.client = HttpClient(
-            endpoints,
-            deadlines or Deadlines(request_s=timeout_s),
-            self._first,
-            self._done,
-            self.suspects.append,
-        )
+        limits = deadlines or Deadlines(request_s=timeout_s)
+        self.client = HttpClient(endpoints, limits, self._first, self._done, self.suspects.append)
         self._ids = itertools.count()
 
     def _first(self, request):

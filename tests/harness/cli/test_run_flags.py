@@ -227,16 +227,7 @@ except SystemExit as end:
     status, *modules = done.stdout.splitlines()[-1].split()
     assert status == "0"
     assert {"harness", "argparse"} <= set(modules)
-    heavy = {
-        "numpy",
-        "pandas",
-        "pyarrow",
-        "httpx",
-        "msgspec",
-        "mlperf_loadgen",
-        "httptools",
-        "asyncio",
-    }
+    heavy = {"numpy", "pandas", "pyarrow", "httpx", "msgspec", "mlperf_loadgen", "httptools", "asyncio"}
     assert heavy.isdisjoint(modules)
 
 

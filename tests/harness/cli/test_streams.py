@@ -30,7 +30,7 @@ os.write(3, repr((opened > 2, [os.path.exists(f"/proc/self/fd/{i}") for i in ran
         ">/dev/full",
         "2>/dev/full",
         "| true",
-        "| head -c 10 >/dev/null",
+        "| head -c 9 >/dev/null",
     ],
 )
 def test_whatever_becomes_of_them(redirection, tmp_path):

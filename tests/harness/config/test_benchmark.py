@@ -21,17 +21,14 @@ from harness.files import CONFIG_DIR
 from harness.submission.rules import load_rules
 from tests.harness.config.readback import loadgen_reads
 
-LOADGEN_SCENARIO = {
-    "offline": "Offline",
-    "server": "Server",
-    "interactive": "Server",
-    "single-stream": "SingleStream",
-}
+LOADGEN_SCENARIO = {"server": "Server", "interactive": "Server"}
+LOADGEN_SCENARIO |= {"offline": "Offline", "single-stream": "SingleStream"}
 SEEDS = {
     "qsl_rng_seed": 2085463073848966840,
     "sample_index_rng_seed": 2747215439041700203,
     "schedule_rng_seed": 16159082839903944936,
 }
+ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b", "llama3.1-8b-edge")
 CASES = [(name, scenario) for name in BENCHMARKS for scenario in load_benchmark(name).scenarios]
 
@@ -41,9 +38,9 @@ def readback():
     """LoadGen's settings by conf file, benchmark and scenario."""
     cases = [(conf, *case) for conf, case in product(("user.conf", "quick.conf"), CASES)]
     cases += [(conf, "gpt-oss-120b", Scenario.SINGLE_STREAM) for conf in ("user.conf", "quick.conf")]
+    keys = [load_benchmark(name).model_key(scenario) for _, name, scenario in cases]
     asked = [
-        (CONFIG_DIR / conf, load_benchmark(name).model_key(scenario), LOADGEN_SCENARIO[scenario])
-        for conf, name, scenario in cases
+        (CONFIG_DIR / conf, key, LOADGEN_SCENARIO[s]) for (conf, _, s), key in zip(cases, keys, strict=True)
     ]
     answers = loadgen_reads(asked)
     assert {code for code, _ in answers} == {0}
@@ -84,15 +81,12 @@ def test_gpt_oss_generation_and_datasets():
     generation = benchmark.generation
     assert (generation.temperature, generation.top_p, generation.top_k) == (1.0, 1.0, 0)
     assert (generation.skip_special_tokens, generation.stream) == (False, True)
-    found = {
-        mode: (rule.file, rule.samples, rule.max_new_tokens, rule.reasoning_effort)
-        for mode, rule in benchmark.datasets.items()
-    }
-    assert found == {
-        "performance": ("perf/perf_eval_ref.parquet", 6396, 10240, "low"),
-        "accuracy": ("acc/acc_eval_ref.parquet", 4395, 32768, "high"),
-        "compliance": ("acc/acc_eval_compliance_gpqa.parquet", 990, 10240, "high"),
-    }
+    rules = benchmark.datasets.values()
+    assert [(rule.file, rule.samples, rule.max_new_tokens, rule.reasoning_effort) for rule in rules] == [
+        ("perf/perf_eval_ref.parquet", 6396, 10240, "low"),
+        ("acc/acc_eval_ref.parquet", 4395, 32768, "high"),
+        ("acc/acc_eval_compliance_gpqa.parquet", 990, 10240, "high"),
+    ]
     assert benchmark.model_revision is not None
     assert benchmark.model_revision.startswith("b5c939d")
 
@@ -139,33 +133,25 @@ def test_gpt_oss_accuracy_rows_are_questions_times_repeats():
     assert questions["gpqa_diamond"] * repeats["gpqa_diamond"] == 990
 
 
+R1_LENGTH = (3497.60466, 4274.85014)
+
+
+def rouge(*least):
+    return {name: (value, math.inf) for name, value in zip(ROUGE, least, strict=True)}
+
+
 @pytest.mark.parametrize(
     ("name", "bounds"),
     [
         ("gpt-oss-120b", {"exact_match": (82.2987, math.inf), "tokens_per_sample": (0, 10998.9)}),
-        (
-            "deepseek-r1",
-            {"exact_match": (80.544618, math.inf), "tokens_per_sample": (3497.60466, 4274.85014)},
-        ),
+        ("deepseek-r1", {"exact_match": (80.544618, math.inf), "tokens_per_sample": R1_LENGTH}),
         (
             "llama3.1-8b-edge",
-            {
-                "rouge1": (38.6694, math.inf),
-                "rouge2": (15.953553, math.inf),
-                "rougeL": (24.391125, math.inf),
-                "rougeLsum": (35.76276, math.inf),
-                "gen_len": (2746001.7, 3356224.3),
-            },
+            rouge(38.6694, 15.953553, 24.391125, 35.76276) | {"gen_len": (2746001.7, 3356224.3)},
         ),
         (
             "llama3.1-8b",
-            {
-                "rouge1": (38.391408, math.inf),
-                "rouge2": (15.748425, math.inf),
-                "rougeL": (24.250743, math.inf),
-                "rougeLsum": (35.43507, math.inf),
-                "gen_len": (7350879.6, 8984408.4),
-            },
+            rouge(38.391408, 15.748425, 24.250743, 35.43507) | {"gen_len": (7350879.6, 8984408.4)},
         ),
     ],
 )

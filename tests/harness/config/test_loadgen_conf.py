@@ -15,7 +15,7 @@ from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 from tests.harness.config.readback import loadgen_reads
 
-MODEL = "gpt-oss-120b"
+MODEL, SEED = "gpt-oss-120b", 720381539243781796
 SERVER = Target(MODEL, "Server")
 
 
@@ -41,10 +41,8 @@ def loadgen(tmp_path_factory):
     asked += [(f"{MODEL}.{scenario}.{key} = {value}\n", scenario) for key, scenario, value, *_ in KEYS]
     asked += [(f"*.Server.{key} = 5\n", "Server") for key in UNREAD_KEYS]
     asked += [(f"*.{scenario}.{key} = 7\n", scenario) for scenario, key in WRONG_SCENARIO]
-    cases = [
-        (write(directory, f"{number}.conf", text), MODEL, scenario)
-        for number, (text, scenario) in enumerate(asked)
-    ]
+    texts = enumerate(asked)
+    cases = [(write(directory, f"{n}.conf", text), MODEL, scenario) for n, (text, scenario) in texts]
     return dict(zip(asked, loadgen_reads(cases), strict=True))
 
 
@@ -155,11 +153,7 @@ ACCEPTED = [
     ("*.Server.target_qps = 3956\n", "server_target_qps", 3956.0),
     ("llama2-70b.Server.min_duration = 5\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
     ("*.Offline.min_duration = 5\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
-    (
-        "*.Server.accuracy_log_rng_seed = 720381539243781796\n",
-        "accuracy_log_rng_seed",
-        720381539243781796,
-    ),
+    (f"*.Server.accuracy_log_rng_seed = {SEED}\n", "accuracy_log_rng_seed", SEED),
 ]
 
 

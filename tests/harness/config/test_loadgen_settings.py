@@ -44,10 +44,8 @@ def test_a_number_of_a_conf_file_becomes_loadgens_value(read):
 def test_a_key_sets_one_setting_in_a_scenario():
     for key in USER_KEYS:
         assert all(len(settings_of(key, scenario)) <= 1 for scenario in LOADGEN_SCENARIOS), key
-    assert [setting.attribute for setting in settings_of("target_qps")] == [
-        "server_target_qps",
-        "offline_expected_qps",
-    ]
+    found = [setting.attribute for setting in settings_of("target_qps")]
+    assert found == ["server_target_qps", "offline_expected_qps"]
     assert settings_of("target_qps", "SingleStream") == ()
 
 

@@ -126,13 +126,8 @@ def test_counts(flag, value, field, expected):
     ("scenario", "stream", "config", "streams", "deviates"),
     [
         ("offline", "auto", None, False, False),
-        (
-            "offline",
-            "auto",
-            True,
-            False,
-            False,
-        ),  # as published files say, and the reference's Offline does not
+        # as published files say, and the reference's Offline does not
+        ("offline", "auto", True, False, False),
         ("offline", "on", None, True, False),
         ("offline", "off", True, False, False),
         *((scenario, "auto", None, True, False) for scenario in ("server", "interactive", "single-stream")),
@@ -245,10 +240,8 @@ def test_a_generation_deviation_is_in_the_plan():
 @pytest.mark.parametrize("backend", ["sglang", "openai"])
 def test_a_backend_needs_urls(backend):
     assert plan_of("--backend", backend).server_urls == ("http://localhost:30000",)
-    assert plan_of("--backend", backend, "--server-url", "http://a:1,http://b:2").server_urls == (
-        "http://a:1",
-        "http://b:2",
-    )
+    plan = plan_of("--backend", backend, "--server-url", "http://a:1,http://b:2")
+    assert plan.server_urls == ("http://a:1", "http://b:2")
 
 
 def test_the_embedded_backend_starts_its_own_server():

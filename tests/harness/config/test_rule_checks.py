@@ -8,6 +8,8 @@ from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 GPT_OSS = load_benchmark("gpt-oss-120b")
+SERVER_ONLY = ("target_latency_percentile", "max_async_queries")
+PERMUTATION = "sample_concatenate_permutation"
 
 
 # -- locked settings
@@ -31,32 +33,19 @@ def test_locked_settings(scenario, limits):
 
 
 def test_an_accuracy_run_locks_nothing_that_has_no_effect_there():
-    dropped = (
-        locked_settings(GPT_OSS, Scenario.SERVER).keys()
-        - locked_settings(GPT_OSS, Scenario.SERVER, accuracy=True).keys()
-    )
-    assert dropped == {
-        "min_duration_ms",
-        "ttft_latency",
-        "tpot_latency",
-        "server_target_latency_percentile",
-        "server_max_async_queries",
-    }
+    server, latencies = Scenario.SERVER, {"ttft_latency", "tpot_latency"}
+    dropped = locked_settings(GPT_OSS, server).keys() - locked_settings(GPT_OSS, server, accuracy=True).keys()
+    assert dropped - latencies == {"min_duration_ms", *(f"server_{name}" for name in SERVER_ONLY)}
+    assert latencies <= dropped
 
 
 def test_a_compliance_test_locks_its_own_settings():
     audit = {"min_duration": 0, "sample_concatenate_permutation": 0, "ttft_latency": 5, "min_query_count": 9}
     locked = locked_settings(GPT_OSS, Scenario.SERVER, audit=audit)
-    changed = {
-        name: value
-        for name, value in locked.items()
-        if value != locked_settings(GPT_OSS, Scenario.SERVER)[name]
-    }
-    assert changed == {
-        "min_duration_ms": 0,
-        "sample_concatenate_permutation": False,
-        "ttft_latency": 5_000_000,
-    }
+    usual = locked_settings(GPT_OSS, Scenario.SERVER)
+    changed = {name: value for name, value in locked.items() if value != usual[name]}
+    expected = {"min_duration_ms": 0, "sample_concatenate_permutation": False, "ttft_latency": 5_000_000}
+    assert changed == expected
 
 
 # setting, LoadGen's value, keys of conf rows, samples of the dataset, fragments of the one deviation or None
@@ -64,13 +53,7 @@ ASKED = [
     ("min_duration_ms", 1000, ["min_duration"], 6396, ("min_duration_ms is 1000", "600000")),
     ("ttft_latency", 5_000_000_000, ["ttft_latency"], 6396, ("ttft_latency", "5000 ms", "3000 ms")),
     ("tpot_latency", 200_000_000, ["tpot_latency"], 6396, ("tpot_latency", "200 ms", "80 ms")),
-    (
-        "sample_concatenate_permutation",
-        False,
-        ["sample_concatenate_permutation"],
-        6396,
-        ("sample_concatenate",),
-    ),
+    (PERMUTATION, False, [PERMUTATION], 6396, ("sample_concatenate",)),
     ("use_token_latencies", False, ["use_token_latencies", "target_qps"], 6396, ("use_token_latencies",)),
     ("performance_sample_count_override", 7, ["performance_sample_count_override"], 64, ("is 7", "6396")),
     ("accuracy_sample_count_override", 7, ["accuracy_sample_count_override"], 64, ("is 7", "4395")),

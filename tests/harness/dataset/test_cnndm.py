@@ -42,13 +42,8 @@ def build(tmp_path, *words, tokenizer=TOKENIZER, output="cnn_eval.json"):
     if not (tmp_path / "validation.parquet").exists():
         validation_split(tmp_path / "validation.parquet")
     flags = ["--input-file", tmp_path / "validation.parquet", "--tokenizer", tokenizer]
-    command = [
-        sys.executable,
-        ROOT / "scripts" / "build_cnndm.py",
-        *flags,
-        "--output-file",
-        tmp_path / output,
-    ]
+    script = ROOT / "scripts" / "build_cnndm.py"
+    command = [sys.executable, script, *flags, "--output-file", tmp_path / output]
     return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
 
 
@@ -107,10 +102,7 @@ BAD = {
         lambda p: {"input": validation_split(p / "validation.parquet", article=["a", None, *"bcdef"])},
         "row 1: article and highlights",
     ),
-    "no articles": (
-        lambda p: {"input": empty(p / "validation.parquet")},
-        "no rows, expected articles",
-    ),
+    "no articles": (lambda p: {"input": empty(p / "validation.parquet")}, "no rows, expected articles"),
 }
 
 

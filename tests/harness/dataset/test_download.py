@@ -9,21 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BASICS = (
-    "awk",
-    "bash",
-    "cat",
-    "cut",
-    "dirname",
-    "md5sum",
-    "mkdir",
-    "mktemp",
-    "paste",
-    "rm",
-    "sed",
-    "sha256sum",
-    "sort",
-)
+BASICS = ("awk", "bash", "cat", "cut", "dirname", "md5sum", "mkdir", "mktemp", "paste", "rm", "sed")
+BASICS += ("sha256sum", "sort")
 LOG = 'printf "%s\\n" "$(basename_of "$0") $*" >>"$CALLS"\n'
 PROLOGUE = '#!/usr/bin/env bash\nset -eu\nbasename_of() { printf "%s" "${1##*/}"; }\n' + LOG
 PERF, ACC, GPQA = b"performance", b"accuracy", b"compliance"
@@ -98,19 +85,9 @@ class Place:
     def run(self, *arguments, to=True, **environment):
         self.calls_file.write_text("")
         where = ["--to", str(self.to)] if to else []
-        return subprocess.run(
-            [shutil.which("bash"), str(self.script), *arguments, *where],
-            env={
-                "PATH": str(self.bin),
-                "CALLS": str(self.calls_file),
-                "TMPDIR": str(self.folder),
-                **environment,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        environment |= {"PATH": str(self.bin), "CALLS": str(self.calls_file), "TMPDIR": str(self.folder)}
+        words = [shutil.which("bash"), str(self.script), *arguments, *where]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
 
     @property
     def calls(self):
@@ -135,9 +112,8 @@ def test_mlcommons_downloader(place):
     done = place.run()
     assert done.returncode == 0 and done.stdout == "ok        perf/perf_eval_ref.parquet (known sha256)\n"
     curl, r2 = place.calls
-    assert curl.startswith("curl --fail ") and curl.endswith(
-        "/r2-downloader/refs/heads/main/mlc-r2-downloader.sh"
-    )
+    assert curl.startswith("curl --fail ")
+    assert curl.endswith("/r2-downloader/refs/heads/main/mlc-r2-downloader.sh")
     assert r2 == f"r2 -d {place.to} https://inference.mlcommons-storage.org/metadata/gpt-oss-data.uri"
     assert not [path for path in place.folder.iterdir() if path.name.startswith("tmp.")]
 
@@ -167,17 +143,15 @@ def test_model(place):
     place.tools("hf")
     done = place.run("--what", "model")
     assert done.returncode == 0 and "present   models/model/" in done.stdout
-    assert place.calls == [
-        f"hf download org/model --repo-type model --revision def --local-dir {place.to}/models/model"
-    ]
+    options = f"--repo-type model --revision def --local-dir {place.to}/models/model"
+    assert place.calls == [f"hf download org/model {options}"]
 
 
 def test_older_name_of_the_hugging_face_client(place):
     place.tools("hf")
     (place.bin / "hf").rename(place.bin / "huggingface-cli")
-    assert place.run("--what", "model").returncode == 0 and place.calls[0].startswith(
-        "huggingface-cli download "
-    )
+    assert place.run("--what", "model").returncode == 0
+    assert place.calls[0].startswith("huggingface-cli download ")
 
 
 def test_all_fetches_each_source_once(place):
@@ -216,9 +190,8 @@ def test_checksum_is_recorded_at_the_first_download(place):
     place.tools("curl", "wget")
     done = place.run("--what", "acc")
     assert done.stdout == "ok        acc/acc_eval_ref.parquet (recorded at download sha256)\n"
-    assert (
-        place.to / "SHA256SUMS"
-    ).read_text() == f"{hashlib.sha256(ACC).hexdigest()}  acc/acc_eval_ref.parquet\n"
+    sums = (place.to / "SHA256SUMS").read_text()
+    assert sums == f"{hashlib.sha256(ACC).hexdigest()}  acc/acc_eval_ref.parquet\n"
     (place.to / "acc" / "acc_eval_ref.parquet").write_bytes(b"changed")
     done = place.run("--what", "acc", "--verify")
     assert done.returncode == 2 and "DIFFERS   acc/acc_eval_ref.parquet" in done.stdout and not place.calls
@@ -231,10 +204,8 @@ def test_checksum_mismatch(kind, place):
     assert place.run().returncode == 0
     shutil.rmtree(place.to)
     done = place.run(PERF_CONTENT="tampered")
-    assert (
-        "DIFFERS   perf/perf_eval_ref.parquet" in done.stdout
-        and hashlib.new(kind, b"tampered").hexdigest() in done.stdout
-    )
+    assert "DIFFERS   perf/perf_eval_ref.parquet" in done.stdout
+    assert hashlib.new(kind, b"tampered").hexdigest() in done.stdout
     assert failed(done, 2, "1 of the files", "run datasets/download.sh --benchmark gpt-oss-120b --what perf")
 
 
@@ -298,13 +269,8 @@ def test_help(place):
 
 
 def test_our_samples_are_as_the_manifest_says():
-    done = subprocess.run(
-        [shutil.which("bash"), str(ROOT / "datasets" / "download.sh"), "--benchmark", "samples"],
-        env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [shutil.which("bash"), str(ROOT / "datasets" / "download.sh"), "--benchmark", "samples"]
+    done = subprocess.run(words, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count("(known sha256)") == 8
     assert not (ROOT / "datasets" / "SHA256SUMS").exists()
 

@@ -49,12 +49,8 @@ def test_rebuild_gives_the_same_bytes(tmp_path):
 
 def test_rebuild_into_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
-    command = [
-        sys.executable,
-        str(ROOT / "scripts" / "make_sample_datasets.py"),
-        "--to",
-        str(tmp_path / "file" / "x"),
-    ]
+    script = str(ROOT / "scripts" / "make_sample_datasets.py")
+    command = [sys.executable, script, "--to", str(tmp_path / "file" / "x")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
@@ -247,13 +243,7 @@ def test_reasoning_rows():
         assert (begin, user, assistant) == R1_TEMPLATE
         assert deepseek.decode(ids) == row["text_input"] == row["question"]
         assert row["tok_input_len"] == length == len(ids) + 3
-    kept = {
-        ("aime", "answer"),
-        ("math", "answer"),
-        ("gpqa", "answer"),
-        ("mmlu_pro", "answer"),
-        ("code", "id"),
-    }
+    kept = {(name, "answer") for name in ("aime", "math", "gpqa", "mmlu_pro")} | {("code", "id")}
     truths = [
         str(one[field])
         for name, field in kept

@@ -85,12 +85,8 @@ def test_detail_settings():
 # What LoadGen 6.0.17 wrote.
 @pytest.mark.parametrize(
     ("run", "valid", "errors"),
-    [
-        ("offline_valid", True, 0),
-        ("offline_errors", True, 4),
-        ("server_errors", False, 16),
-        ("server_invalid", False, 0),
-    ],
+    [(f"offline_{end}", True, n) for end, n in (("valid", 0), ("errors", 4))]
+    + [(f"server_{end}", False, n) for end, n in (("errors", 16), ("invalid", 0))],
 )
 def test_recorded_summaries(run, valid, errors):
     log = read_summary(RECORDED / run / "mlperf_log_summary.txt")

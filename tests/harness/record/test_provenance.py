@@ -90,13 +90,8 @@ def test_proc_texts():
 
 
 def test_environment_gives_names_and_no_values():
-    names = {
-        "HTTPS_PROXY": "user:pw@x",
-        "no_proxy": "x",
-        "OMP_NUM_THREADS": "1",
-        "OPENAI_API_KEY": "k",
-        "HOME": "/",
-    }
+    names = {"HTTPS_PROXY": "user:pw@x", "no_proxy": "x", "OMP_NUM_THREADS": "1"}
+    names |= {"OPENAI_API_KEY": "k", "HOME": "/"}
     assert relevant_names(names) == ("HTTPS_PROXY", "OMP_NUM_THREADS", "no_proxy")
 
 

@@ -150,11 +150,8 @@ def test_summary():
 
 
 def test_summary_of_nothing():
-    record = structs.replace(
-        started(),
-        verdict=RunVerdict("INTERRUPTED", ("SIGINT",)),
-        statistics=statistics(np.zeros(0, QUERY_ROW)),
-    )
+    verdict, nothing = RunVerdict("INTERRUPTED", ("SIGINT",)), statistics(np.zeros(0, QUERY_ROW))
+    record = structs.replace(started(), verdict=verdict, statistics=nothing)
     text = render_summary(record)
     assert text.startswith(
         "gpt-oss-120b, offline, performance\n\nqueries        0: 0 completed, 0 failed\n\n"
@@ -197,12 +194,8 @@ def table(text):
 
 def test_limits_stand_beside_the_figures():
     _, rows = table(render_summary(ended("server")))
-    assert {name: row["p99_limit"] for name, row in rows.items()} == {
-        "TTFT": "3000",
-        "TPOT": "80.00",
-        "latency": "",
-        "issue delay": "",
-    }
+    limits = {"TTFT": "3000", "TPOT": "80.00", "latency": "", "issue delay": ""}
+    assert {name: row["p99_limit"] for name, row in rows.items()} == limits
 
 
 def test_what_was_not_measured_is_a_dash():

@@ -68,10 +68,8 @@ def close(log_dir, seen=None, *, accuracy=False, server=False, settings=None):
 
 def write_accuracy_log(log_dir, entries):
     """As LoadGen lays it out."""
-    rows = [
-        f'{{ "seq_id" : {i}, "qsl_idx" : {i}, "data" : "E8030000", "token_count" : 1 }}'
-        for i in range(entries)
-    ]
+    row = '{{ "seq_id" : {0}, "qsl_idx" : {0}, "data" : "E8030000", "token_count" : 1 }}'
+    rows = [row.format(i) for i in range(entries)]
     (log_dir / "mlperf_log_accuracy.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
 
 

@@ -25,18 +25,10 @@ def rows_of(*values, **common):
 
 def recorded_rows(run):
     """The run's own times, as record.py took them around its calls to LoadGen."""
-    return rows_of(
-        *(
-            {
-                "query_id": row["id"],
-                "issued_ns": row["issued"],
-                "first_token_ns": row["first"],
-                "last_byte_ns": row["last"],
-                "osl": row["tokens"],
-            }
-            for row in json.loads((RECORDED / run / "times.json").read_text())
-        )
-    )
+    names = {"query_id": "id", "issued_ns": "issued", "first_token_ns": "first", "last_byte_ns": "last"}
+    names |= {"osl": "tokens"}
+    times = json.loads((RECORDED / run / "times.json").read_text())
+    return rows_of(*({ours: row[theirs] for ours, theirs in names.items()} for row in times))
 
 
 # LoadGen's names differ by quantity: "first token", "time to output token".
@@ -113,16 +105,8 @@ def test_percentiles_of_one_to_a_hundred():
 def test_nothing_completed_gives_none_and_never_nan(rows):
     found = statistics(rows)
     assert found.failed == len(rows)
-    for name in (
-        "samples_per_s",
-        "tokens_per_s",
-        "isl_mean",
-        "osl_mean",
-        "ttft",
-        "tpot",
-        "latency",
-        "duration_ns",
-    ):
+    times, means = ("ttft", "tpot", "latency", "duration_ns"), ("isl_mean", "osl_mean")
+    for name in (*times, *means, "samples_per_s", "tokens_per_s"):
         assert getattr(found, name) is None
 
 

@@ -22,12 +22,8 @@ FILES = {DATACENTER: "cnn_eval.json", EDGE: "sample_cnn_eval_5000.json"}
 BEGIN, END_OF_TEXT, END_OF_MESSAGE, END_OF_TURN = 128000, 128001, 128008, 128009
 ANSWER = 128  # tokens, the benchmark's limit
 
-_SPECIAL = {
-    BEGIN: "<|begin_of_text|>",
-    END_OF_TEXT: "<|end_of_text|>",
-    END_OF_MESSAGE: "<|eom_id|>",
-    END_OF_TURN: "<|eot_id|>",
-}
+_SPECIAL = {BEGIN: "<|begin_of_text|>", END_OF_TEXT: "<|end_of_text|>"}
+_SPECIAL |= {END_OF_MESSAGE: "<|eom_id|>", END_OF_TURN: "<|eot_id|>"}
 _SENTENCE = 16  # words; neighbouring ids of an answer differ by one in their remainder
 _COPIED, _OWN = 42, 30  # words of a reference: from the answer, and others
 _SHORT, _LONG = (24, 24), (200, 1350)  # tokens of a prompt

@@ -61,10 +61,8 @@ def test_memory_storage_and_system():
     assert memory_fields("MemTotal:       2376448372 kB\nMemFree: 1 kB\n") == {
         "host_memory_capacity": "2266 GiB"
     }
-    assert storage_fields(LSBLK) == {
-        "host_storage_capacity": "8.16 TB",
-        "host_storage_type": "NVMe SSD, SSD",
-    }
+    expected = {"host_storage_capacity": "8.16 TB", "host_storage_type": "NVMe SSD, SSD"}
+    assert storage_fields(LSBLK) == expected
     assert operating_system('NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.2 LTS"\n') == "Ubuntu 24.04.2 LTS"
 
 

@@ -297,15 +297,8 @@ def test_a_refused_connection_is_enough(drive):
 
 
 def test_three_failures_in_a_row(drive):
-    faults = [
-        Fault.HTTP_503,
-        Fault.RESET_AT_ONCE,
-        None,
-        Fault.HTTP_503,
-        Fault.CUT_CHUNKED,
-        Fault.HTTP_500,
-        None,
-    ]
+    faults = [Fault.HTTP_503, Fault.RESET_AT_ONCE, None]
+    faults += [Fault.HTTP_503, Fault.CUT_CHUNKED, Fault.HTTP_500, None]
     with StubServer(faults=faults) as stub:
         driver = drive(stub.url)
         for _ in range(5):

@@ -188,9 +188,5 @@ def test_warnings(limits, expected, all_at_once, words):
 
 
 def test_the_backlog_of_another_host_is_not_ours():
-    assert (
-        list(
-            limits_of(MachineLimits(20_000, None, 1), url="http://192.0.2.1:1").warnings(9, all_at_once=True)
-        )
-        == []
-    )
+    one = limits_of(MachineLimits(20_000, None, 1), url="http://192.0.2.1:1")
+    assert list(one.warnings(9, all_at_once=True)) == []

@@ -278,13 +278,8 @@ def test_honest_workers_accuracy_log_holds_every_sample_once(scenario):
         assert row["token_count"] == row["qsl_idx"] + 2
 
 
-STRANGE_BUT_WHOLE = [
-    repeats_first,
-    repeats_complete,
-    first_after_complete,
-    fails_after_complete,
-    knows_other_ids,
-]
+STRANGE_BUT_WHOLE = [repeats_first, repeats_complete, first_after_complete]
+STRANGE_BUT_WHOLE += [fails_after_complete, knows_other_ids]
 
 
 @pytest.mark.parametrize("behaviour", STRANGE_BUT_WHOLE, ids=lambda b: b.__name__)
