@@ -14,9 +14,10 @@ import pytest
 
 import run_eval as program
 from harness.dataset.table import open_table
-from harness.record.answer_log import encode_answer
+from harness.grading import cli as grading
+from harness.record.answer_log import encode_answer, read_saved_answers
 from tests.kit import wait_until
-from tests.runs import ROOT, SAMPLES, main_here, small_dataset
+from tests.runs import ROOT, SAMPLES, main_here, run_mlperf, small_dataset
 from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 
 TOKENS = 5
@@ -107,6 +108,51 @@ def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name,
         frame = pd.read_pickle(output)
         assert frame["tok_model_output_len"].dtype == "int64"
         assert frame["ground_truth"].tolist() == pd.read_pickle(dataset)["ground_truth"].tolist()
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("benchmark", "facts", "dataset_in"),
+    [
+        ("gpt-oss-120b", Facts(), small_dataset),
+        ("deepseek-r1", R1, deepseek_pickle),
+    ],
+)
+def test_the_requests_are_those_of_an_accuracy_run(benchmark, facts, dataset_in, tmp_path):
+    dataset, prompts = dataset_in(tmp_path)
+    where = ("--benchmark", benchmark, "--max-new-tokens", TOKENS)
+    bodies = []
+    with StubServer(facts=facts) as stub:
+        words = ("--server-url", stub.url, "--input-file", dataset, *where)
+        assert run_mlperf(tmp_path, "--accuracy", *words).code == 0
+        bodies.append(stub.requests[1:])
+    with StubServer(facts=facts) as stub:
+        assert run(dataset, tmp_path / "o.parquet", "--server-url", stub.url, *where).returncode == 0
+        bodies.append(stub.requests[1:])
+    sent = [sorted((str(request.body), request.path) for request in requests) for requests in bodies]
+    assert sent[0] == sent[1]
+    assert len(sent[0]) == len(prompts)
+
+
+SCORED = [
+    ("gpt-oss-120b", "acc_sample.parquet", None),
+    ("llama3.1-8b", "cnn_sample.json", "cnn_sample_tokenizer.json"),
+    ("deepseek-r1", "r1_sample.parquet", "r1_sample_tokenizer.json"),
+]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("benchmark", "sample", "tokenizer"), SCORED)
+def test_the_embedded_engine_answers_and_its_table_is_scored(benchmark, sample, tokenizer, tmp_path, capfd):
+    output = tmp_path / "o.parquet"
+    where = ("--benchmark", benchmark, *(("--tokenizer", SAMPLES / tokenizer) if tokenizer else ()))
+    done = run(SAMPLES / sample, output, "--backend", "embedded", "--num-samples", 12, *where)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert None not in open_table(output).column("model_output")
+    words = ["--mlperf-log", output, "--lcb-data", SAMPLES / "code_sample.jsonl", *where]
+    code, stdout, stderr = main_here(capfd, grading.main, list(map(str, words)))
+    assert code == 5, stderr
+    assert "12 samples, the official set has" in stdout
 
 
 @pytest.mark.engine
@@ -206,6 +252,25 @@ def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path):
     assert pq.read_table(output)["tok_model_output"].to_pylist() == [
         expected_ids(prompt, TOKENS) for prompt in prompts
     ]
+
+
+@pytest.mark.engine
+def test_a_server_that_goes_away_ends_the_run_and_answers_are_kept(tmp_path):
+    dataset, _ = small_dataset(tmp_path, rows=40)
+    output = tmp_path / "out.parquet"
+    stub = StubServer(gate=lambda request: request.index < 10)
+    with stub:
+        words = ("--server-url", stub.url, "--max-concurrency", 2)
+        process = subprocess.Popen(
+            command(dataset, output, *words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        wait_until(lambda: len(stub.requests) > 10)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 4
+    assert "no server has answered" in said
+    assert "--resume" in said.splitlines()[-1]
+    assert not output.exists()
+    assert len(read_saved_answers([tmp_path / "out.parquet.run/attempt.1/journal"], 40)) == 9
 
 
 def test_servers_that_cannot_be_used_leave_nothing_behind(tmp_path):

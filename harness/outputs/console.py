@@ -77,13 +77,16 @@ class EvalConsole:
                 "their model_output is empty"
             )
         lines += [f"PROBLEM        {problem}" for problem in result.problems]
+        if not result.is_complete:
+            left = result.samples - answered - failed
+            lines.append(f"{left} rows have neither an answer nor a failure: the file is not written")
         if result.written:
             lines.append(f"output         {result.plan.output}")
         if result.interrupted_by:
             lines.append(f"ended by {result.interrupted_by}")
-        if result.failures or not result.is_complete:
-            what = "the failed rows again" if result.is_complete else "the remaining rows"
-            lines.append(f"{answered} answers are kept; to send {what}: {self._resuming(result)}")
+        if result.failures or not result.written:
+            what = "send the failed rows again" if result.written else "go on"
+            lines.append(f"{answered} answers are kept; to {what}: {self._resuming(result)}")
         return lines
 
     def _resuming(self, result: EvalResult) -> str:

@@ -36,10 +36,11 @@ Observer = Callable[[Counts], None]
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child process and the pipe to it."""
+    """A child process, the pipe to it, and its name in messages."""
 
     process: SpawnProcess
     control: Connection
+    name: str = "the worker"
 
 
 class Monitor:
@@ -151,7 +152,7 @@ class Monitor:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""
         since = (time.monotonic_ns() - np.maximum(beats, self._began_ns)) / 1e9
         if since[0] > _STUCK_S:
-            raise RunError(f"the LoadGen process has not moved for {since[0]:.0f} s (stopped, or starved)")
+            raise RunError(f"{self._loadgen.name} has not moved for {since[0]:.0f} s (stopped, or starved)")
         for index, child in enumerate(self._workers):
             if since[index + 1] > _STUCK_S and child.process.is_alive():
                 self._problems.append(
@@ -242,12 +243,12 @@ class AbortPolicy:
 def receive_from_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
     """The next message of the LoadGen process. Raises RunError when it is late, or the process has ended."""
     if not loadgen.control.poll(timeout_s):
-        raise RunError(f"the LoadGen process gave no answer within {timeout_s:g} s")
+        raise RunError(f"{loadgen.name} gave no answer within {timeout_s:g} s")
     try:
         message: tuple[str, Any] = loadgen.control.recv()
     except (EOFError, OSError):  # OSError: it died with an unread message of ours
         loadgen.process.join(1)
-        raise RunError(f"the LoadGen process {describe_exit(loadgen.process)}") from None
+        raise RunError(f"{loadgen.name} {describe_exit(loadgen.process)}") from None
     return message
 
 

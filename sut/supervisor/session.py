@@ -191,7 +191,7 @@ class QuerySession:
     def _require_loadgen(self) -> None:
         process = self._loadgen.process
         if not process.is_alive():
-            raise RunError(f"the LoadGen process {describe_exit(process)} before the test began")
+            raise RunError(f"{self._loadgen.name} {describe_exit(process)} before the test began")
 
     def _start_loadgen(self, trace: bool) -> Child:
         plan = self._plan
@@ -208,19 +208,19 @@ class QuerySession:
             journal_dir=str(self._journal_dir),
             trace=trace,
         )
-        return self._start_issuing(loadgen_main, spec)
+        return self._start_issuing(loadgen_main, spec, "the LoadGen process")
 
     def _start_issuer(self, rows: Sequence[int]) -> Child:
-        return self._start_issuing(issuer_main, rows)
+        return self._start_issuing(issuer_main, rows, "the process that issues the rows")
 
-    def _start_issuing(self, main: Callable[..., None], spec: TestSpec | Sequence[int]) -> Child:
+    def _start_issuing(self, main: Callable[..., None], spec: TestSpec | Sequence[int], name: str) -> Child:
         ours, theirs = Pipe()
         sockets = [pair[0] for pair in self._pairs]
         process = spawn(main, spec, sockets, self._board, theirs, self._placement.loadgen_cores)
         theirs.close()
         for pair in self._pairs:
             pair[0].close()
-        return Child(process, ours)
+        return Child(process, ours, name)
 
     def _worker_spec(self, index: int, share: int, target: Target) -> WorkerSpec:
         plan = self._plan
