@@ -27,9 +27,8 @@ from sut.servers.server_info import (
     stream_warnings,
 )
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.load_estimate import expected_load, server_is_here
 from sut.supervisor.machine_limits import check_workers, machine_limits
-from sut.supervisor.placement import choose, this_machine
+from sut.supervisor.placement import choose, expected_load, server_is_here, this_machine
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2

@@ -18,8 +18,7 @@ from harness.record.resolved_plan import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import FIRST, TokenMessageReader
 from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
-from sut.supervisor.placement import pin
-from sut.supervisor.spawn import die_with_parent
+from sut.supervisor.spawn import die_with_parent, pin
 
 _RECEIVE_BYTES = 1 << 20
 _SIGN_OF_LIFE_S = 0.5

@@ -5,8 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from sut.client.client import MAX_CONNECTING
-from sut.client.endpoint import Endpoint, most_pairs, resolve_endpoint, with_source_addresses
-from sut.supervisor.load_estimate import is_own_host
+from sut.client.endpoint import Endpoint, is_own_host, most_pairs, resolve_endpoint, with_source_addresses
 from sut.supervisor.machine_limits import MachineLimits
 from sut.supervisor.session import WARM_CONNECTIONS
 

@@ -1,13 +1,19 @@
-"""The number of workers of a run, and the cores to which they and LoadGen's process are pinned."""
+"""The number of workers of a run, and the cores to which they and LoadGen's process are pinned.
+
+Both follow from the expected load, as far as flags and conf files show it before LoadGen starts.
+"""
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from harness.config.loadgen_conf import Number
+from harness.config.plan import RunPlan
 from harness.record.resolved_plan import Cpus, Placement
+from sut.client.endpoint import is_own_host
 from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 
 # Half of one worker's measured capacity (docs/design/performance.md): at half load p99 stays near the mean.
@@ -17,6 +23,8 @@ _STREAMS = 256
 _MOST_WORKERS = 32
 # With fewer cores nothing is pinned: server, supervisor and kernel need some, too.
 _PIN_FROM_CORES = 4
+_LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
+_MEAN_LENGTH = "reference_mean_output_tokens"  # of a compliance test: no other rule states a mean length
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -48,6 +56,42 @@ class Load:
     def streams(self) -> int | None:
         """Requests in flight, as far as that is known."""
         return self.open_expected if self.open_at_most is None else self.open_at_most
+
+
+def expected_load(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
+    """The load; for Server it follows from the target rate, as if each token were an event of its own."""
+    if plan.scenario.one_at_a_time:
+        return Load(open_at_most=1)
+    if not plan.scenario.poisson:
+        return Load(open_at_most=plan.max_concurrency)
+    qps = float(settings.get("target_qps", _LOADGEN_QPS))
+    tokens = output_tokens(plan)
+    streams = round(qps * _longest_s(plan, tokens)) or 1
+    events = qps * (tokens if plan.parameters.stream else 1)
+    return Load(plan.max_concurrency, streams, qps, events)
+
+
+def output_tokens(plan: RunPlan) -> float:
+    """The mean length of an answer where the benchmark states one, else the longest that is allowed."""
+    longest = plan.parameters.max_new_tokens
+    tests = plan.benchmark.compliance.values()
+    stated = [float(test[_MEAN_LENGTH]) for test in tests if _MEAN_LENGTH in test]
+    return longest if plan.accuracy else min([longest, *stated])
+
+
+def server_is_here(plan: RunPlan) -> bool:
+    """Whether a server shares this machine."""
+    return plan.backend == "embedded" or any(
+        is_own_host(urlsplit(url).hostname or "") for url in plan.server_urls
+    )
+
+
+def _longest_s(plan: RunPlan, tokens: float) -> float:
+    """Seconds that an answer takes at the benchmark's limits: valid runs are not slower."""
+    limits = plan.benchmark.latency_limits.get(plan.scenario)
+    if limits is None:
+        return 0.0
+    return (limits.ttft_ms + tokens * limits.tpot_ms) / 1000
 
 
 def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool) -> Placement:
@@ -137,10 +181,3 @@ def cpu_quota(text: str) -> float | None:
 def _siblings(cpu: int) -> str:
     path = _CPUS / f"cpu{cpu}/topology/thread_siblings_list"
     return path.read_text() if path.is_file() else ""
-
-
-def pin(cpus: Cpus) -> None:
-    """Pin this process, and all threads that it will start, to ``cpus``."""
-    if cpus:
-        with suppress(OSError):  # a core that was removed meanwhile is no reason to end a run
-            os.sched_setaffinity(0, cpus)

@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive the program and that no terminal signal reaches."""
+"""Child processes: their start, their end with the program, signals, garbage collections and CPUs."""
 
 import ctypes
 import gc
@@ -12,6 +12,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from harness.cli.signals import deferred_signals
+from harness.record.resolved_plan import Cpus
 
 _PR_SET_PDEATHSIG = 1
 _OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -56,3 +57,10 @@ def stop(process: SpawnProcess, grace_s: float) -> None:
     if process.is_alive():
         process.kill()
         process.join()
+
+
+def pin(cpus: Cpus) -> None:
+    """Pin this process, and all threads that it will start, to ``cpus``."""
+    if cpus:
+        with suppress(OSError):  # a core that was removed meanwhile is no reason to end a run
+            os.sched_setaffinity(0, cpus)

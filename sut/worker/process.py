@@ -34,8 +34,7 @@ from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
 from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
-from sut.supervisor.placement import pin
-from sut.supervisor.spawn import die_with_parent, gc_runs
+from sut.supervisor.spawn import die_with_parent, gc_runs, pin
 from sut.wire import make_wire, max_event_bytes
 from sut.worker.journal_writer import JournalWriter
 from sut.worker.retries import Retries

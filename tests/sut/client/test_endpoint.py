@@ -1,12 +1,219 @@
-"""Where a URL leads, and the head of every request to it."""
+"""Where a URL leads: addresses, pairs of source and destination, and the head of every request."""
 
+import errno
+import itertools
 import logging
 import socket
+from dataclasses import replace
 
 import pytest
 
 from harness.errors import ServerError
-from sut.client.endpoint import AddressPair, resolve_endpoint
+from sut.client import endpoint as endpoints
+from sut.client.connections import Replica
+from sut.client.endpoint import (
+    AddressPair,
+    interface_addresses,
+    ipv6,
+    is_own_address,
+    is_own_host,
+    most_pairs,
+    reachable,
+    resolve,
+    resolve_endpoint,
+    sources,
+    with_source_addresses,
+)
+from sut.client.transport import KernelClock, PlainTransport
+from sut.supervisor.connection_limits import ConnectionLimits, with_enough_sources
+from sut.supervisor.machine_limits import MachineLimits
+from tests.kit import read_request, scripted
+from tests.stub import refused_url
+from tests.sut.driver import answer
+
+LOOPBACK = AddressPair(socket.AF_INET, ("127.0.0.1", 30000))
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("0.0.0.0", 0), backlog=256) as server:
+        yield server
+
+
+def local(listener, address="127.0.0.1", source=""):
+    return AddressPair(socket.AF_INET, (address, listener.getsockname()[1]), source)
+
+
+def test_loopback_has_a_whole_network_of_sources():
+    found = sources(LOOPBACK)
+    assert found[0] == ""
+    assert len(set(found)) == len(found) == most_pairs([LOOPBACK]) == 64
+
+
+def test_an_address_without_a_way_has_the_kernels_source_alone(monkeypatch):
+    monkeypatch.setattr(endpoints, "_kernels_choice", lambda route: None)
+    assert sources(LOOPBACK) == ("",)
+
+
+def test_sources_of_a_real_interface_are_its_other_addresses(monkeypatch):
+    known = [("lo", "127.0.0.1"), ("eth0", "10.0.0.5"), ("eth1", "10.9.0.5"), ("eth0", "10.0.0.6")]
+    monkeypatch.setattr(endpoints, "_kernels_choice", lambda route: "10.0.0.5")
+    monkeypatch.setattr(endpoints, "interface_addresses", lambda family: known)
+    assert sources(AddressPair(socket.AF_INET, ("10.0.0.9", 1))) == ("", "10.0.0.6")
+
+
+def test_interface_addresses_are_this_machines():
+    assert ("lo", "127.0.0.1") in interface_addresses(socket.AF_INET)
+    for family in (socket.AF_INET, socket.AF_INET6):
+        assert all(is_own_address(family, address) for _, address in interface_addresses(family))
+
+
+def test_the_kernels_list_of_ipv6_addresses():
+    text = (
+        "fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n"
+        "00000000000000000000000000000001 01 80 10 80       lo\n"
+        "fd000000000000000000000000000002 04 40 00 82     eth0\n"
+    )
+    assert list(ipv6(text)) == [("eth0", "fd00::2")]
+
+
+def test_a_name_with_several_addresses_gives_those_that_answer(listener, monkeypatch):
+    port = listener.getsockname()[1]
+    found = [
+        (socket.AF_INET, 0, 0, "", (address, port)) for address in ("127.0.0.2", "127.0.0.3", "127.0.0.2")
+    ]
+    with refused_url() as url:
+        gone = (socket.AF_INET, 0, 0, "", ("127.0.0.1", int(url.rpartition(":")[2])))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [gone, *found])
+        assert resolve("replica", port) == (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
+
+
+def test_without_any_that_answers_all_are_kept():
+    with refused_url() as url:
+        port = int(url.rpartition(":")[2])
+        refused = (
+            AddressPair(socket.AF_INET, ("127.0.0.1", port)),
+            AddressPair(socket.AF_INET, ("127.0.0.1", port), "127.0.1.1"),
+        )
+        assert reachable(refused) == refused
+
+
+def test_a_source_that_is_not_ours_is_dropped(listener):
+    foreign = local(listener, source="192.0.2.1")
+    assert reachable((foreign, local(listener))) == (local(listener),)
+    with pytest.raises(OSError) as caught:
+        PlainTransport(foreign, KernelClock())
+    assert caught.value.errno == errno.EADDRNOTAVAIL
+
+
+@pytest.mark.parametrize(("pairs", "expected"), [(1, 1), (2, 2), (5, 5), (64, 64), (1000, 64)])
+def test_spreading_one_address(listener, pairs, expected):
+    assert len(with_source_addresses((local(listener),), pairs)) == expected
+
+
+def test_destinations_take_turns(listener):
+    both = (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
+    assert with_source_addresses(both, 2) == both
+    assert [(route.address[0], route.source) for route in with_source_addresses(both, 3)] == [
+        ("127.0.0.2", ""),
+        ("127.0.0.3", ""),
+        ("127.0.0.2", "127.0.1.1"),
+        ("127.0.0.3", "127.0.1.1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("connections", "ports", "pairs"),
+    [(1000, None, 1), (14_000, 14_116, 1), (14_117, 14_116, 2), (62_000, 14_116, 5)],
+)
+def test_as_many_pairs_as_connections_need(listener, connections, ports, pairs):
+    endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", None)
+    assert len(with_enough_sources(endpoint, connections, ports).pairs) == pairs
+
+
+def test_a_replicas_connections_come_from_all_sources(listener):
+    endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", None)
+    replica = Replica(0, replace(endpoint, pairs=(*endpoint.pairs, local(listener, source="127.0.1.7"))))
+    made = [replica.connect(KernelClock()) for _ in range(4)]
+    peers = [listener.accept() for _ in made]
+    assert sorted(address[0] for _, address in peers) == ["127.0.0.1"] * 2 + ["127.0.1.7"] * 2
+    for ours, (theirs, _) in itertools.zip_longest(made, peers):
+        ours.transport.close()
+        theirs.close()
+
+
+def test_a_query_over_a_chosen_source(drive):
+    def play(connection):
+        assert read_request(connection)
+        connection.sendall(answer())
+
+    with scripted(play) as (url, held):
+        driver = drive(url)
+        replica = driver.client._replicas[0]
+        replica.endpoint = replace(
+            replica.endpoint, pairs=(replace(replica.endpoint.pairs[0], source="127.0.1.9"),)
+        )
+        outcome = driver.ask()
+        assert outcome.output_ids.tolist() == [7]
+        assert held[0].getpeername()[0] == "127.0.1.9"
+
+
+# -- limits of connections
+
+
+def limits_of(limits, workers=2, url="http://127.0.0.1:1"):
+    return ConnectionLimits(limits, workers, (url,))
+
+
+def test_limits_count_pairs_of_addresses():
+    assert limits_of(MachineLimits(1_000_000, 14_116)).max_connections == 64 * 14_116
+    assert limits_of(MachineLimits(20_000, 14_116)).max_connections == 2 * (20_000 - 64)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected", "all_at_once", "words"),
+    [
+        (MachineLimits(1_000_000, 14_116, 4096), 60_000, True, []),
+        (MachineLimits(1_000_000, 14_116, 128), 60_000, True, ["up to 512 connections are opened at once"]),
+        (MachineLimits(1_000_000, 14_116, 128), 60_000, False, []),  # two workers warm 64 each
+        (MachineLimits(1_000_000, 14_116, 100), 60_000, False, ["up to 128 connections"]),
+        (MachineLimits(1_000_000, 14_116, 128), 100, True, []),
+        (
+            MachineLimits(20_000, 100, 4096),
+            60_000,
+            True,
+            ["open files", "938 connections between two addresses"],
+        ),
+    ],
+)
+def test_warnings(limits, expected, all_at_once, words):
+    found = list(limits_of(limits).warnings(expected, all_at_once=all_at_once))
+    assert len(found) == len(words)
+    assert all(word in line for word, line in zip(words, found, strict=True))
+
+
+def test_the_backlog_of_another_host_is_not_ours():
+    one = limits_of(MachineLimits(20_000, None, 1), url="http://192.0.2.1:1")
+    assert list(one.warnings(9, all_at_once=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        (socket.gethostname(), True),
+        ("192.0.2.1", False),  # TEST-NET-1: nobody's
+        ("no-such-host.invalid", False),
+    ],
+)
+def test_own_hosts(host, own):
+    assert is_own_host(host) == own
+
+
+# -- one URL
 
 KEY = "sk-very-secret"
 

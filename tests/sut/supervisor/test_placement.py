@@ -19,7 +19,9 @@ from sut.supervisor.placement import (
     choose,
     cpu_list,
     cpu_quota,
+    expected_load,
     physical_cores,
+    server_is_here,
     this_machine,
 )
 from sut.supervisor.session import QuerySession, Target
@@ -129,7 +131,7 @@ def test_this_machines_cores_are_those_that_the_process_may_use():
 
 def test_a_pinned_process_and_its_later_threads_stay_there():
     code = (
-        "import os, threading; from sut.supervisor.placement import pin; "
+        "import os, threading; from sut.supervisor.spawn import pin; "
         "last = max(os.sched_getaffinity(0)); pin((last,)); "
         "thread = threading.Thread(target=lambda: print(os.sched_getaffinity(0) == {last})); "
         "thread.start(); thread.join(); pin(()); pin((4000,)); print(os.sched_getaffinity(0) == {last})"
@@ -153,3 +155,41 @@ def test_a_session_pins_loadgen_and_workers(tmp_path):
             children = multiprocessing.active_children()
             assert [os.sched_getaffinity(child.pid) for child in children] == [{last}, {last}]
     assert os.sched_getaffinity(0) != {last} or last == 0
+
+
+# -- the expected load
+
+
+QPS = {"target_qps": 83.0}
+
+
+def plan(*flags):
+    return resolve_plan(parse_options([*flags, "--input-file", "x.parquet"]))
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "load"),
+    [
+        (["--scenario", "offline"], {}, Load()),
+        (["--scenario", "offline", "--max-concurrency", "512"], {}, Load(512)),
+        (["--scenario", "single-stream"], {}, Load(1)),
+        # 83/s of 1 278.2 tokens within TTFT 3 s and TPOT 80 ms: a submitted system had 7 982 in flight.
+        (["--scenario", "server"], QPS, Load(None, 8736, 83.0, 83 * 1278.2)),
+        (["--scenario", "server", "--max-new-tokens", "100"], QPS, Load(None, 913, 83.0, 8300.0)),
+        (["--scenario", "server", "--max-concurrency", "64"], QPS, Load(64, 8736, 83.0, 83 * 1278.2)),
+        (["--scenario", "interactive"], QPS, Load(None, 1757, 83.0, 83 * 1278.2)),
+        (["--scenario", "server"], {}, Load(None, 105, 1.0, 1278.2)),  # LoadGen's own target_qps
+    ],
+)
+def test_loads(flags, settings, load):
+    assert expected_load(plan(*flags), settings) == load
+
+
+def test_accuracy_answers_are_as_long_as_they_may_be():
+    assert expected_load(plan("--scenario", "server", "--accuracy"), QPS).events_per_s == 83 * 32768
+
+
+def test_whether_a_server_is_here():
+    assert server_is_here(plan("--server-url", "http://192.0.2.1:1,http://localhost:2"))
+    assert not server_is_here(plan("--server-url", "http://192.0.2.1:1"))
+    assert server_is_here(plan("--backend", "embedded"))
