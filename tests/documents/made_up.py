@@ -10,11 +10,8 @@ import shutil
 import sys
 from pathlib import Path
 
-import pandas as pd
-
-from tests.harness.submission import made_up_cnn
+from tests.harness.submission import made_up_cnn, made_up_r1
 from tests.harness.submission.synthetic import Datasets, accuracy_rows, make_datasets
-from tests.runs import SAMPLES
 
 SIZES = {"aime25": 1, "gpqa_diamond": 1, "livecodebench_v6": 6}
 ACCURACY, COMPLIANCE = 1 * 8 + 1 * 5 + 6 * 3, 1 * 5
@@ -23,10 +20,10 @@ ACCURACY, COMPLIANCE = 1 * 8 + 1 * 5 + 6 * 3, 1 * 5
 PERFORMANCE, RATE = 1100, 800
 TOKENS = 12
 DURATION_MS = 500
-R1_FILES = (
-    "mlperf_deepseek_r1_dataset_4388_fp8_eval.pkl",
-    "mlperf_deepseek_r1_calibration_dataset_500_fp8_eval.pkl",
-)
+R1_CALIBRATION = "mlperf_deepseek_r1_calibration_dataset_500_fp8_eval.pkl"
+# One program: release v1 is the first of the made-up release's files, which have a problem each.
+R1_COMPOSITION = {"mmlu_pro": 600, "aime1983": 240, "math500": 134, "gpqa": 125, "livecodebench": 1}
+R1_TOKENS = 40
 
 # Sizes in the benchmarks' definitions. Everything else in them stays as it is.
 _DEFINITION = {
@@ -49,15 +46,23 @@ _LLAMA_DEFINITION = {
     "ttft_ms = 2000": "ttft_ms = 60000",
     "tpot_ms = 100": "tpot_ms = 10000",
 }
+_R1_DEFINITION = {
+    "min_duration_ms = 600000": f"min_duration_ms = {DURATION_MS}",
+    "= 4388": f"= {PERFORMANCE}",
+    "reference = 3886.2274": f"reference = {R1_TOKENS}",
+    "ttft_ms = 2000": "ttft_ms = 60000",
+    "tpot_ms = 80": "tpot_ms = 10000",
+}
 _LATENCIES = "".join(
     f"{key}.Server.{name} = {value}\n"
-    for key in ("gpt-oss-120b", "gpt-oss-120b-interactive", "llama3_1-8b")
+    for key in ("gpt-oss-120b", "gpt-oss-120b-interactive", "llama3_1-8b", "deepseek-r1")
     for name, value in (("ttft_latency", 60000), ("tpot_latency", 10000))
 )
 _USER_CONF = {
     "min_duration = 600000": f"min_duration = {DURATION_MS}",
     "= 6396": f"= {PERFORMANCE}",
     "= 13368": f"= {PERFORMANCE}",
+    "= 4388": f"= {PERFORMANCE}",
     "*.Server.target_qps = 10.0": f"*.Server.target_qps = {RATE}\n{_LATENCIES}",
 }
 _QUICK_CONF = {
@@ -72,6 +77,7 @@ def small_sizes(checkout: Path) -> None:
     """Make the benchmarks, their confs and runs small."""
     _replace(checkout / "configs/gpt-oss-120b.toml", _DEFINITION)
     _replace(checkout / "configs/llama3.1-8b.toml", _LLAMA_DEFINITION)
+    _replace(checkout / "configs/deepseek-r1.toml", _R1_DEFINITION)
     _replace(checkout / "configs/user.conf", _USER_CONF)
     _replace(checkout / "configs/quick.conf", _QUICK_CONF)
 
@@ -106,9 +112,9 @@ def write_downloads(folder: Path) -> Datasets:
     for name in ("sample_cnn_eval_5000.json", "cnn_dailymail_calibration.json"):
         shutil.copy(cnn.dataset, folder / "mlcommons" / name)
     cnn.tokenizer.rename(folder / "huggingface/tokenizer.json")
-    questions = pd.read_parquet(SAMPLES / "r1_sample.parquet")
-    for name in R1_FILES:
-        questions.to_pickle(folder / "mlcommons" / name)
+    questions = made_up_r1.write(folder / "mlcommons", R1_COMPOSITION)
+    (folder / "mlcommons/release.jsonl").unlink()
+    shutil.copy(questions.dataset, folder / "mlcommons" / R1_CALIBRATION)
     problems = data.release.read_text().splitlines(keepends=True)
     data.release.unlink()
     for number, problem in enumerate(problems, 1):

@@ -25,18 +25,17 @@ _PORT = {"sglang": 30000, "vllm": 8000, "trtllm": 8000, "llama.cpp": 8080}
 def main() -> None:
     engine, *flags = sys.argv[1:]
     port = int(_value(flags, "--port") or _PORT[engine])
-    is_llama = "Llama-3.1" in _value(flags, "--model-path")
-    record, kind = Path(os.environ["STAND_INS"], f"server-{port}"), f"{engine}-{is_llama}"
+    path = _value(flags, "--model-path")
+    model = next((name for name in SERVE if name in path), "")
+    record, kind = Path(os.environ["STAND_INS"], f"server-{port}"), f"{engine}-{model}"
     if _is_kept(record, kind):
         return
     child = os.fork()
     if child == 0:
         if engine == "llama.cpp":
             serve_llamacpp(port)
-        elif is_llama:
-            serve_llama_stub(port)
         else:
-            serve_stub(port)
+            SERVE.get(model, serve_stub)(port)
         os._exit(0)
     record.write_text(f"{kind} {child}")
     while not _is_healthy(port):
@@ -106,6 +105,21 @@ def serve_stub(port: int) -> None:
 def serve_llama_stub(port: int) -> None:
     """Summaries that share words with the references."""
     from tests.harness.submission.recorded_runs import FACTS, ending
+
+    serve_answers(port, ending(), FACTS)
+
+
+def serve_deepseek_stub(port: int) -> None:
+    """Mostly right answers to numbered questions."""
+    from tests.harness.submission.made_up_r1 import DEEPSEEK, answers
+    from tests.harness.submission.recorded_runs import RECIPES
+
+    answer = answers(made_up.R1_COMPOSITION, made_up.R1_TOKENS, spread=0)
+    serve_answers(port, answer, RECIPES[DEEPSEEK.name].facts)
+
+
+def serve_answers(port: int, answer, facts) -> None:
+    """These answers, Offline's so slowly that the run has its length."""
     from tests.harness.submission.synthetic import AnsweringServer
 
     class Server(AnsweringServer):
@@ -114,8 +128,12 @@ def serve_llama_stub(port: int) -> None:
                 await asyncio.sleep(OFFLINE_ANSWER_S)
             await super()._generate(exchange)
 
-    with Server(ending(), host="0.0.0.0", port=port, facts=FACTS):
+    with Server(answer, host="0.0.0.0", port=port, facts=facts):
         wait_for_the_test_to_end()
+
+
+# By a part of the model's path.
+SERVE = {"Llama-3.1": serve_llama_stub, "DeepSeek-R1": serve_deepseek_stub}
 
 
 def serve_llamacpp(port: int) -> None:

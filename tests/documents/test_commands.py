@@ -20,7 +20,8 @@ NOT_RUN = {
     "VLLM_CPU_KVCACHE_SPACE": "sets up vLLM's own CPU build",
     "submission_checker.main": "MLCommons's checker; test_full_tree runs it where it is",
     "build_cnndm.py": "needs CNN-DailyMail; tests/harness/dataset/test_cnndm.py builds from made-up articles",
-    "--reference-data data/cnn_eval.json >": "test_llamas_page_leads_to_a_checked_submission",
+    "--reference-data data/cnn_eval.json >": "test_the_page_of_a_benchmark_leads_to_a_checked_submission",
+    "fp8_eval.pkl > mlperf_results": "test_the_page_of_a_benchmark_leads_to_a_checked_submission",
     "--reference-data data/cnn_eval.json --tokenizer": "a part of llama3.1-8b.md's block",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
     "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",
@@ -28,7 +29,7 @@ NOT_RUN = {
 # Exit codes other than 0, by a part of the block.
 # Random weights do not pass TEST07, nor the bounds of a score.
 EXIT_CODES = {"--non-official": 5, "_sample_tokenizer.json": 5}
-LLAMA = next(page for page in PAGES if page.name == "llama3.1-8b.md")
+OTHER_BENCHMARKS = [page for page in PAGES if page.name in ("llama3.1-8b.md", "deepseek-r1.md")]
 GUIDE = [page for page in PAGES if "guide" in page.parts]
 SET_UP = 1  # the README's block that leaves data, confs and a server; the guide's commands begin there
 # The other pages come in alphabetical order; these start another engine on the port, or remove everything.
@@ -79,9 +80,10 @@ def test_the_readme_leads_to_a_checked_submission(checkout):
 
 
 @pytest.mark.engine
-def test_llamas_page_leads_to_a_checked_submission(checkout):
+@pytest.mark.parametrize("page", OTHER_BENCHMARKS, ids=name_of)
+def test_the_page_of_a_benchmark_leads_to_a_checked_submission(page, checkout):
     """Its block is one submitter's work, from the set-up on."""
-    run(checkout, blocks(LLAMA)[0])
+    run(checkout, blocks(page)[0])
     assert {path.name for path in (checkout.folder / "submission/closed/MyOrg").iterdir()} == SUBMITTED
 
 

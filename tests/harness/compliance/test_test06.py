@@ -30,7 +30,7 @@ CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
 LOGGED = 100  # of audit.config
 R1 = DEEPSEEK.name
 # Tokens of each answer, and the last one.
-ENDS = {DATACENTER: (20, END_OF_TURN), R1: (24, END_OF_SENTENCE)}
+ENDS = {DATACENTER: (20, END_OF_TURN), R1: (32, END_OF_SENTENCE)}
 SAMPLES = {**ROWS, R1: DEEPSEEK.dataset(accuracy=False).samples}
 
 

@@ -8,7 +8,7 @@ text, right for 81.25 % of the rows of each data set; lengths are as those of pu
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ import pandas as pd
 from harness.config.benchmark import load_benchmark
 from harness.dataset.model_tokenizer import load_tokenizer
 from tests.harness.submission.made_up_cnn import MadeUp
-from tests.harness.submission.synthetic import PROGRAM, problem
+from tests.harness.submission.synthetic import PROGRAM, Answer, problem
 from tests.runs import ROOT
 
 DEEPSEEK = load_benchmark("deepseek-r1")
@@ -56,7 +56,7 @@ class Row:
         return f"ANSWER: {self.truth if right else chr(ord('A') + ord(self.truth) % 4)}"
 
 
-def rows(composition: dict[str, int] = COMPOSITION) -> Iterator[Row]:
+def rows(composition: Mapping[str, int] = COMPOSITION) -> Iterator[Row]:
     """The samples in the order of the file, one data set after another."""
     number = 0
     for dataset, size in composition.items():
@@ -76,11 +76,6 @@ def _truth(dataset: str, number: int) -> str:
 
 
 @cache
-def _row_of() -> dict[tuple[int, ...], Row]:
-    return {tuple(row.prompt): row for row in rows()}
-
-
-@cache
 def _final_ids(final: str) -> list[int]:
     ids: list[int] = load_tokenizer(TOKENIZER).encode(f"</think>\n\n{final}").ids
     return [*ids, END]
@@ -92,20 +87,22 @@ def _words() -> list[int]:
     return list(load_tokenizer(TOKENIZER).encode(text).ids)
 
 
-def answer(prompt: list[int]) -> list[int]:
-    """A complete answer to a row's prompt."""
-    row = _row_of()[tuple(prompt)]
-    final, words = _final_ids(row.final), _words()
-    thought = _TOKENS + row.number * 7919 % (2 * _SPREAD + 1) - _SPREAD - len(final)
-    return [*(words * (thought // len(words) + 1))[:thought], *final]
+def answers(
+    composition: Mapping[str, int] = COMPOSITION, tokens: int = _TOKENS, spread: int = _SPREAD
+) -> Answer:
+    """Answers of ``tokens`` more or less ``spread``, or as many as the final text needs."""
+    known = {tuple(row.prompt): row for row in rows(composition)}
+
+    def answer(prompt: list[int]) -> list[int]:
+        row = known[tuple(prompt)]
+        final, words = _final_ids(row.final), _words()
+        thought = max(0, tokens + row.number * 7919 % (2 * spread + 1) - spread - len(final))
+        return [*(words * (thought // len(words) + 1))[:thought], *final]
+
+    return answer
 
 
-def short_answer(prompt: list[int]) -> list[int]:
-    """The end of it."""
-    return answer(prompt)[-24:]
-
-
-def write(folder: Path, composition: dict[str, int] = COMPOSITION) -> MadeUp:
+def write(folder: Path, composition: Mapping[str, int] = COMPOSITION) -> MadeUp:
     """Write the dataset as a pickle, as the official one is, and the tests of its programs."""
     table = pd.DataFrame(
         {

@@ -67,8 +67,8 @@ RECIPES = {
     ),
     DEEPSEEK.name: Recipe(
         made_up_r1.write,
-        made_up_r1.answer,
-        made_up_r1.short_answer,
+        made_up_r1.answers(),
+        made_up_r1.answers(tokens=32, spread=0),
         Facts(model=DEEPSEEK.model, served_name=DEEPSEEK.name, vocab_size=DEEPSEEK.vocabulary_size),
     ),
 }
