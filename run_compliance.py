@@ -24,6 +24,7 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.compliance.cli import VerifyOptions
     from harness.compliance.command import run_tests, verify_logs
     from harness.config.plan import RunPlan
+    from harness.pages.command import write_report_of
     from harness.record.run_record import RunRecord
     from harness.report.console import RunConsole
     from sut.run import run
@@ -33,11 +34,14 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
         with signals_kept():
             record = run(plan, on_plan=console.plan, on_progress=console.progress)
             console.finish(record)
+            if with_report and not plan.dry_run:
+                write_report_of(record)
         return record
 
     with interruptible():
         if isinstance(options, VerifyOptions):
             return verify_logs(options)
+        with_report = options.run.report
         return run_tests(options, run_and_print)
 
 

@@ -20,12 +20,16 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: "RunOptions") -> int:
     # Everything heavy is imported only when there is something to run.
     from harness.config.plan import resolve_plan
+    from harness.pages.command import write_report_of
     from harness.report.console import RunConsole
     from sut.run import run
 
     console = RunConsole()
     record = run(resolve_plan(options), on_plan=console.plan, on_progress=console.progress)
-    return console.finish(record)
+    exit_code = console.finish(record)
+    if options.report and not options.dry_run:
+        write_report_of(record)
+    return exit_code
 
 
 if __name__ == "__main__":

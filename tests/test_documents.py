@@ -10,6 +10,7 @@ import pytest
 from harness.cli import eval_flags, run_flags
 from harness.compliance import cli as compliance
 from harness.grading import cli as grading
+from harness.pages import cli as pages
 from harness.submission import cli as submission
 from scripts import write_cli_reference, write_run_json_reference
 from tests.documents.pages import PAGES
@@ -123,6 +124,7 @@ PARSERS = {
     "eval_accuracy.py": grading.build_accuracy_parser().parse_args,
     "eval_mlperf_accuracy.py": grading.build_parser().parse_args,
     "prepare_submission.py": submission.build_parser().parse_args,
+    "report.py": pages.parse_options,
 }
 
 

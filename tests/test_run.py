@@ -1,11 +1,17 @@
 """What the flags promise, on whole runs against a stub server."""
 
+import json
+import subprocess
+
 import pytest
 
-from tests.runs import run_here, run_mlperf, small_dataset
+from harness.errors import EXIT_THRESHOLD
+from harness.files import ACCURACY_LOG, ACCURACY_RESULT, REPORT
+from tests.runs import ACCURACY, SAMPLES, evaluator, run_here, run_mlperf, small_dataset
 from tests.stub import Facts, StubServer, expected_ids
 
 TOKENS = 5
+CODE = SAMPLES / "code_sample.jsonl"
 
 
 def most_in_flight(rows) -> int:
@@ -44,6 +50,22 @@ def test_single_stream_sends_one_at_a_time(tmp_path):
     assert run.failures == {}
     assert most_in_flight(run.requests) == 1
     assert all(request.streams for request in stub.requests)
+
+
+def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
+    """On the embedded engine's sample; outputs of a stub are scored as well as any."""
+    with StubServer() as stub:
+        where = ("--server-url", stub.url, "--input-file", ACCURACY, "--max-new-tokens", TOKENS)
+        run = run_mlperf(tmp_path, "--accuracy", *where, report=True)
+    page = run.log_dir / REPORT
+    assert run.stdout.splitlines()[-1] == f"Report: {page}"
+    assert "sha256-" in page.read_text()
+    assert ">Accuracy</h2>" not in page.read_text()
+    score = [*map(str, evaluator(run.log_dir / ACCURACY_LOG, ACCURACY)), "--lcb-data", str(CODE)]
+    done = subprocess.run(score, capture_output=True, text=True, timeout=600)
+    assert done.returncode == EXIT_THRESHOLD, done.stderr
+    assert ">Accuracy</h2>" in page.read_text()
+    assert json.loads((run.log_dir / ACCURACY_RESULT).read_text())["target"]["met"] is False
 
 
 def test_replicas_share_the_requests(tmp_path):

@@ -213,6 +213,12 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
         metavar="DIR",
         help=f"logs are written to {layout} (default: %(default)s)",
     )
+    group.add_argument(
+        "--no-report",
+        dest="report",
+        action="store_false",
+        help="leave out report.html, the page that shows the run",
+    )
     add_dry_run(group)
 
 

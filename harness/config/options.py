@@ -40,7 +40,8 @@ class RunOptions:
     """A requested run, before anything is read or checked; ``resolve_plan`` turns it into a RunPlan.
 
     Paths and the scenario may be strings, ``server_url`` one string. Times are in seconds; None leaves the
-    choice to the plan. ``warnings`` are about the command line; ``log_level`` concerns the program only.
+    choice to the plan. ``warnings`` are about the command line; ``report`` (write report.html) and
+    ``log_level`` concern the program only.
     """
 
     input_file: Path
@@ -70,6 +71,7 @@ class RunOptions:
     fail_fast: bool | None = None
     max_failures: int | None = None
     output_dir: Path = Path("mlperf_results")
+    report: bool = True
     dry_run: bool = False
     log_level: LogLevel = "info"
     warnings: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.target import check_target, require_metrics
+from harness.pages.command import add_result
 from harness.text import legible
 
 _MODES: Mapping[Rules, Sequence[Mode]] = {
@@ -70,10 +71,11 @@ def run(options: EvaluationOptions) -> bool:
     if options.evaluated_file:
         evaluated.write_evaluated(options.evaluated_file, options.references, evaluation.graded, found)
         print(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
+    summary = result_file.result(evaluation, result, sandbox, details=None)
     if options.output_file:
         details = result_file.details(evaluation.graded, found) if options.verbose else None
-        complete = result_file.result(evaluation, result, sandbox, details)
-        result_file.write_result(options.output_file, complete)
+        result_file.write_result(options.output_file, summary | {"detailed_results": details})
+    add_result(options.mlperf_log.parent, summary)
     print(legible(console.scorecard(evaluation, result, _difficulties(references, tests))))
     return result.is_met
 

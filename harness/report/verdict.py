@@ -100,7 +100,7 @@ def _rate_to_try(loadgen: LoadgenSummary, ratios: Mapping[str, float]) -> Iterat
         rate = held * min(_STEP_DOWN, 1 / ratios.get("TPOT", 1.0))
         yield (
             f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "
-            f"a guess for the next try: target_qps = {rate:.2g}"
+            f"a guess for the next try: target_qps = {float(f'{rate:.2g}'):g}"
         )
     measured = loadgen.figures.get("Samples per second")
     if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:

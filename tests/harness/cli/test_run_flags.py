@@ -51,6 +51,7 @@ FLAGS = [
     ("--no-fail-fast", "fail_fast", None),
     ("--max-failures", "max_failures", None),
     ("--resume", "resume", False),
+    ("--no-report", "report", True),
     ("--dry-run", "dry_run", False),
     ("--log-level", "log_level", "info"),
 ]

@@ -1,0 +1,88 @@
+"""The commands of report.py, and the page that a run leaves at its end."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import ConfigError, HarnessError, machine_failure
+from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
+from harness.pages.cli import HtmlOptions
+from harness.pages.page import write_page
+from harness.pages.run_files import read_run
+from harness.pages.run_page import run_page
+from harness.record.run_record import RunRecord
+
+log = logging.getLogger("mlperf")
+
+
+def html(options: HtmlOptions) -> None:
+    """Write the page of every run in the folders. Raises ConfigError where a folder has none."""
+    runs = tuple(dict.fromkeys(run for folder in options.folders for run in _runs_in(folder)))
+    if options.output is not None and len(runs) > 1:
+        raise ConfigError(f"--output takes the page of one run, the folders have {len(runs)}; omit it")
+    for run in runs:
+        path = options.output or run / REPORT
+        write_report(run, path)
+        print(path)
+
+
+def write_report(folder: Path, path: Path) -> None:
+    """Write the page of the run in a folder. Raises HarnessError for files that cannot be read or written."""
+    page = run_page(read_run(folder))
+    try:
+        write_page(path, page)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {machine_failure(error)}") from None
+
+
+def write_report_of(record: RunRecord) -> None:
+    """Write report.html beside a run's other files and print where.
+
+    Whatever fails is a warning: the run is complete, and its exit code is its verdict's.
+    """
+    folder = record.plan.log_dir
+    try:
+        write_report(folder, folder / REPORT)
+    except HarnessError as error:
+        log.warning("warning: no %s: %s", REPORT, error)
+    except Exception:
+        log.exception("warning: no %s, by a fault of this program", REPORT)
+    else:
+        print(f"Report: {folder / REPORT}")
+
+
+def add_result(folder: Path, result: Mapping[str, Any]) -> None:
+    """Keep the evaluator's result in the folder of a run, and write its page again where it has one.
+
+    Folders without run.json are left alone; a failure is a warning, no more.
+    """
+    if not (folder / RUN_RECORD).is_file():
+        return
+    try:
+        with atomic_write(folder / ACCURACY_RESULT) as file:
+            file.write((json.dumps(result, indent=2) + "\n").encode())
+        if (folder / REPORT).is_file():
+            write_report(folder, folder / REPORT)
+    except (OSError, HarnessError) as error:
+        log.warning("warning: the result is not in %s: %s", folder / REPORT, error)
+
+
+def _runs_in(folder: Path) -> Iterator[Path]:
+    """The folder itself, or all below it that have a run."""
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: no such folder; pass the folder of a run, such as DIR/server/performance"
+        )
+    if _is_run(folder):
+        yield folder
+        return
+    found = sorted({path.parent for name in (RUN_RECORD, SUMMARY) for path in folder.rglob(name)})
+    if not found:
+        raise ConfigError(f"{folder}: no run in it, expected a folder with {SUMMARY} or {RUN_RECORD}")
+    yield from found
+
+
+def _is_run(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (RUN_RECORD, SUMMARY))

@@ -1,0 +1,24 @@
+"""LoadGen's early stopping: how many queries of a Server run may be over a latency limit.
+
+LoadGen (early_stopping.cc) accepts t queries over the limit among n when, with the true share of such queries
+at 1 - percentile, t or fewer would be seen with a probability below 1 - confidence.
+"""
+
+import math
+
+import numpy as np
+
+PERCENTILE, CONFIDENCE = 0.99, 0.99  # of the Server scenario
+_SPREADS = 10  # standard deviations around the mean that are looked through
+
+
+def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
+    """The largest t that passes among ``queries``; -1 where there are too few queries to pass at all."""
+    mean, spread = queries * (1 - percentile), math.sqrt(queries * percentile * (1 - percentile))
+    top = min(queries, int(mean + _SPREADS * spread) + 1)
+    over = np.arange(top)
+    # log P(X = 0), then the ratios of neighbours: nothing underflows.
+    steps = np.log((queries - over) / (over + 1)) + math.log((1 - percentile) / percentile)
+    logs = queries * math.log(percentile) + np.concatenate([[0.0], np.cumsum(steps)])
+    cumulative = np.logaddexp.accumulate(logs)
+    return int(np.searchsorted(cumulative, math.log1p(-confidence), side="left")) - 1

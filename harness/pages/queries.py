@@ -1,0 +1,158 @@
+"""requests.parquet as columns of numbers, small enough for millions of queries."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.errors import DatasetError
+
+_TIMES = ("issued_ns", "first_token_ns", "last_byte_ns")
+_SECONDS = ("issued", "ended", "ttft", "tpot", "latency")
+_LABELS = ("replica", "finish_reason", "failure")
+_COLUMNS = (*_TIMES, "isl", "osl", "resumed", *_LABELS)
+_BATCH_ROWS, _BUFFER_BYTES = 1 << 13, 1 << 16
+
+Floats = npt.NDArray[np.floating]
+Codes = npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Queries in order of issue. Seconds; NaN where the moment never came or the query failed.
+
+    ``issued`` and ``ended`` count from the first issue; ``ended`` is there for failed queries, too. ``tpot``
+    needs two tokens. ``replica``, ``finish`` and ``failure`` number the names beside them, -1 where there is
+    none.
+    """
+
+    issued: Floats
+    ended: Floats
+    ttft: Floats
+    tpot: Floats
+    latency: Floats
+    isl: npt.NDArray[np.int32]
+    osl: npt.NDArray[np.int32]
+    replica: Codes
+    finish: Codes
+    failure: Codes
+    replicas: tuple[str, ...]
+    finish_reasons: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.issued)
+
+    @property
+    def completed(self) -> npt.NDArray[np.bool_]:
+        """Which queries have their complete answer."""
+        return self.failure < 0
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first issue to the last event; 0 where no time is known."""
+        if not len(self):
+            return 0.0
+        return float(np.fmax(np.fmax.reduce(self.issued), np.fmax.reduce(self.ended, initial=0.0)))
+
+
+def read_queries(path: Path) -> Queries:
+    """Read the table in parts, so that memory holds little more than the columns.
+
+    Answers of an earlier attempt (``resumed``) have no times and are left out. Raises DatasetError for a
+    damaged file, FileNotFoundError where there is none.
+    """
+    try:
+        # Pages are read as they are needed: buffered column chunks of millions of rows fill 100 MB.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+            columns = _Columns(file.metadata.num_rows)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
+                columns.add(batch)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DatasetError(f"{path} is no requests.parquet of a run, or damaged: {reason}") from None
+    return columns.queries()
+
+
+class _Columns:
+    """Columns of a known length that fill up batch by batch."""
+
+    def __init__(self, rows: int) -> None:
+        self._start: int | None = None  # first issue, ns
+        self._filled = 0
+        # 24 bits: microseconds in a latency of 10 s, 2 ms in a moment of an 8-hour run.
+        self._seconds = {name: np.empty(rows, np.float32) for name in _SECONDS}
+        self._counts = {name: np.empty(rows, np.int32) for name in ("isl", "osl")}
+        self._codes = {name: np.empty(rows, np.int16) for name in _LABELS}
+        self._names: dict[str, dict[str, int]] = {name: {} for name in _LABELS}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add the batch's queries that were issued in this attempt."""
+        kept = ~batch.column("resumed").to_numpy(zero_copy_only=False)
+        issued_ns, first_ns, last_ns = (_nanoseconds(batch.column(name))[kept] for name in _TIMES)
+        if self._start is None and (present := issued_ns[issued_ns > 0]).size:
+            self._start = int(
+                present[0]
+            )  # rows are in order of issue; 0 stands for queries lost with a worker
+        begin, end = self._filled, self._filled + len(issued_ns)
+        for name, counts in self._counts.items():
+            counts[begin:end] = batch.column(name).to_numpy()[kept]
+        for name, codes in self._codes.items():
+            codes[begin:end] = _coded(batch.column(name), self._names[name])[kept]
+        issued, first, last = (
+            _since(moments, self._start or 0) for moments in (issued_ns, first_ns, last_ns)
+        )
+        good, osl = self._codes["failure"][begin:end] < 0, self._counts["osl"][begin:end]
+        columns = {name: column[begin:end] for name, column in self._seconds.items()}
+        columns["issued"][:] = issued
+        columns["ended"][:] = last
+        columns["ttft"][:] = np.where(good, first - issued, np.nan)
+        columns["tpot"][:] = (last - first) / np.where(good & (osl >= 2), osl - 1, np.nan)
+        columns["latency"][:] = np.where(good, last - issued, np.nan)
+        self._filled = end
+
+    def queries(self) -> Queries:
+        """All that was added."""
+        part, seconds = slice(self._filled), self._seconds
+        replica, finish, failure = (self._codes[name][part] for name in _LABELS)
+        replicas, finish_reasons, failures = (tuple(self._names[name]) for name in _LABELS)
+        return Queries(
+            issued=seconds["issued"][part],
+            ended=seconds["ended"][part],
+            ttft=seconds["ttft"][part],
+            tpot=seconds["tpot"][part],
+            latency=seconds["latency"][part],
+            isl=self._counts["isl"][part],
+            osl=self._counts["osl"][part],
+            replica=replica,
+            finish=finish,
+            failure=failure,
+            replicas=replicas,
+            finish_reasons=finish_reasons,
+            failures=failures,
+        )
+
+
+def _nanoseconds(column: pa.Array) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _since(moments: npt.NDArray[np.int64], start: int) -> Floats:
+    return np.where(moments > 0, (moments - start) / 1e9, np.nan)
+
+
+def _coded(column: pa.Array, names: dict[str, int]) -> Codes:
+    """The column's labels as their numbers in ``names``, which grows by those that are new."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    labels = column.dictionary.to_pylist()  # "" stands for no label
+    numbers = [names.setdefault(str(label), len(names)) if label else -1 for label in labels]
+    table = np.array([*numbers, -1], dtype=np.int16)
+    codes: Codes = table[column.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)]
+    return codes

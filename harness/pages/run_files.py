@@ -1,0 +1,64 @@
+"""What a folder has of a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.files import REQUESTS, RUN_RECORD, SUMMARY
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
+from harness.pages.queries import Floats, Queries, read_queries
+from harness.record.run_record import RunRecord
+
+_NS = 1e9
+# In the names of LoadGen's figures.
+LATENCIES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """What a folder has of a run. Folders of other harnesses have LoadGen's summary alone."""
+
+    folder: Path
+    summary: LoadgenSummary
+    record: RunRecord | None
+    queries: Queries | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """LoadGen's p99 limits in seconds, where the scenario has any."""
+        if self.summary.scenario != "Server":
+            return {}
+        rows = {
+            name: self.summary.parameters.get(f"{name.lower()}_latency (ns)", "") for name in ("TTFT", "TPOT")
+        }
+        return {name: int(text) / _NS for name, text in rows.items() if text.isdigit() and int(text)}
+
+
+def read_run(folder: Path) -> RunFiles:
+    """Read a run's folder. Raises ConfigError for a damaged run.json, DatasetError for a damaged table."""
+    record = queries = None
+    notes = []
+    try:
+        record = RunRecord.read(folder / RUN_RECORD)
+    except FileNotFoundError:
+        notes.append(f"There is no {RUN_RECORD}: this shows what LoadGen's own logs hold.")
+    try:
+        queries = read_queries(folder / REQUESTS)
+    except FileNotFoundError:
+        notes.append(f"There is no {REQUESTS}: views over time and of single queries are left out.")
+    summary = read_summary(folder / SUMMARY)
+    if summary.problem:
+        notes.append(f"LoadGen's summary is {summary.problem}.")
+    return RunFiles(folder, summary, record, queries, tuple(notes))
+
+
+def metric(queries: Queries, name: str) -> Floats:
+    """TTFT or TPOT of each query, in seconds."""
+    return {"TTFT": queries.ttft, "TPOT": queries.tpot}[name]
+
+
+def known_over(queries: Queries, name: str, limit: float) -> Floats:
+    """When it was known of each query over the limit that it is."""
+    over = metric(queries, name) > limit
+    since_issue = queries.ttft if name == "TTFT" else queries.latency
+    return queries.issued[over] + since_issue[over]

@@ -1,0 +1,154 @@
+"""The tables of a run: percentiles, how queries ended, this client, warnings, what ran."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.pages.page import Section, Table
+from harness.pages.queries import Queries
+from harness.pages.run_files import LATENCIES, RunFiles
+from harness.record.run_record import Distribution, RunRecord
+from harness.report.progress import milliseconds
+
+_LISTED = 8  # server URLs; the replicas' table has all of them
+
+
+def percentile_tables(run: RunFiles) -> Iterator[Table]:
+    """Percentiles from this client's own journal."""
+    stats = run.record.statistics if run.record is not None else None
+    if stats is None:
+        return
+    rows = {"TTFT": stats.ttft, "TPOT": stats.tpot, "latency": stats.latency}
+    yield _distribution_table({f"{name}, ms": row for name, row in rows.items() if row is not None})
+
+
+def _distribution_table(rows: Mapping[str, Distribution]) -> Table:
+    names = list(next(iter(rows.values())).percentiles) if rows else []
+    return Table(
+        ("", "mean", "min", *(f"p{name}" for name in names), "max"),
+        [
+            (name, *map(milliseconds, (row.mean, row.min, *row.percentiles.values(), row.max)))
+            for name, row in rows.items()
+        ],
+    )
+
+
+def endings(queries: Queries) -> Table:
+    """How queries ended."""
+    rows = [
+        (name, f"{count:,}", f"{count / len(queries):.2%}")
+        for names, codes in ((queries.finish_reasons, queries.finish), (queries.failures, queries.failure))
+        for number, name in enumerate(names)
+        if (count := int((codes == number).sum()))
+    ]
+    return Table(("end of the query", "queries", "share"), rows)
+
+
+def loadgen_percentiles(run: RunFiles) -> Iterator[Table]:
+    """LoadGen's own percentiles, where single queries are not known."""
+    rows = []
+    for name, words in LATENCIES.items():
+        figures = {
+            share: run.summary.figures.get(f"{share} percentile {words} (ns)")
+            for share in ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")
+        }
+        if figures["50.00"] is not None:
+            rows.append((f"{name}, ms", *("" if v is None else milliseconds(v) for v in figures.values())))
+    if rows:
+        yield Table(("LoadGen's summary", "p50", "p90", "p95", "p97", "p99", "p99.9"), rows)
+
+
+def client_section(record: RunRecord) -> Section:
+    """What this client itself added."""
+    stats = record.statistics
+    rows = {
+        "issue delay, ms": stats.issue_delay if stats is not None else None,
+        "client share, ms": record.client_share,
+    }
+    known = {name: row for name, row in rows.items() if row is not None}
+    if not known:
+        return Section("client", "This client")
+    lines = [
+        "Issue delay: from LoadGen's call until the request is sent. Client share: from the arrival of a "
+        "token until LoadGen is called. Both are inside LoadGen's figures."
+    ]
+    if record.schedule_lag_mean_ns is not None:
+        lines.append(
+            f"LoadGen issued {milliseconds(record.schedule_lag_mean_ns)} ms behind its schedule on average."
+        )
+    if record.client_load is not None:
+        cores = ", ".join(f"{name} {share:.0%}" for name, share in record.client_load.cores.items())
+        lines.append(f"Busiest second of each process, of one core: {cores}.")
+    return Section("client", "This client", lines, tables=[_distribution_table(known)])
+
+
+def warnings_section(record: RunRecord) -> Section:
+    """Warnings, deviations, examples of failures."""
+    tables = []
+    if record.warnings:
+        tables.append(
+            Table(("warnings: reasons to distrust these numbers",), [(line,) for line in record.warnings])
+        )
+    if record.deviations:
+        tables.append(
+            Table(
+                ("deviations from the benchmark's rules: NOT OFFICIAL",),
+                [(line,) for line in record.deviations],
+            )
+        )
+    examples = [(kind, text) for kind, texts in record.failure_examples.items() for text in texts]
+    if examples:
+        tables.append(Table(("failure", "example"), examples))
+    return Section("warnings", "Warnings and deviations", tables=tables)
+
+
+def provenance_section(record: RunRecord) -> Section:
+    """Command, data, servers, software, machine, LoadGen's settings."""
+    plan, made, host = record.plan, record.provenance, record.provenance.host
+    rows = {
+        "command": shlex.join(made.command),
+        "dataset": f"{plan.input_file} ({plan.samples:,} samples, sha256 {plan.dataset_sha256})",
+        "generation": json.dumps(plan.parameters, default=_plain),
+        "servers": _listed(plan.server_urls),
+        "engines": ", ".join(dict.fromkeys(f"{s.engine} {s.version or ''}".strip() for s in record.servers)),
+        "user.conf": str(plan.user_conf),
+        "workers": str(plan.placement),
+        "harness": "unknown"
+        if made.git is None
+        else made.git.commit + (", with local changes" if made.git.dirty else ""),
+        "packages": ", ".join(f"{name} {version}" for name, version in made.packages.items() if version),
+        "python": made.python,
+        "host": f"{host.hostname}, {host.cpu_model or host.machine}, {host.cpus} CPUs, kernel {host.kernel}",
+    }
+    settings = Table(
+        ("LoadGen setting", "value"),
+        [(name, str(value)) for name, value in plan.loadgen_settings.items()],
+        folded="LoadGen's settings",
+    )
+    return Section(
+        "provenance",
+        "What ran",
+        tables=[Table((), [(name, text) for name, text in rows.items() if text]), settings],
+    )
+
+
+def _listed(urls: Sequence[str]) -> str:
+    more = f" and {len(urls) - _LISTED} more" if len(urls) > _LISTED else ""
+    return ", ".join(urls[:_LISTED]) + more
+
+
+def _plain(value: object) -> Any:
+    fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__struct_fields__", ())
+    return {name: getattr(value, name) for name in fields} if fields else str(value)
+
+
+def parameters_section(summary: LoadgenSummary) -> Section:
+    """The parameters that LoadGen printed."""
+    if not summary.parameters:
+        return Section("parameters", "LoadGen")
+    table = Table(
+        ("parameter", "value"), list(summary.parameters.items()), folded="Parameters in LoadGen's summary"
+    )
+    return Section("parameters", "LoadGen", tables=[table])

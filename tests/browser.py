@@ -1,0 +1,102 @@
+"""Headless Chromium by the WebDriver protocol: what a page really shows, as pixels and as text."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.kit import PATIENCE_S
+
+DRIVER = os.environ.get("HARNESS_CHROMEDRIVER") or shutil.which("chromedriver")
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
+_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's key of an element
+
+
+class Browser:
+    """One window."""
+
+    def __init__(self, client: httpx.Client, session: str) -> None:
+        self._client, self._session = client, session
+
+    def _call(self, method: str, path: str, **body: Any) -> Any:
+        sent = None if method == "GET" else body
+        answer = self._client.request(method, f"/session/{self._session}/{path}", json=sent)
+        assert answer.is_success, answer.text[:1000]
+        return answer.json()["value"]
+
+    def open(self, page: Path) -> None:
+        """Open a file and wait until it is loaded."""
+        self._call("POST", "url", url=page.absolute().as_uri())
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """The value that a JavaScript function body returns."""
+        return self._call("POST", "execute/sync", script=script, args=arguments)
+
+    def click(self, selector: str) -> None:
+        """Click the middle of the first element."""
+        found = self._call("POST", "element", using="css selector", value=selector)
+        self._call("POST", f"element/{found[_ELEMENT]}/click")
+
+    def drag(self, selector: str, begin: float, end: float) -> None:
+        """Drag across an element, from and to parts of its width."""
+        where = "const r = document.querySelector(arguments[0]); r.scrollIntoView({block: 'center'});"
+        box = self.run(
+            where + "const b = r.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", selector
+        )
+        x, y, width, height = box
+        points = [int(x + part * width) for part in (begin, (begin + end) / 2, end)]
+        moves = [
+            {"type": "pointerMove", "duration": 50, "x": point, "y": int(y + height / 2)} for point in points
+        ]
+        actions = [
+            moves[0],
+            {"type": "pointerDown", "button": 0},
+            *moves[1:],
+            {"type": "pointerUp", "button": 0},
+        ]
+        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
+        self._call("POST", "actions", actions=[mouse])
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A window of 1200 by 900 that closes with the context."""
+    assert DRIVER is not None
+    with tempfile.TemporaryDirectory() as profile:
+        driver = subprocess.Popen(
+            [DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        try:
+            assert driver.stdout is not None
+            started = (re.search(r"successfully on port (\d+)", line) for line in driver.stdout)
+            port = next(found[1] for found in started if found)
+            flags = [*_FLAGS, f"--user-data-dir={profile}", "--window-size=1200,900"]
+            wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": flags}}}
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S, trust_env=False
+            ) as client:
+                session = client.post("/session", json={"capabilities": wanted}).raise_for_status().json()
+                name = session["value"]["sessionId"]
+                yield Browser(client, name)
+                client.delete(f"/session/{name}")
+        finally:
+            driver.terminate()
+            driver.wait()

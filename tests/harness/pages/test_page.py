@@ -1,0 +1,152 @@
+"""The page's HTML: self-contained, escaped, complete; and the program that writes it."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from harness.files import ACCURACY_RESULT, REPORT, REQUESTS, RUN_RECORD, SUMMARY
+from harness.pages import page as page_module
+from harness.pages.cli import main
+from harness.pages.page import render
+from harness.pages.run_files import read_run
+from harness.pages.run_page import run_page
+from tests.harness.pages import made
+from tests.records import ENDED, with_plan
+
+HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&\"'\u2028"
+
+
+def page_of(folder):
+    return render(run_page(read_run(folder)))
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A run whose texts of foreign origin attack the page."""
+    server = replace(ENDED.servers[0], model=HOSTILE, served_name=HOSTILE, version=HOSTILE)
+    record = replace(
+        with_plan(ENDED, input_file=Path(HOSTILE.replace("/", "_"))),
+        servers=(server,),
+        warnings=(HOSTILE,),
+        failure_examples={"timeout": (HOSTILE,)},
+    )
+    return made.folder(tmp_path / "run", made.rows(), record)
+
+
+def test_the_page_needs_nothing_from_elsewhere(hostile):
+    html = page_of(hostile)
+    assert not re.search(r"(?i)(src|href)\s*=\s*[\"']?\s*(https?:|//)|@import|url\(|\bfetch\(|XMLHttp", html)
+    assert "https://" not in html
+    assert len(html) < 500_000
+
+
+def test_only_the_pages_own_script_may_run(hostile):
+    html = page_of(hostile)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert "default-src 'none'" in policy
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert len(scripts) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_foreign_texts_are_escaped(hostile):
+    html = page_of(hostile)
+    assert "owned" in html
+    assert "<img" not in html
+    assert "</script><script>document" not in html
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert json.loads(data)["ttft"]["limits"]
+
+
+def test_the_verdict_can_be_read_without_javascript(tmp_path):
+    html = re.sub(r"<script.*?</script>", "", page_of(made.folder(tmp_path, made.rows())), flags=re.DOTALL)
+    for text in ("INVALID", "TTFT p99", "early stopping", "Over time", "Distributions", "What ran"):
+        assert text in html
+    assert html.count("<svg") == html.count('class="chart"') >= 10
+
+
+def test_vendored_files_are_those_of_the_release():
+    """sha256 of uPlot 1.6.32's files in the npm registry."""
+    assets = Path(page_module.__file__).parent / "assets"
+    expected = {
+        "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+        "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+        "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+    }
+    found = {name: hashlib.sha256((assets / name).read_bytes()).hexdigest() for name in expected}
+    assert found == expected
+
+
+RESULT = {
+    "target": {
+        "mode": "official",
+        "met": True,
+        "metrics": {"exact_match": {"value": 83.2, "lowest": 82.3, "highest": None, "met": True}},
+    },
+    "output_tokens": {"mean": 9000.5, "min": 3, "max": 20000, "truncated_share": 0.01},
+    "missing": [4],
+    "modes": {"official": {"per_dataset": {"aime": {"correct": 200, "total": 240, "accuracy": 83.3}}}},
+    "reasons": {"official": {"aime": {"correct": 200, "wrong": 39, "missing": 1}}},
+    "warnings": [HOSTILE],
+}
+
+
+def test_a_scored_run_shows_its_score(tmp_path):
+    folder = made.folder(tmp_path, made.rows())
+    (folder / ACCURACY_RESULT).write_text(json.dumps(RESULT))
+    html = page_of(folder)
+    for text in ("83.2000", "200 of 240", "Target met", "missing"):
+        assert text in html
+
+
+@pytest.mark.parametrize("kept", [{SUMMARY}, {RUN_RECORD}, {SUMMARY, RUN_RECORD}, {SUMMARY, REQUESTS}])
+def test_parts_that_are_missing_are_left_out_and_named(tmp_path, kept):
+    folder = made.folder(tmp_path, made.rows())
+    for name in {SUMMARY, RUN_RECORD, REQUESTS} - kept:
+        (folder / name).unlink()
+    html = page_of(folder)
+    for name in {RUN_RECORD, REQUESTS} - kept:
+        assert f"There is no {name}" in html
+
+
+def test_a_run_without_an_answer_has_a_page(tmp_path):
+    every = made.rows(20)
+    assert "INVALID" in page_of(made.folder(tmp_path, made.failed(every, *range(20))))
+
+
+def test_the_program_writes_a_page_for_each_run(tmp_path, capsys):
+    folders = [made.folder(tmp_path / name / "performance", made.rows()) for name in ("offline", "server")]
+    assert main(["html", str(tmp_path)]) == 0
+    assert all((folder / REPORT).stat().st_size < 500_000 for folder in folders)
+    assert capsys.readouterr().out.split() == [str(folder / REPORT) for folder in folders]
+
+
+def damaged(name, text):
+    def damage(folder):
+        (folder / name).write_bytes(text)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (damaged(REQUESTS, b"PAR1 cut short"), REQUESTS),
+        (damaged(RUN_RECORD, b'{"schema": 1, "pl'), RUN_RECORD),
+        (damaged(ACCURACY_RESULT, b"{}"), ACCURACY_RESULT),
+        (lambda folder: [path.unlink() for path in folder.iterdir()], "no run in it"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path, capsys, damage, named):
+    folder = made.folder(tmp_path / "run", made.rows())
+    damage(folder)
+    assert main(["html", str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert named in line
+    assert not (folder / REPORT).exists()
