@@ -10,7 +10,15 @@ from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
 from harness.grading.evaluate import evaluate
 from harness.grading.grade import BOTH_MODES, Mode
-from harness.grading.graders import LIVECODEBENCH, Batch, BatchGrader, DatasetKind, Grader, graders_of
+from harness.grading.graders import (
+    LIVECODEBENCH,
+    Batch,
+    BatchGrader,
+    DatasetKind,
+    Grader,
+    SandboxedBatch,
+    graders_of,
+)
 from harness.grading.graders.livecodebench import Programs
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.options import EvaluationOptions, Rules
@@ -61,7 +69,7 @@ def run(options: EvaluationOptions) -> bool:
         evaluation = evaluate(found, references, graders, modes, rule.repeats, progress.show, batches)
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
-    sandbox = execution.sandbox if execution else None
+    sandbox = next((batch.sandbox for batch in batches.values() if isinstance(batch, SandboxedBatch)), None)
     result = check_target(evaluation, benchmark, sandbox)
     tests = ProblemIndex(execution.index) if execution else None
     if options.save_outputs:

@@ -16,6 +16,7 @@ from harness.grading.graders.deepseek_r1 import math500
 from harness.grading.graders.deepseek_r1 import multiple_choice as r1_multiple_choice
 from harness.grading.options import EvaluationOptions
 from harness.grading.output import Output
+from harness.grading.sandbox.tiers import Sandbox
 
 # A part of the names of all data sets of one kind.
 DatasetKind = NewType("DatasetKind", str)
@@ -48,6 +49,15 @@ class Batch(Protocol):
 
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
         """The grade of each task, in processes of its own. Raises GradingError."""
+
+
+@runtime_checkable
+class SandboxedBatch(Batch, Protocol):
+    """A batch that runs what a model wrote. The tier is that of the machine, so all have the same."""
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where it runs."""
 
 
 @runtime_checkable

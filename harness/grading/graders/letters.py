@@ -28,7 +28,7 @@ class LetterReader:
         )
         self._stated = re.compile(
             rf"\b(?:answer|choice|option|result)\b[\s*_`]*+{_VERB}[\s*_`:]*+"
-            r"(?:(?:indeed|the|correct|option|choice|letter|statement|answer|therefore|thus|clearly)\b[\s*_`:]*+)*+"
+            r"(?:(?:indeed|the|correct|option|choice|letter|statement|answer|therefore|thus|clearly)\b[\s*_`:]*+){0,9}+"
             rf"{_OPEN}([{either}])(?![A-Za-z'])",
             re.IGNORECASE,
         )
@@ -47,7 +47,7 @@ class LetterReader:
         self._concluded = re.compile(
             r"(?:\b(?:[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]o|[Ii]t is|[Tt]hat is|[Tt]his is"
             r"|corresponds to|matches)\b|=>|⇒|→)"
-            rf"[\s,:]*+(?:(?:the|correct|option|choice|answer)\b[\s*_`:]*+)*+{_OPEN}([{upper}])"
+            rf"[\s,:]*+(?:(?:the|correct|option|choice|answer)\b[\s*_`:]*+){{0,9}}+{_OPEN}([{upper}])"
             r"[\s*_`)}\]$\"'”]*+(?:[.!\n]|$)"
         )
         self._line = re.compile(rf"^[ \t*_`#>$({{\[\"']*+([{upper}])[ \t*_`$)}}\].:\"']*+$", re.MULTILINE)

@@ -91,6 +91,11 @@ class Programs:
     journal: Path
     restart: bool
 
+    @property
+    def sandbox(self) -> Sandbox:
+        """As SandboxedBatch."""
+        return self.execution.sandbox
+
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
         """As Batch."""
         programs = [task for task in tasks if isinstance(task, ProgramTask)]

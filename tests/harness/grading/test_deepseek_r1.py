@@ -1,7 +1,10 @@
 """deepseek-r1's graders against upstream's verdicts, which tests/data/deepseek_r1/record.py records."""
 
 import json
+import subprocess
+import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from harness.grading.grade import Grade, Mode, Reason
 from harness.grading.graders import DatasetKind, Grader, graders_of
 from harness.grading.graders.deepseek_r1 import livecodebench, prm800k
 from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
-from harness.grading.graders.deepseek_r1.math500 import boxed
+from harness.grading.graders.deepseek_r1.math500 import boxed, explicit_answer
 from harness.grading.livecodebench.release import only_file
 from harness.grading.livecodebench.runner import ProgramTask
 from harness.grading.output import ThinkingText
@@ -95,22 +98,23 @@ HOSTILE = {
     "factorial": ("(10**9)!", {Reason.TIMEOUT, Reason.MEMORY_LIMIT}),
     "expansion": ("((x+1)**4000)**9", {Reason.TIMEOUT, Reason.MEMORY_LIMIT, Reason.WRONG}),
     "brackets": ("(" * 3000 + "1" + ")" * 3000, {Reason.WRONG, Reason.KILLED, Reason.TIMEOUT}),
-    "roots": ("\\sqrt{" * 3000 + "1" + "}" * 3000, {Reason.WRONG, Reason.KILLED}),
+    "roots": ("\\sqrt{" * 3000 + "1" + "}" * 3000, {Reason.WRONG, Reason.KILLED, Reason.TIMEOUT}),
     "import": ("__import__('os').system('true')", {Reason.WRONG}),
     "exit": ("exit()", {Reason.WRONG}),
-    "fractions": ("\\frac" * 20_000, {Reason.WRONG}),
-    "spaces": ("1 " * 50_000, {Reason.WRONG, Reason.MEMORY_LIMIT}),
+    "fractions": ("\\frac" * 20_000, {Reason.WRONG, Reason.TIMEOUT}),
+    "spaces": ("1 " * 50_000, {Reason.WRONG, Reason.MEMORY_LIMIT, Reason.TIMEOUT}),
 }
 
 
 @pytest.mark.engine
-def test_hostile_answers_are_wrong_and_cost_only_themselves(tier: Tier):
-    pairs = [Pair(Mode.OFFICIAL, text, "42.5") for text, _ in HOSTILE.values()]
-    innocent = Pair(Mode.OFFICIAL, "85/2", "42.5"), Pair(Mode.OFFICIAL, "43/2", "42.5")
+@pytest.mark.parametrize("mode", Mode)
+def test_hostile_answers_are_wrong_and_cost_only_themselves(mode: Mode, tier: Tier):
+    pairs = [Pair(mode, text, "42.5") for text, _ in HOSTILE.values()]
+    innocent = Pair(mode, "85/2", "42.5"), Pair(mode, "43/2", "42.5")
     *grades, right, wrong = judged(tier, [*pairs, *innocent], cpu_s=2.0)
-    assert [
-        name for name, grade in zip(HOSTILE, grades, strict=True) if grade.reason not in HOSTILE[name][1]
-    ] == []
+    reasons = {name: grade.reason for name, grade in zip(HOSTILE, grades, strict=True)}
+    refused = {Reason.WRONG} if mode is Mode.STRICT else set()  # its reader takes no such thing
+    assert [item for item in reasons.items() if item[1] not in HOSTILE[item[0]][1] | refused] == []
     assert not any(grade.correct for grade in grades)
     assert (right.reason, wrong.reason) == (Reason.CORRECT, Reason.WRONG)
 
@@ -136,12 +140,91 @@ RUNS = [
 
 
 @pytest.mark.parametrize("piece", RUNS)
-def test_a_megabyte_takes_linear_time(piece: str):
-    text = "answer" + piece * (1_000_000 // len(piece))
+def test_long_runs_take_linear_time(piece: str):
+    text = "answer" + piece * (300_000 // len(piece))
     started = time.process_time()
     for kind in GRADERS:
         grader(kind).official(ThinkingText(text), "1")
-    assert time.process_time() - started < 60  # of CPU; it takes under 2, and quadratic time would be hours
+        grader(kind).strict(ThinkingText("</think>" + text), "1")
+    assert time.process_time() - started < 60  # of CPU; it takes under 2, and quadratic time would be minutes
+
+
+# --- strict -----------------------------------------------------------------------------------
+
+MATH = tomllib.loads((Path(__file__).parent / "strict_math.toml").read_text("utf-8"))["group"]
+# What follows the thinking, and the answer that it gives.
+FINALS = {
+    "gpqa": [
+        ("Answer: **C**", "C"), ("**Answer:** C", "C"), ("The answer is C.", "C"), ("\\boxed{C}", "C"),
+        ("\\boxed{\\text{C}}", "C"), ("I think the answer a is fine.", None),
+        ("A careful estimate: 4 eV.", None),
+        ("**C**", "C"), ("Answer: A at first. On reflection the answer is D.", "D"),
+        ("Answer: A and B", None),
+        ("The correct option is (D) because of spin.", "D"), ("E", None), ("\\boxed{c = 3}", None),
+    ],
+    "mmlu_pro": [
+        ("Answer: **J**", "J"), ("The answer is (I).", "I"), ("The answer is I.", "I"), ("\\boxed{I}", "I"),
+        ("So I choose C, which is a good option.", "C"), ("I think so.", None), ("A good option.", None),
+        ("The answer is a function of time.", None), ("The answer is e^x.", None),
+        ("\\boxed{\\text{H}}", "H"),
+        ("**F)** 3 m", "F"), ("The correct answer is **G: the third**.", "G"), ("Answer: E, not A.", "E"),
+        ("\\boxed{E = mc^2}", None), ("Answer: K", None), ("Therefore, **(B)**.", "B"),
+    ],
+    "math500": [
+        ("\\boxed{42}", "42"), ("$\\boxed{\\frac{1}{2}}$", "\\frac{1}{2}"), ("\\boxed {42}", "42"),
+        ("\\fbox{42}", "42"), ("\\boxed{7}, no: \\boxed{42}", "42"), ("\\boxed{42} \\boxed{", "42"),
+        ("$x = \\boxed{1}$ or $x = \\boxed{2}$", "1, 2"), ("$\\boxed{1}$, $\\boxed{2}$", "1, 2"),
+        ("\\boxed{1} is wrong. \\boxed{2}", "2"), ("The answer is $\\frac{1}{2}$.", "\\frac{1}{2}"),
+        ("**Answer:** 42", "42"), ("**Final Answer**: $x^2$", "x^2"), ("The final answer is \\(42\\).", "42"),
+        ("So\n\n$$\\frac{3}{4}$$", "\\frac{3}{4}"), ("We get\n**42**", "42"), ("\\boxed{}", None),
+        ("I could not solve it.", None), ("", None),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "final", "answer"), [(kind, *case) for kind, cases in FINALS.items() for case in cases]
+)
+def test_strict_reads_what_follows_the_thinking(kind: str, final: str, answer: str | None):
+    output = ThinkingText(f"<think>Answer: B. \\boxed{{B}}</think>\n\n{final}")
+    if kind == "math500":
+        assert explicit_answer(output.strict_final or "") == answer
+    else:
+        grade = grader(kind).strict(output, "A")
+        assert isinstance(grade, Grade)
+        assert grade.answer == answer
+
+
+@pytest.mark.parametrize("kind", list(GRADERS))
+def test_thinking_that_does_not_end_has_no_strict_answer(kind: str):
+    text = "<think>Answer: 1 \\boxed{1} \\boxed{A} ```python\nprint(1)\n```"
+    grades = [grader(kind).strict(ThinkingText(text, truncated=cut), "1") for cut in (False, True)]
+    assert [getattr(grade, "reason", None) for grade in grades] == [Reason.NO_FINAL, Reason.TRUNCATED]
+
+
+def test_strict_programs_follow_the_thinking():
+    text = "<think>```python\ndraft()\n```</think>\n```python\nfirst()\n```\n```python\nlast()\n```"
+    program = grader("livecodebench").strict(ThinkingText(text), "q")
+    assert program == ProgramTask(Mode.STRICT, "q", "last()")
+    assert livecodebench.official_code(ThinkingText(text)).code == "draft()"
+
+
+def test_strict_equality(tier: Tier):
+    cases = [
+        (Pair(Mode.STRICT, given, group["truth"]), is_same)
+        for group in MATH
+        for is_same, key in ((True, "right"), (False, "wrong"))
+        for given in group[key]
+    ]
+    assert len(cases) > 400
+    assert all(group["reason"] for group in MATH)
+    grades = judged(tier, [pair for pair, _ in cases])
+    assert [case for case, grade in zip(cases, grades, strict=True) if grade.correct is not case[1]] == []
+
+
+def test_sympy_is_loaded_in_the_sandbox_alone():
+    look = "import harness.grading.command, sys; sys.exit(bool({'sympy', 'pylatexenc'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=False).returncode == 0
 
 
 # --- references -------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ hangs, fills the memory or ends the process is a wrong answer, and the next pair
 import contextlib
 import json
 import queue
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Progress, Reason, Task
-from harness.grading.graders.deepseek_r1 import prm800k
 from harness.grading.livecodebench.run_solution import REASONS, WALL_FACTOR
 from harness.grading.sandbox.jail import protocol, values
 from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
@@ -21,8 +21,9 @@ from harness.grading.sandbox.tiers import GIB, Sandbox
 
 PAIR_CPU_S = 20.0  # the rules have no limit; simplifications that end take a second or two
 PAIR_MEMORY = GIB
-# The file of each mode's rules defines ``same(given, truth)``.
-_RULES = {Mode.OFFICIAL: Path(prm800k.__file__)}
+# The files of each mode's rules, of which the last defines ``same(given, truth)``; they run in the sandbox.
+_RULES = {Mode.OFFICIAL: ("prm800k.py",), Mode.STRICT: ("latex.py", "equivalence.py")}
+_OWN_IMPORT = re.compile(r"^from harness\b.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,8 @@ class _Pool:
 
 def _rules(mode: Mode) -> protocol.Job:
     """The rules as a solution that all pairs are tests of: the official runner keeps its process for them."""
-    return protocol.Job(Mode.OFFICIAL, "same", _RULES[mode].read_text("utf-8"))
+    texts = [Path(__file__).with_name(name).read_text("utf-8") for name in _RULES[mode]]
+    return protocol.Job(Mode.OFFICIAL, "same", _OWN_IMPORT.sub("", "\n".join(texts)))
 
 
 def _grade(pair: Pair, result: protocol.TestRunResult) -> Grade:
