@@ -23,6 +23,7 @@ NOT_RUN = {
     "--reference-data data/cnn_eval.json >": "test_the_page_of_a_benchmark_leads_to_a_checked_submission",
     "fp8_eval.pkl > mlperf_results": "test_the_page_of_a_benchmark_leads_to_a_checked_submission",
     "--reference-data data/cnn_eval.json --tokenizer": "a part of llama3.1-8b.md's block",
+    "eval_accuracy.py --input-file r1.pkl": "needs the reference's outputs; tests of the evaluator have some",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
     "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",
 }
@@ -33,7 +34,7 @@ OTHER_BENCHMARKS = [page for page in PAGES if page.name in ("llama3.1-8b.md", "d
 GUIDE = [page for page in PAGES if "guide" in page.parts]
 SET_UP = 1  # the README's block that leaves data, confs and a server; the guide's commands begin there
 # The other pages come in alphabetical order; these start another engine on the port, or remove everything.
-LAST = ("llamacpp.md", "vllm.md", "install.md")
+LAST = ("llamacpp.md", "trtllm.md", "vllm.md", "install.md")
 
 SUBMITTED = {"results", "src", "systems"}
 
