@@ -4,6 +4,7 @@ One batch of rows is in memory at a time, whatever the cells hold.
 """
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -58,36 +59,41 @@ def write_extended(
 ) -> None:
     """Write these rows of ``source`` with ``columns`` behind its own; columns of the same names are replaced.
 
-    The file is complete or not there. ``metadata`` goes into the schema of a parquet file. Raises OSError,
-    and DatasetError for a column that cannot be read.
+    Unreadable columns are left out. The file is complete or not there. ``metadata`` goes into the schema of a
+    parquet file. Raises OSError.
     """
+    without = {column.name for column in columns} | unreadable_columns(source).keys()
+    names = [name for name in source.names if name not in without]
     with atomic_write(path, ".part") as file:
         if path.suffix.lower() in PICKLE_SUFFIXES:
-            _write_pickle(file, source, rows, columns)
+            _write_pickle(file, source, rows, names, columns)
         else:
-            _write_parquet(file, source, rows, columns, metadata or {})
+            _write_parquet(file, _batches(source, rows, names), columns, metadata or {})
 
 
-def check_readable(source: Table, rows: range) -> None:
-    """Read every column once. Raises DatasetError for one that could not be written."""
-    for _ in _batches(source, rows, ()):
-        pass
-
-
-def kept_names(source: Table, columns: Sequence[str]) -> list[str]:
-    """The columns of ``source`` that no new one replaces. Raises DatasetError for two of one name."""
-    return [source.first_column((name,)) for name in source.names if name not in columns]
+def unreadable_columns(source: Table) -> dict[str, str]:
+    """Why columns cannot be written, by their names. Reads every column once."""
+    found = {}
+    for name in dict.fromkeys(source.names):
+        try:
+            deque(source.cells(name), 0)
+        except DatasetError as error:
+            found[name] = str(error)
+    return found
 
 
 def _write_parquet(
-    file: IO[bytes], source: Table, rows: range, columns: Sequence[NewColumn], metadata: Mapping[str, str]
+    file: IO[bytes],
+    batches: "Iterator[pa.RecordBatch]",
+    columns: Sequence[NewColumn],
+    metadata: Mapping[str, str],
 ) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     writer, position = None, 0
     try:
-        for batch in _batches(source, rows, [column.name for column in columns]):
+        for batch in batches:
             places = range(position, position + batch.num_rows)
             position = places.stop
             table = pa.Table.from_batches([batch])
@@ -109,9 +115,8 @@ def _kind(name: str) -> "pa.DataType":
     return pa.list_(pa.int32()) if name == "ids" else pa.type_for_alias(name)
 
 
-def _batches(source: Table, rows: range, without: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    """The rows, all columns but those ``without``."""
-    names = kept_names(source, without)
+def _batches(source: Table, rows: range, names: list[str]) -> "Iterator[pa.RecordBatch]":
+    """The rows of these columns."""
     if isinstance(source, ParquetTable):
         return _parquet_batches(source, rows, names)
     return _cell_batches(source, rows, names)
@@ -143,10 +148,12 @@ def _array(cells: list[Any]) -> "pa.Array":
     import pyarrow as pa
 
     try:
-        return pa.array(cells)
+        if len({type(cell) for cell in cells if cell is not None}) < 2:
+            return pa.array(cells)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        texts = [None if cell is None else str(cell).encode("utf-8", "replace") for cell in cells]
-        return pa.array(texts, pa.binary()).cast(pa.string())
+        pass
+    texts = [None if cell is None else str(cell).encode("utf-8", "replace") for cell in cells]
+    return pa.array(texts, pa.binary()).cast(pa.string())
 
 
 def _plain(cell: Any) -> Any:
@@ -165,11 +172,13 @@ def _plain(cell: Any) -> Any:
     return None if cell is Missing else str(cell)
 
 
-def _write_pickle(file: IO[bytes], source: Table, rows: range, columns: Sequence[NewColumn]) -> None:
+def _write_pickle(
+    file: IO[bytes], source: Table, rows: range, names: list[str], columns: Sequence[NewColumn]
+) -> None:
     """A call of pandas.DataFrame with a dict of lists: any pandas reads it, none is needed here."""
     file.write(pickle.PROTO + bytes([_PROTOCOL]) + pickle.GLOBAL + b"pandas\nDataFrame\n")
     file.write(pickle.EMPTY_DICT)
-    for name in kept_names(source, [column.name for column in columns]):
+    for name in names:
         cells = islice(source.cells(name), rows.start, rows.stop)
         _write_column(file, name, map(_plain, cells), len(rows))
     for column in columns:

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from harness.files import ROOT
 from harness.grading.reports.progress import ProgressBar
 from harness.outputs.outcome import EvalResult
 from harness.outputs.plan import EvalPlan
@@ -12,6 +13,7 @@ from harness.report.progress import ProgressPrinter, ProgressSnapshot
 from harness.text import printable
 
 _LONG = 2000
+_EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
 
 
 class EvalConsole:
@@ -82,12 +84,22 @@ class EvalConsole:
             lines.append(f"{left} rows have neither an answer nor a failure: the file is not written")
         if result.written:
             lines.append(f"output         {result.plan.output}")
+        if result.has_truths and not result.failures:
+            lines.append(f"Score it with: {self._scoring(result)}")
         if result.interrupted_by:
             lines.append(f"ended by {result.interrupted_by}")
         if result.failures or not result.written:
             what = "send the failed rows again" if result.written else "go on"
             lines.append(f"{answered} answers are kept; to {what}: {self._resuming(result)}")
         return lines
+
+    def _scoring(self, result: EvalResult) -> str:
+        plan = result.plan
+        program, *_ = self._command
+        words = [program, _EVALUATOR, "--benchmark", plan.run.benchmark.name, "--mlperf-log", plan.output]
+        if plan.tokenizer is not None:
+            words += ["--tokenizer", plan.tokenizer]
+        return shlex.join(map(str, words))
 
     def _resuming(self, result: EvalResult) -> str:
         words = list(self._command)

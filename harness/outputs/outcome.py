@@ -2,12 +2,12 @@
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
-from harness.dataset.extended_table import NewColumn, write_extended
+from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.table import Table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
 from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder
@@ -23,7 +23,8 @@ from harness.record.outcome import FailureKind
 class EvalResult:
     """``failures``: kind and detail by sample index. ``problems``: why rows have neither answer nor failure.
 
-    ``written``: whether the file is there. ``kept``: answers of earlier attempts.
+    ``written``: whether the file is there; ``has_truths``: and true answers in it. ``kept``: answers of
+    earlier attempts.
     """
 
     plan: EvalPlan
@@ -35,6 +36,7 @@ class EvalResult:
     warnings: tuple[str, ...] = ()
     interrupted_by: str | None = None
     without_text: int = 0
+    has_truths: bool = False
     written: bool = False
 
     @property
@@ -121,9 +123,10 @@ def write_outputs(
     write_extended(plan.output, source, rows, columns, {METADATA: msgspec.json.encode(settings).decode()})
 
 
-def replaced_columns(source: Table) -> tuple[str, ...]:
-    """A warning where the dataset is itself a table of outputs."""
+def column_warnings(source: Table) -> Iterator[str]:
+    """Columns of the dataset that are not in the file. Reads every column once."""
     ours = [name for name in source.names if name in (TEXT, IDS, LENGTH, BACKEND, FAILURE)]
-    if not ours:
-        return ()
-    return (f"{source.path}: its columns {', '.join(ours)} are those of an earlier run and are replaced",)
+    if ours:
+        yield f"{source.path}: its columns {', '.join(ours)} are those of an earlier run and are replaced"
+    for name, why in unreadable_columns(source).items():
+        yield f"column {name} is left out of the file: {why}"

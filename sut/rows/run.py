@@ -8,12 +8,11 @@ import msgspec
 
 from harness.cli.signals import interruptible
 from harness.config.api_key import api_key
-from harness.dataset.extended_table import check_readable
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, open_table
 from harness.outputs import attempts
 from harness.outputs.attempts import EvalSettings
-from harness.outputs.outcome import EvalResult, open_texts, replaced_columns, write_outputs
+from harness.outputs.outcome import EvalResult, column_warnings, open_texts, write_outputs
 from harness.outputs.plan import EvalPlan
 from harness.record.answer_log import SavedAnswer
 from harness.record.resolved_plan import ServerInfo
@@ -60,7 +59,7 @@ def run_rows(plan: EvalPlan, watcher: Watcher) -> EvalResult:
     """
     rows = _read(plan)
     texts, warnings = open_texts(plan)
-    warnings = (*plan.run.warnings, *plan.run.deviations, *replaced_columns(rows.table), *warnings)
+    warnings = (*plan.run.warnings, *plan.run.deviations, *column_warnings(rows.table), *warnings)
     if rows.left:
         result, settings = _send(plan, rows, warnings, watcher)
     else:  # killed while the file was written
@@ -72,7 +71,13 @@ def run_rows(plan: EvalPlan, watcher: Watcher) -> EvalResult:
         write_outputs(result, rows.table, texts, settings, lambda done: watcher.written(done, result.samples))
         if not result.failures:
             attempts.remove(plan.folder)
-    return replace(result, written=True, without_text=texts.missing)
+    truths = plan.run.benchmark.dataset(accuracy=True).truth_columns
+    return replace(
+        result,
+        written=True,
+        without_text=texts.missing,
+        has_truths=not set(truths).isdisjoint(rows.table.names),
+    )
 
 
 def _unsent(plan: EvalPlan, rows: _Rows) -> EvalResult:
@@ -94,7 +99,6 @@ def _read(plan: EvalPlan) -> _Rows:
     else:
         attempts.require_new(plan.output, plan.folder)
     table = open_table(run.input_file)
-    check_readable(table, range(plan.skip, plan.skip + len(samples)))
     return _Rows(samples, table, kept)
 
 
