@@ -40,14 +40,14 @@ class Fault(Enum):
     CUT_UNFRAMED_BETWEEN = "without framing, cut between two events", "unfinished", ONLY_STREAMS
     ERROR_AT_START = "error event instead of tokens", "in_band_error"
     ERROR_MIDDLE = "error event after some tokens", "in_band_error"
-    ERROR_GOES_ON = "error in the middle of a stream that goes on", "in_band_error"
-    ERROR_EVENT = "`event: error` in a stream that goes on", "in_band_error", ONLY_STREAMS
+    ERROR_GOES_ON = "error in the middle of a stream that continues", "in_band_error"
+    ERROR_EVENT = "`event: error` in a stream that continues", "in_band_error", ONLY_STREAMS
     MALFORMED_JSON = "malformed JSON", "malformed"
     MALFORMED_MIDDLE = "malformed JSON in the middle, with a count", "malformed"
     GZIP = "compressed without being asked", "malformed"
     HTML = "200 with an HTML page", "malformed"
     ABORT = "finish reason abort", "aborted"
-    ABORT_GOES_ON = "abort in the middle of a stream that goes on", "aborted", ONLY_STREAMS
+    ABORT_GOES_ON = "abort in the middle of a stream that continues", "aborted", ONLY_STREAMS
     NO_FINISH = "no finish reason", "unfinished"
     UNKNOWN_REASON = "finish reason cancelled", "finish_reason"
     EMPTY_REASON = "empty finish reason", "finish_reason"
@@ -75,7 +75,7 @@ class Fault(Enum):
     BOM = "a byte order mark before the first event"
     BYTEWISE = "every byte alone"
     SPLIT_UTF8 = "UTF-8 characters cut in two"
-    GARBAGE_AFTER = "garbage after a whole answer"
+    GARBAGE_AFTER = "garbage after a complete answer"
     SECOND_RESPONSE = "a second answer, to no request"
     # Of streams whose events carry only what is new; in the others they do no harm.
     REPEATED_EVENT = "an event twice", "token_count"

@@ -1,9 +1,13 @@
 """The submitter's TOML for tests, and calls of ``build``."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 from harness.submission.cli import main
 from harness.submission.rules import load_rules
+from tests.runs import ROOT
 
 INFO = """\
 submitter = "MyOrg"
@@ -48,3 +52,14 @@ def one_line(capsys):
     assert captured.out == ""
     assert len(captured.err.splitlines()) == 1
     return captured.err
+
+
+def run_program(folder: Path, program: str, *words: object) -> str:
+    """The output of a program of the checkout. Raises RuntimeError when it fails."""
+    command = [sys.executable, str(ROOT / program), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    if done.returncode:
+        raise RuntimeError(
+            f"{program} exited {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        )
+    return done.stdout

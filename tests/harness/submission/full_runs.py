@@ -5,13 +5,12 @@
 leaves FOLDER/results in three minutes; with --official, which keeps min_duration too, in half an hour.
 """
 
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.harness.submission.building import run_program
 from tests.harness.submission.synthetic import AnsweringServer, Datasets, long_answers, make_datasets, truth
-from tests.runs import ROOT
 
 CONF = """\
 *.Offline.target_qps = 9.0
@@ -59,7 +58,7 @@ class Runs:
     def _program(self, program: str, conf: str, url: str, file: Path, *more: object) -> None:
         words = ["--output-dir", self.folder / "results", "--scenario", self.scenario]
         words += ["--user-conf", self.folder / conf, "--server-url", url, "--input-file", file, *more]
-        _program(self.folder, program, *words)
+        run_program(self.folder, program, *words)
 
 
 def run_all(
@@ -85,20 +84,10 @@ def run_all(
     return folder / "results"
 
 
-def _program(folder: Path, program: str, *words: object) -> str:
-    command = [sys.executable, str(ROOT / program), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    if done.returncode:
-        raise RuntimeError(
-            f"{program} exited {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        )
-    return done.stdout
-
-
 def _grade(accuracy: Path, data: Datasets) -> None:
     log = accuracy / "mlperf_log_accuracy.json"
     words = ("--mlperf-log", log, "--reference-data", data.accuracy, "--lcb-data", data.release)
-    (accuracy / "accuracy.txt").write_text(_program(accuracy, "eval_mlperf_accuracy.py", *words))
+    (accuracy / "accuracy.txt").write_text(run_program(accuracy, "eval_mlperf_accuracy.py", *words))
 
 
 if __name__ == "__main__":

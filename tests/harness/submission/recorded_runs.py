@@ -6,7 +6,6 @@ leaves FOLDER/<benchmark>/results of official length and FOLDER/<benchmark>/subm
 an hour: the performance runs mostly wait, and go at the same time.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,10 @@ from pathlib import Path
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from tests.harness.submission import made_up_cnn, made_up_r1
-from tests.harness.submission.building import write_info
+from tests.harness.submission.building import run_program, write_info
 from tests.harness.submission.made_up_cnn import ANSWER, DATACENTER, EDGE, END_OF_TURN, MadeUp
 from tests.harness.submission.made_up_r1 import DEEPSEEK
 from tests.harness.submission.synthetic import Answer, AnsweringServer
-from tests.runs import ROOT
 from tests.stub.protocol import Facts, expected_ids
 
 FACTS = Facts(
@@ -109,7 +107,7 @@ class Runs:
         words = ["--benchmark", self.benchmark, "--mlperf-log", accuracy / "mlperf_log_accuracy.json"]
         words += ["--reference-data", self.data.dataset, "--tokenizer", self.data.tokenizer]
         words += ["--lcb-data", self.data.release] if self.data.release else []
-        (accuracy / "accuracy.txt").write_text(_program(accuracy, "eval_mlperf_accuracy.py", *words))
+        (accuracy / "accuracy.txt").write_text(run_program(accuracy, "eval_mlperf_accuracy.py", *words))
 
     def _server(self, answer: Answer, delay_s: float = 0.0) -> AnsweringServer:
         return AnsweringServer(answer, first_delay_s=delay_s, facts=self.recipe.facts)
@@ -117,7 +115,7 @@ class Runs:
     def _run(self, program: str, conf: str, url: str, *more: object) -> None:
         words = ["--benchmark", self.benchmark, "--scenario", self.scenario, "--server-url", url]
         words += ["--input-file", self.data.dataset, "--user-conf", self.folder / conf]
-        _program(self.folder, program, *words, "--output-dir", self.folder / "results", *more)
+        run_program(self.folder, program, *words, "--output-dir", self.folder / "results", *more)
 
 
 def _rows(benchmark: str) -> int:
@@ -154,17 +152,7 @@ def build(folder: Path, benchmark: str) -> None:
     """The tree of a benchmark's runs, which had a server each."""
     info = write_info(folder, system_type="edge" if benchmark == EDGE else "datacenter")
     words = ["build", "--benchmark", benchmark, "--results", folder / "results", "--submission", info]
-    _program(folder, "prepare_submission.py", *words, "--output", folder / "submission", "--servers-moved")
-
-
-def _program(folder: Path, program: str, *words: object) -> str:
-    command = [sys.executable, str(ROOT / program), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    if done.returncode:
-        raise RuntimeError(
-            f"{program} exited {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        )
-    return done.stdout
+    run_program(folder, "prepare_submission.py", *words, "--output", folder / "submission", "--servers-moved")
 
 
 if __name__ == "__main__":
