@@ -253,6 +253,7 @@ def test_docker_is_asked_for_this_container(arguments, expected):
         (["--backend", "sglang"], {"MLPERF_BACKEND": "vllm"}, f"lmsysorg/sglang:v{VERSION}", RUN_SERVER),
         (["--backend", "vllm"], {}, f"vllm/vllm-openai:v{VLLM_VERSION}", RUN_VLLM),
         (["--image-name", "my/image"], {"MLPERF_BACKEND": "vllm"}, "my/image", RUN_VLLM),
+        (["--backend", "pytorch"], {}, f"lmsysorg/sglang:v{VERSION}", ROOT / "pytorch/run_server.sh"),
     ],
 )
 def test_a_container_runs_what_the_backends_script_would(arguments, environment, image, server):
@@ -262,6 +263,8 @@ def test_a_container_runs_what_the_backends_script_would(arguments, environment,
     place = words.index(image)
     if server == RUN_VLLM:
         assert words[place - 2 : place] == ["--entrypoint", here.pop(0)]
+    if "pytorch" in arguments:
+        assert words[place - 1] == f"type=bind,source={ROOT},target={ROOT},readonly"
     assert words[place + 1 :] == here
 
 

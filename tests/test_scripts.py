@@ -117,6 +117,15 @@ def test_setup_keeps_a_server_in_an_environment_of_its_own(checkout, arguments, 
     assert (checkout / f"my env-{backend}/bin/python").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "exported"),
+    [(["--backend", "none"], "sglang"), ([], "embedded"), (["--backend=trtllm"], "")],
+)
+def test_setup_installs_no_server_where_none_is_named(checkout, arguments, exported):
+    result, calls = setup(checkout, *arguments, MLPERF_BACKEND=exported)
+    assert (result.returncode, calls) == (0, [locked("run"), locked("embedded")])
+
+
 SETUP_ERRORS = [
     ([], {"FAKE_VERSION": "3.14", "PATH": "/nowhere"}, "needs Python 3.11 to 3.13, found: "),
     ([], {"FAKE_NO_VENV": "1"}, "has no venv module; install it"),
@@ -125,7 +134,7 @@ SETUP_ERRORS = [
     (["--venv"], {}, "--venv needs a directory"),
     (["--with-everything"], {}, "unknown option --with-everything"),
     (["--backend"], {}, "--backend needs a name"),
-    (["--backend", "trtllm"], {}, "--backend trtllm: expected sglang, vllm or pytorch"),
+    (["--backend", "triton"], {}, "--backend triton: expected sglang, vllm, pytorch or none"),
     ([], {"MLPERF_BACKEND": "x"}, "--backend x (or MLPERF_BACKEND): expected"),
 ]
 
