@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("input_tokens", "tok_input")  # today's name first, then the one of older files
+_TEXT = "text_input"  # of some official files, beside the token ids
 _MOST_TOKENS = 1 << 30  # the largest official file has about 6e7
 _INT32 = np.iinfo(np.int32)
 
@@ -31,6 +32,11 @@ class TokenRows:
 
 def token_rows(table: Table) -> TokenRows:
     """The token column of a table; no other column is read. Raises DatasetError."""
+    if _TEXT in table.names and not set(COLUMNS) & set(table.names):
+        raise DatasetError(
+            f"{table.path}: {_TEXT}, but neither {' nor '.join(COLUMNS)}; results are of the token ids in "
+            "the official file, for a text can be tokenized in several ways: datasets/download.sh fetches it"
+        )
     name = table.first_column(COLUMNS)
     if isinstance(table, ParquetTable):
         _check_type(table.path, name, table.schema.field(name).type)

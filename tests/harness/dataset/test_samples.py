@@ -244,6 +244,10 @@ BAD = {
     "a giant": (pickle_of([[10**4000]]), "row 0: an integer of 13288 bits"),
     "two columns of one name": (twins, "several columns are called input_tokens"),
     "a column of numbers": (frame({"input_tokens": [1, 2]}), "row 0: int, expected a list"),
+    "text alone": (
+        frame({"text_input": ["a"], "dataset": ["aime"]}),
+        "text_input, but neither input_tokens nor tok_input",
+    ),
     "half a JSON file": (
         lambda p: shortened(json_rows(p / "a.json", PROMPTS, indent=4), 120),
         "not a readable JSON array of objects: Input data was truncated",
