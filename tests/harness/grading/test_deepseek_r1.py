@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import DatasetError
+from harness.config.benchmark import load_benchmark
+from harness.errors import DatasetError, GradingError
 from harness.grading.grade import Grade, Mode, Reason
 from harness.grading.graders import DatasetKind, Grader, graders_of
 from harness.grading.graders.deepseek_r1 import livecodebench, prm800k
@@ -17,9 +18,11 @@ from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
 from harness.grading.graders.deepseek_r1.math500 import boxed, explicit_answer
 from harness.grading.livecodebench.release import only_file
 from harness.grading.livecodebench.runner import ProgramTask
+from harness.grading.options import EvaluationOptions
 from harness.grading.output import ThinkingText
 from harness.grading.sandbox.tiers import Tier, sandbox
 from tests.harness.grading.conftest import quiet
+from tests.harness.grading.samples import RELEASE
 
 ROOT = Path(__file__).parents[3]
 RECORDED = json.loads((ROOT / "tests/data/deepseek_r1/official.json").read_text("utf-8"))
@@ -264,3 +267,21 @@ def test_programs_are_tested_with_the_first_release_alone(tmp_path: Path):
     assert only_file(tmp_path, "test.jsonl") == tmp_path / "test.jsonl"
     assert only_file(tmp_path, None) == tmp_path
     assert only_file(tmp_path / "test2.jsonl", "test.jsonl") == tmp_path / "test2.jsonl"
+
+
+def test_programs_have_the_benchmarks_time_and_are_never_skipped(tmp_path: Path, tier: Tier):
+    release = tmp_path / "test.jsonl"
+    release.write_bytes(RELEASE.read_bytes())
+    known = json.loads(release.read_text().splitlines()[0])["question_id"]
+    options = EvaluationOptions(
+        mlperf_log=tmp_path / "log.json",
+        reference_data=tmp_path / "none" / "reference.pkl",
+        benchmark="deepseek-r1",
+        lcb_data=tmp_path,
+    )
+    programs = livecodebench.prepare([known], options)
+    assert programs.sandbox.tier is tier
+    rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
+    assert programs.execution.cpu_limit_s == rule.program_cpu_s == 60
+    with pytest.raises(GradingError, match="another"):
+        livecodebench.prepare([known, "another"], options)

@@ -53,6 +53,7 @@ _REPLACED = [
         (r"[−–]", "-"),  # noqa: RUF001
         (r"\\pm(?![A-Za-z])", "±"),
         (r"(?:\^\s*\{?\s*)?(?:\\circ|\\degree|°)\s*\}?|\s*\bdegrees?\b", "°"),
+        (r"\\approx(?![A-Za-z])|≈", ""),
         (r"\\%|\bpercent\b|\\text\{\s*percent\s*\}", "%"),
         (r"\\text\{\s*°\s*\}", "°"),
         (r"\\text\{\s*,?\s*(?:and|or)\s*\}|\b(?:and|or)\b", ","),
@@ -70,7 +71,9 @@ _REPLACED = [
         (r"³", "^3"),
     )
 ]
+_LOOSE_SPACE = re.compile(r"(?<!\d)\s++|\s++(?!\d)")
 _THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:[, ]\d{3})++(?![\d,])")
+_ZEROS = re.compile(r"\d[, ]0\d\d")
 _UNITS = {
     name: unit
     for unit, names in {
@@ -108,23 +111,39 @@ class _Answer:
     unit: str = ""
 
 
+# What sympy raises for values that it cannot compute with.
+_UNREADABLE = (
+    RecursionError,
+    ArithmeticError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+)
+
+
 def same(given: str, truth: str) -> bool:
     """Whether the answers mean the same."""
     sys.setrecursionlimit(_RECURSION_LIMIT)
     if max(len(given), len(truth)) > _LONGEST:
         return False
     texts = _cleaned(given), _cleaned(truth)
-    if _bare(texts[0]) == _bare(texts[1]):
-        return bool(_bare(texts[0]))
-    # "1,000" is a number, or a list: each reading is tried.
-    readings = [dict.fromkeys((_THOUSANDS.sub(_joined, text), text)) for text in texts]
-    return any(_same_reading(mine, true) for mine, true in itertools.product(*readings))
+    if _LOOSE_SPACE.sub("", texts[0]) == _LOOSE_SPACE.sub("", texts[1]):
+        return bool(texts[0])
+    return any(_same_reading(mine, true) for mine, true in itertools.product(*map(_readings, texts)))
+
+
+def _readings(text: str) -> set[str]:
+    """ "100,200" is a number, or a list; "1,000" is no list."""
+    joined = _THOUSANDS.sub(_joined, text)
+    return {joined} if _ZEROS.search(text) else {joined, text}
 
 
 def _same_reading(given: str, truth: str) -> bool:
     try:
         return _same_elements(list(_elements(given)), list(_elements(truth)))
-    except (UnreadableError, RecursionError, ArithmeticError, ValueError, TypeError, AttributeError):
+    except (UnreadableError, *_UNREADABLE):
         return False
 
 

@@ -88,7 +88,7 @@ def strict(output: Output, truth: str) -> Grade | Task:
     answer = explicit_answer(output.strict_final)
     if answer is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    if "".join(answer.split()) == "".join(truth.split()):
+    if answer == truth.strip():
         return answered(answer, True)
     return Pair(Mode.STRICT, answer, truth)
 
