@@ -74,9 +74,6 @@ def offenders(paths, forbidden):
     ]
 
 
-# -- the walker itself
-
-
 @pytest.mark.parametrize(
     ("source", "names"),
     [
@@ -104,9 +101,6 @@ def test_the_walker_finds_the_project():
     assert {"run_mlperf.py", "harness/config/plan.py", "sut/loadgen/binding.py"} <= found
     assert offenders([ROOT / "sut/loadgen/binding.py"], {"mlperf_loadgen"})
     assert offenders([ROOT / "sut/run.py"], {"harness"})
-
-
-# -- the dividing line
 
 
 def test_only_sut_imports_loadgen_and_http():
@@ -174,9 +168,6 @@ def test_modules_have_one_subject():
         if (lines := len(path.read_text().splitlines())) > MAX_LINES
     }
     assert long == {}
-
-
-# -- datasets/, sglang/ and vllm/ are also packages on PyPI
 
 
 @pytest.mark.parametrize("folder", SHADOWED)

@@ -68,6 +68,3 @@ def endpoints(*stubs, wire="sglang"):
 
 def facts(url, wire="sglang", **more):
     return ServerInfo(url=url, wire=wire, engine="x", **more)
-
-
-# -- what a server says of itself

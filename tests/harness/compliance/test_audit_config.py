@@ -185,8 +185,6 @@ def test_other_sizes(unique, asked, expected):
     assert AuditConfig("", settings, {}).scaled_to(30).settings["min_query_count"] == expected
 
 
-# -- in force?
-
 TEST07 = OFFICIAL["gpt-oss-120b", "TEST07"][0]
 AS_LOGGED = {
     "scenario": "Server",

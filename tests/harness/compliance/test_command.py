@@ -175,9 +175,6 @@ def test_test06_with_a_small_dataset(tmp_path):
     assert "First token check pass: Skipped\nEOS check pass: True\nSample length check pass: True\n" in text
 
 
-# -- runs without a verdict
-
-
 @pytest.mark.engine
 def test_failures_give_no_verdict(test07_file, tmp_path):
     with StubServer(tokens=TOKENS, faults=every(100, Fault.CUT_CHUNKED, first=5)) as server:
@@ -253,53 +250,31 @@ def test_deviations_are_not_official(name, test07_file, tmp_path, capfd):
     assert not (tmp_path / "out").exists()
 
 
-# -- wrong usage: one line, exit code 2, nothing written
-
-
 @pytest.fixture(scope="module")
 def low_effort(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data") / "low.parquet", TEST07_ROWS, "low")
 
 
+# Wrong usage, one line, exit code 2, nothing written. Name: test, its files and other flags, the error
 WRONG = {
-    "wrong size": (
-        ["--test", "TEST07", "--input-file", COMPLIANCE],
-        "dataset has 30 samples, the rules say 990",
-    ),
-    "wrong effort": (
-        ["--test", "TEST07", "--input-file", "LOW"],
-        "reasoning effort of the prompts is not high",
-    ),
-    "other test's": (
-        ["--test", "TEST09", "--input-file", "HIGH"],
-        "dataset has 990 samples, the rules say 6396",
-    ),
-    "no file": (["--test", "TEST07", "--input-file", "absent.parquet"], "no such file"),
-    "two tests, one file": (["--test", "all", "--input-file", "HIGH"], "--input-file TEST07=FILE"),
-    "one of two files": (["--test", "all", "--input-file", "TEST07=HIGH"], "no dataset for TEST09"),
-    "second is wrong": (
-        ["--test", "all", "--input-file", "TEST07=HIGH", "--input-file", "TEST09=HIGH"],
-        "not the dataset of TEST09",
-    ),
-    "no such test": (
-        ["--test", "TEST06", "--input-file", "HIGH"],
-        "gpt-oss-120b has no TEST06; it needs TEST07, TEST09",
-    ),
-    "references": (
-        ["--test", "TEST07", "--input-file", "HIGH", "--reference-data", COMPLIANCE],
-        "30 references, TEST07 has 990",
-    ),
-    "audit config": (
-        ["--test", "TEST07", "--input-file", "HIGH", "--audit-config", "absent"],
-        "cannot be read",
-    ),
-    "crash": (["--test", "TEST07", "--input-file", "HIGH", "--audit-config", "CRASH"], "LoadGen would crash"),
+    "wrong size": ("TEST07", [COMPLIANCE], "dataset has 30 samples, the rules say 990"),
+    "wrong effort": ("TEST07", ["LOW"], "reasoning effort of the prompts is not high"),
+    "other test's": ("TEST09", ["HIGH"], "dataset has 990 samples, the rules say 6396"),
+    "no file": ("TEST07", ["absent.parquet"], "no such file"),
+    "two tests, one file": ("all", ["HIGH"], "--input-file TEST07=FILE"),
+    "one of two files": ("all", ["TEST07=HIGH"], "no dataset for TEST09"),
+    "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], "not the dataset of TEST09"),
+    "no such test": ("TEST06", ["HIGH"], "gpt-oss-120b has no TEST06; it needs TEST07, TEST09"),
+    "references": ("TEST07", ["HIGH", "--reference-data", COMPLIANCE], "30 references, TEST07 has 990"),
+    "audit config": ("TEST07", ["HIGH", "--audit-config", "absent"], "cannot be read"),
+    "crash": ("TEST07", ["HIGH", "--audit-config", "CRASH"], "LoadGen would crash"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_usage(name, test07_file, low_effort, stub, tmp_path, capfd):
-    words, said = WRONG[name]
+    test, words, said = WRONG[name]
+    words = ["--test", test, "--input-file", *words]
     crash = audit(tmp_path, "TEST07", LOW07 + "*.*.performance_sample_count_override = 6396\n")
     known = {"HIGH": str(test07_file), "LOW": str(low_effort), "CRASH": str(crash)}
     filled = []

@@ -89,9 +89,6 @@ def test_test07_grades_no_programs():
         require_gradable(load_references(ACCURACY_REFERENCE, GPT_OSS))
 
 
-# -- the files of real submissions
-
-
 def shape(text: str) -> list[str]:
     """The text without its numbers and the widths that they take."""
     return [re.sub(r"\s+", " ", re.sub(r"\d+(\.\d+)?", "#", line)).strip() for line in text.splitlines()]

@@ -60,11 +60,6 @@ def logs(tmp_path):
 
 
 @pytest.fixture
-def low(tmp_path):
-    return audit(tmp_path, "TEST09", LOW09)
-
-
-@pytest.fixture
 def verify(capfd):
     """Exit code, stdout, stderr."""
 
@@ -77,9 +72,29 @@ def verify(capfd):
     return run
 
 
-def test_pass_and_fail(logs, low, verify, tmp_path):
+@pytest.fixture
+def verify09(verify, tmp_path):
+    """TEST09 with bounds that 3 tokens are within."""
+    low = audit(tmp_path, "TEST09", LOW09)
+    return lambda folder, *words: verify("TEST09", "--log-dir", folder, "--audit-config", low, *words)
+
+
+@pytest.fixture
+def into(tmp_path):
+    return ("--output-dir", tmp_path / "out")
+
+
+def put(folder, files):
+    """Write files by name; None removes one."""
+    for name, text in files.items():
+        (folder / name).unlink(missing_ok=True)
+        if text is not None:
+            (folder / name).write_text(text)
+
+
+def test_pass_and_fail(logs, verify, verify09, into, tmp_path):
     out = tmp_path / "out"
-    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low, "--output-dir", out)
+    code, printed, _ = verify09(logs, *into)
     assert (code, "TEST09: TEST PASS: mean output 3.00 tokens of 6396 samples" in printed) == (0, True)
     assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()) == [
         f"TEST09/accuracy/{ACCURACY}",
@@ -95,11 +110,10 @@ def test_pass_and_fail(logs, low, verify, tmp_path):
     assert (aside / "verify_output_len.txt").read_text().endswith("TEST PASS\n")
 
 
-def test_an_accuracy_log_alone(logs, low, verify):
+def test_an_accuracy_log_alone(logs, verify09):
     """Judged as the official script does, with a warning for what could not be confirmed."""
-    (logs / SUMMARY).unlink()
-    (logs / DETAIL).unlink()
-    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
+    put(logs, {SUMMARY: None, DETAIL: None})
+    code, printed, _ = verify09(logs)
     assert (code, printed.count("is not confirmed")) == (0, 2)
 
 
@@ -149,18 +163,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_logs(name, logs, low, verify, tmp_path):
+def test_broken_logs(name, logs, verify09, into):
     files, said = BROKEN[name]
-    for file, text in files.items():
-        (logs / file).unlink(missing_ok=True)
-        if text is not None:
-            (logs / file).write_text(text)
-    out = tmp_path / "out"
-    code, printed, errors = verify("TEST09", "--log-dir", logs, "--audit-config", low, "--output-dir", out)
+    put(logs, files)
+    code, printed, errors = verify09(logs, *into)
     assert (code, printed) == (2, "")
     (line,) = errors.splitlines()
     assert line.startswith("run_compliance.py: error: ") and said in line
-    assert not out.exists()
+    assert not into[1].exists()
 
 
 OURS = records.verdict("VALID", complete=True)
@@ -184,95 +194,80 @@ WORTHLESS = {
 
 
 @pytest.mark.parametrize("name", NOTED)
-def test_what_the_official_scripts_do_not_look_at_is_a_note(name, logs, low, verify, tmp_path):
+def test_what_the_official_scripts_do_not_look_at_is_a_note(name, logs, verify09):
     """Logs of another harness: the verdict is the official one, with a warning."""
     files, said = NOTED[name]
-    for file, text in files.items():
-        (logs / file).write_text(text)
-    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
-    assert code == 0
-    assert f"WARNING {said}" in printed
+    put(logs, files)
+    code, printed, _ = verify09(logs)
+    assert (code, f"WARNING {said}" in printed) == (0, True)
     assert "TEST09: TEST PASS" in printed
 
 
-def test_a_run_of_ours_that_is_only_too_slow(logs, low, verify):
-    (logs / SUMMARY).write_text(NOTED["invalid"][0][SUMMARY])
-    (logs / "run.json").write_text(records.verdict("INVALID", "slow", complete=True))
-    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
-    assert code == 0
-    assert f"WARNING {NOTED['invalid'][1]}" in printed
+def test_a_run_of_ours_that_is_only_too_slow(logs, verify09):
+    files, said = NOTED["invalid"]
+    put(logs, files | {"run.json": records.verdict("INVALID", "slow", complete=True)})
+    code, printed, _ = verify09(logs)
+    assert (code, f"WARNING {said}" in printed) == (0, True)
 
 
 @pytest.mark.parametrize("name", WORTHLESS)
-def test_a_run_of_ours_that_is_worth_nothing(name, logs, low, verify, tmp_path):
+def test_a_run_of_ours_that_is_worth_nothing(name, logs, verify09, into):
     files, said = WORTHLESS[name]
-    for file, text in files.items():
-        (logs / file).write_text(text)
-    out = tmp_path / "out"
-    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low, "--output-dir", out)
+    put(logs, files)
+    code, printed, _ = verify09(logs, *into)
     assert code == 4
     assert f"TEST09 has no verdict: {said}" in printed
     assert "TEST PASS" not in printed
-    assert not out.exists()
+    assert not into[1].exists()
 
 
 EARLIER = {"performance_issue_unique": False, "accuracy_log_sampling_target": 6396}
 
 
 @pytest.mark.parametrize("key", EARLIER)
-def test_settings_of_earlier_rounds(key, logs, low, verify):
+def test_settings_of_earlier_rounds(key, logs, verify09):
     """Other ways to have each sample logged once; the log shows that it was."""
     (logs / DETAIL).write_text(detail({key: EARLIER[key]}))
-    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
+    code, printed, _ = verify09(logs)
     assert (code, f"WARNING effective_{key} was {EARLIER[key]}" in printed) == (0, True)
 
 
-def test_the_folder_of_the_logs_is_not_overwritten(logs, low, verify, tmp_path):
+def test_the_folder_of_the_logs_is_not_overwritten(logs, verify09, into, tmp_path):
     inside = shutil.copytree(logs, tmp_path / "out" / "TEST09" / "performance" / "run_1")
-    code, _, said = verify(
-        "TEST09", "--log-dir", inside, "--audit-config", low, "--output-dir", tmp_path / "out"
-    )
+    code, _, said = verify09(inside, *into)
     assert (code, "holds the logs that are verified" in said) == (2, True)
     assert (inside / ACCURACY).exists()
 
 
-def test_a_run_is_verified_again_in_its_own_folder(logs, low, verify, tmp_path):
+def test_a_run_is_verified_again_in_its_own_folder(logs, verify, verify09, into, tmp_path):
     run = shutil.copytree(logs, tmp_path / "out" / "TEST09" / "run")
-    for flags, code in (((), 5), (("--audit-config", low), 0)):
-        words = ("TEST09", "--log-dir", run, "--output-dir", tmp_path / "out", *flags)
-        assert verify(*words)[0] == code
+    assert verify("TEST09", "--log-dir", run, *into)[0] == 5
+    assert verify09(run, *into)[0] == 0
     assert (run / ACCURACY).exists()
     assert not list((tmp_path / "out").glob("TEST09.*"))
 
 
-def test_a_verified_folder_is_taken(logs, low, verify, tmp_path):
+def test_a_verified_folder_is_taken(logs, verify09, into, tmp_path):
     """As a submission has it: logs below accuracy/ and performance/run_1."""
-    assert (
-        verify("TEST09", "--log-dir", logs, "--audit-config", low, "--output-dir", tmp_path / "out")[0] == 0
-    )
+    assert verify09(logs, *into)[0] == 0
     folder = tmp_path / "out/TEST09"
-    code, printed, _ = verify("TEST09", "--log-dir", folder, "--audit-config", low)
-    assert code == 0
-    assert "not confirmed" not in printed
-    code, _, errors = verify(
-        "TEST09", "--log-dir", folder, "--audit-config", low, "--output-dir", tmp_path / "out"
-    )
-    assert code == 2, errors
+    code, printed, _ = verify09(folder)
+    assert (code, "not confirmed" in printed) == (0, False)
+    assert verify09(folder, *into)[0] == 2
     assert (folder / "accuracy" / ACCURACY).is_file()
 
 
-def test_the_folder_of_a_test_run_is_taken(logs, low, verify, tmp_path):
+def test_the_folder_of_a_test_run_is_taken(logs, verify09, tmp_path):
     """run_compliance.py leaves the run in run/; what was verified lies beside it."""
     folder = tmp_path / "TEST09"
     shutil.copytree(logs, folder / "run")
-    words = ("TEST09", "--log-dir", folder, "--audit-config", low)
-    assert verify(*words)[0] == 0
-    assert verify(*words, "--output-dir", tmp_path)[0] == 0
+    assert verify09(folder)[0] == 0
+    assert verify09(folder, "--output-dir", tmp_path)[0] == 0
     assert (folder / "accuracy" / ACCURACY).is_file()
-    assert verify(*words)[0] == 0
+    assert verify09(folder)[0] == 0
 
 
-def test_a_full_disk_leaves_nothing_behind(logs, low, verify, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_nothing_behind(logs, verify09, into, monkeypatch):
     def full(source, target):
         if target.name == DETAIL:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -280,10 +275,9 @@ def test_a_full_disk_leaves_nothing_behind(logs, low, verify, tmp_path, monkeypa
 
     copy = shutil.copyfile
     monkeypatch.setattr(shutil, "copyfile", full)
-    out = tmp_path / "out"
-    code, _, said = verify("TEST09", "--log-dir", logs, "--audit-config", low, "--output-dir", out)
+    code, _, said = verify09(logs, *into)
     assert (code, "No space left on device" in said) == (2, True)
-    assert list((out / "TEST09").iterdir()) == []
+    assert list((into[1] / "TEST09").iterdir()) == []
 
 
 USAGE = {
@@ -300,14 +294,10 @@ USAGE = {
 @pytest.mark.parametrize("name", USAGE)
 def test_usage(name, logs, verify):
     words, said = USAGE[name]
-    for file in (SUMMARY, DETAIL):
-        (logs / file).unlink()
+    put(logs, {SUMMARY: None, DETAIL: None})
     code, printed, errors = verify(*words, "--log-dir", logs)
     assert (code, printed) == (2, "")
     assert said in errors
-
-
-# -- TEST07 at its real size
 
 
 @pytest.fixture(scope="module")
@@ -325,9 +315,8 @@ def answered(folder, right: int):
 def test_test07_scores_as_a_published_run(references, verify, tmp_path):
     """627 of 990, as one of the v6.0 submissions: its figures, in its words."""
     logs, out = answered(tmp_path / "logs", 627), tmp_path / "out"
-    code, printed, _ = verify(
-        "TEST07", "--log-dir", logs, "--reference-data", references, "--output-dir", out
-    )
+    words = ("--log-dir", logs, "--reference-data", references, "--output-dir", out)
+    code, printed, _ = verify("TEST07", *words)
     assert code == 0, printed
     text = (out / "TEST07" / "verify_accuracy.txt").read_text()
     for line in (
@@ -370,11 +359,11 @@ def test_test07_of_an_odd_log_is_the_official_verdict(name, references, verify, 
 
 
 @pytest.mark.parametrize("name", ["array", "JSON lines"])
-def test_test09_reads_both_shapes(name, logs, low, verify):
+def test_test09_reads_both_shapes(name, logs, verify09):
     """So does the official script."""
     if name == "JSON lines":
         (logs / ACCURACY).write_text("\n".join(ENTRIES) + "\n")
-    code, printed, _ = verify("TEST09", "--log-dir", logs, "--audit-config", low)
+    code, printed, _ = verify09(logs)
     assert code == 0
     assert ("WARNING the log has JSON lines" in printed) == (name == "JSON lines")
 

@@ -51,8 +51,6 @@ def target(benchmark, scenario):
     return Target(benchmark.model_key(scenario), LOADGEN_SCENARIO[scenario])
 
 
-# -- the rules' numbers
-
 # benchmark, LoadGen key, performance rows, tokens, accuracy rows, tokens, server and interactive limits in ms
 RULES = [
     ("gpt-oss-120b", "gpt-oss-120b", 6396, 10240, 4395, 32768, (3000, 80), (2000, 15)),
@@ -178,9 +176,6 @@ def test_effort_ids_spell_the_effort(effort):
     assert decode(ids) == f"Reasoning: {effort}"
 
 
-# -- LoadGen's own settings
-
-
 @pytest.mark.parametrize(("name", "scenario"), [*CASES, ("gpt-oss-120b", Scenario.SINGLE_STREAM)])
 def test_loadgen_holds_what_is_locked(readback, name, scenario):
     settings = readback["user.conf", name, scenario]
@@ -248,9 +243,6 @@ def test_quick_conf_says_in_its_first_line_that_it_is_not_official():
 def test_quick_conf_is_quick(readback):
     for name, scenario in CASES:
         assert readback["quick.conf", name, scenario]["min_duration_ms"] <= 30_000
-
-
-# -- reading definitions
 
 
 def test_available_benchmarks():

@@ -46,8 +46,7 @@ def loadgen(tmp_path_factory):
     return dict(zip(asked, loadgen_reads(cases), strict=True))
 
 
-# -- refused: text, line of the error, fragment of the message, what LoadGen does with it
-
+# Refused: text, line of the error, fragment of the message, what LoadGen does with it
 REFUSED = [
     # typos that LoadGen skips without a word
     ("*.Server.min_durations = 1000\n", 1, "min_durations", "ignores"),
@@ -133,8 +132,7 @@ def test_loadgen_misreads(loadgen, text, setting, value):
     assert loadgen[text, "Server"][1][setting] == value
 
 
-# -- accepted: text, setting and value that LoadGen then has
-
+# Accepted: text, setting and value that LoadGen then has
 ACCEPTED = [
     ("*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
     ("*.*.min_duration = 1000\n", "min_duration_ms", 1000),
@@ -181,8 +179,7 @@ def test_a_model_may_hold_dots(tmp_path):
     assert (row.model, row.scenario, row.key) == ("wan-2.2-t2v-a14b", "Offline", "min_query_count")
 
 
-# -- keys: in which scenario, with which value, and the setting that LoadGen then changes
-
+# Keys: in which scenario, with which value, and the setting that LoadGen then changes
 KEYS = [
     ("accuracy_log_rng_seed", "Offline", "7", "accuracy_log_rng_seed", 7),
     ("accuracy_log_sampling_target", "Offline", "7", "accuracy_log_sampling_target", 7),
@@ -274,9 +271,6 @@ def test_a_key_of_another_scenario_is_a_warning_as_loadgen_drops_it(
     assert (conf.rows, [key in warning for warning in conf.warnings]) == ((), [True])
 
 
-# -- LoadGen's own mlperf.conf, which its binary carries as text
-
-
 def embedded_conf():
     spec = find_spec("mlperf_loadgen")
     assert spec is not None
@@ -306,9 +300,6 @@ def test_an_mlperf_conf_may_hold_seeds_and_models_of_other_years(tmp_path):
     conf = read_conf(write(tmp_path, "mlperf.conf", text), SERVER, "mlperf")
     assert conf.settings == {"qsl_rng_seed": 2085463073848966840}
     assert len(conf.warnings) == 1
-
-
-# -- the file itself, and which rows apply
 
 
 def test_unreadable_files(tmp_path):
@@ -349,8 +340,7 @@ gpt-oss-120b-interactive.Server.min_duration = 6
     assert settings["min_duration_ms"] == in_force
 
 
-# -- audit.config: rows for every model, the mode and thresholds
-
+# audit.config: rows for every model, the mode and thresholds
 # line, whether it is fine, a warning or an error
 AUDIT = [
     ("*.*.mode = 2", "fine"),

@@ -20,8 +20,6 @@ def plan_of(*flags):
     return resolve_plan(parse_options(["--input-file", "perf.parquet", *flags]))
 
 
-# -- server URLs
-
 ACCEPTED = [
     (["http://localhost:30000"], ("http://localhost:30000",)),
     (["http://a:1,http://b:2"], ("http://a:1", "http://b:2")),
@@ -84,9 +82,6 @@ def test_refused_server_urls(values, message):
         parse_server_urls(values)
     assert message in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-# -- numbers
 
 
 @pytest.mark.parametrize("flag", ["--max-samples", "--num-workers", "--max-concurrency", "--max-new-tokens"])
@@ -161,9 +156,6 @@ def test_deadlines_of_streams(flag, field):
     assert [line.split()[0] for line in plan.warnings] == [flag]
 
 
-# -- files
-
-
 @pytest.mark.parametrize("flag", ["--user-conf", "--mlperf-conf", "--audit-config", "--generation-config"])
 def test_missing_files(tmp_path, flag):
     missing = tmp_path / "missing"
@@ -195,9 +187,6 @@ def test_logs_go_to_scenario_and_mode(tmp_path, scenario, flags, mode):
     plan = plan_of("--output-dir", str(tmp_path), "--scenario", scenario, *flags)
     assert plan.log_dir == tmp_path / scenario / mode
     assert plan.accuracy is bool(flags)
-
-
-# -- the rest
 
 
 def test_a_stray_audit_config_is_not_picked_up(tmp_path, monkeypatch):
@@ -264,9 +253,6 @@ def test_a_plan_is_plain_data(monkeypatch):
     text = msgspec.json.encode(plan_of("--scenario", "server"), enc_hook=str).decode()
     assert '"scenario":"server"' in text
     assert "sk-hidden" not in text
-
-
-# -- options from Python
 
 
 def test_options_from_python_make_the_plan_of_the_same_flags():

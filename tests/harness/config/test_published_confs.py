@@ -10,8 +10,7 @@ from harness.errors import ConfigError
 from tests.harness.config.readback import loadgen_reads
 from tests.harness.config.test_loadgen_conf import MODEL, SERVER, write
 
-# -- skipped: rows of published files that LoadGen reads for no run or not for this one
-
+# Skipped: rows of published files that LoadGen reads for no run or not for this one
 SKIPPED = [
     "*.Server.performance_sample_count = 6396\n",
     "*.Server.performance_sample_count = 6396\n*.Offline.performance_sample_count = 6396\n",
@@ -92,8 +91,7 @@ def test_a_skipped_row_that_was_meant_for_this_run_is_an_error(tmp_path, text, t
     assert (conf.settings, len(conf.warnings)) == ({key: 7}, 1)
 
 
-# -- files of v6.0 results and the reference: text, target, settings in force (None: refused), warnings
-
+# Files of v6.0 results and the reference: text, target, settings in force (None: refused), warnings
 INTERACTIVE = Target("gpt-oss-120b-interactive", "Server", interactive=True)
 PUBLISHED = {
     "TensorRT generator, Interactive": (

@@ -12,9 +12,6 @@ SERVER_ONLY = ("target_latency_percentile", "max_async_queries")
 PERMUTATION = "sample_concatenate_permutation"
 
 
-# -- locked settings
-
-
 @pytest.mark.parametrize(
     ("scenario", "limits"),
     [
@@ -115,8 +112,6 @@ def test_each_deviation_is_told():
     readback = {**locked, "min_duration_ms": 1, "ttft_latency": 1}
     assert len(setting_deviations(locked, readback, ["min_duration", "ttft_latency"], 6396)) == 2
 
-
-# -- the dataset
 
 # rule, rows, efforts of the prompts, whether the benchmark has markers, fragments of each deviation
 DATASETS = [

@@ -126,9 +126,6 @@ def test_a_writer_appends_to_what_is_there(tmp_path):
     assert read_journal(tmp_path).rows["query_id"].tolist() == [1, 2]
 
 
-# -- what a crash leaves
-
-
 def test_the_last_row_cut_at_every_byte(tmp_path):
     path = write(tmp_path, [completion()] * 3)
     data = path.read_bytes()
@@ -199,9 +196,6 @@ def test_other_files_are_left_alone(tmp_path):
     (tmp_path / "queries-0.bin.bak").write_bytes(b"x")
     (tmp_path / "notes.bin").write_bytes(b"x")
     assert (len(read_journal(tmp_path).rows), read_journal(tmp_path).broken) == (1, 0)
-
-
-# -- reports, and queries whose worker died
 
 
 def test_reports(tmp_path):

@@ -139,9 +139,6 @@ def test_examples_are_few_and_different(log_dir):
     assert examples["connect"] == [f"refused by port {number}" for number in (20, 21, 22)]
 
 
-# -- queries whose worker died
-
-
 def test_a_lost_query_is_failed_whatever_its_journal_says(log_dir):
     record = close(log_dir, Observations(SAMPLES, lost=[(102, 2)]))
     assert record.exit_code == EXIT_INVALID
@@ -155,26 +152,13 @@ def test_a_lost_query_is_failed_whatever_its_journal_says(log_dir):
 
 
 def test_a_lost_query_without_a_row_gets_one(log_dir):
+    """Its issue time is not known: the rates are those of the others. Nor is its replica."""
     close(log_dir, Observations(SAMPLES + 1, lost=[(2**63 + 9, 4)]))
     (lost,) = [row for row in requests(log_dir) if row["failure"]]
     assert (lost["query_id"], lost["sample_index"]) == (2**63 + 9, 4)
-    assert run_json(log_dir)["unanswered"] == 0
-
-
-def test_a_lost_query_does_not_stretch_the_run(log_dir):
-    """Its issue time is not known: the rates are those of the other queries."""
-    close(log_dir, Observations(SAMPLES + 1, lost=[(999, 4)]))
-    assert run_json(log_dir)["statistics"]["duration_ns"] == (SAMPLES - 1 + 40) * MS
-
-
-def test_a_lost_query_is_blamed_on_no_replica(log_dir):
-    """Nobody knows which replica had it."""
-    close(log_dir, Observations(SAMPLES + 1, lost=[(999, 4)]))
-    (lost,) = [row for row in requests(log_dir) if row["failure"]]
     assert lost["replica"] not in REPLICAS
-
-
-# -- runs that did not end well
+    assert run_json(log_dir)["unanswered"] == 0
+    assert run_json(log_dir)["statistics"]["duration_ns"] == (SAMPLES - 1 + 40) * MS
 
 
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
@@ -194,15 +178,19 @@ def test_an_interrupted_run_is_not_valid_even_when_loadgen_was_done(log_dir):
     assert close(log_dir, Observations(SAMPLES, interrupted_by="SIGINT")).exit_code != EXIT_VALID
 
 
-def test_answers_in_one_event_are_a_warning_where_tokens_have_limits(log_dir):
-    """A proxy that buffers: LoadGen's TPOT is 0, and meets any limit."""
-    path = log_dir / JOURNAL_DIR / "queries-0.bin"
-    path.unlink()
+def rewrite(log_dir, first_ns):
+    """The journal of answers that were complete at START + 3."""
+    (log_dir / JOURNAL_DIR / "queries-0.bin").unlink()
     writer = JournalWriter(log_dir / JOURNAL_DIR, "0", 0)
+    times = (START, START + 1, START + 2, first_ns, START + 3)
     for i in range(SAMPLES):
-        times = (START, START + 1, START + 2, START + 3, START + 3)
         writer.add(100 + i, i, 0, times, 16, 8, Completion(np.arange(8, dtype=np.int32), "length"))
     writer.flush()
+
+
+def test_answers_in_one_event_are_a_warning_where_tokens_have_limits(log_dir):
+    """A proxy that buffers: LoadGen's TPOT is 0, and meets any limit."""
+    rewrite(log_dir, first_ns=START + 3)
     close(log_dir, server=True)
     assert any("came in one event" in line for line in run_json(log_dir)["warnings"])
     close(log_dir)
@@ -210,12 +198,7 @@ def test_answers_in_one_event_are_a_warning_where_tokens_have_limits(log_dir):
 
 
 def test_answers_that_were_not_streamed_are_a_warning_where_tokens_have_limits(log_dir):
-    (log_dir / JOURNAL_DIR / "queries-0.bin").unlink()
-    writer = JournalWriter(log_dir / JOURNAL_DIR, "0", 0)
-    for i in range(SAMPLES):
-        times = (START, START + 1, START + 2, 0, START + 3)
-        writer.add(100 + i, i, 0, times, 16, 8, Completion(np.arange(8, dtype=np.int32), "length"))
-    writer.flush()
+    rewrite(log_dir, first_ns=0)
     close(log_dir, server=True)
     assert any("not streamed" in line for line in run_json(log_dir)["warnings"])
     assert run_json(log_dir)["statistics"]["ttft"] is run_json(log_dir)["statistics"]["tpot"] is None
@@ -268,9 +251,6 @@ def test_accuracy_wants_every_sample_once(log_dir):
     assert close(log_dir, Observations(SAMPLES + 1), accuracy=True).exit_code == EXIT_INVALID
 
 
-# -- the settings in force
-
-
 def test_the_settings_in_force_are_recorded(log_dir):
     close(log_dir)
     found = run_json(log_dir)["settings_in_force"]
@@ -305,9 +285,6 @@ def test_another_mode_than_planned_is_a_reason(log_dir):
     (reason,) = run_json(log_dir)["verdict"]["reasons"]
     assert "PerformanceOnly" in reason
     assert "AccuracyOnly" in reason
-
-
-# -- what LoadGen was told
 
 
 def test_reports_are_joined(log_dir):
@@ -351,6 +328,11 @@ def test_record_twice_gives_the_same(log_dir):
     assert not list(log_dir.glob("*.partial"))
 
 
+def looks_well(log_dir):
+    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
+    write_accuracy_log(log_dir, SAMPLES)
+
+
 def lose_end(path, size):
     path.write_bytes(path.read_bytes()[:-size])
 
@@ -369,8 +351,7 @@ def lose_end(path, size):
 )
 def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
     """LoadGen does not notice a full disk: its summary may be whole and say that all is well."""
-    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
-    write_accuracy_log(log_dir, SAMPLES)
+    looks_well(log_dir)
     damage(log_dir)
     record = close(log_dir, accuracy=True)
     assert record.exit_code == EXIT_INVALID
@@ -381,8 +362,7 @@ def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
     ("problems", "asks"), [((), True), (("ended early: 10 queries have failed",), False)]
 )
 def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, problems, asks):
-    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
-    write_accuracy_log(log_dir, SAMPLES)
+    looks_well(log_dir)
     lose_end(log_dir / "mlperf_log_accuracy.json", 2)
     close(log_dir, Observations(SAMPLES, problems=problems), accuracy=True)
     assert any("disk full" in reason for reason in run_json(log_dir)["verdict"]["reasons"]) is asks

@@ -155,39 +155,25 @@ def unofficial(results):
     (folder / "verify_accuracy.txt").rename(folder / "verify_accuracy.NOT_OFFICIAL.txt")
 
 
+PERFORMANCE, SUMMARY = "offline/performance", "mlperf_log_summary.txt"
+DETAIL_LOG, ACCURACY_LOG = f"{PERFORMANCE}/mlperf_log_detail.txt", "offline/accuracy/mlperf_log_accuracy.json"
+TEST07_RUN, TEST09_LOG = (
+    "interactive/TEST07/performance/run_1",
+    "offline/TEST09/accuracy/mlperf_log_accuracy.json",
+)
 BROKEN = [
     ("no results", without("."), "--results"),
-    (
-        "no performance run",
-        without("offline/performance"),
-        "offline/performance/mlperf_log_summary.txt",
-    ),
+    ("no performance run", without(PERFORMANCE), f"{PERFORMANCE}/{SUMMARY}"),
     ("no accuracy run", without("interactive/accuracy"), "run_mlperf.py --accuracy"),
     ("not evaluated", without("offline/accuracy/accuracy.txt"), "eval_mlperf_accuracy.py"),
     ("no TEST folder", without("offline/TEST09"), "offline/TEST09/verify_output_len.txt"),
     ("an unofficial test", unofficial, "verify_accuracy.NOT_OFFICIAL.txt"),
     ("no Offline", without("offline"), "offline/performance"),
     ("neither Server nor Interactive", without("interactive"), "server or interactive"),
-    (
-        "detail log cut",
-        cut("offline/performance/mlperf_log_detail.txt"),
-        "offline/performance/mlperf_log_detail.txt",
-    ),
-    (
-        "summary cut",
-        cut("interactive/TEST07/performance/run_1/mlperf_log_summary.txt"),
-        "interactive/TEST07/performance/run_1",
-    ),
-    (
-        "accuracy log cut",
-        cut("offline/accuracy/mlperf_log_accuracy.json"),
-        "offline/accuracy/mlperf_log_accuracy.json",
-    ),
-    (
-        "no answers logged",
-        rewrite("offline/TEST09/accuracy/mlperf_log_accuracy.json", "[\n]\n"),
-        "offline/TEST09/accuracy/mlperf_log_accuracy.json",
-    ),
+    ("detail log cut", cut(DETAIL_LOG), DETAIL_LOG),
+    ("summary cut", cut(f"{TEST07_RUN}/{SUMMARY}"), TEST07_RUN),
+    ("accuracy log cut", cut(ACCURACY_LOG), ACCURACY_LOG),
+    ("no answers logged", rewrite(TEST09_LOG, "[\n]\n"), TEST09_LOG),
     ("an edge system", stated('"datacenter"', '"edge"'), "'edge'"),
     ("no user.conf", without("user.conf"), "--user-conf"),
     ("a slash in the name", stated('"MyOrg"', '"My/Org"'), "submitter is 'My/Org'"),
@@ -248,9 +234,6 @@ def test_the_user_conf_that_the_run_had_counts(results, info, tmp_path):
     assert build(results) == 0
     (written,) = tmp_path.glob("tree/closed/MyOrg/results/made_up/*/Offline/user.conf")
     assert written.read_text() == had
-
-
-# -- origin of the code, the runs and the system description
 
 
 def test_the_source_is_what_git_tracks(results, info, tmp_path):

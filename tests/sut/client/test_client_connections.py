@@ -13,8 +13,6 @@ from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.driver import answer, assert_completed
 
-# -- connections
-
 
 def test_one_connection_serves_one_request_after_the_other(drive):
     with StubServer() as stub:
@@ -152,9 +150,6 @@ def test_connections_are_made_a_few_hundred_at_a_time(drive):
         assert not driver.client.can_start
         driver.client.trust(0)
         assert driver.client.can_start
-
-
-# -- replicas
 
 
 def test_replicas_are_balanced_by_requests_in_flight(drive):

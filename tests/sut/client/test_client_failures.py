@@ -12,8 +12,6 @@ from tests.kit import assert_failed, make_request, read_request, reset, scripted
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.driver import KINDS, WIRE, answer, assert_completed
 
-# -- failures
-
 
 def test_connection_refused(drive):
     with refused_url() as url:
@@ -182,9 +180,6 @@ def test_a_new_request_may_be_started_where_another_ends(drive):
         assert len(driver.outcomes) == len(stub.requests)
 
 
-# -- deadlines of their own for the first token and for silence
-
-
 @pytest.mark.parametrize(
     ("tokens", "deadlines", "wording"),
     [
@@ -283,9 +278,6 @@ def test_a_pause_of_the_process_is_not_the_server_s(drive, pass_time):
         pass_time(601)
         driver.client.tick()
         assert_completed(driver.wait(query)[0])
-
-
-# -- replicas that look dead
 
 
 def test_a_refused_connection_is_enough(drive):

@@ -9,8 +9,6 @@ from tests.kit import assert_failed
 from tests.stub import StubServer, refused_url
 from tests.sut.driver import assert_completed
 
-# -- times and first tokens
-
 
 def test_first_token_is_told_once_and_before_the_end(drive):
     with StubServer(event_delay_s=0.25) as stub:
@@ -53,9 +51,6 @@ def test_times_are_the_servers_even_when_the_client_is_busy(drive):
         # sent_ns is read after the send: a quick server may have answered by then.
         assert request.started_ns <= min(request.sent_ns, reader.first_byte_ns)
         assert reader.first_byte_ns <= reader.first_token_ns <= reader.last_byte_ns
-
-
-# -- what must not get in between
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy", "https_proxy"])

@@ -10,8 +10,6 @@ from tests.runs import run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 from tests.sut.driver import KINDS, assert_completed
 
-# -- TLS
-
 
 def test_tls(drive, tls, certificate, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))

@@ -88,9 +88,6 @@ def test_another_mask_is_kept_in_either_set(polls, pairs):
     assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
 
 
-# -- in the client
-
-
 @pytest.fixture
 def flowing_from_one(monkeypatch):
     monkeypatch.setattr(client_module, "_BATCHED_FROM", 1)

@@ -60,9 +60,6 @@ def full_backlog():
             filler.close()
 
 
-# -- stamps
-
-
 @pytest.mark.parametrize("delay_s", [0, 0.2])
 def test_arrival_lies_between_the_send_and_the_read(delay_s):
     """Also when the client is busy elsewhere while the bytes arrive."""
@@ -109,9 +106,6 @@ def test_a_stepped_wall_clock_is_noticed_and_followed(monkeypatch):
     clock.refresh()
     assert clock.offset_ns - before == pytest.approx(3e9, abs=1e7)
     assert clock.steps_ns == pytest.approx(3e9, abs=1e7)
-
-
-# -- plain TCP
 
 
 def test_nothing_there_and_the_end():
@@ -163,9 +157,6 @@ def test_not_ready_while_it_connects():
         transport = PlainTransport(AddressPair(socket.AF_INET, address), KernelClock())
         assert not transport.ready()
         transport.close()
-
-
-# -- TLS
 
 
 def test_tls_can_begin_while_the_connection_is_being_made():

@@ -31,9 +31,7 @@ USER_CONF = """
 """
 
 
-# -- workers: each is given a query and says what it answers; None: hang up
-
-
+# Workers: each is given a query and says what it answers; None: hang up
 def output_ids(sample):
     """What sample ``sample`` is answered with: 2 to 13 tokens."""
     return np.arange(sample * 1000, sample * 1000 + sample + 2, dtype="<i4").tobytes()
@@ -107,9 +105,6 @@ def hangs_up_after_a_first(query, sample, turn):
 
 def hangs_up_inside_a_message(query, sample, turn):
     return honest(query, sample, turn) if turn < 3 else (honest(query, sample, turn)[:-3], None)
-
-
-# -- the process under LoadGen
 
 
 class FakeWorker(threading.Thread):
@@ -247,9 +242,6 @@ def _logs(folder):
     detail = folder.joinpath("mlperf_log_detail.txt").read_text().splitlines()
     rows = [json.loads(line.removeprefix(":::MLLOG ")) for line in detail if line.startswith(":::MLLOG ")]
     return rows, json.loads(folder.joinpath("mlperf_log_accuracy.json").read_text() or "[]")
-
-
-# -- tests
 
 
 @pytest.mark.parametrize("scenario", ["Server", "Offline", "SingleStream"])
