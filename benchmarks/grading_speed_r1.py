@@ -5,6 +5,7 @@
 
 Outputs are random words of the tokenizer, which is the sample's unless another one is named, with lengths
 like those of published runs (3,756 tokens on average, 20,000 at most); the answer stands at the end. The
+right answers to MATH-500 are sums of another form than their references, which sympy has to compare. The
 reference is a pickled DataFrame with prompts of up to 3,136 tokens. The first call grades everything, the
 second one finds the verdicts on programs in the first one's journal: it is the time without the programs.
 """
@@ -60,14 +61,24 @@ def make(folder: Path, tokenizer: Path) -> None:
     words = np.array([number for name, number in vocabulary.items() if "`" not in name and number < 128_000])
     with (folder / "log.json").open("w") as file:
         for row in made_up_r1.rows():
-            ids = _output(rng, words, row, model.encode(f"</think>\n\n{row.final}").ids)
+            ids = _output(rng, words, model.encode(f"</think>\n\n{_final(row)}").ids)
             file.write("[\n" if row.number == 0 else ",\n")
             file.write(f'{{ "seq_id" : {row.number}, "qsl_idx" : {row.number}, "data" : "{hexed(ids)}", ')
             file.write(f'"token_data" : "{hexed(ids[:1])}", "token_count" : {len(ids)} }}')
         file.write("\n]\n")
 
 
-def _output(rng: np.random.Generator, words: np.ndarray, row: Row, final: list[int]) -> np.ndarray:
+def _final(row: Row) -> str:
+    """The row's final text; n / (n + 1) as 1 - 1 / (n + 1)."""
+    _, _, denominator = row.truth.rpartition("{")
+    return (
+        row.final.replace(row.truth, rf"1-\frac{{1}}{{{denominator}")
+        if row.dataset == "math500"
+        else row.final
+    )
+
+
+def _output(rng: np.random.Generator, words: np.ndarray, final: list[int]) -> np.ndarray:
     """A thought and the final text."""
     length = min(int(rng.lognormal(np.log(MEAN) - SPREAD**2 / 2, SPREAD)) + 50, LONGEST - 500)
     return np.concatenate([rng.choice(words, length), final, [END]])
