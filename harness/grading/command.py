@@ -55,8 +55,8 @@ def run(options: EvaluationOptions) -> bool:
             f"{options.mlperf_log}: a log has no true answers; add --reference-data (eval_accuracy.py: "
             "--dataset-file) with the dataset of the run"
         )
-    found, note = open_outputs(options.mlperf_log, benchmark, options.tokenizer)
-    if note:
+    found, notes = open_outputs(options.mlperf_log, benchmark, options.tokenizer)
+    for note in notes:
         print(legible(f"{options.mlperf_log}: {note}"), file=sys.stderr)
     references = load_references(options.references, benchmark)
     if isinstance(found, Sized) and len(found) != len(references):

@@ -15,6 +15,7 @@ from harness.grading.harmony import HarmonyText
 from harness.grading.output import Output, TextOutput, ThinkingText
 from harness.grading.output_decoder import BUILT_IN, OutputDecoder, RunFacts, open_decoder, run_facts
 from harness.loadgen_logs.accuracy_log import AccuracyLog, Cut, LogEntry, TokenIds
+from harness.text import printable
 
 # The columns of a table of outputs, as upstream names them.
 TEXT, IDS, LENGTH, BACKEND = "model_output", "tok_model_output", "tok_model_output_len", "model_backend"
@@ -22,6 +23,7 @@ FAILURE = "failure"  # ours: why a row has no output
 METADATA = "mlperf_run_eval"  # of a parquet file's schema: the settings of run_eval.py as JSON
 
 _ALL = slice(None)
+_LISTED = 5  # failed rows named before "and N more"
 # How the text of an output is read, by the name of the tokenizer in a benchmark's definition.
 _TEXT_OUTPUTS: Mapping[str, type[TextOutput]] = {
     BUILT_IN: HarmonyText,
@@ -142,8 +144,8 @@ class TextRows:
         return "" if row is None else row[0][part]
 
 
-def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tuple[Outputs, str]:
-    """The outputs in a log or a table, and a note on how a table is read, "" for none.
+def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tuple[Outputs, tuple[str, ...]]:
+    """The outputs in a log or a table, and notes on how a table is read and why rows of it have no output.
 
     A table is graded by its ids, as a log is; by its texts where it has no ids or where the benchmark's
     tokenizer is not there. Raises ConfigError, DatasetError, GradingError.
@@ -159,16 +161,17 @@ def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tup
     limit = facts.max_new_tokens or benchmark.dataset(accuracy=True).max_new_tokens
     if table is None:
         decoder = open_decoder(benchmark, tokenizer, limit)
-        return LoggedOutputs(AccuracyLog(path), decoder), ""
+        return LoggedOutputs(AccuracyLog(path), decoder), ()
+    failures = tuple(_failures(table))
     if IDS not in table.names:
-        return _text_rows(table, benchmark), f"graded by {TEXT}: there is no {IDS}"
+        return _text_rows(table, benchmark), (f"graded by {TEXT}: there is no {IDS}", *failures)
     try:
         decoder = open_decoder(benchmark, tokenizer, limit)
     except ConfigError as error:
         if tokenizer is not None or TEXT not in table.names:
             raise
-        return _text_rows(table, benchmark), f"graded by {TEXT}, not by {IDS}: {error}"
-    return IdRows(list(_id_rows(table)), decoder), ""
+        return _text_rows(table, benchmark), (f"graded by {TEXT}, not by {IDS}: {error}", *failures)
+    return IdRows(list(_id_rows(table)), decoder), failures
 
 
 def _table_facts(table: Table) -> RunFacts:
@@ -180,6 +183,15 @@ def _table_facts(table: Table) -> RunFacts:
         return RunFacts(settings.get("benchmark"), settings.get("parameters", {}).get("max_new_tokens"))
     except (msgspec.DecodeError, AttributeError):
         return RunFacts()
+
+
+def _failures(table: Table) -> Iterator[str]:
+    """The rows that run_eval.py found no answer to, with their failures, the first of many."""
+    cells = table.column(FAILURE) if FAILURE in table.names else []
+    failed = [f"{row} ({printable(str(cell))})" for row, cell in enumerate(cells) if not _is_null(cell)]
+    if failed:
+        more = f" and {len(failed) - _LISTED} more" if len(failed) > _LISTED else ""
+        yield f"{len(failed)} rows failed: {', '.join(failed[:_LISTED])}{more}"
 
 
 def _id_rows(table: Table) -> Iterator[TokenIds | None]:

@@ -80,7 +80,8 @@ def test_a_table_scores_as_its_log(columns, suffix, tmp_path, capfd):
 def test_rows_that_failed_are_missing_and_named(columns, tmp_path, capfd):
     path = table(tmp_path / "outputs.parquet", columns, frozenset({2, 7}))
     saved = tmp_path / "saved.parquet"
-    _, stdout, _ = score(capfd, "--mlperf-log", path, "--save-outputs", saved)
+    _, stdout, stderr = score(capfd, "--mlperf-log", path, "--save-outputs", saved)
+    assert "2 rows failed: 2 (timeout: too late), 7 (timeout: too late)" in stderr
     assert "2 samples have no entry and count as wrong: 2, 7" in stdout
     rows = pq.read_table(saved).to_pylist()
     assert [row["qsl_idx"] for row in rows] == [index for index in range(ROWS) if index not in (2, 7)]
