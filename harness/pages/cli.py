@@ -1,7 +1,6 @@
 """The command line of report.py and its options. Imports stay light for a fast ``--help``."""
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,17 @@ class HtmlOptions:
     output: Path | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """``compare``: two folders or more, the base first."""
+
+    folders: tuple[Path, ...]
+    output: Path = Path("compare.html")
+
+
+Options = HtmlOptions | CompareOptions
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All flags."""
     parser = Parser(
@@ -29,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_html(commands.add_parser("html", help="write report.html for runs of this or another harness"))
+    _add_compare(commands.add_parser("compare", help="show two runs or more beside each other"))
     return parser
 
 
@@ -48,13 +59,28 @@ def _add_html(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_options(argv: list[str] | None = None) -> HtmlOptions:
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folders",
+        type=path,
+        nargs="+",
+        metavar="DIR",
+        help="folders of runs, such as DIR/server/performance; the others are compared with the first",
+    )
+    parser.add_argument("--output", type=path, metavar="FILE", help="the page (%(default)s)")
+    parser.set_defaults(output=CompareOptions.output)
+
+
+def parse_options(argv: list[str] | None = None) -> Options:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
-    given: Mapping[str, object] = vars(build_parser().parse_args(argv))
-    folders, output = given["folders"], given["output"]
-    assert isinstance(folders, list)
-    assert output is None or isinstance(output, Path)
-    return HtmlOptions(folders=tuple(folders), output=output)
+    parser = build_parser()
+    given = vars(parser.parse_args(argv))
+    command, folders = given.pop("command"), tuple(given.pop("folders"))
+    if command == "html":
+        return HtmlOptions(folders=folders, **given)
+    if len(folders) < 2:
+        parser.error(f"compare needs two folders or more, got {folders[0]} alone")
+    return CompareOptions(folders=folders, **given)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,10 +89,13 @@ def main(argv: list[str] | None = None) -> int:
     return exit_code_of("report.py", "info", lambda: _run(options))
 
 
-def _run(options: HtmlOptions) -> int:
+def _run(options: Options) -> int:
     # Heavy modules are imported only when a command runs.
-    from harness.pages.command import html
+    from harness.pages import command
 
     with interruptible():
-        html(options)
+        if isinstance(options, HtmlOptions):
+            command.html(options)
+        else:
+            command.compare(options)
     return EXIT_VALID

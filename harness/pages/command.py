@@ -8,11 +8,15 @@ from typing import Any
 
 from harness.errors import ConfigError, HarnessError, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
-from harness.pages.cli import HtmlOptions
-from harness.pages.page import write_page
+from harness.pages.cli import CompareOptions, HtmlOptions
+from harness.pages.compare_page import compare_lines, compare_page
+from harness.pages.page import Page, write_page
 from harness.pages.run_files import read_run
 from harness.pages.run_page import run_page
 from harness.record.run_record import RunRecord
+from harness.text import printable
+
+_LONGEST_LINE = 2000
 
 log = logging.getLogger("mlperf")
 
@@ -28,9 +32,21 @@ def html(options: HtmlOptions) -> None:
         print(path)
 
 
+def compare(options: CompareOptions) -> None:
+    """Print the table of differences and write the page."""
+    runs = [read_run(_one_run(folder)) for folder in options.folders]
+    for line in compare_lines(runs):
+        print(printable(line, _LONGEST_LINE))
+    _write(options.output, compare_page(runs))
+    print(options.output)
+
+
 def write_report(folder: Path, path: Path) -> None:
     """Write the page of the run in a folder. Raises HarnessError for files that cannot be read or written."""
-    page = run_page(read_run(folder))
+    _write(path, run_page(read_run(folder)))
+
+
+def _write(path: Path, page: Page) -> None:
     try:
         write_page(path, page)
     except OSError as error:
@@ -67,6 +83,15 @@ def add_result(folder: Path, result: Mapping[str, Any]) -> None:
             write_report(folder, folder / REPORT)
     except (OSError, HarnessError) as error:
         log.warning("warning: the result is not in %s: %s", folder / REPORT, error)
+
+
+def _one_run(folder: Path) -> Path:
+    """The only run in a folder."""
+    runs = tuple(_runs_in(folder))
+    if len(runs) > 1:
+        shown = ", ".join(map(str, runs[:3]))
+        raise ConfigError(f"{folder}: {len(runs)} runs in it ({shown}); name the folder of one")
+    return runs[0]
 
 
 def _runs_in(folder: Path) -> Iterator[Path]:

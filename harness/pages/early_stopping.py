@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 
+from harness.pages.binomial import log_cumulative
+
 PERCENTILE, CONFIDENCE = 0.99, 0.99  # of the Server scenario
 _SPREADS = 10  # standard deviations around the mean that are looked through
 
@@ -16,9 +18,5 @@ def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: fl
     """The largest t that passes among ``queries``; -1 where there are too few queries to pass at all."""
     mean, spread = queries * (1 - percentile), math.sqrt(queries * percentile * (1 - percentile))
     top = min(queries, int(mean + _SPREADS * spread) + 1)
-    over = np.arange(top)
-    # log P(X = 0), then the ratios of neighbours: nothing underflows.
-    steps = np.log((queries - over) / (over + 1)) + math.log((1 - percentile) / percentile)
-    logs = queries * math.log(percentile) + np.concatenate([[0.0], np.cumsum(steps)])
-    cumulative = np.logaddexp.accumulate(logs)
+    cumulative = log_cumulative(queries, 1 - percentile, top)
     return int(np.searchsorted(cumulative, math.log1p(-confidence), side="left")) - 1

@@ -62,6 +62,7 @@ def result(
         "sandbox": None if sandbox is None else sandbox.tier.value,
         "disagreements": [sample.qsl_idx for sample in evaluation.graded if sample.disagrees],
         "remarks": {name: _remark(evaluation, name) for name in evaluation.remarks},
+        "right": {mode.value: _right(evaluation.graded, mode) for mode in evaluation.scores},
         "reasons": {mode.value: _reasons(evaluation.graded, mode) for mode in evaluation.scores},
         "warnings": list(result.warnings),
     }
@@ -172,6 +173,12 @@ def _dataset(part: DatasetScore) -> Json:
         "standard_deviation": part.deviation,
         "standard_error": part.standard_error,
     }
+
+
+def _right(graded: Sequence[GradedSample], mode: Mode) -> str | None:
+    """``1`` or ``0`` for each sample by qsl_idx; None for metrics that know neither."""
+    verdicts = [sample.grades[mode].correct for sample in graded]
+    return None if None in verdicts else "".join("1" if verdict else "0" for verdict in verdicts)
 
 
 def _reasons(graded: Sequence[GradedSample], mode: Mode) -> dict[str, dict[str, int]]:
