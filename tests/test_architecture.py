@@ -114,6 +114,21 @@ def test_only_one_module_imports_loadgen():
     }
 
 
+def test_only_the_reference_server_imports_torch():
+    assert offenders(program(), {"torch", "reference_server"}) == []
+    assert offenders(modules("pytorch"), {"torch"})
+
+
+def test_the_reference_server_shadows_no_package():
+    """Its folder is first on sys.path when serve.py runs."""
+    found = {path.stem for path in (ROOT / "pytorch").glob("*.py")}
+    assert found | {path.parent.name for path in modules("pytorch")} == {
+        "serve",
+        "reference_server",
+        "pytorch",
+    }
+
+
 def test_harness_never_imports_sut():
     assert offenders(modules("harness"), {"sut", "run_mlperf", "run_compliance", "tests", "scripts"}) == []
 
