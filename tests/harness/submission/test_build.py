@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+from harness.submission import source_code
 from harness.submission.build import write_test
 from harness.submission.checks.check import check_tree
 from harness.submission.cli import main
@@ -15,6 +16,8 @@ from harness.submission.rules import load_rules
 from tests.harness.submission.building import build, files, one_line, write_info
 from tests.harness.submission.trees import RESULTS, SYSTEM, accuracy_log
 from tests.runs import ROOT
+
+TRACKED = source_code._tracked  # before the fixture that names two files only
 
 
 def test_what_is_written(results, info, tmp_path, capsys):
@@ -236,7 +239,8 @@ def test_the_user_conf_that_the_run_had_counts(results, info, tmp_path):
     assert written.read_text() == had
 
 
-def test_the_source_is_what_git_tracks(results, info, tmp_path):
+def test_the_source_is_what_git_tracks(results, info, tmp_path, monkeypatch):
+    monkeypatch.setattr(source_code, "_tracked", TRACKED)
     build(results)
     found = set(files(tmp_path / "tree/closed/MyOrg/src/gpt-oss-120b"))
     assert {"run_mlperf.py", "sut/loadgen/binding.py", "setup.sh"} <= found
