@@ -4,13 +4,12 @@ Every tier adds a seccomp filter and resource limits in the child (``jail.confin
 used only after a probe solution has run in it and could not get out.
 """
 
-import json
 import os
 import platform
 import shutil
 import site
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def _limits(memory: int) -> Confinement:
 
 
 def _warden(limits: Confinement, scratch: str) -> tuple[str, ...]:
-    config = json.dumps(asdict(WardenConfig(limits, scratch)))
+    config = WardenConfig(limits, scratch).as_json()
     return (sys.executable, "-I", "-c", _START.format(root=str(ROOT)), config)
 
 
@@ -136,8 +135,7 @@ def _namespaces() -> list[str]:
 
 def _landlock(limits: Confinement) -> Sandbox:
     readable = (*_SYSTEM_TREES, *_SYSTEM_FILES, *_interpreter_trees())
-    limits = replace(
-        limits,
+    limits = limits._replace(
         processes=THREAD_LIMIT + _tasks_running(),
         readable=readable,
         devices=_DEVICES,
@@ -148,7 +146,7 @@ def _landlock(limits: Confinement) -> Sandbox:
 
 def _unsandboxed(limits: Confinement) -> Sandbox:
     """Resource limits only."""
-    limits = replace(limits, uid=0, processes=THREAD_LIMIT + _tasks_running(), filter=False)
+    limits = limits._replace(uid=0, processes=THREAD_LIMIT + _tasks_running(), filter=False)
     return Sandbox(Tier.UNSANDBOXED, _warden(limits, ""), _ENVIRONMENT)
 
 

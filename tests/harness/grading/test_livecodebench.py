@@ -157,6 +157,9 @@ READING = {
     "builtins.open by lines": (
         "import builtins\nprint(sum(int(line) for line in list(builtins.open(0))[1:]))", True, True),
     "a future import": (f"from __future__ import annotations\n{SUM}", False, True),
+    "functions taken away": (
+        f"import subprocess\nfrom shutil import rmtree\nassert rmtree is subprocess.Popen is None\n{SUM}",
+        True, False),
     "quit": (SUM + "\nquit()", False, True),
     "a method of stdin taken away": (f"real = stdin\n{SUM}\ndel real.read", False, False),
     "uncaught exception after output": (SUM + "\nraise ValueError", False, False),

@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.grading.sandbox.jail import landlock, seccomp
 
@@ -15,8 +15,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(NamedTuple):
     """The restrictions of a child. Sizes in bytes.
 
     ``uid`` is the user that a root warden changes to (0: none). ``readable`` and ``devices`` are

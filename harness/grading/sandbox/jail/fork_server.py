@@ -15,8 +15,7 @@ import signal
 import socket
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from harness.grading.sandbox.jail import official, strict, watch
 from harness.grading.sandbox.jail.confine import Confinement, Confiner
@@ -30,8 +29,7 @@ _LONGEST_NAME, _MOST_FILES = 1 << 16, 8
 _PR_SET_PDEATHSIG = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
+class Child(NamedTuple):
     """A child that runs; ``pidfd`` is its process and no other, even when it has ended."""
 
     pid: int

@@ -11,10 +11,9 @@ import contextlib
 import io
 import json
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TextIO
 
@@ -94,9 +93,27 @@ def _remove_functions(stdin: TextIO) -> None:
     sys.stdin = stdin  # as multiprocessing leaves it: it reads nothing
     vars(builtins).update(quit=None, help=None)
     vars(os).update(dict.fromkeys(_FORBIDDEN_OS))
-    vars(shutil).update(dict.fromkeys(("rmtree", "move", "chown")))
-    vars(subprocess).update(Popen=None)
+    sys.meta_path.insert(0, _Remover())
     sys.modules.update(dict.fromkeys(_FORBIDDEN_MODULES))  # type: ignore[arg-type]
+
+
+class _Remover:
+    """Removes functions from modules that hardly any solution imports, once one does."""
+
+    FUNCTIONS: Mapping[str, Sequence[str]] = {"shutil": ("rmtree", "move", "chown"), "subprocess": ("Popen",)}
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """As a finder of sys.meta_path."""
+        spec = PathFinder.find_spec(name) if name in self.FUNCTIONS else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                vars(module).update(dict.fromkeys(self.FUNCTIONS[name]))
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def _callable(source: str, name: str, module: ModuleType) -> Callable[..., Any]:

@@ -3,14 +3,13 @@
 import json
 import os
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _LENGTHS = struct.Struct("<II")  # header bytes, payload bytes
 _SMALL = 1 << 16  # bytes that are copied rather than written on their own
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A solution to run: ``mode`` is official or strict, ``function`` is empty for a stdin program."""
 
     mode: str
@@ -18,8 +17,7 @@ class Job:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class TestRun:
+class TestRun(NamedTuple):
     """A run of one test: its input, and the seconds of CPU time and of wall time that it may take.
 
     ``memory`` is the share of the machine's memory, in bytes, that it may fill; 0 for no share.
@@ -31,8 +29,7 @@ class TestRun:
     memory: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TestRunResult:
+class TestRunResult(NamedTuple):
     """How a test run ended. ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
 
     status: str

@@ -14,8 +14,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from harness.grading.sandbox.jail import fork_server, official, preamble, protocol, watch
 from harness.grading.sandbox.jail.confine import Confinement
@@ -32,16 +31,19 @@ _STDERR_TAIL = 2_000
 _FIRST_FREE_FD = 10  # above stdin, stdout, stderr
 
 
-@dataclass(frozen=True, slots=True)
-class WardenConfig:
+class WardenConfig(NamedTuple):
     """The confinement of the warden's children and the folder that they may write to."""
 
     confinement: Confinement
     scratch: str
 
+    def as_json(self) -> str:
+        """Text for a command line."""
+        return json.dumps({"confinement": self.confinement._asdict(), "scratch": self.scratch})
+
     @classmethod
     def from_json(cls, text: str) -> "WardenConfig":
-        """Inverse of ``json.dumps(asdict(config))``."""
+        """Inverse of ``config.as_json()``."""
         fields = json.loads(text)
         return cls(Confinement(**fields["confinement"]), fields["scratch"])
 
@@ -164,15 +166,17 @@ class ProcessPerSolution:
         self._function, self._confinement, self._server = job.function, confinement, server
         self._source = _memory_file(job.code)
         self._child: Child | None = None
+        self._cpu_s = 0.0  # used by the process so far
         self._open: list[int] = []
 
     def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
         """Send one input to the process and receive its output."""
         started = time.monotonic()
         child = self._child or self._start()
-        cpu_before = watch.usage(child.pid).cpu_s
+        cpu_before = self._cpu_s
         status, output = self._exchange(child, test_run)
-        cpu_s = max(0.0, watch.usage(child.pid).cpu_s - cpu_before)
+        self._cpu_s = max(cpu_before, watch.usage(child.pid).cpu_s)
+        cpu_s = self._cpu_s - cpu_before
         ending, detail = (protocol.OK, "") if status == protocol.OK else self._end(child)
         if status == protocol.ERROR and ending != protocol.OK:
             status = ending
@@ -192,6 +196,7 @@ class ProcessPerSolution:
         from_child, child_out = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
         files = [null, null, errors, child_in, child_out, text_in, text_out, self._source]
+        self._cpu_s = 0.0
         self._child = self._server.start(fork_server.OFFICIAL, self._function, SOLUTION_CPU_S, files)
         for fd in (child_in, child_out, null):
             os.close(fd)
@@ -203,7 +208,8 @@ class ProcessPerSolution:
         try:
             text = test_run.text.encode("utf-8", "surrogatepass")
             protocol.write_all(to_child, official.store(text_in, text))
-            status = watch.until_ready(from_child, child.pid, _limits(test_run, self._confinement))
+            limits = _limits(test_run, self._confinement)
+            status = watch.until_ready(from_child, child.pid, limits, self._cpu_s)
             if status != protocol.OK:
                 return status, b""
             protocol.read_exactly(from_child, official.LENGTH)

@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.grading.sandbox.jail import protocol
 
@@ -18,8 +18,7 @@ _LONGEST_STAT = 4_096
 _PAGE = os.sysconf("SC_PAGESIZE")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
+class ProcessLimits(NamedTuple):
     """Seconds of CPU and of wall time, threads, and bytes of memory (0: no limit)."""
 
     cpu_s: float
@@ -28,11 +27,14 @@ class ProcessLimits:
     memory: int = 0
 
 
-def until_ready(fd: int, pid: int, limits: ProcessLimits) -> str:
-    """Wait until ``fd`` is readable: protocol.OK, or the status that names the limit that was hit."""
+def until_ready(fd: int, pid: int, limits: ProcessLimits, cpu_before: float = 0.0) -> str:
+    """Wait until ``fd`` is readable: protocol.OK, or the status that names the limit that was hit.
+
+    ``cpu_before``: CPU seconds that the process had used and that do not count.
+    """
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    started, cpu_before = time.monotonic(), usage(pid).cpu_s
+    started = time.monotonic()
     while not poller.poll(_LOOK_EVERY_MS):
         used = usage(pid)
         status = _exceeded(limits, used, used.cpu_s - cpu_before, time.monotonic() - started)
@@ -52,8 +54,7 @@ def _exceeded(limits: ProcessLimits, used: "Usage", cpu_s: float, wall_s: float)
     return protocol.WAITED if idle or wall_s >= limits.wall_s else protocol.OK
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """CPU seconds used so far, threads, and bytes of resident memory; zeros for a process that has ended."""
 
     cpu_s: float = 0.0
