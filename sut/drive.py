@@ -106,7 +106,7 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
         except (RunError, OSError, MemoryError) as error:
             ending.enter_context(uninterrupted())
             cause = error if isinstance(error, RunError) else machine_failure(error)
-            seen = session.observations(session.abort(), problem=str(cause))
+            seen = session.observations(session.abort(), error=str(cause))
         yield seen
 
 

@@ -14,7 +14,7 @@ _BLOCK = 1 << 22
 _DIGITS = 1e-5  # LoadGen logs six digits of a fraction
 
 
-def loadgen_file_problems(
+def loadgen_file_errors(
     log_dir: Path, detail: LoadgenDetail, *, accuracy: bool, samples: int, cause_known: bool = False
 ) -> tuple[str, ...]:
     """A reason for each log that is missing or cut short; ``samples`` is what an accuracy log must hold.
@@ -23,7 +23,7 @@ def loadgen_file_problems(
     """
     reasons = [f"{DETAIL} is {detail.problem}"] if detail.problem else []
     if accuracy:
-        reasons += _accuracy_log_problem(log_dir / ACCURACY_LOG, samples, cause_known)
+        reasons += _accuracy_log_errors(log_dir / ACCURACY_LOG, samples, cause_known)
     return tuple(reasons)
 
 
@@ -33,7 +33,7 @@ def settings_in_force(detail: LoadgenDetail) -> dict[str, Any]:
     return detail.effective | generated
 
 
-def setting_problems(detail: LoadgenDetail, planned: Mapping[str, Any], *, accuracy: bool) -> tuple[str, ...]:
+def setting_errors(detail: LoadgenDetail, planned: Mapping[str, Any], *, accuracy: bool) -> tuple[str, ...]:
     """Where LoadGen ran with another mode or setting than ``planned``, which has TestSettings' names.
 
     What the log does not hold is no difference.
@@ -55,7 +55,7 @@ def setting_problems(detail: LoadgenDetail, planned: Mapping[str, Any], *, accur
     return tuple(found)
 
 
-def _accuracy_log_problem(path: Path, samples: int, cause_known: bool) -> Iterator[str]:
+def _accuracy_log_errors(path: Path, samples: int, cause_known: bool) -> Iterator[str]:
     """Entries are flat objects, so each brace opens one; nothing of a file of gigabytes is decoded."""
     if not path.is_file():
         yield f"{ACCURACY_LOG} is missing"

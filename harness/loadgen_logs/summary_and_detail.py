@@ -40,7 +40,7 @@ class LoadgenSummary:
     parameters: Mapping[str, str]
     errors: int | None
     warnings: int | None
-    problem: str = ""
+    problem: str = ""  # how an incomplete file is damaged, such as "missing" or "empty"
 
     @property
     def clean(self) -> bool:
@@ -69,7 +69,7 @@ class LoadgenDetail:
     values: Mapping[str, Any]
     errors: Mapping[str, int]
     warnings: Mapping[str, int]
-    problem: str = ""
+    problem: str = ""  # how an incomplete file is damaged, such as "missing" or "empty"
 
     @property
     def error_count(self) -> int:

@@ -78,7 +78,7 @@ class EvalConsole:
                 f"WARNING        {result.without_text} answers have ids that the tokenizer does not have: "
                 "their model_output is empty"
             )
-        lines += [f"PROBLEM        {problem}" for problem in result.problems]
+        lines += [f"ERROR          {error}" for error in result.errors]
         if not result.is_complete:
             left = result.samples - answered - failed
             lines.append(f"{left} rows have neither an answer nor a failure: the file is not written")

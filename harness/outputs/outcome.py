@@ -21,7 +21,7 @@ from harness.record.outcome import FailureKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalResult:
-    """``failures``: kind and detail by sample index. ``problems``: why rows have neither answer nor failure.
+    """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor failure.
 
     ``written``: whether the file is there; ``has_truths``: and true answers in it. ``kept``: answers of
     earlier attempts.
@@ -32,7 +32,7 @@ class EvalResult:
     kept: int
     answers: Mapping[int, SavedAnswer]
     failures: Mapping[int, tuple[FailureKind, str]]
-    problems: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     interrupted_by: str | None = None
     without_text: int = 0

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from harness.errors import machine_failure
 from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SUMMARY
-from harness.loadgen_logs.integrity import loadgen_file_problems, setting_problems, settings_in_force
+from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, settings_in_force
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.journal import (
     COMPLETE,
@@ -46,7 +46,7 @@ _EXAMPLES = 3
 class Observations:
     """What was observed while LoadGen ran, beside the files that the run left.
 
-    ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``problems``
+    ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``errors``
     make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
     second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
     sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad.
@@ -54,7 +54,7 @@ class Observations:
 
     issued: int = 0
     lost: Sequence[tuple[int, int]] = ()
-    problems: Sequence[str] = ()
+    errors: Sequence[str] = ()
     warnings: Sequence[str] = ()
     interrupted_by: str | None = None
     cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
@@ -93,8 +93,8 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         warnings=(*record.warnings, *seen.warnings, *_warnings(record, files.rows)),
         files=_files(plan),
     )
-    if problems := _unwritten(RUN_RECORD, lambda: _write(record)):
-        record = replace(record, verdict=_without_record(record.verdict, problems))
+    if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
+        record = replace(record, verdict=_without_record(record.verdict, errors))
     return record
 
 
@@ -140,18 +140,18 @@ def _verdict(
         reason = f"ended by {seen.interrupted_by} before LoadGen was done"
         return RunVerdict("INTERRUPTED", (reason, *unwritten))
     plan = record.plan
-    problems = (*seen.problems, *_broken(files.journal), *unwritten)
+    errors = (*seen.errors, *_broken(files.journal), *unwritten)
     logs = (
-        *setting_problems(files.detail, plan.loadgen_settings, accuracy=plan.accuracy),
-        *loadgen_file_problems(
+        *setting_errors(files.detail, plan.loadgen_settings, accuracy=plan.accuracy),
+        *loadgen_file_errors(
             plan.log_dir,
             files.detail,
             accuracy=plan.accuracy,
             samples=plan.samples,
-            cause_known=bool(problems),
+            cause_known=bool(errors),
         ),
     )
-    return run_verdict(record, files.rows, seen.issued, (*problems, *logs))
+    return run_verdict(record, files.rows, seen.issued, (*errors, *logs))
 
 
 def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
@@ -231,11 +231,11 @@ def _write(record: RunRecord) -> None:
     record.write(record.plan.log_dir / RUN_RECORD)
 
 
-def _without_record(verdict: RunVerdict | None, problems: tuple[str, ...]) -> RunVerdict:
+def _without_record(verdict: RunVerdict | None, errors: tuple[str, ...]) -> RunVerdict:
     """A run whose record is not on disk is no valid result."""
     assert verdict is not None
     result = "INVALID" if verdict.result == "VALID" else verdict.result
-    return RunVerdict(result, (*verdict.reasons, *problems))
+    return RunVerdict(result, (*verdict.reasons, *errors))
 
 
 def _reported(calls: Rows) -> Reported | None:

@@ -20,17 +20,17 @@ _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^
 _STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
 
 
-def run_verdict(record: RunRecord, rows: Rows, issued: int, problems: Sequence[str] = ()) -> RunVerdict:
+def run_verdict(record: RunRecord, rows: Rows, issued: int, errors: Sequence[str] = ()) -> RunVerdict:
     """VALID only when LoadGen reports VALID without an error and every query has its complete answer.
 
     ``record`` has the statistics of ``rows`` and LoadGen's summary; ``issued`` counts LoadGen's samples;
-    ``problems`` are of the run itself.
+    ``errors`` are of the run itself.
     """
     plan, statistics, loadgen = record.plan, record.statistics, record.loadgen
     if statistics is None or loadgen is None:
         raise ValueError("the record of a run that has not ended")
     faults = (
-        *problems,
+        *errors,
         *_outcome_reasons(statistics, rows, issued),
         *(_accuracy_reasons(rows, plan.samples) if plan.accuracy else ()),
     )

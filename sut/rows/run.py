@@ -133,7 +133,7 @@ def _send(
                     kept=len(rows.kept),
                     answers=attempts.answers(plan.folder, len(samples)),
                     failures=attempts.failures(attempt, seen.lost),
-                    problems=tuple(seen.problems),
+                    errors=tuple(seen.errors),
                     warnings=(*more, *seen.warnings),
                     interrupted_by=seen.interrupted_by,
                 )

@@ -56,7 +56,7 @@ class Monitor:
         log_dir: Path,
         activity: ActivityProbe | None = None,
     ) -> None:
-        self._problems: list[str] = []
+        self._errors: list[str] = []
         self._warnings: list[str] = []
         self._cpu: list[list[int]] = []
         self._loadgen = loadgen
@@ -94,7 +94,7 @@ class Monitor:
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
         return Observations(
-            problems=tuple(self._problems),
+            errors=tuple(self._errors),
             warnings=(*self._warnings, *stepped, *self._replicas.outages),
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, 1 + self._board.rows),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
@@ -108,7 +108,7 @@ class Monitor:
         lost: Sequence[tuple[int, int]]
         lost, unwritten = value
         if unwritten:
-            self._problems.append(unwritten)
+            self._errors.append(unwritten)
         return lost
 
     def _receive_from_worker(self, index: int, control: Connection) -> bool:
@@ -119,7 +119,7 @@ class Monitor:
         except (EOFError, OSError):
             process.join(1)
             if process.exitcode != 0:  # 0: the LoadGen process has closed the channel, and reports the end
-                self._problems.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
+                self._errors.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
             return False
         if kind == "suspect":
             self._replicas.suspected(value)
@@ -129,7 +129,7 @@ class Monitor:
                 "LoadGen's logs would be lost too; free some space there"
             )
         else:
-            self._problems.append(str(value))
+            self._errors.append(str(value))
         return bool(kind != "error")
 
     def _look(self, late_s: float, observe: Observer) -> None:
@@ -155,7 +155,7 @@ class Monitor:
             raise RunError(f"{self._loadgen.name} has not moved for {since[0]:.0f} s (stopped, or starved)")
         for index, child in enumerate(self._workers):
             if since[index + 1] > _STUCK_S and child.process.is_alive():
-                self._problems.append(
+                self._errors.append(
                     f"worker {index} (pid {child.process.pid}) had not moved for {since[index + 1]:.0f} s "
                     "and was killed"
                 )

@@ -149,16 +149,16 @@ class QuerySession:
         return lost
 
     def observations(
-        self, lost: Lost = (), *, problem: str | None = None, interrupted_by: str | None = None
+        self, lost: Lost = (), *, error: str | None = None, interrupted_by: str | None = None
     ) -> Observations:
-        """Everything that was observed so far. ``problem``: why the test did not end normally."""
+        """Everything that was observed so far. ``error``: why the test did not end normally."""
         seen = Observations() if self._monitor is None else self._monitor.observations()
         totals = self._board.totals()
         return replace(
             seen,
             issued=int(totals[Counter.ISSUED]),
             lost=lost,
-            problems=seen.problems if problem is None else (problem, *seen.problems),
+            errors=seen.errors if error is None else (error, *seen.errors),
             interrupted_by=interrupted_by,
             cpu_s=float(totals[Counter.CPU_NS] / 1e9),
         )

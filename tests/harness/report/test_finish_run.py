@@ -205,7 +205,7 @@ def test_answers_that_were_not_streamed_are_a_warning_where_tokens_have_limits(l
 
 
 def test_a_problem_of_the_run_is_a_reason(log_dir):
-    record = close(log_dir, Observations(SAMPLES, problems=["worker 1 died: SIGKILL"]))
+    record = close(log_dir, Observations(SAMPLES, errors=["worker 1 died: SIGKILL"]))
     assert record.exit_code == EXIT_INVALID
     assert run_json(log_dir)["verdict"]["reasons"] == ["worker 1 died: SIGKILL"]
 
@@ -358,13 +358,11 @@ def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
     assert any(reason in found for found in run_json(log_dir)["verdict"]["reasons"])
 
 
-@pytest.mark.parametrize(
-    ("problems", "asks"), [((), True), (("ended early: 10 queries have failed",), False)]
-)
-def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, problems, asks):
+@pytest.mark.parametrize(("errors", "asks"), [((), True), (("ended early: 10 queries have failed",), False)])
+def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, errors, asks):
     looks_well(log_dir)
     lose_end(log_dir / "mlperf_log_accuracy.json", 2)
-    close(log_dir, Observations(SAMPLES, problems=problems), accuracy=True)
+    close(log_dir, Observations(SAMPLES, errors=errors), accuracy=True)
     assert any("disk full" in reason for reason in run_json(log_dir)["verdict"]["reasons"]) is asks
 
 

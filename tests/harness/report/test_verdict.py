@@ -40,12 +40,12 @@ def all_rows():
     return rows
 
 
-def ended(rows=None, *, accuracy=False, issued=None, loadgen=VALID, problems=()):
+def ended(rows=None, *, accuracy=False, issued=None, loadgen=VALID, errors=()):
     """What the verdict is made of: a record with the statistics of ``rows``, and the rows."""
     rows = all_rows() if rows is None else rows
     record = started(mode="accuracy" if accuracy else "performance", samples=SAMPLES)
     record = structs.replace(record, statistics=statistics(rows), loadgen=loadgen)
-    return record, rows, len(rows) if issued is None else issued, problems
+    return record, rows, len(rows) if issued is None else issued, errors
 
 
 def scored(rows=None, loadgen=ACCURACY):
@@ -72,7 +72,7 @@ def test_performance_may_answer_a_sample_often():
 
 
 ONE_WRONG = [
-    ("a problem of the run", ended(problems=["worker 1 died"]), "worker 1 died"),
+    ("an error of the run", ended(errors=["worker 1 died"]), "worker 1 died"),
     ("a failed query", with_rows(failure=FailureKind.HTTP_STATUS), "1 of 64 queries failed: http_status 1"),
     ("an unknown failure", with_rows(failure=99), "1 of 64 queries failed: unknown_99 1"),
     ("a query without outcome", ended(issued=65), "LoadGen issued 65 queries, 64 have an outcome"),
@@ -185,5 +185,5 @@ def test_a_failed_query_is_not_an_answer_of_its_sample():
 def test_everything_wrong_is_told_at_once():
     rows = all_rows()[:-1]
     rows["failure"][0] = FailureKind.TIMEOUT
-    found = ended(rows, issued=70, problems=["a", "b"], loadgen=replace(VALID, errors=3))
+    found = ended(rows, issued=70, errors=["a", "b"], loadgen=replace(VALID, errors=3))
     assert len(run_verdict(*found).reasons) == 5
