@@ -8,12 +8,13 @@ from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import ConfigError
 from harness.grading.evaluate import Evaluation
 from harness.grading.grade import EXACT_MATCH, SANDBOX_LIMITS, Mode, Reason
-from harness.grading.graders import AIME, DatasetKind, Grader
+from harness.grading.graders import AIME, MATH500, DatasetKind, Grader
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.score import MetricValue, Score, Standing, standing
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs: below it single ones went wrong, above it something is set wrong
 _LISTED = 20  # indexes named before "and N more"
+_COMPARISON_LIMITS = (Reason.TIMEOUT, Reason.KILLED, *SANDBOX_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
         *_log_warnings(evaluation),
         *_output_warnings(evaluation, mode),
         *_program_warnings(evaluation, mode),
+        *_comparison_warnings(evaluation, mode),
         *_sandbox_warnings(evaluation, sandbox),
     ]
     if not is_full:
@@ -172,7 +174,8 @@ def _is_in_another_order(evaluation: Evaluation, mode: Mode) -> bool:
 
 def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
     """Grades of programs that may differ on another machine or in another run."""
-    grades = [(sample.qsl_idx, sample.grades[mode]) for sample in evaluation.graded]
+    programs = [sample for sample in evaluation.graded if sample.reference.kind != MATH500]
+    grades = [(sample.qsl_idx, sample.grades[mode]) for sample in programs]
     limits = Counter(grade.reason for _, grade in grades if grade.reason in SANDBOX_LIMITS)
     warnings = []
     if limits:
@@ -185,6 +188,21 @@ def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
             f"and count as failed: {listed(raced)}"
         )
     return warnings
+
+
+def _comparison_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
+    """Answers in mathematics whose comparison a limit ended: the official rules have none."""
+    ended = tuple(
+        sample.qsl_idx
+        for sample in evaluation.graded
+        if sample.reference.kind == MATH500 and sample.grades[mode].reason in _COMPARISON_LIMITS
+    )
+    if not ended:
+        return []
+    return [
+        f"{len(ended)} MATH-500 answers count as wrong because a limit ended their comparison, which the "
+        f"official rules do not have: {listed(ended)}"
+    ]
 
 
 def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[str]:

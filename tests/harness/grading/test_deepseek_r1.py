@@ -11,8 +11,9 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.errors import DatasetError, GradingError
-from harness.grading.grade import Grade, Mode, Reason
-from harness.grading.graders import DatasetKind, Grader, graders_of
+from harness.grading.evaluate import Evaluation, GradedSample, Logged
+from harness.grading.grade import WRONG, Grade, Mode, Reason
+from harness.grading.graders import MATH500, DatasetKind, Grader, graders_of
 from harness.grading.graders.deepseek_r1 import livecodebench, prm800k
 from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
 from harness.grading.graders.deepseek_r1.math500 import boxed, explicit_answer
@@ -20,7 +21,10 @@ from harness.grading.livecodebench.release import only_file
 from harness.grading.livecodebench.runner import ProgramTask
 from harness.grading.options import EvaluationOptions
 from harness.grading.output import ThinkingText
+from harness.grading.references import Reference
 from harness.grading.sandbox.tiers import Tier, sandbox
+from harness.grading.score import Score, lengths
+from harness.grading.target import check_target
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import RELEASE
 
@@ -228,6 +232,21 @@ def test_strict_equality(tier: Tier):
 def test_sympy_is_loaded_in_the_sandbox_alone():
     look = "import harness.grading.command, sys; sys.exit(bool({'sympy', 'pylatexenc'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.MEMORY_LIMIT, Reason.WRONG])
+def test_comparisons_that_a_limit_ended_are_named(reason: Reason):
+    grades = {Mode.OFFICIAL: Grade(WRONG, False, "9**9**9", reason)}
+    logged = Logged(0, 4, None, True, 0, 0)
+    reference = Reference("math500", MATH500, "1", None)
+    samples = (GradedSample(7, reference, logged, grades),)
+    score = Score(1, {}, {})
+    evaluation = Evaluation(
+        samples, (), None, lengths([4], 0), {Mode.OFFICIAL: score}, missing_are_wrong=False
+    )
+    warnings = check_target(evaluation, load_benchmark("deepseek-r1"), None).warnings
+    assert sum("MATH-500" in warning for warning in warnings) == (reason is not Reason.WRONG)
+    assert not any("programs" in warning for warning in warnings)
 
 
 # --- references -------------------------------------------------------------------------------
