@@ -9,12 +9,18 @@ from pathlib import Path
 GAP = b"\n\n...\n\n"  # between the two ends of a truncated log
 
 _HASH = re.compile(r"^hash=(\w+)$", re.MULTILINE)
-_TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
+# As the evaluators print it: gpt-oss-120b's, deepseek-r1's, llama3.1-8b's.
+_TOTAL = re.compile(
+    r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$|'(?:num-samples|gen_num)': (\d+)(?=[,}])", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class AccuracyText:
-    """Figures of accuracy.txt. ``scores`` holds all printed scores of a metric, None for a malformed one."""
+    """Figures of accuracy.txt. ``scores`` holds all printed scores of a metric, None for a malformed one.
+
+    ``samples`` is the smallest number of samples that it names.
+    """
 
     scores: dict[str, tuple[float | None, ...]]
     samples: int | None
@@ -37,8 +43,8 @@ def parse_accuracy(text: str, metrics: Iterable[str]) -> AccuracyText:
         found = tuple(_float(match[1]) for line in text.split("\n") if (match := pattern.match(line)))
         if found:
             scores[metric] = found
-    total = _TOTAL.search(text)
-    return AccuracyText(scores, int(total[1]) if total else None, tuple(_HASH.findall(text)))
+    totals = [int(line or figure) for line, figure in _TOTAL.findall(text)]
+    return AccuracyText(scores, min(totals, default=None), tuple(_HASH.findall(text)))
 
 
 def _float(digits: str) -> float | None:

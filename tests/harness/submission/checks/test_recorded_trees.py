@@ -143,6 +143,7 @@ DAMAGES = {
     "too many tokens": ((R1,), r1_score("tokens_per_sample", 4274.850141, "Server"), "accuracy", True),
     "tokens_per_sample missing": ((R1,), renamed("tokens_per_sample"), "accuracy", True),
     "mean-accuracy of an older page": ((R1,), renamed("exact_match", "mean-accuracy"), "accuracy", True),
+    "fewer samples in the dict": ((R1,), r1_score("num-samples", 4387), "sample-count", False),
     "fewer samples scored": (
         (R1,),
         accuracy(lambda text, _: text.replace("evaluated: 4388", "evaluated: 4387")),
