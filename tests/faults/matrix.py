@@ -111,11 +111,7 @@ SERVER_FAULTS = (
         only=(SERVER, INTERACTIVE),
     ),
     RunFault("one_token", "answers of one token", _invalid("answers have a single token")),
-    RunFault(
-        "server_dies",
-        "server dies in mid-run",
-        _invalid("ended early: ", *_GONE),
-    ),
+    RunFault("server_dies", "server dies in mid-run", _invalid("ended early: ", *_GONE)),
     RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE)),
     RunFault("replica_restarts", "one of four servers dies and comes back", _invalid("failed", *_GONE)),
 )

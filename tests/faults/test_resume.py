@@ -96,10 +96,7 @@ def broken_off(tmp_path, stub, dataset):
     return run_mlperf(tmp_path, *arguments(stub, dataset), "--max-failures", 2)
 
 
-CHANGED = [
-    (("--max-new-tokens", TOKENS + 1), "parameters"),
-    (("--max-samples", ROWS - 1), "samples"),
-]
+CHANGED = [(("--max-new-tokens", TOKENS + 1), "parameters"), (("--max-samples", ROWS - 1), "samples")]
 
 
 def test_resume_after_failures(tmp_path, capfd):

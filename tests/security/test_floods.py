@@ -103,8 +103,7 @@ def drain(process, shape, pieces, rest, timeout_s):
 
 
 @pytest.mark.parametrize(
-    ("shape", "flood"),
-    [*(("stream", flood) for flood in STREAMED), *(("whole", flood) for flood in WHOLE)],
+    ("shape", "flood"), [*(("stream", flood) for flood in STREAMED), *(("whole", flood) for flood in WHOLE)]
 )
 def test_flood(shape, flood, drainer):
     pieces, rest, kinds = (STREAMED if shape == "stream" else WHOLE)[flood]

@@ -10,6 +10,8 @@ from harness.errors import ConfigError
 from tests.harness.config.readback import loadgen_reads
 from tests.harness.config.test_loadgen_conf import MODEL, SERVER, write
 
+INTERACTIVE = Target("gpt-oss-120b-interactive", "Server", interactive=True)
+
 # Skipped: rows of published files that LoadGen reads for no run or not for this one
 SKIPPED = [
     "*.Server.performance_sample_count = 6396\n",
@@ -72,11 +74,8 @@ def test_rows_of_other_known_models_and_scenarios_are_no_warning(tmp_path):
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        ("*.Interactive.target_qps = 5\n", Target("gpt-oss-120b-interactive", "Server", interactive=True)),
-        (
-            "gpt-oss-120b.Interactive.target_qps = 5\n",
-            Target("gpt-oss-120b-interactive", "Server", interactive=True),
-        ),
+        ("*.Interactive.target_qps = 5\n", INTERACTIVE),
+        ("gpt-oss-120b.Interactive.target_qps = 5\n", INTERACTIVE),
         ("llama3.1-8b.Offline.min_duration = 5\n", Target("llama3_1-8b", "Offline")),
     ],
 )
@@ -92,7 +91,6 @@ def test_a_skipped_row_that_was_meant_for_this_run_is_an_error(tmp_path, text, t
 
 
 # Files of v6.0 results and the reference: text, target, settings in force (None: refused), warnings
-INTERACTIVE = Target("gpt-oss-120b-interactive", "Server", interactive=True)
 PUBLISHED = {
     "TensorRT generator, Interactive": (
         """*.Server.performance_sample_count = 4395
@@ -102,12 +100,8 @@ PUBLISHED = {
 *.Server.target_qps = 20.0
 """,
         INTERACTIVE,
-        {
-            "performance_sample_count_override": 4395,
-            "min_query_count": 4395,
-            "min_duration": 600_000,
-            "target_qps": 20.0,
-        },
+        dict.fromkeys(("performance_sample_count_override", "min_query_count"), 4395)
+        | {"min_duration": 600_000, "target_qps": 20.0},
         1,
     ),
     "a fraction without a zero": (
@@ -123,10 +117,7 @@ PUBLISHED = {
         2,
     ),
     "models that LoadGen does not know": (
-        "*.R-GAT.Offline.target_qps = 1\ne2e-rag-qna.Offline.target_qps = 0.11\n",
-        SERVER,
-        {},
-        2,
+        *("*.R-GAT.Offline.target_qps = 1\ne2e-rag-qna.Offline.target_qps = 0.11\n", SERVER, {}, 2),
     ),
     "a word": ("TODO\n", SERVER, {}, 1),
     "Interactive as a scenario, of another run": ("*.Interactive.target_qps = 10\n", SERVER, {}, 1),

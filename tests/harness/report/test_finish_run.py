@@ -298,10 +298,7 @@ def test_reports_are_joined(log_dir):
     assert told[101] == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("share_ms", "warnings"),
-    [(29, []), (31, ["the client added 31.00 ms at p99"])],
-)
+@pytest.mark.parametrize(("share_ms", "warnings"), [(29, []), (31, ["the client added 31.00 ms at p99"])])
 def test_a_slow_client_is_a_warning_and_no_reason(log_dir, share_ms, warnings):
     """One percent of the TTFT limit of 3 s may be our own."""
     arrived = START + 5 * MS

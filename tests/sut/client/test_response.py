@@ -55,6 +55,9 @@ def until_close(body):
 
 
 EVENTS = [part + b"\n\n" for part in STREAM.split(b"\n\n") if part]
+THREE = (True, "sglang", GREEDY[:3])
+TRAILER = b"0;last\r\nx-took: 3\r\n\r\n"
+INFORMATIONAL = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
 # name: bytes, streams, wire, ids. Those that end with the connection are told apart below.
 VALID = {
     "recorded SGLang": (SGLANG_HTTP, True, "sglang", GREEDY),
@@ -64,25 +67,10 @@ VALID = {
     "content-length": (sized(STREAM), True, "sglang", GREEDY[:3]),
     "an event a chunk": (chunked(*EVENTS), True, "sglang", GREEDY[:3]),
     "one chunk": (chunked(STREAM), True, "sglang", GREEDY[:3]),
-    "chunks that split events": (
-        chunked(STREAM[:100], STREAM[100:101], STREAM[101:]),
-        True,
-        "sglang",
-        GREEDY[:3],
-    ),
-    "chunk extension and trailer": (
-        chunked(*EVENTS).replace(b"0\r\n\r\n", b"0;last\r\nx-took: 3\r\n\r\n"),
-        True,
-        "sglang",
-        GREEDY[:3],
-    ),
+    "chunks that split events": (chunked(STREAM[:100], STREAM[100:101], STREAM[101:]), *THREE),
+    "chunk extension and trailer": (TRAILER.join(chunked(*EVENTS).rsplit(b"0\r\n\r\n", 1)), *THREE),
     "100 continue before": (b"HTTP/1.1 100 Continue\r\n\r\n" + chunked(*EVENTS), True, "sglang", GREEDY[:3]),
-    "two informational before": (
-        b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + chunked(*EVENTS),
-        True,
-        "sglang",
-        GREEDY[:3],
-    ),
+    "two informational before": (INFORMATIONAL + chunked(*EVENTS), *THREE),
     "whole JSON": (sized(WHOLE), False, "sglang", GREEDY[:4]),
     "whole JSON, chunked": (chunked(WHOLE[:99], WHOLE[99:]), False, "sglang", GREEDY[:4]),
     "no end mark": (chunked(*EVENTS[:-1]), True, "sglang", GREEDY[:3]),
@@ -155,11 +143,7 @@ def test_a_close_before_the_first_byte():
 JSON_ERROR = b'{"error":{"message":"boom"}}'
 STATUSES = {
     "json": (sized(JSON_ERROR, b"500 Internal Server Error"), "HTTP 500", "boom"),
-    "html": (
-        sized(b"<html><h1>Bad Gateway</h1>\x1b[31m</html>", b"502 Bad Gateway"),
-        "HTTP 502",
-        "Bad Gateway",
-    ),
+    "html": (sized(b"<h1>Bad Gateway</h1>\x1b[31m", b"502 Bad Gateway"), "HTTP 502", "Bad Gateway"),
     "empty": (sized(b"", b"503 Service Unavailable", b"retry-after: 1\r\n"), "HTTP 503", ""),
     "not found": (sized(b'{"detail":"Not Found"}', b"404 Not Found"), "HTTP 404", "Not Found"),
     "unauthorized": (sized(b'{"error":"Unauthorized"}', b"401 Unauthorized"), "HTTP 401", "Unauthorized"),
@@ -168,17 +152,9 @@ STATUSES = {
     "accepted": (sized(STREAM, b"202 Accepted"), "HTTP 202", ""),
     "no reason phrase": (sized(JSON_ERROR, b"500 "), "HTTP 500", "boom"),
     "binary": (sized(bytes(range(256)), b"500 X"), "HTTP 500", ""),
-    "chunked": (
-        chunked(JSON_ERROR).replace(b"200 OK", b"400 Bad Request"),
-        "HTTP 400",
-        "boom",
-    ),
+    "chunked": (chunked(JSON_ERROR).replace(b"200 OK", b"400 Bad Request"), "HTTP 400", "boom"),
     "until close": (b"HTTP/1.1 500 X\r\nconnection: close\r\n\r\n" + JSON_ERROR, "HTTP 500", "boom"),
-    "until close, HTTP/1.0": (
-        b"HTTP/1.0 503 X\r\n\r\nall slots are taken",
-        "HTTP 503",
-        "all slots are taken",
-    ),
+    "until close, HTTP/1.0": (b"HTTP/1.0 503 X\r\n\r\nno slot is free", "HTTP 503", "no slot is free"),
     "until close, empty": (b"HTTP/1.1 500 X\r\n\r\n", "HTTP 500", ""),
     "a large page": (sized(b"<p>boom</p>" * 100_000, b"500 X"), "HTTP 500", "boom"),
 }

@@ -158,6 +158,9 @@ def network(tree):
     (tree / "closed").rename(tree / "network")
 
 
+TTFT = "result_first_token_99__00_percentile_latency_ns"
+TPOT = "result_time_per_output_token_99__00_percentile_ns"
+PERMUTATION = "effective_sample_concatenate_permutation"
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 VALID_SUMMARY = text(f"{OFFLINE}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
 SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server_tpot_latency": 80_000_000}
@@ -198,29 +201,17 @@ DAMAGES = [
     ("660 samples asked for", row(OFFLINE, effective_samples_per_query=660), "samples-per-query"),
     ("660 samples made", row(OFFLINE, generated_samples_per_query=660), "cross-check samples-per-query"),
     ("short answers", row(OFFLINE, result_tokens_per_second=1.0), "mean-tokens"),
-    (
-        "TTFT at the limit",
-        row(INTERACTIVE, result_first_token_99__00_percentile_latency_ns=2_000_000_000),
-        "latency",
-    ),
-    (
-        "TPOT beyond",
-        row(INTERACTIVE, result_time_per_output_token_99__00_percentile_ns=15_000_001),
-        "latency",
-    ),
+    ("TTFT at the limit", row(INTERACTIVE, **{TTFT: 2_000_000_000}), "latency"),
+    ("TPOT beyond", row(INTERACTIVE, **{TPOT: 15_000_001}), "latency"),
     ("audit in force", row(OFFLINE, effective_accuracy_log_sampling_target=990), "audit-in-force"),
     ("answers logged", extra(f"{RUN}/mlperf_log_accuracy.json", 5000), "audit-in-force"),
     ("audit not in force", row(TEST07, effective_accuracy_log_rng_seed=0), "audit-not-in-force"),
     ("too few logged", row(TEST09, effective_accuracy_log_sampling_target=6395), "audit-not-in-force"),
-    (
-        "test with permutation",
-        row(TEST09, effective_sample_concatenate_permutation=True),
-        "audit-not-in-force",
-    ),
+    ("test with permutation", row(TEST09, **{PERMUTATION: True}), "audit-not-in-force"),
     ("test of fewer samples", row(TEST07, generated_samples_per_query=989), "sample-count"),
     (
         "test too short",
-        text(f"{TEST09}/{SUMMARY}", "Min queries satisfied : Yes", "Min queries satisfied : No"),
+        text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No"),
         "invalid",
     ),
     ("just below the target", set_accuracy(82.298), "accuracy"),
@@ -246,11 +237,7 @@ DAMAGES = [
     ("TEST07 below its threshold", set_number(VERIFY07, "Accuracy score", "60.697"), "test-failed"),
     ("TEST07 against another threshold", set_number(VERIFY07, "Accuracy threshold", "10"), "test-failed"),
     ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check test-failed"),
-    (
-        "TEST09 just long enough, of another run",
-        set_number(VERIFY09, "Mean output tokens", "1150.38"),
-        "cross-check",
-    ),
+    ("TEST09 just long enough", set_number(VERIFY09, "Mean output tokens", "1150.38"), "cross-check"),
     ("TEST09 of fewer samples", set_number(VERIFY09, "Total samples", "6000"), "test-failed"),
     ("detail log cut", cut(f"{OFFLINE}/{DETAIL}"), "log-damaged"),
     ("summary empty", cut(f"{OFFLINE}/{SUMMARY}", 0), "log-damaged"),
