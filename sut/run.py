@@ -62,7 +62,7 @@ def run(
             return record
         with locked(plan.results_dir):
             target, warnings = preflight(prepared)
-            target = replace(target, kept=_prepare_output_dir(prepared))
+            target = replace(target, saved=_prepare_output_dir(prepared))
             clock, warnings = read_clocks(), (*record.warnings, *changes, *warnings)
             record = structs.replace(record, started=clock.utc, clock=clock, warnings=warnings)
             record.write(plan.log_dir / RUN_RECORD)
@@ -89,9 +89,9 @@ def _prepare_output_dir(prepared: Prepared) -> Mapping[int, SavedAnswer]:
     if plan.resume:
         archive_attempt(plan.log_dir)
         prepare_dir(plan.log_dir)
-        kept = saved_answers(plan.log_dir, len(prepared.samples))
-        log.info("resuming: %d of %d samples are answered already", len(kept), len(prepared.samples))
-        return kept
+        saved = saved_answers(plan.log_dir, len(prepared.samples))
+        log.info("resuming: %d of %d samples are answered already", len(saved), len(prepared.samples))
+        return saved
     if aside := move_aside_existing(plan.results_dir):
         log.info("the earlier results are now in %s", aside)
     if plan.log_dir != plan.results_dir:

@@ -42,13 +42,13 @@ WARM_CONNECTIONS = 64
 class Target:
     """Where the queries go: resolved replicas and the protocol they speak.
 
-    ``kept``: answers of an earlier attempt at this run, by sample; those queries are not sent.
+    ``saved``: answers of an earlier attempt at this run, by sample; those queries are not sent.
     """
 
     endpoints: tuple[Endpoint, ...]
     wire: str
     model: str
-    kept: Mapping[int, SavedAnswer] = field(default_factory=dict)
+    saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
 
 
 Lost = Sequence[tuple[int, int]]  # query id and sample index
@@ -238,7 +238,7 @@ class QuerySession:
             first_tokens=plan.scenario.streams,
             accuracy=plan.accuracy,
             journal_dir=self._journal_dir,
-            kept=target.kept,
+            saved=target.saved,
             cores=self._placement.cores_of(index),
         )
 

@@ -48,7 +48,7 @@ class WorkerSpec:
     """The settings of one worker; ``max_in_flight`` 0 means no limit.
 
     ``first_tokens``: whether LoadGen waits for them. ``accuracy``: answers
-    matter, not their times. ``kept``: answers of an earlier attempt, by sample.
+    matter, not their times. ``saved``: answers of an earlier attempt, by sample.
     """
 
     index: int
@@ -64,7 +64,7 @@ class WorkerSpec:
     first_tokens: bool
     accuracy: bool
     journal_dir: Path
-    kept: Mapping[int, SavedAnswer] = field(default_factory=dict)
+    saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
     cores: Cpus = ()
 
 
@@ -202,8 +202,8 @@ class Worker:
             self._start(*self._backlog.popleft())
 
     def _start(self, query_id: int, sample_index: int, issued_ns: int) -> None:
-        if sample_index in self._spec.kept:
-            self._send_saved_answer(query_id, self._spec.kept[sample_index])
+        if sample_index in self._spec.saved:
+            self._send_saved_answer(query_id, self._spec.saved[sample_index])
         else:
             self._send(query_id, sample_index, issued_ns, 0)
 
@@ -216,15 +216,15 @@ class Worker:
         request.attempt = attempt
         self._client.start(request)
 
-    def _send_saved_answer(self, query_id: int, kept: SavedAnswer) -> None:
+    def _send_saved_answer(self, query_id: int, saved: SavedAnswer) -> None:
         """Report an answer of an earlier attempt at this run."""
-        ids = kept.output_ids().tobytes()
+        ids = saved.output_ids().tobytes()
         now = time.monotonic_ns()
         if self._spec.first_tokens:
             self._messages.add(query_id, FIRST, now, ids[:4])
         self._messages.add(query_id, COMPLETE, now, ids)
-        isl = self._store.prompt_tokens(kept.sample_index)
-        self._journal.add_resumed(query_id, kept.sample_index, NOWHERE, isl, kept.count, kept.finish)
+        isl = self._store.prompt_tokens(saved.sample_index)
+        self._journal.add_resumed(query_id, saved.sample_index, NOWHERE, isl, saved.count, saved.finish)
         self._counters[Counter.COMPLETED] += 1
         self._counters[Counter.RESUMED] += 1
 

@@ -35,7 +35,7 @@ class Rig:
         retries=0,
         first_tokens=True,
         accuracy=False,
-        kept=None,
+        saved=None,
     ):
         protocol = make_wire(wire, parameters, VOCABULARY, "m")
         store = render_requests(sample_set(tmp_path, PROMPTS), protocol)
@@ -57,7 +57,7 @@ class Rig:
             first_tokens=first_tokens,
             accuracy=accuracy,
             journal_dir=tmp_path,
-            kept=kept or {},
+            saved=saved or {},
         )
         self.control, control = Pipe()
         self.worker = Worker(spec, theirs, store, self.board.row(0), control)
