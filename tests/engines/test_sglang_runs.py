@@ -58,11 +58,7 @@ def test_greedy_ids_through_the_harness(sglang_server, stream, greedy, outputs_o
 def test_performance(sglang_server, greedy, scenario, tmp_path):
     """No failure and no LoadGen error; TPOT is the same in LoadGen's summary and in requests.parquet."""
     run = run_mlperf(
-        tmp_path,
-        *("--server-url", sglang_server.url, *greedy),
-        scenario=scenario,
-        qps=4,
-        duration_ms=10_000,
+        tmp_path, *("--server-url", sglang_server.url, *greedy), scenario=scenario, qps=4, duration_ms=5000
     )
     assert run.failures == {}
     assert "No errors encountered during test." in run.loadgen_summary
