@@ -37,6 +37,8 @@ def main() -> int:
         return _serve(arguments, rows, model)
     ranks = Ranks()
     if not is_leader():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # the leader gets it, too, and ends the others
         ranks.follow(rows)
         return 0
     code = _serve(arguments, LeadingBatch(rows, ranks), model)
@@ -105,13 +107,13 @@ def _serve(arguments: argparse.Namespace, rows: Rows, model: Any) -> int:
     server = ReferenceServer(engine, _facts(arguments, model))
     thread = threading.Thread(target=_run, args=(engine, server), name="engine", daemon=True)
     thread.start()
-    print(f"serving {arguments.model_path} at http://{arguments.host}:{arguments.port}", flush=True)
+    ready = f"serving {arguments.model_path} at http://{arguments.host}:{arguments.port}"
     try:
         web.run_app(
             server.application(),
             host=arguments.host,
             port=arguments.port,
-            print=None,
+            print=lambda *_: print(ready, flush=True),
             access_log=None,
             backlog=_BACKLOG,
             shutdown_timeout=_TO_END_S,
@@ -120,6 +122,8 @@ def _serve(arguments: argparse.Namespace, rows: Rows, model: Any) -> int:
     except OSError as error:
         return _report(f"{arguments.host}:{arguments.port}: {error}", 2)
     thread.join(_TO_END_S)
+    if thread.is_alive():
+        return _report(f"the step in progress did not end within {_TO_END_S:g} s", 1)
     return _report(server.failure, 1) if server.failure else 0
 
 
