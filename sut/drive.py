@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.api_key import api_key
+from harness.config.loadgen_settings import limits_ns
 from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import ROOT
 from harness.report.finish_run import Observations
+from harness.report.live import ProgressLog
 from harness.report.progress import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_requests
@@ -119,15 +121,22 @@ def _drive(test: Test) -> Observations:
     session.start_workers(target, store, prepared.concurrency)
     progress = ProgressMeter(prepared.issue, session.failures)
 
+    urls = [server.url for server in prepared.servers]
+    progress_log = ProgressLog(
+        plan.log_dir, limits_ns(plan.scenario, prepared.readback), prepared.issue.samples, urls
+    )
+
     def observe(totals: Counts) -> None:
+        snapshot = progress(totals)
+        progress_log(snapshot)
         if test.on_progress is not None:
-            test.on_progress(progress(totals))
+            test.on_progress(snapshot)
         if words := test.death():
             raise RunError(f"ended early: {words}")
 
     lost = session.run(
         observe,
-        [server.url for server in prepared.servers],
+        urls,
         lambda url: ask_health(url, key, plan.ca_file),
         lambda url: ask_work(url, key, plan.ca_file),
     )

@@ -4,9 +4,10 @@ The table is that of LoadGen 6.0: FromConfig, LogRequestedTestSettings and LogEf
 test_settings_internal.cc.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.config.scenario import LOADGEN_SCENARIOS
+from harness.config.scenario import LOADGEN_SCENARIOS, Scenario
 
 Setting = int | float | bool
 
@@ -117,3 +118,10 @@ def settings_of(key: str, scenario: str | None = None) -> tuple[LoadGenSetting, 
         for setting in SETTINGS
         if setting.conf_key == key and (scenario is None or scenario in setting.scenarios)
     )
+
+
+def limits_ns(scenario: Scenario, settings: Mapping[str, Setting]) -> dict[str, int]:
+    """The p99 limits of TTFT and TPOT in settings as read back; none where the scenario has none."""
+    if not scenario.poisson or not settings:
+        return {}
+    return {name: int(settings[f"{name.lower()}_latency"]) for name in ("TTFT", "TPOT")}

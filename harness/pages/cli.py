@@ -1,13 +1,16 @@
 """The command line of report.py and its options. Imports stay light for a fast ``--help``."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from harness.cli.main import exit_code_of
 from harness.cli.parser import Parser, path
 from harness.cli.signals import interruptible
+from harness.config.options import RunOptions
 from harness.errors import EXIT_VALID
+
+_OUTPUT_DIR = next(field.default for field in fields(RunOptions) if field.name == "output_dir")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,23 @@ class CompareOptions:
     output: Path = Path("compare.html")
 
 
-Options = HtmlOptions | CompareOptions
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """``watch``: the folder of a run, or one above it."""
+
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsOptions:
+    """``results``: folders above runs."""
+
+    folders: tuple[Path, ...]
+    csv: Path | None = None
+    json: bool = False
+
+
+Options = HtmlOptions | CompareOptions | WatchOptions | ResultsOptions
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,6 +59,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_html(commands.add_parser("html", help="write report.html for runs of this or another harness"))
     _add_compare(commands.add_parser("compare", help="show two runs or more beside each other"))
+    _add_watch(commands.add_parser("watch", help="show a run that lasts, from a second shell"))
+    _add_results(commands.add_parser("results", help="print a table of all runs below some folders"))
     return parser
 
 
@@ -71,13 +92,37 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(output=CompareOptions.output)
 
 
+def _add_watch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder",
+        type=path,
+        nargs="?",
+        metavar="DIR",
+        help="the run's folder or one above, whose newest run is shown (%(default)s)",
+    )
+    parser.set_defaults(folder=_OUTPUT_DIR)
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folders", type=path, nargs="+", metavar="DIR", help="such as the --output-dir of runs"
+    )
+    parser.add_argument("--csv", type=path, metavar="FILE", help="write the table to a CSV file, too")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+
+
 def parse_options(argv: list[str] | None = None) -> Options:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
     given = vars(parser.parse_args(argv))
-    command, folders = given.pop("command"), tuple(given.pop("folders"))
-    if command == "html":
-        return HtmlOptions(folders=folders, **given)
+    match given.pop("command"):
+        case "html":
+            return HtmlOptions(folders=tuple(given.pop("folders")), **given)
+        case "watch":
+            return WatchOptions(**given)
+        case "results":
+            return ResultsOptions(folders=tuple(given.pop("folders")), **given)
+    folders = tuple(given.pop("folders"))
     if len(folders) < 2:
         parser.error(f"compare needs two folders or more, got {folders[0]} alone")
     return CompareOptions(folders=folders, **given)
@@ -94,8 +139,13 @@ def _run(options: Options) -> int:
     from harness.pages import command
 
     with interruptible():
-        if isinstance(options, HtmlOptions):
-            command.html(options)
-        else:
-            command.compare(options)
+        match options:
+            case HtmlOptions():
+                command.html(options)
+            case CompareOptions():
+                command.compare(options)
+            case WatchOptions():
+                command.watch(options)
+            case ResultsOptions():
+                command.results(options)
     return EXIT_VALID

@@ -8,7 +8,9 @@ from typing import Any
 
 from harness.errors import ConfigError, HarnessError, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
-from harness.pages.cli import CompareOptions, HtmlOptions
+from harness.pages import results as runs_table
+from harness.pages import watch as watching
+from harness.pages.cli import CompareOptions, HtmlOptions, ResultsOptions, WatchOptions
 from harness.pages.compare_page import compare_lines, compare_page
 from harness.pages.page import Page, write_page
 from harness.pages.run_files import read_run
@@ -39,6 +41,26 @@ def compare(options: CompareOptions) -> None:
         print(printable(line, _LONGEST_LINE))
     _write(options.output, compare_page(runs))
     print(options.output)
+
+
+def watch(options: WatchOptions) -> None:
+    """Show a run until it ends."""
+    watching.watch(options.folder)
+
+
+def results(options: ResultsOptions) -> None:
+    """Print the table of all runs in the folders."""
+    rows = runs_table.results(options.folders)
+    if options.csv is not None:
+        try:
+            runs_table.write_csv(options.csv, rows)
+        except OSError as error:
+            raise ConfigError(f"--csv {options.csv}: cannot be written: {machine_failure(error)}") from None
+    if options.json:
+        print(runs_table.as_json(rows))
+        return
+    for line in runs_table.aligned(rows):
+        print(printable(line, _LONGEST_LINE))
 
 
 def write_report(folder: Path, path: Path) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 
 from harness.errors import ConfigError
 from harness.files import ACCURACY_RESULT
-from harness.pages.binomial import log_cumulative
 from harness.pages.bootstrap import Estimate, estimates
 from harness.pages.queries import Floats
 from harness.pages.run_files import RunFiles
 from harness.record.run_record import RunRecord
+from harness.report.binomial import log_cumulative
 
 _LEVEL = (2.5, 97.5)  # percent
 _OFTEN = 0.05  # a chance below which a difference is called one

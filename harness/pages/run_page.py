@@ -8,7 +8,6 @@ import numpy as np
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.pages.accuracy import accuracy_section
 from harness.pages.charts import distributions, over_time
-from harness.pages.early_stopping import most_over_limit
 from harness.pages.page import Badge, Gauge, Page, Section
 from harness.pages.picture import clock
 from harness.pages.queries import Queries
@@ -23,6 +22,7 @@ from harness.pages.tables import (
     provenance_section,
     warnings_section,
 )
+from harness.report.early_stopping import most_over_limit
 from harness.report.progress import milliseconds
 
 _NS = 1e9

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.pages.queries import Floats, Queries
+from harness.report import statistics
 
 _MOST_BINS, _FEWEST_BINS = 600, 40
 _QUERIES_OF_BIN = 8
@@ -105,5 +106,4 @@ def percentile(values: Floats, share: float) -> float:
     known = values[~np.isnan(values)]
     if not len(known):
         return math.nan
-    rank = min(int(share * len(known)), len(known) - 1)
-    return float(np.partition(known, rank)[rank])
+    return statistics.percentile(known, share)

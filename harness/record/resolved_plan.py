@@ -12,6 +12,7 @@ import msgspec
 from harness.config.deadlines import Deadlines, FailurePolicy, Preflight
 from harness.config.expected_queries import Issue
 from harness.config.generation import SamplingParameters
+from harness.config.loadgen_settings import limits_ns
 from harness.config.scenario import Scenario
 
 Number = int | float
@@ -146,9 +147,7 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limits_ns(self) -> dict[str, int]:
         """The p99 limits of TTFT and TPOT, none where the scenario has none."""
-        if not self.scenario.poisson:
-            return {}
-        return {name: int(self.loadgen_settings[f"{name.lower()}_latency"]) for name in ("TTFT", "TPOT")}
+        return limits_ns(self.scenario, self.loadgen_settings)
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):

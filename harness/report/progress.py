@@ -5,7 +5,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-_PLAIN_EVERY_S = 10.0  # seconds of the run between two lines of a log file or a pipe
+# Seconds of the run between two lines of a log file or a pipe: at first, and after the first minute.
+_PLAIN_EVERY_S, _PLAIN_LATER_S = 10.0, 60.0
 _MOST_KINDS = 3  # of failures that the line names
 
 
@@ -48,7 +49,7 @@ class ProgressPrinter:
             sys.stdout.write(terminal_progress(snapshot, shutil.get_terminal_size().columns))
             sys.stdout.flush()
             self._open = True
-        elif snapshot.elapsed_s - self._last_plain_s >= _PLAIN_EVERY_S:
+        elif snapshot.elapsed_s - self._last_plain_s >= _plain_every_s(snapshot.elapsed_s):
             self._last_plain_s = snapshot.elapsed_s
             print(plain_progress(snapshot), flush=True)
 
@@ -57,6 +58,10 @@ class ProgressPrinter:
         if self._open:
             print(flush=True)
             self._open = False
+
+
+def _plain_every_s(elapsed_s: float) -> float:
+    return _PLAIN_EVERY_S if elapsed_s <= _PLAIN_LATER_S else _PLAIN_LATER_S
 
 
 def plain_progress(snapshot: ProgressSnapshot) -> str:

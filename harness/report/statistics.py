@@ -4,6 +4,8 @@ Latencies count from the call of the issue callback; LoadGen counts from the sch
 latency also hold the lag of its own schedule. Failed queries enter only the counts.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -65,6 +67,12 @@ def distribution(values: Nanoseconds) -> Distribution | None:
         max=int(ordered[-1]),
         percentiles={f"{p:g}": int(ordered[rank]) for p, rank in zip(PERCENTILES, ranks, strict=True)},
     )
+
+
+def percentile(values: npt.NDArray[Any], share: float) -> float:
+    """The element floor(share * n) of at least one value, as LoadGen takes it."""
+    rank = min(int(share * len(values)), len(values) - 1)
+    return float(np.partition(values, rank)[rank])
 
 
 def failures_by_kind(rows: Rows) -> dict[str, int]:

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from harness.pages.binomial import log_cumulative
+from harness.report.binomial import log_cumulative
 
 PERCENTILE, CONFIDENCE = 0.99, 0.99  # of the Server scenario
 _SPREADS = 10  # standard deviations around the mean that are looked through

@@ -1,0 +1,163 @@
+"""A run that lasts, seen from a second shell: a calm screen on a terminal, plain lines elsewhere."""
+
+import os
+import select
+import shutil
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.errors import ConfigError
+from harness.files import PROGRESS, RUN_RECORD
+from harness.record.run_record import RunRecord
+from harness.report.live import Latencies, ProgressLine, read_progress
+from harness.report.progress import duration
+from harness.text import printable
+
+_LOOK_S = 1.0
+_SILENT_S = 15.0  # three lines that did not come
+_BAR = 40
+_CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
+
+
+def newest_run(folder: Path) -> Path:
+    """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
+    found = [folder / PROGRESS] if (folder / PROGRESS).is_file() else list(folder.rglob(PROGRESS))
+    if not found and (folder / RUN_RECORD).is_file():
+        return folder  # no line yet
+    if not found:
+        raise ConfigError(
+            f"{folder}: no {PROGRESS} in it or below; pass the --output-dir of a run that has begun"
+        )
+    return max(found, key=lambda path: path.stat().st_mtime).parent
+
+
+def watch(folder: Path) -> None:
+    """Show the run until it ends, or until q or Ctrl-C. Raises ConfigError where there is none."""
+    run = newest_run(folder)
+    if sys.stdout.isatty() and sys.stdin.isatty():
+        with _screen() as leaves:
+            while not leaves():
+                lines = screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)
+                print(_CLEAR + "\r\n".join(lines), end="", flush=True)
+                if _ended(run):
+                    break
+        print("\n".join(screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)))
+        return
+    last: datetime | None = None
+    while not (ended := _ended(run)):
+        line = _last_line(run)
+        if line is not None and line.time != last:
+            last = line.time
+            print(plain(line), flush=True)
+        time.sleep(_LOOK_S)
+    print(ended, flush=True)
+
+
+@contextmanager
+def _screen() -> Iterator[Callable[[], bool]]:
+    """The terminal without echo and cursor; the value waits a second and tells whether q was pressed."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def leaves() -> bool:
+        ready, _, _ = select.select([descriptor], [], [], _LOOK_S)
+        return bool(ready) and os.read(descriptor, 64)[:1] in (b"q", b"Q", b"")
+
+    try:
+        tty.setcbreak(descriptor)
+        print(_HIDE, end="", flush=True)
+        yield leaves
+    finally:
+        print(_SHOW, flush=True)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def screen(run: Path, now: datetime, width: int) -> list[str]:
+    """What the screen shows, cut to its width."""
+    record, line = _record(run), _last_line(run)
+    title = record.plan.title if record is not None else str(run)
+    lines = [title, str(run), ""]
+    if line is None:
+        lines.append("no progress yet: the first line comes five seconds after the first query")
+    else:
+        lines += _figures(line, now, lasts=not _ended(run))
+    if ended := _ended(run):
+        lines += ["", ended]
+    else:
+        lines += ["", "q leaves; the run goes on"]
+    return [printable(text)[: max(width - 1, 1)] for text in lines]
+
+
+def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
+    done, total = line.completed + line.failed, max(line.total or 0, line.issued)
+    filled = round(_BAR * done / total) if total else 0
+    left = f", about {duration(line.remaining_s)} left" if line.remaining_s is not None and lasts else ""
+    yield f"[{'#' * filled}{'.' * (_BAR - filled)}] {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
+    silent_s = (now - line.time).total_seconds()
+    if lasts and silent_s > _SILENT_S:
+        yield f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
+    yield ""
+    rate = "" if line.tokens_per_s is None else f", {line.tokens_per_s:,.0f} tokens/s"
+    yield f"in flight  {line.in_flight:,}{rate}"
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in line.failures.items())
+    yield f"failed     {line.failed:,}" + (f" ({kinds})" if kinds else "")
+    yield f"last minute, {line.ended_last_minute:,} answers:"
+    for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
+        yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
+    for replica in line.slowest:
+        yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
+
+
+def _latencies(part: Latencies | None) -> str:
+    return "-" if part is None else f"p50 {part.p50_ms:,.1f} ms, p99 {part.p99_ms:,.1f} ms"
+
+
+def _over(name: str, line: ProgressLine) -> str:
+    if (over := line.over_limit.get(name)) is None:
+        return ""
+    if over.most < 0:
+        return f"; {over.queries:,} over {over.limit_ms:g} ms (too few queries to become VALID)"
+    lost = " LOST: it can no longer become VALID" if over.queries > over.most else ""
+    return f"; {over.queries:,} of at most {over.most:,} over {over.limit_ms:g} ms{lost}"
+
+
+def plain(line: ProgressLine) -> str:
+    """One line for a file or a pipe."""
+    done, total = line.completed + line.failed, max(line.total or 0, line.issued)
+    parts = [
+        f"[{duration(line.elapsed_s)}] {done}/{total} done",
+        f"{line.failed} FAILED" if line.failed else "",
+        f"{line.in_flight} in flight",
+        "" if line.tokens_per_s is None else f"{line.tokens_per_s:.0f} tok/s",
+        *(f"{name} {_latencies(part)}" for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)) if part),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _last_line(run: Path) -> ProgressLine | None:
+    try:
+        return read_progress(run / PROGRESS)
+    except FileNotFoundError:
+        return None
+
+
+def _record(run: Path) -> RunRecord | None:
+    try:
+        return RunRecord.read(run / RUN_RECORD)
+    except FileNotFoundError:
+        return None
+
+
+def _ended(run: Path) -> str:
+    """The verdict in one line; "" while the run lasts."""
+    record = _record(run)
+    if record is None or record.verdict is None:
+        return ""
+    reasons = "; ".join(record.verdict.reasons)
+    return f"Result: {record.verdict.result}" + (f": {reasons}" if reasons else "")
