@@ -108,6 +108,8 @@ HOSTILE = {
     "roots": ("\\sqrt{" * 3000 + "1" + "}" * 3000, {Reason.WRONG, Reason.KILLED, Reason.TIMEOUT}),
     "import": ("__import__('os').system('true')", {Reason.WRONG}),
     "exit": ("exit()", {Reason.WRONG}),
+    "attribute by other letters": ("(42.5).__\u217d\u217cass__", {Reason.WRONG}),
+    "text that sympy would read": ("42.5),('0'", {Reason.WRONG}),
     "fractions": ("\\frac" * 20_000, {Reason.WRONG, Reason.TIMEOUT}),
     "spaces": ("1 " * 50_000, {Reason.WRONG, Reason.MEMORY_LIMIT, Reason.TIMEOUT}),
 }

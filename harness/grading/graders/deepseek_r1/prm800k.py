@@ -27,6 +27,10 @@ _BRACKETS = "()[]"
 # What is not evaluated: powers of brackets, of powers, and of two digits or more.
 _DEAR = re.compile(r"\^(?:\{|\(|[0-9]+\^|[0-9][0-9]+)")
 _MOST_LETTERS = 2
+# Texts, which sympy would read, and attributes are ways to the rest of the process. The count of letters does not
+# stop them: a name may have Roman numerals in it (U+217D is "c").
+_NUMBER_DOT = re.compile(r"(?<![\w.])\d+\.")
+_REACHING = re.compile(r"['\"]|\.\s*[^\W\d]")
 _RECURSION_LIMIT = 1000  # the interpreter's own, under which the rules were used
 
 
@@ -112,6 +116,8 @@ def _is_zero(expression: str) -> bool:
     """Whether sympy simplifies it to 0. Evaluates the text."""
     letters = {char for char in expression.replace("sqrt", "").replace("frac", "") if char.isalpha()}
     if len(letters) > _MOST_LETTERS or _DEAR.search(expression):
+        return False
+    if _REACHING.search(_NUMBER_DOT.sub("", expression)):
         return False
     import sympy
     import sympy.parsing.sympy_parser as parser
