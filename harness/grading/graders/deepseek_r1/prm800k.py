@@ -27,8 +27,8 @@ _BRACKETS = "()[]"
 # What is not evaluated: powers of brackets, of powers, and of two digits or more.
 _DEAR = re.compile(r"\^(?:\{|\(|[0-9]+\^|[0-9][0-9]+)")
 _MOST_LETTERS = 2
-# Texts, which sympy would read, and attributes are ways to the rest of the process. The count of letters does not
-# stop them: a name may have Roman numerals in it (U+217D is "c").
+# Texts, which sympy would read, and attributes are ways to the rest of the process. The count of letters does
+# not stop them: a name may have Roman numerals in it (U+217D is "c").
 _NUMBER_DOT = re.compile(r"(?<![\w.])\d+\.")
 _REACHING = re.compile(r"['\"]|\.\s*[^\W\d]")
 _RECURSION_LIMIT = 1000  # the interpreter's own, under which the rules were used
