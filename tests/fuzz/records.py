@@ -131,17 +131,8 @@ class _Watch:
     hooked = False
     seen: list[str] = []  # noqa: RUF012 - one hook for the process, which cannot be taken away
     path = Path()
-    forbidden = (
-        "exec",
-        "compile",
-        "import",
-        "marshal.",
-        "os.",
-        "subprocess.",
-        "socket.",
-        "shutil.",
-        "ctypes.",
-    )
+    forbidden = ("exec", "compile", "import", "marshal.", "os.", "subprocess.", "socket.", "ctypes.")
+    forbidden += ("shutil.",)
 
     @classmethod
     def begin(cls, path: Path) -> None:

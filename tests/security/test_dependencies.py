@@ -65,29 +65,16 @@ def test_a_gpu_node_gets_nothing_that_it_does_not_use():
     assert not {"pandas", "xllamacpp", "gguf", "bpe-openai", "pytest"} & locked("run").keys()
 
 
+FINE, SKIPPED = {"name": "a", "version": "1", "vulns": []}, {"name": "a", "skip_reason": "?"}
+
+
 @pytest.mark.parametrize(
     ("packages", "code", "line"),
     [
-        (
-            [{"name": "a", "version": "1", "vulns": []}],
-            0,
-            "audit: 1 packages looked up, 0 known vulnerabilities",
-        ),
-        (
-            [{"name": "a", "skip_reason": "not found"}],
-            0,
-            "audit skipped: no vulnerability data for any package",
-        ),
-        (
-            [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}],
-            1,
-            "a 1: X-1, fixed in 2",
-        ),
-        (
-            [{"name": "a", "skip_reason": "?"}, {"name": "b", "version": "1", "vulns": []}],
-            0,
-            "audit: not looked up: a",
-        ),
+        ([FINE], 0, "audit: 1 packages looked up, 0 known vulnerabilities"),
+        ([SKIPPED], 0, "audit skipped: no vulnerability data for any package"),
+        ([FINE | {"vulns": [{"id": "X-1", "fix_versions": ["2"]}]}], 1, "a 1: X-1, fixed in 2"),
+        ([SKIPPED, FINE | {"name": "b"}], 0, "audit: not looked up: a"),
     ],
 )
 def test_check_audit(packages, code, line):

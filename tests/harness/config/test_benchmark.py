@@ -23,11 +23,8 @@ from tests.harness.config.readback import loadgen_reads
 
 LOADGEN_SCENARIO = {"server": "Server", "interactive": "Server"}
 LOADGEN_SCENARIO |= {"offline": "Offline", "single-stream": "SingleStream"}
-SEEDS = {
-    "qsl_rng_seed": 2085463073848966840,
-    "sample_index_rng_seed": 2747215439041700203,
-    "schedule_rng_seed": 16159082839903944936,
-}
+SEEDS = {"qsl_rng_seed": 2085463073848966840, "sample_index_rng_seed": 2747215439041700203}
+SEEDS |= {"schedule_rng_seed": 16159082839903944936}
 ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b", "llama3.1-8b-edge")
 CASES = [(name, scenario) for name in BENCHMARKS for scenario in load_benchmark(name).scenarios]

@@ -97,13 +97,13 @@ def test_an_override_arrives_and_is_one_deviation(official, tmp_path, config, fi
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    {
-        "min_p": 0.1,
-        "repetition_penalty": 1.1,
-        "stop": None,
-        "ignore_eos": True,
-        "stop_token_ids": [7],
-    }.items(),
+    [
+        ("min_p", 0.1),
+        ("repetition_penalty", 1.1),
+        ("stop", None),
+        ("ignore_eos", True),
+        ("stop_token_ids", [7]),
+    ],
 )
 def test_unknown_keys_travel_and_deviate(official, tmp_path, key, value):
     resolved = resolve(official, tmp_path, {key: value})

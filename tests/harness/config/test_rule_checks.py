@@ -9,6 +9,7 @@ from harness.errors import ConfigError
 
 GPT_OSS = load_benchmark("gpt-oss-120b")
 SERVER_ONLY = ("target_latency_percentile", "max_async_queries")
+COUNTS = "high: 1, medium: 1, none: 1"
 PERMUTATION = "sample_concatenate_permutation"
 
 
@@ -122,13 +123,7 @@ DATASETS = [
     ("performance", 6397, ["low"] * 6397, True, [("6397 samples", "6396")]),
     ("performance", 6396, ["high"] * 6396, True, [("not low", "high: 6396 of 6396")]),
     ("accuracy", 4395, ["high"] * 4394 + [None], True, [("not high", "none: 1 of 4395")]),
-    (
-        "performance",
-        4,
-        ["low", "high", None, "medium"],
-        True,
-        [("4 samples",), ("high: 1, medium: 1, none: 1",)],
-    ),
+    ("performance", 4, ["low", "high", None, "medium"], True, [("4 samples",), (COUNTS,)]),
     ("performance", 6396, [None] * 6396, False, []),
 ]
 

@@ -69,14 +69,8 @@ def test_loadgens_own_trace_says_the_same(tmp_path):
     dataset, _ = small_dataset(tmp_path)
     (tmp_path / "traced.py").write_text(TRACED)
     with StubServer() as server:
-        words = [
-            "--scenario",
-            "server",
-            "--user-conf",
-            quick_conf(tmp_path, 100, 1500),
-            "--max-new-tokens",
-            4,
-        ]
+        conf = quick_conf(tmp_path, 100, 1500)
+        words = ["--scenario", "server", "--user-conf", conf, "--max-new-tokens", 4]
         words += ["--server-url", server.url, "--input-file", dataset, "--output-dir", tmp_path]
         done = subprocess.run(
             [sys.executable, tmp_path / "traced.py", *map(str, words)],

@@ -54,11 +54,8 @@ def write(folder: Path, benchmark: str, rows: int | None = None, *, long: bool =
 
 
 def _prompt(number: int, length: int) -> list[int]:
-    return [
-        BEGIN,
-        FIRST_ID + number,
-        *(FIRST_ID + (number * 31 + i * 7919) % ID_RANGE for i in range(length - 2)),
-    ]
+    more = (FIRST_ID + (number * 31 + i * 7919) % ID_RANGE for i in range(length - 2))
+    return [BEGIN, FIRST_ID + number, *more]
 
 
 def _row(ids: list[int]) -> dict[str, object]:

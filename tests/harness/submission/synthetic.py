@@ -57,13 +57,8 @@ def make_datasets(folder: Path, sizes: Mapping[str, int] = SIZES) -> Datasets:
     release = folder / "release.jsonl"
     numbers = range(sizes["livecodebench_v6"])
     release.write_text("".join(json.dumps(problem(number)) + "\n" for number in numbers))
-    return Datasets(
-        performance,
-        _write(folder / "acc.parquet", rows),
-        _write(folder / "gpqa.parquet", gpqa),
-        release,
-        rows,
-    )
+    accuracy, compliance = _write(folder / "acc.parquet", rows), _write(folder / "gpqa.parquet", gpqa)
+    return Datasets(performance, accuracy, compliance, release, rows)
 
 
 def accuracy_rows(sizes: Mapping[str, int] = SIZES) -> Iterator[Row]:

@@ -66,6 +66,9 @@ def test_memory_storage_and_system():
     assert operating_system('NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.2 LTS"\n') == "Ubuntu 24.04.2 LTS"
 
 
+CARD = {"speed": "100000", "device": None}
+
+
 @pytest.mark.parametrize(
     ("cards", "fields"),
     [
@@ -75,12 +78,7 @@ def test_memory_storage_and_system():
             {"host_networking": "InfiniBand/RoCE", "host_network_card_count": "1x 400 Gb/sec (4X NDR)"},
         ),
         (
-            {
-                "net/eth0/speed": "100000",
-                "net/eth0/device": None,
-                "net/eth1/speed": "100000",
-                "net/eth1/device": None,
-            },
+            {f"net/eth{n}/{name}": value for n in (0, 1) for name, value in CARD.items()},
             {"host_networking": "Ethernet", "host_network_card_count": "2x 100 GbE"},
         ),
         ({"net/lo/speed": "10000"}, {}),  # nothing behind it

@@ -70,6 +70,10 @@ def system(**fields):
     return lambda tree: edit_json(tree / SYSTEM, **fields)
 
 
+def measurements(**fields):
+    return lambda tree: edit_json(tree / RESULTS / "Offline/measurements.json", **fields)
+
+
 def score(line, scenario="Offline"):
     return replaced(f"{scenario}/accuracy/accuracy.txt", "'exact_match'", line)
 
@@ -161,6 +165,7 @@ def network(tree):
 TTFT = "result_first_token_99__00_percentile_latency_ns"
 TPOT = "result_time_per_output_token_99__00_percentile_ns"
 PERMUTATION = "effective_sample_concatenate_permutation"
+KILLED = records.text(verdict=None, deviations=[])
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 VALID_SUMMARY = text(f"{OFFLINE}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
 SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server_tpot_latency": 80_000_000}
@@ -209,11 +214,7 @@ DAMAGES = [
     ("too few logged", row(TEST09, effective_accuracy_log_sampling_target=6395), "audit-not-in-force"),
     ("test with permutation", row(TEST09, **{PERMUTATION: True}), "audit-not-in-force"),
     ("test of fewer samples", row(TEST07, generated_samples_per_query=989), "sample-count"),
-    (
-        "test too short",
-        text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No"),
-        "invalid",
-    ),
+    ("test too short", text(f"{TEST09}/{SUMMARY}", "satisfied : Yes", "satisfied : No"), "invalid"),
     ("just below the target", set_accuracy(82.298), "accuracy"),
     ("just above the target", set_accuracy(82.299), ""),
     ("no score", text(SCORE, "exact_match", "exact"), "accuracy"),
@@ -253,22 +254,14 @@ DAMAGES = [
     ("a status of our own", system(status="soon"), "system"),
     ("another division", system(division="open"), "system"),
     ("accelerators in words", system(accelerators_per_node="eight"), "system"),
-    (
-        "measurements empty",
-        lambda tree: edit_json(tree / RESULTS / "Offline/measurements.json", retraining=""),
-        "measurements",
-    ),
+    ("measurements empty", measurements(retraining=""), "measurements"),
     ("a link", extra("link.txt", link=True), "files"),
     ("a space", extra("my notes.txt"), "files"),
     ("a hidden file", extra(".DS_Store"), "files"),
     ("a file of 51 MB", extra("big.bin", 51 << 20), "files"),
     ("unofficial run", kept(f"{OFFLINE}/run.json", record("VALID", "dataset has 12 samples")), "deviations"),
     ("INVALID for us", kept("Offline/accuracy/run.json", record("INVALID")), "run-verdict"),
-    (
-        "a run that was killed",
-        kept("Offline/accuracy/run.json", records.text(verdict=None, deviations=[])),
-        "run-verdict",
-    ),
+    ("a run that was killed", kept("Offline/accuracy/run.json", KILLED), "run-verdict"),
     ("a damaged record", kept("Offline/accuracy/run.json", "{"), "run-verdict"),
     # Found by the official checker and once not by ours.
     ("SingleStream beside", copied_folder("Interactive", "SingleStream"), "scenarios"),
