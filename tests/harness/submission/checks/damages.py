@@ -214,7 +214,11 @@ DAMAGES = [
     ("too few logged", row(TEST09, effective_accuracy_log_sampling_target=6395), "audit-not-in-force"),
     ("test with permutation", row(TEST09, **{PERMUTATION: True}), "audit-not-in-force"),
     ("test of fewer samples", row(TEST07, generated_samples_per_query=989), "sample-count"),
-    ("test too short", text(f"{TEST09}/{SUMMARY}", "satisfied : Yes", "satisfied : No"), "invalid"),
+    (
+        "test too short",
+        text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No"),
+        "invalid",
+    ),
     ("just below the target", set_accuracy(82.298), "accuracy"),
     ("just above the target", set_accuracy(82.299), ""),
     ("no score", text(SCORE, "exact_match", "exact"), "accuracy"),
