@@ -12,6 +12,7 @@ from harness.grading.evaluate import GradedSample, Logged
 from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Reason
 from harness.grading.graders import AIME
 from harness.grading.output_decoder import HarmonyDecoder
+from harness.grading.outputs import LoggedOutputs
 from harness.grading.references import Reference
 from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import details, write_result
@@ -51,13 +52,13 @@ def disagreement(tmp_path):
     reference = Reference(f"aime{HOSTILE}", AIME, HOSTILE, 0)
     return GradedSample(
         0, reference, Logged(0, len(entry.token_ids), None, False, entry.offset, entry.size), grades
-    ), log
+    ), LoggedOutputs(log, HarmonyDecoder(100))
 
 
 def written(tmp_path, name, disagreement):
-    graded, log = disagreement
+    graded, outputs = disagreement
     path = tmp_path / name
-    write_report(path, [graded], log, HarmonyDecoder(100), "target met")
+    write_report(path, [graded], outputs, "target met")
     return path.read_bytes().decode()
 
 
@@ -87,9 +88,9 @@ def test_markdown_report(tmp_path, disagreement):
 
 
 def test_json_result_is_ascii(tmp_path, disagreement):
-    graded, log = disagreement
+    graded, outputs = disagreement
     path = tmp_path / "r.json"
-    write_result(path, {"details": details([graded], log, HarmonyDecoder(100))})
+    write_result(path, {"details": details([graded], outputs)})
     data = path.read_bytes()
     assert data.isascii() and b"\x1b" not in data and b"\x00" not in data
 
