@@ -2,6 +2,7 @@
 """Speed of grading: a synthetic log of full size, graded by this harness and by a plain program.
 
     python -m benchmarks.grading_speed --folder /var/tmp/grading-speed
+    python -m benchmarks.grading_speed --folder /var/tmp/programs --alone
     python -m benchmarks.grading_speed --folder /var/tmp/programs --share 0.1 --programs FOLDER \\
         --against CHECKOUT --times 3
 
@@ -39,6 +40,7 @@ from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.grading.graders import AIME, LIVECODEBENCH, aime, gpqa, graders_of
 from harness.grading.harmony import HarmonyText
+from harness.grading.livecodebench.compare import same_printout
 from harness.grading.references import Reference, load_references
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,6 +75,7 @@ def main() -> None:
         "--against", type=Path, action="append", default=[], help="another checkout to measure"
     )
     parser.add_argument("--times", type=int, default=1, help="measurements of each evaluator and mode")
+    parser.add_argument("--alone", action="store_true", help="measure what the programs themselves take")
     parser.add_argument("--part", choices=("plain", "ours"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
@@ -90,6 +93,9 @@ def main() -> None:
         os.wait()
     size = (arguments.folder / "log.json").stat().st_size
     print(f"log: {size / 1e9:.2f} GB, {len(os.sched_getaffinity(0))} cores")
+    if arguments.alone:
+        print(f"programs alone, one mode: {alone(arguments.folder)}")
+        return
     if arguments.against:
         compare([ROOT, *arguments.against], arguments.folder, arguments.times)
         return
@@ -270,6 +276,79 @@ def make(folder: Path, unanswered: int, share: float, programs: Programs) -> Non
             file.write(f'{separator}{{ "seq_id" : {index}, "qsl_idx" : {index}, "data" : "{hexed(ids)}", ')
             file.write(f'"token_data" : "{hexed(ids[:1])}", "token_count" : {len(ids)} }}')
         file.write("\n]\n")
+
+
+ALONE = """
+import json, threading, time
+def seconds():
+    return time.process_time()
+started = seconds()
+code = compile({code!r}, "solution.py", "exec")
+compiled, found = seconds(), None
+try:
+    exec(code, globals())
+    if {function!r}:
+        owner = Solution() if "class Solution" in {code!r} else None
+        call = getattr(owner, {function!r}) if owner else globals()[{function!r}]
+        found = call(*(json.loads(line) for line in sys.stdin.read().split("\\n")))
+        found = list(found) if isinstance(found, tuple) else found
+        print(json.dumps(found))
+finally:
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    print("\\n" + json.dumps([compiled - started, seconds() - compiled]))
+"""
+
+
+def alone(folder: Path) -> str:
+    """CPU time of every program of the log: compiled once, and run on its tests until the first that fails.
+
+    It is taken inside of the sandbox, from the first statement to the last.
+    """
+    from harness.grading.grade import Mode
+    from harness.grading.livecodebench.index import ProblemIndex, prepared
+    from harness.grading.livecodebench.runner import ProgramTask
+    from harness.grading.output_decoder import HarmonyDecoder
+    from harness.grading.sandbox.jail.protocol import OK, Job, TestRun
+    from harness.grading.sandbox.probe import choose_sandbox
+    from harness.grading.sandbox.process import SandboxProcess
+    from harness.loadgen_logs.accuracy_log import AccuracyLog
+
+    decoder, references = HarmonyDecoder(LONGEST), load_references(folder / "reference.parquet", GPT_OSS)
+    grader = graders_of(GPT_OSS.name)[LIVECODEBENCH]
+    tasks: dict[ProgramTask, None] = {}
+    for entry in AccuracyLog(folder / "log.json"):
+        reference = references[entry.qsl_idx]
+        if reference.kind == LIVECODEBENCH:
+            task = grader.strict(decoder.output(entry), reference.truth)
+            if isinstance(task, ProgramTask):
+                tasks[task] = None
+    problems = ProblemIndex(prepared(folder / "release.jsonl", folder, print))
+    compiling = running = 0.0
+    tests = 0
+    with SandboxProcess(choose_sandbox(allow_unsandboxed=False)) as process:
+        for task in tasks:
+            facts = problems.find(task.question_id)
+            assert facts is not None
+            process.begin(Job(Mode.STRICT, "", ALONE.format(code=task.code, function=facts.function)))
+            for number, test in enumerate(problems.tests(task.question_id)):
+                result = process.attempt(TestRun(60.0, 120.0, test.input))
+                if result.status != OK:
+                    break
+                printed, _, spent = result.output.decode().strip().rpartition("\n")
+                tests += 1
+                compiling += json.loads(spent)[0] if number == 0 else 0.0
+                running += json.loads(spent)[1]
+                if not _as_expected(printed, test.expected, facts.function):
+                    break
+    return f"{len(tasks)} programs, {tests} tests; compiled in {compiling:.2f} s, run in {running:.1f} s"
+
+
+def _as_expected(printed: str, expected: str, function: str) -> bool:
+    if function:
+        return bool(json.loads(printed) == json.loads(expected))
+    return same_printout(printed, expected)
 
 
 def _is_thought(token: int) -> bool:
