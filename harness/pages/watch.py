@@ -27,14 +27,11 @@ _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 def newest_run(folder: Path) -> Path:
     """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
-    found = [folder / PROGRESS] if (folder / PROGRESS).is_file() else list(folder.rglob(PROGRESS))
-    if not found and (folder / RUN_RECORD).is_file():
-        return folder  # no line yet
-    if not found:
-        raise ConfigError(
-            f"{folder}: no {PROGRESS} in it or below; pass the --output-dir of a run that has begun"
-        )
-    return max(found, key=lambda path: path.stat().st_mtime).parent
+    for name in (PROGRESS, RUN_RECORD):  # a run of a few seconds has no line
+        found = [folder / name] if (folder / name).is_file() else list(folder.rglob(name))
+        if found:
+            return max(found, key=lambda path: path.stat().st_mtime).parent
+    raise ConfigError(f"{folder}: no run in it or below; pass the --output-dir of a run that has begun")
 
 
 def watch(folder: Path) -> None:
