@@ -1,8 +1,8 @@
-"""Text that came from outside, made safe to print."""
+"""Text for people: what came from outside made safe to print, and tables for a terminal."""
+
+from collections.abc import Iterator, Sequence
 
 MAX_CHARACTERS = 300
-
-
 _KEPT = "\n\t"
 
 
@@ -28,3 +28,14 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> Iterator[str]:
+    """The lines of a table: every column as wide as its widest cell, ``right`` aligns all but the first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if right and place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.pages.queries import Floats, Queries
+from harness.report.statistics import percentile
 
 RESAMPLES = 500
 _MOST_BLOCKS, _FEWEST_BLOCKS = 200, 10
@@ -78,9 +79,8 @@ def _of_values(
     found = {f"{name} mean, ms": _mean(values, blocks, weights)}
     counts = _histograms(values, blocks, weights.shape[1])
     for share in (0.5, 0.99):
-        rank = min(int(share * len(values)), len(values) - 1)
-        exact = float(np.partition(values, rank)[rank])
-        found[f"{name} p{share * 100:g}, ms"] = Estimate(exact, _percentiles(counts, weights, share))
+        resampled = _percentiles(counts, weights, share)
+        found[f"{name} p{share * 100:g}, ms"] = Estimate(percentile(values, share), resampled)
     return found
 
 

@@ -16,7 +16,7 @@ from harness.pages.page import Page, write_page
 from harness.pages.run_files import read_run
 from harness.pages.run_page import run_page
 from harness.record.run_record import RunRecord
-from harness.text import printable
+from harness.text import aligned, printable
 
 _LONGEST_LINE = 2000
 
@@ -59,7 +59,7 @@ def results(options: ResultsOptions) -> None:
     if options.json:
         print(runs_table.as_json(rows))
         return
-    for line in runs_table.aligned(rows):
+    for line in aligned([runs_table.COLUMNS, *rows]):
         print(printable(line, _LONGEST_LINE))
 
 

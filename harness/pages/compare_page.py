@@ -18,6 +18,7 @@ from harness.pages.queries import Floats, Queries
 from harness.pages.run_files import RunFiles
 from harness.pages.shapes import percentile_curve
 from harness.pages.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
+from harness.text import aligned
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
 _CURVE = 300  # points
@@ -36,20 +37,12 @@ def compare_lines(runs: Sequence[RunFiles]) -> Iterator[str]:
         reasons = incomparable(base, other)
         names = f"{base.folder} and {other.folder}"
         yield f"NOT COMPARABLE: {names}: {'; '.join(reasons)}" if reasons else f"comparable: {names}"
-        yield from _aligned([_HEADER, *_rows(differences(base, other))])
+        yield from aligned([_HEADER, *_rows(differences(base, other))], right=True)
         if (changed := changed_samples(base, other)) is not None:
             yield _changed_line(changed)
         if number < len(runs) - 1:
             yield ""
     yield _NOTE
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns of one width, the first set left, the others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *cells in rows:
-        right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        yield "  ".join((first.ljust(widths[0]), *right))
 
 
 def compare_page(runs: Sequence[RunFiles]) -> Page:

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +98,3 @@ def _part(summary: LoadgenSummary | None, name: str, limit_ns: int | None) -> st
     words = {"TTFT": "first token latency", "TPOT": "time to output token"}[name]
     p99 = None if summary is None else summary.figures.get(f"99.00 percentile {words} (ns)")
     return "-" if p99 is None or not limit_ns else f"{p99 / limit_ns:.1%}"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The table for a terminal, all columns set left."""
-    table = [COLUMNS, *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -12,7 +12,7 @@ from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
 from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.layout import read_fields
-from harness.text import printable
+from harness.text import aligned, printable
 
 _NS_PER_MS = 1e6
 _TTFT = "result_first_token_99.00_percentile_latency_ns"
@@ -153,9 +153,7 @@ def table(rows: Sequence[Compared]) -> Iterator[str]:
         line = [printable(row.system), row.benchmark, row.scenario, _result(row)]
         line += [_shown(row.ttft_p99_ms), _shown(row.tpot_p99_ms), row.accuracy or "-", row.tests or "-"]
         cells.append(line + (_change(one) if against else []))
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    for line in cells:
-        yield "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+    yield from aligned(cells)
 
 
 def _result(row: Row) -> str:
