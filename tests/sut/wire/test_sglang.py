@@ -99,7 +99,7 @@ PYTORCH = [140, 190, 47, 175, 315, 201]
 def test_recorded_answers_of_the_pytorch_server(name, count, reason):
     whole = (DATA / f"pytorch_whole_{name}.txt").read_bytes()
     for events in (payloads(f"pytorch_{name}.txt"), [whole]):
-        assert_completed(judge(events, max_new_tokens=6), PYTORCH[:count], reason)
+        assert_completed(judge(events, asked=6), PYTORCH[:count], reason)
 
 
 @pytest.mark.parametrize(
