@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from harness.pages.figures.queries import Floats, Queries
+from harness.pages.figures.shapes import histogram, percentile_curve, sample_points
+from harness.pages.figures.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.pages.page import Chart, Limit, Series
-from harness.pages.queries import Floats, Queries
 from harness.pages.run_files import RunFiles, known_over, metric
-from harness.pages.shapes import histogram, percentile_curve, sample_points
-from harness.pages.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.report.early_stopping import most_over_limit
 
 _MS = 1e3

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from harness.pages.compare import (
+from harness.pages.figures.compare import (
     Changed,
     Difference,
     changed_samples,
@@ -13,11 +13,11 @@ from harness.pages.compare import (
     incomparable,
     plan_differences,
 )
+from harness.pages.figures.queries import Floats, Queries
+from harness.pages.figures.shapes import percentile_curve
+from harness.pages.figures.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.pages.page import Badge, Chart, Page, Section, Series, Table
-from harness.pages.queries import Floats, Queries
 from harness.pages.run_files import RunFiles
-from harness.pages.shapes import percentile_curve
-from harness.pages.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.text import aligned
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.files import atomic_write
-from harness.pages.queries import Floats
+from harness.pages.figures.queries import Floats
 
 _HERE = Path(__file__).parent
 _DIGITS = 5  # significant digits of a charted value

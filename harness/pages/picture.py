@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.pages.figures.queries import Floats
 from harness.pages.page import Chart, Series
-from harness.pages.queries import Floats
 
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 10, 34

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.pages.figures.queries import Queries
+from harness.pages.figures.timeline import percentile
 from harness.pages.page import Section, Table
-from harness.pages.queries import Queries
-from harness.pages.timeline import percentile
 from harness.report.progress import milliseconds
 
 _SLOWER = 1.1  # times the replicas' median TPOT: a straggler

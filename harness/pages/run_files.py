@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.files import REQUESTS, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
-from harness.pages.queries import Floats, Queries, read_queries
+from harness.pages.figures.queries import Floats, Queries, read_queries
 from harness.record.run_record import RunRecord
 
 _NS = 1e9

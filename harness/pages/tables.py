@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.pages.figures.queries import Queries
 from harness.pages.page import Section, Table
-from harness.pages.queries import Queries
 from harness.pages.run_files import LATENCIES, RunFiles
 from harness.record.run_record import Distribution, RunRecord
 from harness.report.progress import milliseconds

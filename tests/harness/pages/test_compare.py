@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from harness.files import ACCURACY_RESULT
-from harness.pages.bootstrap import estimates
 from harness.pages.cli import main
-from harness.pages.compare import changed_samples, differences, incomparable, plan_differences
 from harness.pages.compare_page import compare_page
+from harness.pages.figures.bootstrap import estimates
+from harness.pages.figures.compare import changed_samples, differences, incomparable, plan_differences
 from harness.pages.page import render
 from harness.pages.run_files import read_run
 from tests.harness.pages import made

@@ -11,8 +11,8 @@ import numpy as np
 
 from harness.errors import ConfigError
 from harness.files import ACCURACY_RESULT
-from harness.pages.bootstrap import Estimate, estimates
-from harness.pages.queries import Floats
+from harness.pages.figures.bootstrap import Estimate, estimates
+from harness.pages.figures.queries import Floats
 from harness.pages.run_files import RunFiles
 from harness.record.run_record import RunRecord
 from harness.report.binomial import log_cumulative

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.pages.queries import Floats, Queries
+from harness.pages.figures.queries import Floats, Queries
 from harness.report import statistics
 
 _MOST_BINS, _FEWEST_BINS = 600, 40

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.pages.queries import Floats, Queries
+from harness.pages.figures.queries import Floats, Queries
 from harness.report.statistics import percentile
 
 RESAMPLES = 500

@@ -1,0 +1,1 @@
+"""Numbers of runs: their queries in columns, what happened when, distributions, differences of two runs."""
