@@ -53,32 +53,40 @@ class OpenAIWire:
     def __init__(self, parameters: SamplingParameters, vocabulary_size: int, model: str) -> None:
         self.streams = parameters.stream
         self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
-        options = {"model": model} | _options(parameters)
+        options = {"model": model} | self.options(parameters)
         self._tail = b"," + msgspec.json.encode(options)[1:]
 
     def render(self, token_ids: Sequence[int]) -> bytes:
-        """``{"prompt":[...],"model":...,"max_tokens":...,"stream":true,...}``."""
+        """``{"prompt":[...],"model":...,"max_tokens":...,"stream":true,...}``, the ids first."""
         return b'{"prompt":' + msgspec.json.encode(token_ids) + self._tail
 
     def answer(self) -> "OpenAIAnswer":
         """A reader for one new answer."""
         return OpenAIAnswer(self._limits)
 
+    @staticmethod
+    def options(parameters: SamplingParameters) -> dict[str, Any]:
+        """All of a request but prompt and model, under vLLM's names."""
+        return completion_options(parameters) | {
+            "top_k": parameters.top_k or -1,
+            "return_token_ids": True,
+            **parameters.extra,
+        }
 
-def _options(parameters: SamplingParameters) -> dict[str, Any]:
+
+def completion_options(parameters: SamplingParameters) -> dict[str, Any]:
+    """What servers of completions have in common."""
     options: dict[str, Any] = {
         "max_tokens": parameters.max_new_tokens,
         "temperature": parameters.temperature,
         "top_p": parameters.top_p,
-        "top_k": parameters.top_k or -1,
         "skip_special_tokens": parameters.skip_special_tokens,
-        "return_token_ids": True,
         "stream": parameters.stream,
         **given(min_tokens=parameters.min_new_tokens, seed=parameters.seed),
     }
     if parameters.stream:
         options["stream_options"] = {"include_usage": True}
-    return options | parameters.extra
+    return options
 
 
 class OpenAIAnswer(DeltaAnswer):

@@ -11,48 +11,21 @@ tokenizer's end token is missing: their kernels do not count it. The other end t
 ``include_stop_str_in_output``.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from harness.config.generation import SamplingParameters
-from sut.wire.base import AnswerBounds, given
-from sut.wire.openai import OpenAIAnswer
+from sut.wire.openai import OpenAIWire, completion_options
 
 
-class TrtllmWire:
-    """Renders requests for and reads answers of ``trtllm-serve``."""
+class TrtllmWire(OpenAIWire):
+    """Renders requests for and reads answers of ``trtllm-serve``: vLLM's but for some options."""
 
-    path = "/v1/completions"
-
-    def __init__(self, parameters: SamplingParameters, vocabulary_size: int, model: str) -> None:
-        self.streams = parameters.stream
-        self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
-        options = {"model": model} | _options(parameters)
-        self._tail = b"," + msgspec.json.encode(options)[1:]
-
-    def render(self, token_ids: Sequence[int]) -> bytes:
-        """``{"prompt":[...],"model":...,"max_tokens":...,"detokenize":false,...}``."""
-        return b'{"prompt":' + msgspec.json.encode(token_ids) + self._tail
-
-    def answer(self) -> OpenAIAnswer:
-        """A reader for one new answer."""
-        return OpenAIAnswer(self._limits)
-
-
-def _options(parameters: SamplingParameters) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "max_tokens": parameters.max_new_tokens,
-        "temperature": parameters.temperature,
-        "top_p": parameters.top_p,
-        "top_k": max(parameters.top_k, 0),  # it refuses -1 and writes "off" as 0
-        "skip_special_tokens": parameters.skip_special_tokens,
-        "include_stop_str_in_output": True,
-        "detokenize": False,
-        "stream": parameters.stream,
-        **given(min_tokens=parameters.min_new_tokens, seed=parameters.seed),
-    }
-    if parameters.stream:
-        options["stream_options"] = {"include_usage": True}
-    return options | parameters.extra
+    @staticmethod
+    def options(parameters: SamplingParameters) -> dict[str, Any]:
+        """All of a request but prompt and model."""
+        return completion_options(parameters) | {
+            "top_k": max(parameters.top_k, 0),  # it refuses -1 and writes "off" as 0
+            "include_stop_str_in_output": True,
+            "detokenize": False,
+            **parameters.extra,
+        }
