@@ -24,7 +24,7 @@ def _run(options: "EvalOptions") -> int:
     from harness.outputs.plan import resolve_eval_plan
     from sut.rows.run import run_rows
 
-    console = EvalConsole([sys.executable, *sys.argv])
+    console = EvalConsole(sys.argv)
     return console.finish(run_rows(resolve_eval_plan(options), console))
 
 

@@ -73,7 +73,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "--tokenizer",
         metavar="PATH",
         help="tokenizer.json or folder of the model, for the text of the answers (default: the benchmark's, "
-        "built in or from the Hugging Face cache; without one the ids alone are written)",
+        "built in, beside the dataset or from the Hugging Face cache; without one the ids alone are written)",
     )
 
 

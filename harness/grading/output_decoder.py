@@ -9,17 +9,18 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer
+from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.errors import ConfigError, GradingError
 from harness.files import RUN_RECORD
 from harness.grading.harmony import HarmonyOutput, was_truncated
 from harness.grading.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
 from harness.grading.output import Answer, Output
 from harness.loadgen_logs.accuracy_log import TokenIds
+from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord
 
 BUILT_IN = "o200k_harmony"
 _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
-_TOKENIZER_FILE = "tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,18 @@ def run_facts(log: Path) -> RunFacts:
     except (FileNotFoundError, ConfigError):
         return RunFacts()
     return RunFacts(plan.benchmark.name, plan.parameters.max_new_tokens)
+
+
+def tokenizer_beside(dataset: Path, benchmark: Benchmark | BenchmarkRules) -> Path | None:
+    """A dataset's own tokenizer beside it, as the samples have, or the model's where download.sh puts it.
+
+    None where there is neither, or where the benchmark's tokenizer is built in.
+    """
+    if benchmark.tokenizer == BUILT_IN or benchmark.model is None:
+        return None
+    own = dataset.with_name(f"{dataset.stem}_{TOKENIZER_FILE}")
+    downloaded = dataset.with_name("models") / benchmark.model.rpartition("/")[2]
+    return next((path for path in (own, downloaded) if path.exists()), None)
 
 
 class OutputDecoder(Protocol):
@@ -71,7 +84,7 @@ def _open_harmony(benchmark: Benchmark, name: str | None, max_new_tokens: int) -
 
 def _require_same_words(name: str, benchmark: Benchmark) -> None:
     """Models differ in their special tokens: only gpt-oss has these ids and names of the harmony format."""
-    word = _words_in(Path(name) / _TOKENIZER_FILE) or _words_by_transformers(name)
+    word = _words_in(Path(name) / TOKENIZER_FILE) or _words_by_transformers(name)
     for token, expected in tokenizer.NAMED_SPECIAL.items():
         if (got := word(token)) != expected:
             raise ConfigError(
@@ -105,7 +118,7 @@ def _words_by_transformers(name: str) -> Callable[[int], str | None]:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise ConfigError(
-            f"--tokenizer {name}: no folder with {_TOKENIZER_FILE}, and names need the package transformers; "
+            f"--tokenizer {name}: no folder with {TOKENIZER_FILE}, and names need the package transformers; "
             f"leave --tokenizer out, {BUILT_IN} is built in and the tokenizer of gpt-oss"
         ) from error
     try:

@@ -162,16 +162,31 @@ def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tup
     if table is None:
         decoder = open_decoder(benchmark, tokenizer, limit)
         return LoggedOutputs(AccuracyLog(path), decoder), ()
-    failures = tuple(_failures(table))
+    rows, notes = _open_rows(table, benchmark, tokenizer, limit)
+    notes = (*notes, *_failures(table))
+    if len(rows) and next(iter(rows), None) is None:
+        raise GradingError("; ".join((f"{path}: no row has an output, so nothing can be graded", *notes)))
+    return rows, notes
+
+
+def _open_rows(
+    table: Table, benchmark: Benchmark, tokenizer: str | None, limit: int
+) -> tuple[IdRows | TextRows, tuple[str, ...]]:
+    """The rows of a table by their ids, or by their texts with a note why."""
     if IDS not in table.names:
-        return _text_rows(table, benchmark), (f"graded by {TEXT}: there is no {IDS}", *failures)
+        return _text_rows(table, benchmark), (f"graded by {TEXT}: there is no {IDS}",)
     try:
         decoder = open_decoder(benchmark, tokenizer, limit)
     except ConfigError as error:
-        if tokenizer is not None or TEXT not in table.names:
+        if tokenizer is not None or not _has_texts(table):
             raise
-        return _text_rows(table, benchmark), (f"graded by {TEXT}, not by {IDS}: {error}", *failures)
-    return IdRows(list(_id_rows(table)), decoder), failures
+        return _text_rows(table, benchmark), (f"graded by {TEXT}, not by {IDS}: {error}",)
+    return IdRows(list(_id_rows(table)), decoder), ()
+
+
+def _has_texts(table: Table) -> bool:
+    """Whether a row has one: run_eval.py writes none without a tokenizer."""
+    return TEXT in table.names and not all(map(_is_null, table.cells(TEXT)))
 
 
 def _table_facts(table: Table) -> RunFacts:

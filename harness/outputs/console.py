@@ -1,26 +1,24 @@
 """The texts of run_eval.py on stdout: the plan, the progress, the result."""
 
-import shlex
 import sys
 from collections.abc import Sequence
 
-from harness.files import ROOT
 from harness.grading.reports.progress import ProgressBar
 from harness.outputs.outcome import EvalResult
 from harness.outputs.plan import EvalPlan
 from harness.record.resolved_plan import ServerInfo
+from harness.report.next_step import resuming_command, scoring_command
 from harness.report.progress import ProgressPrinter, ProgressSnapshot
 from harness.text import printable
 
 _LONG = 2000
-_EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
 
 
 class EvalConsole:
     """Prints a run to stdout while it runs."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """``command``: the words of the command line, for the one that resumes it."""
+        """``command``: sys.argv, for the command that resumes it."""
         self._command = command
         self._progress = ProgressPrinter()
         self._writing = ProgressBar(sys.stderr)
@@ -85,7 +83,9 @@ class EvalConsole:
         if result.written:
             lines.append(f"output         {result.plan.output}")
         if result.has_truths and not result.failures:
-            lines.append(f"Score it with: {self._scoring(result)}")
+            plan = result.plan
+            scoring = scoring_command(plan.output, plan.run.input_file, plan.run.benchmark, plan.tokenizer)
+            lines.append(f"Score it with: {scoring}")
         if result.interrupted_by:
             lines.append(f"ended by {result.interrupted_by}")
         if result.failures or not result.written:
@@ -93,18 +93,8 @@ class EvalConsole:
             lines.append(f"{answered} answers are kept; to {what}: {self._resuming(result)}")
         return lines
 
-    def _scoring(self, result: EvalResult) -> str:
-        plan = result.plan
-        program, *_ = self._command
-        words = [program, _EVALUATOR, "--benchmark", plan.run.benchmark.name, "--mlperf-log", plan.output]
-        if plan.tokenizer is not None:
-            words += ["--tokenizer", plan.tokenizer]
-        return shlex.join(map(str, words))
-
     def _resuming(self, result: EvalResult) -> str:
         words = list(self._command)
         if not any(word.replace("_", "-").split("=")[0] == "--output-file" for word in words):
             words += ["--output-file", str(result.plan.output)]
-        if "--resume" not in words:
-            words.append("--resume")
-        return shlex.join(words)
+        return resuming_command(words)

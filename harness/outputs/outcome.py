@@ -10,7 +10,7 @@ import msgspec
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.table import Table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
-from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder
+from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
 from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.outputs.attempts import EvalSettings
@@ -89,11 +89,12 @@ def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:
     benchmark, limit = plan.run.benchmark, plan.run.parameters.max_new_tokens
     if plan.tokenizer is not None:
         return Texts(open_decoder(benchmark, plan.tokenizer, limit)), ()
-    if plan.run.backend == "embedded" and benchmark.tokenizer != BUILT_IN:
+    beside = tokenizer_beside(plan.run.input_file, benchmark)
+    if plan.run.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
         why = "the embedded engine's model has a tokenizer of its own"
     else:
         try:
-            return Texts(open_decoder(benchmark, None, limit)), ()
+            return Texts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()
         except ConfigError as error:
             why = str(error)
     return Texts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)

@@ -1,17 +1,17 @@
-"""The command that follows an accuracy run: score it when it is VALID, resume it when it is not complete."""
+"""The command that follows a run with answers: score it, or resume it when it is not complete."""
 
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.config.benchmark import Benchmark
 from harness.config.options import DEFAULT_BENCHMARK
-from harness.dataset.model_tokenizer import TOKENIZER_FILE
-from harness.dataset.table import open_table
+from harness.dataset.table import is_binary_table, open_table
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG, ROOT
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
-from harness.grading.output_decoder import BUILT_IN
+from harness.grading.output_decoder import tokenizer_beside
 from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord
 
@@ -32,25 +32,25 @@ def next_step(record: RunRecord) -> str:
     return ""
 
 
-def scoring_command(accuracy_log: Path, dataset: Path, benchmark: BenchmarkRules) -> str:
-    """The evaluator's command for a complete accuracy log, ready to paste."""
-    words = [*_program(_EVALUATOR), "--mlperf-log", _shown(accuracy_log), "--reference-data", _shown(dataset)]
+def scoring_command(
+    outputs: Path, dataset: Path, benchmark: BenchmarkRules | Benchmark, tokenizer: str | None = None
+) -> str:
+    """The evaluator's command for a complete accuracy log or a table of outputs, ready to paste.
+
+    ``tokenizer`` as it was asked for; by default one that lies beside the dataset.
+    """
+    words: list[str | Path] = [*_program(_EVALUATOR), "--mlperf-log", _shown(outputs)]
+    if not is_binary_table(outputs):
+        words += ["--reference-data", _shown(dataset)]
     if benchmark.name != DEFAULT_BENCHMARK:
         words += ["--benchmark", benchmark.name]
-    if tokenizer := _tokenizer_there(dataset, benchmark):
-        words += ["--tokenizer", _shown(tokenizer)]
+    if tokenizer is not None:
+        words += ["--tokenizer", tokenizer]
+    elif (beside := tokenizer_beside(dataset, benchmark)) is not None:
+        words += ["--tokenizer", _shown(beside)]
     if _has_code(dataset):
         words += ["--lcb-data", _shown(find_release(dataset) or DEFAULT_RELEASE)]
     return shlex.join(map(str, words))
-
-
-def _tokenizer_there(dataset: Path, benchmark: BenchmarkRules) -> Path | None:
-    """A dataset's own tokenizer beside it, as the samples have, or the model's where download.sh puts it."""
-    if benchmark.tokenizer == BUILT_IN or benchmark.model is None:
-        return None
-    beside = dataset.with_name(f"{dataset.stem}_{TOKENIZER_FILE}")
-    downloaded = dataset.with_name("models") / benchmark.model.rpartition("/")[2]
-    return next((path for path in (beside, downloaded) if path.exists()), None)
 
 
 def resuming_command(arguments: Sequence[str]) -> str:

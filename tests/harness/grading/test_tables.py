@@ -147,6 +147,14 @@ def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path, capfd):
     assert evaluated.column("prompt_accuracy") == [row[4] for row in R1]
 
 
+def test_ids_without_texts_need_the_tokenizer(tmp_path, capfd):
+    """As run_eval.py writes rows where no tokenizer is."""
+    frame = pd.DataFrame({"dataset": ["gpqa"], "ground_truth": ["A"], "model_output": [None],
+                          "tok_model_output": [[5]], "tok_model_output_len": [1]})  # fmt: skip
+    frame.to_pickle(tmp_path / "outputs.pkl")
+    assert "--tokenizer" in refuse(capfd, "--input-file", tmp_path / "outputs.pkl", program=accuracy_main)
+
+
 class Attack:
     def __reduce__(self):
         return os.system, ("touch attacked",)
@@ -167,6 +175,12 @@ REFUSED = [
     (columns(tok_model_output=None, model_output=[3], tok_model_output_len=[1]), (), "expected text"),
     (columns(tok_model_output=None, model_output=["x"], tok_model_output_len=[-1]), (), "number of tokens"),
     (columns(ground_truth=None), (), "no column ground_truth"),
+    (columns(tok_model_output=[None], failure=["timeout"]), (), "no row has an output"),
+    (
+        columns(tok_model_output=None, model_output=[None], tok_model_output_len=[None]),
+        (),
+        "no row has an output",
+    ),
     (columns().slice(0, 0), (), "no rows"),
     (columns(), ("--reference-data", REFERENCE), "1 rows"),
     (

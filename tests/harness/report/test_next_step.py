@@ -15,10 +15,10 @@ from harness.grading.cli import build_parser
 from harness.record.run_record import RunVerdict
 from harness.report.next_step import next_step, resuming_command, scoring_command
 from tests.records import ENDED, with_plan
-from tests.runs import ACCURACY, PERFORMANCE, ROOT
+from tests.runs import ACCURACY, PERFORMANCE, ROOT, SAMPLES
 
 LOG = Path("mlperf_results/offline/accuracy/mlperf_log_accuracy.json")
-GPT_OSS, LLAMA = load_benchmark("gpt-oss-120b"), load_benchmark("llama3.1-8b")
+GPT_OSS, LLAMA, R1 = map(load_benchmark, ("gpt-oss-120b", "llama3.1-8b", "deepseek-r1"))
 NAMES = ["aime25", "livecodebench_v6", "gpqa_diamond"]
 
 
@@ -76,7 +76,7 @@ def test_a_dataset_without_names_has_no_programs(tmp_path, damage):
     path = tmp_path / "set.parquet"
     if damage is not None:
         path.write_bytes(damage)
-    *_, flags = parsed(scoring_command(LOG, path, load_benchmark("deepseek-r1")))
+    *_, flags = parsed(scoring_command(LOG, path, R1))
     assert (flags.lcb_data, flags.benchmark) == (None, "deepseek-r1")
 
 
@@ -100,6 +100,19 @@ def test_a_tokenizer_that_is_there_is_named(tmp_path, benchmark, there, named):
     assert (flags.tokenizer is not None) is named
     if named:
         assert tmp_path / there in (Path(flags.tokenizer), Path(flags.tokenizer) / "tokenizer.json")
+
+
+def test_a_table_of_outputs_is_scored_by_itself(tmp_path, monkeypatch):
+    """It has the true answers."""
+    monkeypatch.chdir(tmp_path)
+    *_, flags = parsed(scoring_command(ACCURACY, SAMPLES / "r1_sample.parquet", R1))
+    assert (flags.mlperf_log, flags.reference_data, flags.benchmark) == (ACCURACY, None, R1.name)
+    assert (Path(flags.tokenizer), flags.lcb_data) == (
+        SAMPLES / "r1_sample_tokenizer.json",
+        SAMPLES / "code_sample.jsonl",
+    )
+    *_, flags = parsed(scoring_command(ACCURACY, SAMPLES / "r1_sample.parquet", R1, "asked"))
+    assert flags.tokenizer == "asked"
 
 
 def test_performance_samples_have_no_programs():
