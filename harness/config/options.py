@@ -36,26 +36,19 @@ def available_benchmarks() -> dict[str, Path]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """A requested run, before anything is read or checked; ``resolve_plan`` turns it into a RunPlan.
+class ClientOptions:
+    """What the programs that send queries have in common: dataset, generation, servers, deadlines.
 
-    Paths and the scenario may be strings, ``server_url`` one string. Times are in seconds; None leaves the
-    choice to the plan. ``warnings`` are about the command line; ``report`` (write report.html) and
-    ``log_level`` concern the program only.
+    ``server_url`` may be one string. Times are in seconds; None leaves the choice to the plan. ``warnings``
+    are about the command line; ``log_level`` concerns the program only.
     """
 
     input_file: Path
-    scenario: Scenario = Scenario.OFFLINE
     benchmark: str = DEFAULT_BENCHMARK
-    accuracy: bool = False
     resume: bool = False
-    max_samples: int | None = None
-    mlperf_conf: Path | None = None
-    user_conf: Path = CONFIG_DIR / USER_CONF
     generation_config: Path | None = None
     max_new_tokens: int | None = None
     stream: Stream = "auto"
-    audit_config: Path | None = None
     backend: Backend = DEFAULT_BACKEND
     server_url: Sequence[str] = ()
     ca_file: Path | None = None
@@ -71,10 +64,25 @@ class RunOptions:
     fail_fast: bool | None = None
     max_failures: int | None = None
     output_dir: Path = Path("mlperf_results")
-    report: bool = True
     dry_run: bool = False
     log_level: LogLevel = "info"
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(ClientOptions):
+    """A requested run, before anything is read or checked; ``resolve_plan`` turns it into a RunPlan.
+
+    Paths and the scenario may be strings. ``report`` (write report.html) concerns the program only.
+    """
+
+    scenario: Scenario = Scenario.OFFLINE
+    accuracy: bool = False
+    max_samples: int | None = None
+    mlperf_conf: Path | None = None
+    user_conf: Path = CONFIG_DIR / USER_CONF
+    audit_config: Path | None = None
+    report: bool = True
 
     def __post_init__(self) -> None:
         for name in _PATHS:
