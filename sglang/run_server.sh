@@ -7,6 +7,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../scripts/launch_options.sh"
 
 draft_of_gpt_oss=nvidia/gpt-oss-120b-Eagle3-long-context
+draft_flags='--speculative-draft-model-path|--speculative-draft-model'
 
 usage() {
     cat <<EOF
@@ -49,6 +50,7 @@ parse_options() {
     done
     read_definition "$benchmark"
     [[ -z $speculate ]] || choose_draft_model
+    refuse_draft_of_another_model
     model_path=$(absolute "$model_path")
     [[ -z $eagle_path ]] || eagle_path=$(absolute "$eagle_path")
 }
@@ -58,13 +60,27 @@ choose_draft_model() {
     if [[ -z $eagle_path ]]; then
         case $benchmark in
             gpt-oss-120b) eagle_path=$draft_of_gpt_oss ;;
-            deepseek-r1) return ;;
+            deepseek-r1) require_own_head ;;
             *) fail "--enable_speculative_decode: no draft model of $benchmark is known; name one with --eagle_path" ;;
         esac
     fi
-    # Under another model SGLang fails late or drafts useless tokens.
-    [[ ${eagle_path,,} == *gpt-oss-120b* && ${model_path,,} != *gpt-oss-120b* ]] || return 0
-    fail "$eagle_path is a draft model of openai/gpt-oss-120b, and --model_path is $model_path; name that model's own \
+}
+
+require_own_head() {
+    case ${model_path,,} in
+        *distill* | *gpt-oss* | *llama* | *qwen*)
+            fail "--enable_speculative_decode: $model_path has no head of its own for drafts, as DeepSeek-R1 has; name \
+its draft model with --eagle_path"
+            ;;
+    esac
+}
+
+# Under another model SGLang fails late or drafts useless tokens.
+refuse_draft_of_another_model() {
+    local draft
+    draft=$(passed_value "$draft_flags" "$eagle_path")
+    [[ ${draft,,} == *gpt-oss-120b* && ${model_path,,} != *gpt-oss-120b* ]] || return 0
+    fail "$draft is a draft model of openai/gpt-oss-120b, and --model_path is $model_path; name that model's own \
 draft model with --eagle_path (DeepSeek-R1's own head: --benchmark deepseek-r1), or remove --enable_speculative_decode"
 }
 
@@ -122,7 +138,7 @@ add_speculation() {
     check_count --speculative-num-steps "$steps"
     if [[ -n $eagle_path ]]; then
         add_default '--speculative-algorithm' EAGLE3
-        add_default '--speculative-draft-model-path|--speculative-draft-model' "$eagle_path"
+        add_default "$draft_flags" "$eagle_path"
     else
         add_default '--speculative-algorithm' EAGLE
     fi

@@ -316,6 +316,16 @@ USAGE_ERRORS = [
         "is a draft model of openai/gpt-oss-120b, and --model_path is deepseek-ai/DeepSeek-R1",
     ),
     (["--benchmark", "deepseek-r1", "--eagle_path", "/models/gpt-oss-120b-Eagle3-v2"], "is a draft model of"),
+    (["--benchmark", "deepseek-r1", "--speculative-draft-model-path", DRAFT], "is a draft model of"),
+    (["--benchmark", "deepseek-r1", f"--speculative-draft-model={DRAFT}"], "is a draft model of"),
+    (
+        [
+            "--benchmark=deepseek-r1",
+            "--model_path=deepseek-ai/DeepSeek-R1-Distill-Llama-70B",
+            "--enable_speculative_decode",
+        ],
+        "has no head of its own",
+    ),
     (["--benchmark", "llama3.1-8b", "--enable_speculative_decode"], "no draft model of llama3.1-8b is known"),
     (["--benchmark", "gpt-oss-20b"], "deepseek-r1, gpt-oss-120b"),
     (
