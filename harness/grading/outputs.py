@@ -86,7 +86,9 @@ class LoggedOutputs:
         return self._decoder.decode(self.ids(offset, size)[part])
 
 
-class _Row(NamedTuple):
+class RowAnswer(NamedTuple):
+    """The ids in a row of a table, as Answer."""
+
     qsl_idx: int
     token_ids: TokenIds
 
@@ -105,7 +107,7 @@ class IdRows:
     def __iter__(self) -> Iterator[Entry]:
         for index, ids in enumerate(self._rows):
             if ids is not None:
-                yield Entry(index, -1, index, 1, partial(self._decoder.output, _Row(index, ids)))
+                yield Entry(index, -1, index, 1, partial(self._decoder.output, RowAnswer(index, ids)))
 
     def ids(self, offset: int, size: int) -> TokenIds:
         """As Outputs."""

@@ -11,7 +11,7 @@ from harness.dataset.extended_table import NewColumn, unreadable_columns, write_
 from harness.dataset.table import Table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
 from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
-from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT
+from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowAnswer
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.outputs.attempts import EvalSettings
 from harness.outputs.plan import EvalPlan
@@ -69,16 +69,10 @@ class Texts:
         if self.decoder is None:
             return None
         try:
-            return self.decoder.output(_Entry(index, ids)).text
+            return self.decoder.output(RowAnswer(index, ids)).text
         except GradingError:
             self.missing += 1
             return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    qsl_idx: int
-    token_ids: TokenIds
 
 
 def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:

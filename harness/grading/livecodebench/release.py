@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DatasetError
+from harness.files import ROOT
 
-_ROOT = Path(__file__).resolve().parents[3]
 _FOLDER = "livecodebench"  # where datasets/download.sh puts a release, below its --to
 _SAMPLE = "code_sample.jsonl"  # the problems beside the sample dataset
-DEFAULT_RELEASE = _ROOT / "data" / _FOLDER  # of a download without --to
+DEFAULT_RELEASE = ROOT / "data" / _FOLDER  # of a download without --to
 _MAX_UNPACKED = 4 << 30  # bytes of one problem's tests; release_v6 stays far below
 
 

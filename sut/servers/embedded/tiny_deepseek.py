@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from harness.files import ROOT
 from sut.servers.embedded import tiny_llama
 from sut.servers.embedded.gguf_model import Array, half
 from sut.servers.embedded.tiny_llama import SIZES, Tokenizer, Vocabulary
 
 VOCABULARY_SIZE = 129280
 
-_TOKENIZER = Path(__file__).resolve().parents[3] / "datasets" / "samples" / "r1_sample_tokenizer.json"
+_TOKENIZER = ROOT / "datasets" / "samples" / "r1_sample_tokenizer.json"
 _BEGIN, _END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
 _THOUGHT_END = "</think>"
 _ANSWER = ("Ċ", "ANSWER", ":", "Ġ")  # as byte pairs: a line break and "ANSWER: "

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.files import ROOT
 from sut.servers.embedded.gguf_model import (
     Array,
     Sizes,
@@ -27,7 +28,7 @@ from sut.servers.embedded.gguf_model import (
 VOCABULARY_SIZE = 128256
 SIZES = Sizes(head=16, feed_forward=128)
 
-_TOKENIZER = Path(__file__).resolve().parents[3] / "datasets" / "samples" / "cnn_sample_tokenizer.json"
+_TOKENIZER = ROOT / "datasets" / "samples" / "cnn_sample_tokenizer.json"
 _BEGIN, _END = "<|begin_of_text|>", "<|eot_id|>"
 # A turn's end is likelier than other tokens: more than half of the answers have less than 128 tokens.
 _END_SCALE = 1.5
