@@ -22,6 +22,7 @@ ACCURACY_TEXT = "accuracy.txt"  # the evaluator's output, as a submission holds 
 ACCURACY_RESULT = "accuracy_result.json"  # the evaluator's result, for report.html
 REPORT = "report.html"
 PROGRESS = "progress.jsonl"  # see harness/report/live.py
+SERVER_METRICS = "server_metrics.parquet"  # see harness/record/server_metrics.py
 # Folders of the logs in a submission, and in a verified compliance test:
 PERFORMANCE, ACCURACY = Path("performance/run_1"), Path("accuracy")
 COMPLIANCE_RUN = "run"  # folder of a compliance test's run, beside what is verified of it

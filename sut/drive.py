@@ -22,6 +22,7 @@ from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import model_for
 from sut.servers.health import ask_health, ask_work
 from sut.servers.preflight import Preflight, flush_caches
+from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.machine_limits import local_ports
 from sut.supervisor.monitor import Counts
@@ -87,6 +88,7 @@ class Test:
     target: Target
     death: Death
     on_progress: Callable[[ProgressSnapshot], None] | None
+    scraper: MetricsScraper | None = None
 
 
 @contextmanager
@@ -99,6 +101,8 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
     with ExitStack() as ending:
         try:
             begin()
+            if test.scraper is not None:
+                test.scraper.start()
             seen = _drive(test)
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
@@ -109,6 +113,9 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
             ending.enter_context(uninterrupted())
             cause = error if isinstance(error, RunError) else machine_failure(error)
             seen = session.observations(session.abort(), error=str(cause))
+        if test.scraper is not None:
+            found = test.scraper.stop()
+            seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
         yield seen
 
 

@@ -21,6 +21,7 @@ from harness.report.progress import ProgressSnapshot
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Prepared, place_workers, prepare, read_inputs, resolved_plan, stray_audit_config
 from sut.servers.discovery import discover
+from sut.servers.scrape import MetricsScraper
 from sut.supervisor.session import QuerySession
 
 log = logging.getLogger("mlperf")
@@ -66,7 +67,8 @@ def run(
             clock, warnings = read_clocks(), (*record.warnings, *changes, *warnings)
             record = structs.replace(record, started=clock.utc, clock=clock, warnings=warnings)
             record.write(plan.log_dir / RUN_RECORD)
-            test = Test(session, prepared, target, death, on_progress)
+            scraper = MetricsScraper(servers, plan.log_dir, api_key(), plan.ca_file)
+            test = Test(session, prepared, target, death, on_progress, scraper)
             with ended(test, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
 

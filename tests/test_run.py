@@ -1,5 +1,6 @@
 """What the flags promise, on whole runs against a stub server."""
 
+import itertools
 import json
 import subprocess
 
@@ -50,17 +51,24 @@ def test_single_stream_sends_one_at_a_time(tmp_path):
     assert run.failures == {}
     assert most_in_flight(run.requests) == 1
     assert all(request.streams for request in stub.requests)
+    assert run.record["server_load"]["without"].keys() == {stub.url}
+    assert run.stderr.count("no metrics of 1 of 1 servers") == 1
 
 
 def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
     """On the embedded engine's sample; outputs of a stub are scored as well as any."""
-    with StubServer() as stub:
+    hits = itertools.count()
+    metrics = b"vllm:num_requests_running 3\nvllm:prefix_cache_hits_total %d\n"
+    with StubServer(metrics=lambda: metrics % next(hits)) as stub:
         where = ("--server-url", stub.url, "--input-file", ACCURACY, "--max-new-tokens", TOKENS)
         run = run_mlperf(tmp_path, "--accuracy", *where, report=True)
     page = run.log_dir / REPORT
     assert run.stdout.splitlines()[-1] == f"Report: {page}"
     assert "sha256-" in page.read_text()
     assert ">Accuracy</h2>" not in page.read_text()
+    assert ">Server</h2>" in page.read_text()
+    assert run.record["server_load"]["levels"]["running"]["max"] == 3
+    assert [warning for warning in run.record["warnings"] if "prefix cache" in warning]
     score = [*map(str, evaluator(run.log_dir / ACCURACY_LOG, ACCURACY)), "--lcb-data", str(CODE)]
     done = subprocess.run(score, capture_output=True, text=True, timeout=600)
     assert done.returncode == EXIT_THRESHOLD, done.stderr

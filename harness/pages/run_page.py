@@ -13,6 +13,7 @@ from harness.pages.page import Badge, Gauge, Page, Section
 from harness.pages.picture import clock
 from harness.pages.replicas import replicas_section
 from harness.pages.run_files import LATENCIES, RunFiles, known_over, metric
+from harness.pages.server import server_section
 from harness.pages.tables import (
     client_section,
     endings,
@@ -55,6 +56,7 @@ def _measured(run: RunFiles) -> Iterator[Section]:
     tables = (*percentile_tables(run), endings(queries))
     yield Section("distributions", "Distributions", charts=distributions(run, queries), tables=tables)
     yield replicas_section(queries)
+    yield server_section(run)
 
 
 def _title(run: RunFiles) -> str:

@@ -115,6 +115,31 @@ class ClientLoad(msgspec.Struct, frozen=True):
     """garbage collections during the test; the collector is off, so 0"""
 
 
+class Level(msgspec.Struct, frozen=True):
+    """A level that servers report, over all servers (or data-parallel ranks) and rounds of questions."""
+
+    mean: float
+    max: float
+    share: float
+    """of the observations: at least 0.95 for parts of a cache, above 0 for others"""
+
+
+class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What the servers' metrics say, from server_metrics.parquet; names as in docs/guide/report.md."""
+
+    rounds: int
+    """how often the servers were asked"""
+    servers: int
+    """servers with metrics"""
+    without: dict[str, str] = {}
+    """URLs of servers without, and why"""
+    levels: dict[str, Level] = {}
+    counts: dict[str, float] = {}
+    """increase over the run, of all servers together"""
+    notes: tuple[str, ...] = ()
+    """what follows for the servers' settings"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run: ``verdict`` and the fields after ``ended`` stay empty while it lasts."""
 
@@ -154,6 +179,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     schedule_lag_mean_ns: float | None = None
     """LoadGen's scheduled time to its call of the issue callback, on average: its mean TTFT less ours; `null`
     where a query failed. It includes the few µs of the call in which LoadGen stamps the first token"""
+    server_load: ServerLoad | None = None
+    """`null` where the servers were not asked"""
     warnings: tuple[str, ...] = ()
     """reasons to distrust the numbers, such as a saturated client (`doubts` in earlier files)"""
     files: dict[str, str] = {}

@@ -73,6 +73,7 @@ def render_summary(
         _throughput(record.statistics),
         _latency_table(record, record.statistics, width),
         _failures(record.statistics),
+        _listing("What the servers' metrics say", record.server_load.notes if record.server_load else ()),
         _listing("Warnings: reasons to distrust these numbers", record.warnings),
         _loadgen(record.loadgen),
         [_pair(name, path) for name, path in record.files.items()],

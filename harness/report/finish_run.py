@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from harness.errors import machine_failure
-from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SUMMARY
+from harness.errors import DatasetError, machine_failure
+from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
 from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, settings_in_force
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.journal import (
@@ -27,7 +27,7 @@ from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.requests_table import Reported, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
-from harness.record.run_record import RunRecord, RunVerdict, Statistics
+from harness.record.run_record import RunRecord, RunVerdict, ServerLoad, Statistics
 from harness.report.client_overhead import (
     client_load,
     client_share,
@@ -36,6 +36,7 @@ from harness.report.client_overhead import (
     mean_schedule_lag,
     share_warnings,
 )
+from harness.report.server_load import cache_warnings, read_samples, server_load
 from harness.report.statistics import completed, statistics
 from harness.report.verdict import run_verdict
 
@@ -49,7 +50,8 @@ class Observations:
     ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``errors``
     make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
     second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
-    sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad.
+    sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad. ``without_metrics``: servers
+    that have none, and why; None where they were not asked.
     """
 
     issued: int = 0
@@ -61,6 +63,7 @@ class Observations:
     cpu_s: float | None = None
     loop_lag_ns: int = 0
     gc_runs: int = 0
+    without_metrics: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,16 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         ),
         client_share=client_share(files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
+        server_load=None if seen.without_metrics is None else _server_load(record.plan, seen.without_metrics),
     )
+
+
+def _server_load(plan: ResolvedPlan, without: Mapping[str, str]) -> ServerLoad:
+    try:
+        samples = read_samples(plan.log_dir / SERVER_METRICS)
+    except (FileNotFoundError, DatasetError):
+        return ServerLoad(rounds=0, servers=0, without=dict(without))
+    return server_load(samples, without, plan.scenario)
 
 
 def _verdict(
@@ -165,6 +177,8 @@ def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
     yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
+    if record.server_load is not None:
+        yield from cache_warnings(record.server_load)
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:

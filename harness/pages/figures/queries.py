@@ -42,6 +42,7 @@ class Queries:
     replicas: tuple[str, ...]
     finish_reasons: tuple[str, ...]
     failures: tuple[str, ...]
+    start_ns: int  # CLOCK_MONOTONIC of the first issue; 0 where it is not known
 
     def __len__(self) -> int:
         return len(self.issued)
@@ -135,6 +136,7 @@ class _Columns:
             replicas=replicas,
             finish_reasons=finish_reasons,
             failures=failures,
+            start_ns=self._start or 0,
         )
 
 

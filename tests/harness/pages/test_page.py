@@ -6,16 +6,20 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from harness.files import ACCURACY_RESULT, REPORT, REQUESTS, RUN_RECORD, SUMMARY
+from harness.files import ACCURACY_RESULT, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
 from harness.pages import page as page_module
 from harness.pages.cli import main
 from harness.pages.page import render
 from harness.pages.run_files import read_run
 from harness.pages.run_page import run_page
+from harness.record.run_record import Level, ServerLoad
+from harness.record.server_metrics import MetricsWriter
 from tests.harness.pages import made
+from tests.kit import DATA
 from tests.records import ENDED, with_plan
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&\"'\u2028"
@@ -81,6 +85,57 @@ def test_vendored_files_are_those_of_the_release():
     }
     found = {name: hashlib.sha256((assets / name).read_bytes()).hexdigest() for name in expected}
     assert found == expected
+
+
+def with_metrics(folder, **load):
+    """A run whose server said in three rounds what vLLM said once."""
+    page = (DATA / "metrics/vllm_busy1.txt").read_bytes()
+    fields = {"rounds": 3, "servers": 1, "notes": ("queue",), "without": {"http://b": HOSTILE}} | load
+    record = replace(ENDED, server_load=ServerLoad(**fields))
+    made.folder(folder, made.rows(), record)
+    with (folder / SERVER_METRICS).open("wb") as file:
+        writer = MetricsWriter(file, ["http://a"])
+        for number in range(3):
+            writer.add(made.START + number * 5 * 10**9, 0, page)
+        writer.close()
+    return folder
+
+
+def test_what_the_servers_said(tmp_path):
+    page = run_page(read_run(with_metrics(tmp_path, levels={"queued": Level(42, 42, 1)})))
+    (section,) = [section for section in page.sections if section.id == "server"]
+    assert section.lines[0] == "Queue."
+    requests, cache = section.charts
+    assert [series.values.tolist() for series in requests.series] == [[16] * 3, [42] * 3]
+    assert requests.x[0] == pytest.approx(0, abs=1)
+    assert np.diff(requests.x).tolist() == pytest.approx([5, 5])
+    assert cache.series[0].values.tolist() == pytest.approx([0.0488296] * 3, rel=1e-4)
+    assert section.tables[0].rows[0][1:] == ("42", "42", "100%")
+    html = render(page)
+    assert "owned" in html
+    assert "<img" not in html
+
+
+def test_metrics_that_are_gone_or_damaged(tmp_path):
+    path = with_metrics(tmp_path) / SERVER_METRICS
+    for damage in (lambda: path.write_bytes(b"PAR1"), path.unlink):
+        damage()
+        (section,) = [one for one in run_page(read_run(tmp_path)).sections if one.id == "server"]
+        assert section.lines
+        assert not section.charts
+
+
+def test_long_runs_keep_their_charts_short(tmp_path):
+    folder = with_metrics(tmp_path)
+    with (folder / SERVER_METRICS).open("wb") as file:
+        writer = MetricsWriter(file, ["http://a"])
+        for number in range(2000):
+            writer.add(made.START + number, 0, b"vllm:num_requests_running 7\n")
+        writer.close()
+    (section,) = [one for one in run_page(read_run(folder)).sections if one.id == "server"]
+    (chart,) = section.charts
+    assert len(chart.x) == len(chart.series[0].values) == 500
+    assert set(chart.series[0].values.tolist()) == {7.0}
 
 
 RESULT = {

@@ -1,0 +1,257 @@
+"""server_metrics.parquet: what the servers' /metrics pages said during a run, a row for each value.
+
+The pages are Prometheus text. Left out: buckets of histograms (most of a page's lines), times of creation,
+and comments. Past a bound of rows only the values behind ``QUANTITIES`` are kept, past a second one none.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+MOST_PAGE_BYTES = 4 << 20
+_MOST_LINES = 50_000  # of a page
+_MOST_SERIES = 50_000  # different names with labels, of all servers
+_MOST_ROWS = 8_000_000
+_MOST_OTHER_ROWS = 4_000_000  # of names that nothing here looks at
+_GROUP_ROWS = 1 << 17
+_LONGEST = 1000  # characters of a name with its labels
+
+_LEFT_OUT = re.compile(rb"\w(_bucket|_created)(\{|$)")
+_SERIES = re.compile(rb"([a-zA-Z_:][\w:]*)(\{.*\})?\Z")
+
+Kind = Literal["level", "count"]  # a level goes up and down; a count only grows, until its server restarts
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What different servers report under different names; the first name that a server has counts."""
+
+    kind: Kind
+    meaning: str
+    names: tuple[str, ...]
+
+
+# SGLang 0.5, vLLM 0.10 to 0.32, llama.cpp and pytorch/; names differ between their versions.
+QUANTITIES: Mapping[str, Quantity] = {
+    "running": Quantity(
+        "level",
+        "requests running",
+        (
+            "sglang:num_running_reqs",
+            "vllm:num_requests_running",
+            "llamacpp:requests_processing",
+            "pytorch:num_running_reqs",
+        ),
+    ),
+    "queued": Quantity(
+        "level",
+        "requests waiting in the servers' queues",
+        (
+            "sglang:num_queue_reqs",
+            "vllm:num_requests_waiting",
+            "llamacpp:requests_deferred",
+            "pytorch:num_queue_reqs",
+        ),
+    ),
+    "kv_use": Quantity(
+        "level",
+        "part of the KV cache in use",
+        (
+            "sglang:token_usage",
+            "sglang:full_token_usage",
+            "vllm:kv_cache_usage_perc",
+            "vllm:gpu_cache_usage_perc",
+            "llamacpp:kv_cache_usage_ratio",
+        ),
+    ),
+    "swa_kv_use": Quantity(
+        "level", "part of the KV cache of sliding windows in use", ("sglang:swa_token_usage",)
+    ),
+    "retractions": Quantity(
+        "count",
+        "requests that lost their KV cache and were computed again",
+        (
+            "sglang:num_retracted_requests_total",
+            "sglang:num_retractions_total",
+            "vllm:num_preemptions_total",
+        ),
+    ),
+    "retracted": Quantity("level", "requests retracted at once", ("sglang:num_retracted_reqs",)),
+    "cached_tokens": Quantity(
+        "count",
+        "prompt tokens taken from the prefix cache",
+        (
+            "sglang:cached_tokens_total",
+            "vllm:prefix_cache_hits_total",
+            "vllm:gpu_prefix_cache_hits_total",
+            "llamacpp:prompt_tokens_cached_total",
+        ),
+    ),
+    "cache_hit_rate": Quantity(
+        "level",
+        "part of the latest prompt tokens taken from the prefix cache",
+        ("sglang:cache_hit_rate", "vllm:gpu_prefix_cache_hit_rate"),
+    ),
+    "prompt_tokens": Quantity(
+        "count",
+        "prompt tokens",
+        (
+            "sglang:prompt_tokens_total",
+            "vllm:prompt_tokens_total",
+            "llamacpp:prompt_tokens_total",
+            "pytorch:prompt_tokens_total",
+        ),
+    ),
+    "output_tokens": Quantity(
+        "count",
+        "output tokens",
+        (
+            "sglang:generation_tokens_total",
+            "vllm:generation_tokens_total",
+            "llamacpp:tokens_predicted_total",
+            "pytorch:generation_tokens_total",
+        ),
+    ),
+    "output_rate": Quantity(
+        "level", "output tokens a second, as the servers say", ("sglang:gen_throughput",)
+    ),
+    "accept_length": Quantity(
+        "level",
+        "tokens for each step of a draft model",
+        ("sglang:spec_accept_length", "sglang:spec_accept_len"),
+    ),
+    "draft_tokens": Quantity(
+        "count",
+        "tokens drafted",
+        ("vllm:spec_decode_num_draft_tokens_total", "llamacpp:spec_decode_num_draft_tokens_total"),
+    ),
+    "accepted_tokens": Quantity(
+        "count",
+        "drafted tokens accepted",
+        ("vllm:spec_decode_num_accepted_tokens_total", "llamacpp:spec_decode_num_accepted_tokens_total"),
+    ),
+    "cuda_graph": Quantity("level", "latest decoding step had a CUDA graph", ("sglang:is_cuda_graph",)),
+    "kv_tokens": Quantity("level", "tokens that the KV cache holds", ("sglang:max_total_num_tokens",)),
+}
+MAPPED = {name: key for key, quantity in QUANTITIES.items() for name in quantity.names}
+
+SCHEMA = pa.schema(
+    [
+        pa.field(name, kind, metadata={"description": description})
+        for name, kind, description in (
+            ("time_ns", pa.int64(), "CLOCK_MONOTONIC: the servers were asked"),
+            ("replica", pa.dictionary(pa.int32(), pa.string()), "URL of the server"),
+            ("name", pa.dictionary(pa.int32(), pa.string()), "of the metric"),
+            ("labels", pa.dictionary(pa.int32(), pa.string()), "as on the page, with braces"),
+            ("value", pa.float64(), ""),
+        )
+    ],
+    metadata={"clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC"},
+)
+
+
+def values_of(page: bytes) -> Iterator[tuple[bytes, float]]:
+    """Each series of a page, its name with its labels, and its value. What is no such line is left out."""
+    for line in page.split(b"\n", _MOST_LINES)[:_MOST_LINES]:
+        if not line or line.startswith(b"#"):
+            continue
+        end = line.rfind(b"}") + 1 or line.find(b" ")
+        series, rest = line[:end], line[end:].split()  # a time may follow the value
+        if not rest or not series or len(series) > _LONGEST:
+            continue
+        try:
+            yield series, float(rest[0])
+        except ValueError:
+            continue
+
+
+def has_values(page: bytes) -> bool:
+    """Whether there is anything to keep."""
+    return any(_named(series) for series, _ in values_of(page))
+
+
+def _named(series: bytes) -> tuple[str, str] | None:
+    """Name and labels; None for what is left out."""
+    found = None if _LEFT_OUT.search(series) else _SERIES.match(series)
+    if found is None:
+        return None
+    return found[1].decode(), (found[2] or b"").decode(errors="backslashreplace")
+
+
+class MetricsWriter:
+    """Writes the values of pages into an open file, a group of rows at a time. Raises OSError."""
+
+    def __init__(self, file: IO[bytes], replicas: Sequence[str]) -> None:
+        self.full = False  # something was left out for its number
+        self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
+        self._replicas = pa.array(replicas, pa.string())
+        self._names: dict[str, int] = {}
+        self._labels: dict[str, int] = {}
+        self._series: dict[bytes, tuple[int, int, bool] | None] = {}
+        self._rows: list[tuple[int, int, int, int, float]] = []
+        self._written = self._others = 0
+
+    def add(self, time_ns: int, replica: int, page: bytes) -> None:
+        """Add the values of a page."""
+        for series, value in values_of(page):
+            codes = self._codes(series)
+            if codes is None:
+                continue
+            name, labels, mapped = codes
+            if self._written >= _MOST_ROWS or (not mapped and self._others >= _MOST_OTHER_ROWS):
+                self.full = True
+                continue
+            self._rows.append((time_ns, replica, name, labels, value))
+            self._written += 1
+            self._others += not mapped
+        if len(self._rows) >= _GROUP_ROWS:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left and the end of the file."""
+        self._write()
+        self._writer.close()
+
+    def _codes(self, series: bytes) -> tuple[int, int, bool] | None:
+        """The numbers of its name and labels, and whether it is mapped; None where it is left out."""
+        try:
+            return self._series[series]
+        except KeyError:
+            pass
+        if len(self._series) >= _MOST_SERIES:
+            self.full = True
+            return None
+        codes = None
+        if named := _named(series):
+            name, labels = named
+            names, known = self._names, self._labels
+            codes = (names.setdefault(name, len(names)), known.setdefault(labels, len(known)), name in MAPPED)
+        self._series[series] = codes
+        return codes
+
+    def _write(self) -> None:
+        if not self._rows:
+            return
+        times, replicas, names, labels, values = zip(*self._rows, strict=True)
+        self._rows = []
+        self._writer.write_table(
+            pa.Table.from_arrays(
+                [
+                    pa.array(times, pa.int64()),
+                    _labelled(replicas, self._replicas),
+                    _labelled(names, pa.array(list(self._names), pa.string())),
+                    _labelled(labels, pa.array(list(self._labels), pa.string())),
+                    pa.array(values, pa.float64()),
+                ],
+                schema=SCHEMA,
+            )
+        )
+
+
+def _labelled(codes: Sequence[int], labels: pa.Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.array(codes, np.int32)), labels)

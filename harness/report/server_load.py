@@ -1,0 +1,258 @@
+"""What server_metrics.parquet says of the servers: levels over time, counts over the run, and advice."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
+from harness.config.scenario import Scenario
+from harness.errors import DatasetError
+from harness.record.run_record import Level, ServerLoad
+from harness.record.server_metrics import MAPPED, QUANTITIES
+
+_COLUMNS = ("time_ns", "replica", "name", "labels", "value")
+_BATCH_ROWS = 1 << 16
+_FULL = 0.95  # of a KV cache
+_PARTS = ("kv_use", "swa_kv_use")
+# Processes of one replica that say the same: the first one counts.
+_RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
+
+_FEWEST_ROUNDS = 6  # half a minute: less says nothing of a run
+_OFTEN = 0.05
+_MOSTLY = 0.5
+
+Floats = npt.NDArray[np.float64]
+_Group = tuple[str, str, str]  # quantity, replica, labels without ranks
+
+
+@dataclass(frozen=True, slots=True)
+class LevelOverTime:
+    """A level in each round: the sum, the mean and the highest of all servers; NaN where none has it."""
+
+    total: Floats
+    mean: Floats
+    highest: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSamples:
+    """Rounds of questions; ``times_ns`` is CLOCK_MONOTONIC. Keys are those of QUANTITIES."""
+
+    times_ns: npt.NDArray[np.int64]
+    servers: int
+    levels: Mapping[str, LevelOverTime]
+    figures: Mapping[str, Level]
+    counts: Mapping[str, float]
+
+
+def read_samples(path: Path) -> ServerSamples:
+    """Read the table in parts. Raises DatasetError for a damaged file, FileNotFoundError without one."""
+    try:
+        with pq.ParquetFile(path) as file:
+            reading = _Reading(file.metadata.num_rows)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
+                reading.add(batch)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DatasetError(f"{path} is no server_metrics.parquet of a run, or damaged: {reason}") from None
+    return reading.samples()
+
+
+@dataclass(slots=True)
+class _Sums:
+    """A level's sums over servers, by round."""
+
+    total: dict[int, float] = field(default_factory=dict)
+    count: dict[int, int] = field(default_factory=dict)
+    highest: dict[int, float] = field(default_factory=dict)
+    over: int = 0
+
+    def add(self, times: npt.NDArray[np.int64], values: Floats, bound: float | None) -> None:
+        rounds, index = np.unique(times, return_inverse=True)
+        totals, counts = np.bincount(index, values), np.bincount(index)
+        highest = np.full(len(rounds), -np.inf)
+        np.maximum.at(highest, index, values)
+        for moment, total, count, high in zip(
+            rounds.tolist(), totals.tolist(), counts.tolist(), highest.tolist(), strict=True
+        ):
+            self.total[moment] = self.total.get(moment, 0.0) + total
+            self.count[moment] = self.count.get(moment, 0) + count
+            self.highest[moment] = max(self.highest.get(moment, -np.inf), high)
+        self.over += int((values > 0 if bound is None else values >= bound).sum())
+
+    def level(self) -> Level:
+        """Over all rounds and servers."""
+        count = sum(self.count.values())
+        return Level(sum(self.total.values()) / count, max(self.highest.values()), self.over / count)
+
+    def over_time(self, times: list[int]) -> LevelOverTime:
+        """In each round."""
+        nan = float("nan")
+        return LevelOverTime(
+            np.array([self.total.get(moment, nan) for moment in times]),
+            np.array([self.total.get(moment, nan) / self.count.get(moment, 1) for moment in times]),
+            np.array([self.highest.get(moment, nan) for moment in times]),
+        )
+
+
+class _Reading:
+    """Adds up batches of rows, which are in order of time."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._times: set[int] = set()
+        self._replicas: set[str] = set()
+        self._began: dict[str, int] = {}  # a server's first round
+        self._chosen: dict[_Group, tuple[str, str]] = {}  # the name and labels that count
+        self._levels: dict[str, _Sums] = {}
+        self._counts: dict[str, float] = {}
+        self._last: dict[_Group, float] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of one batch."""
+        times = batch.column("time_ns").to_numpy()
+        self._times.update(np.unique(times).tolist())
+        replicas, names, labels = (batch.column(name) for name in ("replica", "name", "labels"))
+        urls = replicas.dictionary.to_pylist()
+        for code, first in zip(*np.unique(_codes(replicas), return_index=True), strict=True):
+            self._began.setdefault(urls[code], int(times[first]))
+        of_name = [MAPPED.get(name) for name in names.dictionary.to_pylist()]
+        known = np.array([key is not None for key in of_name], dtype=bool)[_codes(names)]
+        values = batch.column("value").to_numpy()
+        used = np.flatnonzero(known & np.isfinite(values))
+        columns = [_codes(column)[used] for column in (names, replicas, labels)]
+        order = np.lexsort(columns[::-1])  # stable: time stays in order inside of a series
+        used, columns = used[order], [column[order] for column in columns]
+        starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in columns], axis=0))
+        parts = np.split(used, starts[1:]) if len(starts) else []
+        texts = [column.dictionary.to_pylist() for column in (names, replicas, labels)]
+        series = [
+            (*(text[column[start]] for text, column in zip(texts, columns, strict=True)), part)
+            for start, part in zip(starts.tolist(), parts, strict=True)
+        ]
+        series.sort(key=lambda one: QUANTITIES[MAPPED[one[0]]].names.index(one[0]))
+        for name, replica, label, part in series:
+            self._add_series(name, replica, label, times[part], values[part])
+
+    def _add_series(
+        self, name: str, replica: str, labels: str, times: npt.NDArray[np.int64], values: Floats
+    ) -> None:
+        key = MAPPED[name]
+        group = (key, replica, _RANK.sub("", labels))
+        if self._chosen.setdefault(group, (name, labels)) != (name, labels):
+            return
+        self._replicas.add(replica)
+        if QUANTITIES[key].kind == "level":
+            bound = _FULL if key in _PARTS else None
+            self._levels.setdefault(key, _Sums()).add(times, values, bound)
+            return
+        # A count that is not there from the beginning was 0 until then; one that falls began again.
+        late = int(times[0]) > self._began[replica]
+        before = self._last.get(group, 0.0 if late else float(values[0]))
+        steps = np.diff(values, prepend=before)
+        self._counts[key] = self._counts.get(key, 0.0) + float(np.where(steps < 0, values, steps).sum())
+        self._last[group] = float(values[-1])
+
+    def samples(self) -> ServerSamples:
+        """All that was added."""
+        times = sorted(self._times)
+        return ServerSamples(
+            np.array(times, np.int64),
+            len(self._replicas),
+            {key: sums.over_time(times) for key, sums in self._levels.items()},
+            {key: sums.level() for key, sums in self._levels.items()},
+            dict(self._counts),
+        )
+
+
+def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+    codes: npt.NDArray[np.int64] = column.indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def server_load(samples: ServerSamples, without: Mapping[str, str], scenario: Scenario) -> ServerLoad:
+    """What the record of the run keeps of them."""
+    load = ServerLoad(
+        rounds=len(samples.times_ns),
+        servers=samples.servers,
+        without=dict(without),
+        levels={key: samples.figures[key] for key in QUANTITIES if key in samples.figures},
+        counts={key: samples.counts[key] for key in QUANTITIES if key in samples.counts},
+    )
+    if load.rounds < _FEWEST_ROUNDS:
+        return load
+    notes = (*_cache_notes(load), *_queue_notes(load, scenario), *_engine_notes(load))
+    return replace(load, notes=notes)
+
+
+def cache_warnings(load: ServerLoad) -> tuple[str, ...]:
+    """A warning where the servers took prompts from a prefix cache.
+
+    MLPerf Inference Rules, LLM benchmarks: a KV cache does not apply across queries.
+    """
+    tokens, prompts = load.counts.get("cached_tokens", 0.0), load.counts.get("prompt_tokens", 0.0)
+    rate = load.levels.get("cache_hit_rate")
+    if tokens <= 0 and (rate is None or rate.max <= 0 or "cached_tokens" in load.counts):
+        return ()
+    part = f", {tokens / prompts:.1%} of all" if 0 < tokens <= prompts else ""
+    amount = f"{tokens:,.0f} prompt tokens{part}," if tokens > 0 else "prompt tokens"
+    return (
+        f"the servers took {amount} from their prefix caches: the rules of the closed division allow no KV "
+        "cache across queries (SGLang: --disable-radix-cache; vLLM: --no-enable-prefix-caching)",
+    )
+
+
+def _cache_notes(load: ServerLoad) -> Iterator[str]:
+    full = max((load.levels[key].share for key in _PARTS if key in load.levels), default=0.0)
+    gauge = load.levels.get("retracted")
+    lost = load.counts.get("retractions", 0.0)
+    retracted = f"{lost:,.0f} requests" if lost > 0 else "requests" if gauge and gauge.max > 0 else ""
+    remedy = (
+        "lower --max-running-requests (vLLM: --max-num-seqs), or give the cache more memory "
+        "(SGLang: --mem-fraction-static; vLLM: --gpu-memory-utilization)"
+    )
+    if full >= _OFTEN:
+        computed = f", and {retracted} lost their part of it and were computed again" if retracted else ""
+        yield f"KV cache at least {_FULL:.0%} full for {full:.0%} of the run{computed}: {remedy}"
+    elif retracted:
+        yield f"{retracted} lost their KV cache and were computed again: {remedy}"
+
+
+def _queue_notes(load: ServerLoad, scenario: Scenario) -> Iterator[str]:
+    queued = load.levels.get("queued")
+    if queued is None:
+        return
+    if scenario.one_query:
+        if queued.share < _MOSTLY:
+            yield (
+                f"no request waited in the servers' queues for {1 - queued.share:.0%} of the run: a higher "
+                "--max-concurrency may give more throughput"
+            )
+    elif queued.share >= _MOSTLY:
+        yield (
+            f"requests waited in the servers' queues for {queued.share:.0%} of the run, {queued.mean:,.1f} "
+            "at each on average: the servers' capacity is the limit"
+        )
+
+
+def _engine_notes(load: ServerLoad) -> Iterator[str]:
+    graph = load.levels.get("cuda_graph")
+    if graph is not None and graph.max > 0 and 1 - graph.share >= _OFTEN:
+        yield (
+            f"no CUDA graph in {1 - graph.share:.0%} of the observations: batches are larger than those "
+            "captured (SGLang: --cuda-graph-max-bs), or servers were idle"
+        )
+    drafted, accepted = load.counts.get("draft_tokens", 0.0), load.counts.get("accepted_tokens", 0.0)
+    if drafted > 0:
+        yield f"{accepted / drafted:.0%} of the drafted tokens were accepted"
+    length = load.levels.get("accept_length")
+    if length is not None and length.max > 0:
+        yield f"each step of the draft model gave {length.mean:.2f} tokens on average"

@@ -1,0 +1,180 @@
+"""The servers' /metrics pages, asked for every 5 s during a run and kept as server_metrics.parquet.
+
+A thread of the supervisor does it, at a low priority; neither LoadGen's process nor a worker has a part.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from harness.config.api_key import masked_text
+from harness.errors import machine_failure
+from harness.files import SERVER_METRICS, atomic_write
+from harness.record.resolved_plan import ServerInfo
+from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
+from harness.text import printable
+from sut.client.endpoint import tls_context
+
+EVERY_S = 5.0
+_ANSWER_S = 2.0
+_AT_ONCE = 32
+_LARGEST_PART = 0.2  # of the time that a round may take; more, and the next one comes later
+_TRIES = 3  # failures in a row, after which a server is asked in every tenth round
+_SELDOM = 10
+_NICE = 10
+_END_S = 10.0
+_SHOWN = 3
+
+log = logging.getLogger("mlperf")
+
+
+class NoMetricsError(Exception):
+    """Why a server has no page of metrics now."""
+
+
+@dataclass(slots=True)
+class _Server:
+    """A server that is asked; ``wrong`` is the latest failure, ``failures`` how many came in a row."""
+
+    number: int
+    url: str
+    failures: int = 0
+    ever: bool = False
+    wrong: str = ""
+
+
+@dataclass(slots=True)
+class Scraped:
+    """What the end of a scrape says: servers that never had metrics, and why; other remarks."""
+
+    without: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class MetricsScraper:
+    """Asks from ``start`` to ``stop``. Nothing that goes wrong here ends a run."""
+
+    def __init__(
+        self, servers: Sequence[ServerInfo], folder: Path, key: str | None, ca_file: Path | None = None
+    ) -> None:
+        # TensorRT-LLM's page takes the statistics away that it shows, which sut.servers.health looks at.
+        self._servers = [_Server(n, one.url) for n, one in enumerate(servers) if one.wire != "trtllm"]
+        self._urls = [server.url for server in servers]
+        self._path = folder / SERVER_METRICS
+        self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        tls = any(urlsplit(url).scheme != "http" for url in self._urls)
+        self._verify = tls_context(ca_file) if tls else False
+        self._ended = threading.Event()
+        self._result = Scraped({one.url: "not asked" for one in servers if one.wire == "trtllm"})
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        if self._servers:
+            self._thread.start()
+
+    def stop(self) -> Scraped:
+        """Ask once more and close the file."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join(_END_S)
+        if self._thread.is_alive():
+            return Scraped(warnings=(f"{SERVER_METRICS} was not complete {_END_S:g} s after the run",))
+        return self._result
+
+    def _run(self) -> None:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        try:
+            with atomic_write(self._path) as file:
+                writer = MetricsWriter(file, self._urls)
+                asyncio.run(self._rounds(writer))
+                writer.close()
+        except OSError as error:
+            reason = f"{SERVER_METRICS} could not be written: {machine_failure(error)}"
+            self._result = Scraped(self._result.without, (reason,))
+            return
+        if not any(server.ever for server in self._servers):
+            self._path.unlink(missing_ok=True)
+        self._result.without |= {server.url: server.wrong for server in self._servers if not server.ever}
+        if writer.full:
+            self._result.warnings = (f"{SERVER_METRICS} reached its largest size and is not complete",)
+
+    async def _rounds(self, writer: MetricsWriter) -> None:
+        limits = httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=0)
+        async with httpx.AsyncClient(
+            headers=self._headers, trust_env=False, verify=self._verify, limits=limits, timeout=_ANSWER_S
+        ) as client:
+            gate, number, last = asyncio.Semaphore(_AT_ONCE), 0, False
+            while True:
+                began = time.monotonic()
+                asked = [one for one in self._servers if one.failures < _TRIES or number % _SELDOM == 0]
+                if last:
+                    asked = [one for one in asked if not one.failures]
+                time_ns = time.monotonic_ns()
+                await asyncio.gather(*(self._ask(client, gate, one, writer, time_ns) for one in asked))
+                if number == 0:
+                    self._say_who_has_none()
+                if last:
+                    return
+                took, number = time.monotonic() - began, number + 1
+                last = await self._pause(max(EVERY_S, took / _LARGEST_PART) - took)
+
+    async def _pause(self, seconds: float) -> bool:
+        """Whether the run has ended meanwhile."""
+        return await asyncio.to_thread(self._ended.wait, seconds)
+
+    async def _ask(
+        self,
+        client: httpx.AsyncClient,
+        gate: asyncio.Semaphore,
+        server: _Server,
+        writer: MetricsWriter,
+        time_ns: int,
+    ) -> None:
+        async with gate:
+            try:
+                page = await _page(client, server.url)
+            except NoMetricsError as error:
+                server.failures, server.wrong = server.failures + 1, printable(masked_text(str(error)))
+                return
+        server.failures, server.ever = 0, True
+        writer.add(time_ns, server.number, page)
+
+    def _say_who_has_none(self) -> None:
+        without = [server for server in self._servers if not server.ever]
+        if not without:
+            return
+        shown = ", ".join(f"{one.url}: {one.wrong}" for one in without[:_SHOWN])
+        more = f" and {len(without) - _SHOWN} more" if len(without) > _SHOWN else ""
+        log.info("no metrics of %d of %d servers: %s%s", len(without), len(self._servers), shown, more)
+
+
+async def _page(client: httpx.AsyncClient, url: str) -> bytes:
+    """The page, within the limits of time and size. Raises NoMetricsError."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_ANSWER_S), client.stream("GET", f"{url}/metrics") as answer:
+            if answer.status_code != httpx.codes.OK:
+                raise NoMetricsError(f"/metrics answered {answer.status_code}")
+            async for data in answer.aiter_raw():
+                body += data
+                if len(body) > MOST_PAGE_BYTES:
+                    raise NoMetricsError(f"/metrics has more than {MOST_PAGE_BYTES >> 20} MiB")
+    except (TimeoutError, httpx.TimeoutException):
+        raise NoMetricsError(f"/metrics gave no answer within {_ANSWER_S:g} s") from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise NoMetricsError(f"/metrics: {error or type(error).__name__}") from None
+    page = bytes(body)
+    if not has_values(page):
+        raise NoMetricsError("/metrics is no page of Prometheus")
+    return page
