@@ -5,10 +5,10 @@ import tempfile
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 
-from harness.config.benchmark import load_benchmark
+from harness.config.benchmark import Benchmark, load_benchmark
 from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
-from harness.grading.evaluate import evaluate
+from harness.grading.evaluate import Evaluation, evaluate
 from harness.grading.grade import BOTH_MODES, Mode
 from harness.grading.graders import (
     LIVECODEBENCH,
@@ -22,7 +22,7 @@ from harness.grading.graders import (
 from harness.grading.graders.livecodebench import Programs
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.options import EvaluationOptions, Rules
-from harness.grading.outputs import open_outputs
+from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar
@@ -49,36 +49,17 @@ def run(options: EvaluationOptions) -> bool:
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
     modes = _modes(options, graders)
-    rule = benchmark.dataset(accuracy=True)
-    if options.reference_data is None and not is_binary_table(options.mlperf_log):
-        raise ConfigError(
-            f"{options.mlperf_log}: a log has no true answers; add --reference-data (eval_accuracy.py: "
-            "--dataset-file) with the dataset of the run"
-        )
-    found, notes = open_outputs(options.mlperf_log, benchmark, options.tokenizer)
-    for note in notes:
-        print(legible(f"{options.mlperf_log}: {note}"), file=sys.stderr)
-    references = load_references(options.references, benchmark)
-    if isinstance(found, Sized) and len(found) != len(references):
-        raise GradingError(
-            f"{options.mlperf_log}: {len(found)} rows, {options.references} has {len(references)}; omit "
-            "--reference-data where the table has the true answers itself"
-        )
+    found, references = _read(options, benchmark)
     batches = _batches(references, graders, options)
+    repeats = benchmark.dataset(accuracy=True).repeats
     with ProgressBar(sys.stderr) as progress:
-        evaluation = evaluate(found, references, graders, modes, rule.repeats, progress.show, batches)
+        evaluation = evaluate(found, references, graders, modes, repeats, progress.show, batches)
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
     sandbox = next((batch.sandbox for batch in batches.values() if isinstance(batch, SandboxedBatch)), None)
     result = check_target(evaluation, benchmark, sandbox)
     tests = ProblemIndex(execution.index) if execution else None
-    if options.save_outputs:
-        outputs.save_outputs(options.save_outputs, evaluation.graded, found)
-    if options.disagreements:
-        disagreements.write_report(options.disagreements, evaluation.graded, found, result.line, tests)
-    if options.evaluated_file:
-        evaluated.write_evaluated(options.evaluated_file, options.references, evaluation.graded, found)
-        print(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
+    _write_tables(options, evaluation, found, result.line, tests)
     summary = result_file.result(evaluation, result, sandbox, details=None)
     if options.output_file:
         details = result_file.details(evaluation.graded, found) if options.verbose else None
@@ -86,6 +67,45 @@ def run(options: EvaluationOptions) -> bool:
     add_result(options.mlperf_log.parent, summary)
     print(legible(console.scorecard(evaluation, result, _difficulties(references, tests))))
     return result.is_met
+
+
+def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Sequence[Reference]]:
+    """The outputs and their references; notes on the outputs go to stderr. Raises HarnessError."""
+    source = options.mlperf_log
+    if not source.is_file():
+        raise GradingError(f"{source}: no such file; pass mlperf_log_accuracy.json or a table of outputs")
+    if options.reference_data is None and not is_binary_table(source):
+        raise ConfigError(
+            f"{source}: a log has no true answers; add --reference-data (eval_accuracy.py: --dataset-file) "
+            "with the dataset of the run"
+        )
+    found, notes = open_outputs(source, benchmark, options.tokenizer)
+    for note in notes:
+        print(legible(f"{source}: {note}"), file=sys.stderr)
+    references = load_references(options.references, benchmark)
+    if isinstance(found, Sized) and len(found) != len(references):
+        raise GradingError(
+            f"{source}: {len(found)} rows, {options.references} has {len(references)}; omit "
+            "--reference-data where the table has the true answers itself"
+        )
+    return found, references
+
+
+def _write_tables(
+    options: EvaluationOptions,
+    evaluation: Evaluation,
+    found: Outputs,
+    line: str,
+    tests: ProblemIndex | None,
+) -> None:
+    """The files of single outputs that were asked for; ``line`` is the result's."""
+    if options.save_outputs:
+        outputs.save_outputs(options.save_outputs, evaluation.graded, found)
+    if options.disagreements:
+        disagreements.write_report(options.disagreements, evaluation.graded, found, line, tests)
+    if options.evaluated_file:
+        evaluated.write_evaluated(options.evaluated_file, options.references, evaluation.graded, found)
+        print(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
 
 
 def _modes(options: EvaluationOptions, graders: Mapping[DatasetKind, Grader]) -> Sequence[Mode]:

@@ -383,7 +383,7 @@ def test_broken_logs_are_refused_in_one_line(name: str, tmp_path: Path, release:
 
 
 BAD_FLAGS = {
-    "no log": (["--mlperf-log", "absent.json"], "cannot be read"),
+    "no log": (["--mlperf-log", "absent.json"], "no such file"),
     "no reference": (["--reference-data", "absent.parquet"], "no such file"),
     "release without the problems": (
         ["--lcb-data", "other.jsonl"],

@@ -202,6 +202,7 @@ def test_further_refusals(tmp_path, capfd, monkeypatch):
     path = table(tmp_path / "outputs.pkl", COLUMNS)
     taken = refuse(capfd, "--input-file", path, "--output-file", path, program=accuracy_main)
     assert "is the input file" in taken
+    assert "no such file" in refuse(capfd, "--input-file", tmp_path / "missing.pkl", program=accuracy_main)
     assert "expected .pkl" in refuse(
         capfd, "--input-file", path, "--output-file", "x.csv", program=accuracy_main
     )
