@@ -1,7 +1,7 @@
 """What server_metrics.parquet says of the servers: levels over time, counts over the run, and advice."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from harness.errors import DatasetError
 from harness.record.run_record import Level, ServerLoad
 from harness.record.server_metrics import MAPPED, QUANTITIES
 
-_COLUMNS = ("time_ns", "replica", "name", "labels", "value")
-_BATCH_ROWS = 1 << 16
+_LABELS = ("name", "replica", "labels")
+_COLUMNS = ("time_ns", *_LABELS, "value")
+_BATCH_ROWS = 1 << 17
 _FULL = 0.95  # of a KV cache
 _PARTS = ("kv_use", "swa_kv_use")
 # Processes of one replica that say the same: the first one counts.
@@ -28,6 +29,7 @@ _OFTEN = 0.05
 _MOSTLY = 0.5
 
 Floats = npt.NDArray[np.float64]
+_Series = tuple[str, str, str]  # name, replica, labels
 _Group = tuple[str, str, str]  # quantity, replica, labels without ranks
 
 
@@ -55,7 +57,7 @@ def read_samples(path: Path) -> ServerSamples:
     """Read the table in parts. Raises DatasetError for a damaged file, FileNotFoundError without one."""
     try:
         with pq.ParquetFile(path) as file:
-            reading = _Reading(file.metadata.num_rows)
+            reading = _Reading()
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
                 reading.add(batch)
     except FileNotFoundError:
@@ -106,60 +108,78 @@ class _Sums:
 class _Reading:
     """Adds up batches of rows, which are in order of time."""
 
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
+    def __init__(self) -> None:
         self._times: set[int] = set()
         self._replicas: set[str] = set()
         self._began: dict[str, int] = {}  # a server's first round
-        self._chosen: dict[_Group, tuple[str, str]] = {}  # the name and labels that count
+        self._groups: dict[_Series, _Group | None] = {}  # None: another series has its place
+        self._chosen: dict[_Group, _Series] = {}
         self._levels: dict[str, _Sums] = {}
         self._counts: dict[str, float] = {}
         self._last: dict[_Group, float] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of one batch."""
-        times = batch.column("time_ns").to_numpy()
+        times, values = batch.column("time_ns").to_numpy(), batch.column("value").to_numpy()
         self._times.update(np.unique(times).tolist())
-        replicas, names, labels = (batch.column(name) for name in ("replica", "name", "labels"))
-        urls = replicas.dictionary.to_pylist()
-        for code, first in zip(*np.unique(_codes(replicas), return_index=True), strict=True):
+        labels = [batch.column(name) for name in _LABELS]
+        names, urls, marks = (column.dictionary.to_pylist() for column in labels)
+        for code, first in zip(*np.unique(_codes(labels[1]), return_index=True), strict=True):
             self._began.setdefault(urls[code], int(times[first]))
-        of_name = [MAPPED.get(name) for name in names.dictionary.to_pylist()]
-        known = np.array([key is not None for key in of_name], dtype=bool)[_codes(names)]
-        values = batch.column("value").to_numpy()
-        used = np.flatnonzero(known & np.isfinite(values))
-        columns = [_codes(column)[used] for column in (names, replicas, labels)]
-        order = np.lexsort(columns[::-1])  # stable: time stays in order inside of a series
-        used, columns = used[order], [column[order] for column in columns]
-        starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in columns], axis=0))
-        parts = np.split(used, starts[1:]) if len(starts) else []
-        texts = [column.dictionary.to_pylist() for column in (names, replicas, labels)]
+        mapped = np.array([name in MAPPED for name in names], dtype=bool)
+        used = np.flatnonzero(mapped[_codes(labels[0])] & np.isfinite(values))
+        codes = [_codes(column)[used] for column in labels]
+        order = np.lexsort(codes)  # stable: time stays in order inside of a series
+        used, codes = used[order], [column[order] for column in codes]
+        starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in codes], axis=0))
         series = [
-            (*(text[column[start]] for text, column in zip(texts, columns, strict=True)), part)
-            for start, part in zip(starts.tolist(), parts, strict=True)
+            (names[name], urls[replica], marks[mark])
+            for name, replica, mark in zip(*(column[starts].tolist() for column in codes), strict=True)
         ]
-        series.sort(key=lambda one: QUANTITIES[MAPPED[one[0]]].names.index(one[0]))
-        for name, replica, label, part in series:
-            self._add_series(name, replica, label, times[part], values[part])
+        parts: dict[str, list[tuple[_Group, npt.NDArray[np.int64]]]] = {}
+        for group, rows in self._grouped(series, np.split(used, starts[1:])):
+            parts.setdefault(group[0], []).append((group, rows))
+        for key, found in parts.items():
+            rows = np.concatenate([rows for _, rows in found])
+            if QUANTITIES[key].kind == "level":
+                bound = _FULL if key in _PARTS else None
+                self._levels.setdefault(key, _Sums()).add(times[rows], values[rows], bound)
+            else:
+                self._count(key, found, times, values)
 
-    def _add_series(
-        self, name: str, replica: str, labels: str, times: npt.NDArray[np.int64], values: Floats
+    def _grouped(
+        self, series: Sequence[_Series], parts: Sequence[npt.NDArray[np.int64]]
+    ) -> Iterator[tuple[_Group, npt.NDArray[np.int64]]]:
+        """The rows of each series that counts."""
+        fresh = [one for one in series if one not in self._groups]
+        for one in sorted(fresh, key=lambda one: QUANTITIES[MAPPED[one[0]]].names.index(one[0])):
+            name, replica, labels = one
+            group = (MAPPED[name], replica, _RANK.sub("", labels))
+            self._groups[one] = group if self._chosen.setdefault(group, one) == one else None
+            self._replicas.add(replica)
+        for one, rows in zip(series, parts, strict=False):
+            if (found := self._groups[one]) is not None:
+                yield found, rows
+
+    def _count(
+        self,
+        key: str,
+        found: Sequence[tuple[_Group, npt.NDArray[np.int64]]],
+        times: npt.NDArray[np.int64],
+        values: Floats,
     ) -> None:
-        key = MAPPED[name]
-        group = (key, replica, _RANK.sub("", labels))
-        if self._chosen.setdefault(group, (name, labels)) != (name, labels):
-            return
-        self._replicas.add(replica)
-        if QUANTITIES[key].kind == "level":
-            bound = _FULL if key in _PARTS else None
-            self._levels.setdefault(key, _Sums()).add(times, values, bound)
-            return
-        # A count that is not there from the beginning was 0 until then; one that falls began again.
-        late = int(times[0]) > self._began[replica]
-        before = self._last.get(group, 0.0 if late else float(values[0]))
-        steps = np.diff(values, prepend=before)
-        self._counts[key] = self._counts.get(key, 0.0) + float(np.where(steps < 0, values, steps).sum())
-        self._last[group] = float(values[-1])
+        """Add the steps of a count: 0 before it was there, and from 0 again where it falls."""
+        column = values[np.concatenate([rows for _, rows in found])]
+        ends = np.cumsum([len(rows) for _, rows in found])
+        before = np.roll(column, 1)
+        for (group, rows), end in zip(found, ends.tolist(), strict=True):
+            begin = end - len(rows)
+            late = int(times[rows[0]]) > self._began[group[1]]
+            before[begin] = self._last.get(group, 0.0 if late else column[begin])
+            self._last[group] = float(column[end - 1])
+        steps = column - before
+        increase = float(np.where(steps < 0, column, steps).sum())
+        self._counts[key] = self._counts.get(key, 0.0) + increase
 
     def samples(self) -> ServerSamples:
         """All that was added."""
