@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S = 0.01  # until a signal is sent again whose exception got lost
 
 
 class InterruptedRun(BaseException):
@@ -43,9 +44,11 @@ def interruptible() -> Iterator[None]:
     """
     handled = [signum for signum in _SIGNALS if signal.getsignal(signum) in (_leave, _interrupt)]
     before = {signum: signal.signal(signum, _interrupt) for signum in handled}
+    hook, sys.unraisablehook = sys.unraisablehook, _send_again
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for signum, handler in before.items():
             if signal.getsignal(signum) is not signal.SIG_IGN:
                 signal.signal(signum, handler)
@@ -114,3 +117,14 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 def _interrupt(signum: int, frame: FrameType | None) -> None:
     ignore_signals()
     raise InterruptedRun(signum)
+
+
+def _send_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again whose exception came up where none can pass: a weak reference's callback, as an
+    import has them, or a finalizer."""
+    if not isinstance(lost.exc_value, InterruptedRun):
+        sys.__unraisablehook__(lost)
+        return
+    signum = lost.exc_value.signum
+    signal.signal(signum, _interrupt)
+    threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signum)).start()

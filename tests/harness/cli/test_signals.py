@@ -9,7 +9,7 @@ import pytest
 from tests.runs import ROOT
 
 PROGRAM = """
-import os, signal, sys
+import os, signal, sys, time, weakref
 from harness.cli.signals import *
 stage, number, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 leave_on_signals()
@@ -20,6 +20,12 @@ try:
         try:
             if stage == "during":
                 os.kill(os.getpid(), number)
+            if stage == "callback":
+                class Thing: pass
+                thing = Thing()
+                seen = weakref.ref(thing, lambda _: os.kill(os.getpid(), number))
+                del thing
+                time.sleep(100)
         finally:
             for _ in range(times - 1):
                 os.kill(os.getpid(), number)
@@ -46,6 +52,7 @@ def run(stage, signum, times=1, prefix=()):
         ("before", 1, True, "-c: ended by {}\n"),
         ("during", 1, True, "interrupted by {}\n"),
         ("during", 3, True, "interrupted by {}\n"),
+        ("callback", 1, True, "interrupted by {}\n"),  # where an exception is ignored
         ("after", 1, False, "whole\n"),
     ],
 )
