@@ -28,11 +28,12 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.record.run_record import RunRecord
     from harness.report.console import RunConsole
     from sut.run import run
+    from sut.supervisor.metrics_port import metrics_port
 
     def run_and_print(plan: RunPlan) -> RunRecord:
         console = RunConsole()
         with signals_kept():
-            record = run(plan, on_plan=console.plan, on_progress=console.progress)
+            record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
             console.finish(record)
             if with_report and not plan.dry_run:
                 write_report_of(record)
@@ -42,7 +43,8 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
         if isinstance(options, VerifyOptions):
             return verify_logs(options)
         with_report = options.run.report
-        return run_tests(options, run_and_print)
+        with metrics_port(options.run.metrics_port) as on_line:
+            return run_tests(options, run_and_print)
 
 
 if __name__ == "__main__":

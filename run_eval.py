@@ -23,9 +23,13 @@ def _run(options: "EvalOptions") -> int:
     from harness.outputs.console import EvalConsole
     from harness.outputs.plan import resolve_eval_plan
     from sut.rows.run import run_rows
+    from sut.supervisor.metrics_port import metrics_port
 
     console = EvalConsole(sys.argv)
-    return console.finish(run_rows(resolve_eval_plan(options), console))
+    plan = resolve_eval_plan(options)
+    with metrics_port(options.metrics_port) as on_line:
+        result = run_rows(plan, console, on_line)
+    return console.finish(result)
 
 
 if __name__ == "__main__":

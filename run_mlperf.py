@@ -23,9 +23,12 @@ def _run(options: "RunOptions") -> int:
     from harness.pages.command import write_report_of
     from harness.report.console import RunConsole
     from sut.run import run
+    from sut.supervisor.metrics_port import metrics_port
 
     console = RunConsole()
-    record = run(resolve_plan(options), on_plan=console.plan, on_progress=console.progress)
+    plan = resolve_plan(options)
+    with metrics_port(options.metrics_port) as on_line:
+        record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
     exit_code = console.finish(record)
     if options.report and not options.dry_run:
         write_report_of(record)

@@ -13,7 +13,7 @@ from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import ROOT
 from harness.report.finish_run import Observations
-from harness.report.live import ProgressLog
+from harness.report.live import ProgressLine, ProgressLog
 from harness.report.progress import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_requests
@@ -89,6 +89,7 @@ class Test:
     death: Death
     on_progress: Callable[[ProgressSnapshot], None] | None
     scraper: MetricsScraper | None = None
+    on_line: Callable[[ProgressLine], None] = lambda line: None
 
 
 @contextmanager
@@ -129,9 +130,8 @@ def _drive(test: Test) -> Observations:
     progress = ProgressMeter(prepared.issue, session.failures)
 
     urls = [server.url for server in prepared.servers]
-    progress_log = ProgressLog(
-        plan.log_dir, limits_ns(plan.scenario, prepared.readback), prepared.issue.samples, urls
-    )
+    limits = limits_ns(plan.scenario, prepared.readback)
+    progress_log = ProgressLog(plan.log_dir, limits, prepared.issue.samples, urls, test.on_line)
 
     def observe(totals: Counts) -> None:
         snapshot = progress(totals)

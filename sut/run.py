@@ -17,6 +17,7 @@ from harness.record.provenance import gather_provenance
 from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
 from harness.record.run_record import RunRecord, read_clocks
 from harness.report.finish_run import finish
+from harness.report.live import ProgressLine
 from harness.report.progress import ProgressSnapshot
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Prepared, place_workers, prepare, read_inputs, resolved_plan, stray_audit_config
@@ -32,13 +33,15 @@ def run(
     *,
     on_plan: Callable[[RunRecord], None] | None = None,
     on_progress: Callable[[ProgressSnapshot], None] | None = None,
+    on_line: Callable[[ProgressLine], None] = lambda line: None,
     trace: bool = False,
 ) -> RunRecord:
     """Run the plan and return its record, also of INVALID and interrupted runs; run.json holds the same.
 
     ``on_plan`` is called after all checks and before anything is sent, ``on_progress`` about once a
-    second. A dry run ends before the first query, without a verdict and without a file. ``trace`` makes
-    LoadGen write its trace, which costs time in its process: for benchmarks of this harness.
+    second, ``on_line`` with each line of progress.jsonl. A dry run ends before the first query, without a
+    verdict and without a file. ``trace`` makes LoadGen write its trace, which costs time in its process: for
+    benchmarks of this harness.
 
     KeyboardInterrupt and harness.cli.signals.InterruptedRun end the run; before its first query they are
     raised, as is HarnessError for whatever keeps the run from starting.
@@ -68,7 +71,7 @@ def run(
             record = structs.replace(record, started=clock.utc, clock=clock, warnings=warnings)
             record.write(plan.log_dir / RUN_RECORD)
             scraper = MetricsScraper(servers, plan.log_dir, api_key(), plan.ca_file)
-            test = Test(session, prepared, target, death, on_progress, scraper)
+            test = Test(session, prepared, target, death, on_progress, scraper, on_line)
             with ended(test, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
 

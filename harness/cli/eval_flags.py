@@ -32,7 +32,9 @@ def build_parser() -> Parser:
     run_flags.add_generation(parser.add_argument_group("generation"))
     run_flags.add_server(parser.add_argument_group("server"))
     run_flags.add_failures(parser.add_argument_group("deadlines and failures"))
-    run_flags.add_dry_run(parser.add_argument_group("run"))
+    run = parser.add_argument_group("run")
+    run_flags.add_metrics_port(run)
+    run_flags.add_dry_run(run)
     parser.add_argument("--async", dest="asynchronous", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(**_DEFAULTS)
     return parser

@@ -219,7 +219,18 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
         action="store_false",
         help="leave out report.html, the page that shows the run",
     )
+    add_metrics_port(group)
     add_dry_run(group)
+
+
+def add_metrics_port(group: argparse._ArgumentGroup) -> None:
+    """Where a run's progress is served."""
+    group.add_argument(
+        "--metrics-port",
+        metavar="[ADDRESS:]PORT",
+        help="serve the run's progress for Prometheus at /metrics while it lasts; ADDRESS is 127.0.0.1 where "
+        "it is omitted (default: not served)",
+    )
 
 
 def add_dry_run(group: argparse._ArgumentGroup) -> None:

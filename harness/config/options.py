@@ -40,7 +40,7 @@ class ClientOptions:
     """What the programs that send queries have in common: dataset, generation, servers, deadlines.
 
     ``server_url`` may be one string. Times are in seconds; None leaves the choice to the plan. ``warnings``
-    are about the command line; ``log_level`` concerns the program only.
+    are about the command line; ``metrics_port`` and ``log_level`` concern the program only.
     """
 
     input_file: Path
@@ -64,6 +64,7 @@ class ClientOptions:
     fail_fast: bool | None = None
     max_failures: int | None = None
     output_dir: Path = Path("mlperf_results")
+    metrics_port: str | None = None
     dry_run: bool = False
     log_level: LogLevel = "info"
     warnings: tuple[str, ...] = ()

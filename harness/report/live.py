@@ -7,7 +7,7 @@ anyway: nothing is asked of the request path.
 import itertools
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -76,34 +76,57 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgressLog:
-    """Writes progress.jsonl in a run's folder; the first failure to write ends it, with a warning."""
+    """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
+
+    The first failure to write ends the file, with a warning; to read the journal, both.
+    """
 
     def __init__(
-        self, log_dir: Path, limits_ns: Mapping[str, int], queries: int | None, replicas: Sequence[str]
+        self,
+        log_dir: Path,
+        limits_ns: Mapping[str, int],
+        queries: int | None,
+        replicas: Sequence[str],
+        on_line: Callable[[ProgressLine], None] = lambda line: None,
     ) -> None:
         self._path = log_dir / PROGRESS
         self._tail = JournalTail(log_dir / JOURNAL_DIR)
         self._limits_ns = limits_ns
         self._queries = queries
         self._replicas = replicas
+        self._on_line = on_line
         self._over = dict.fromkeys(limits_ns, 0)
         self._window: deque[tuple[float, Rows]] = deque()
         self._next_s = _EVERY_S
-        self._broken = False
+        self._unread = self._unwritten = False
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Write a line where one is due."""
-        if self._broken or snapshot.elapsed_s < self._next_s:
+        if self._unread or snapshot.elapsed_s < self._next_s:
             return
         self._next_s = snapshot.elapsed_s + _EVERY_S
         try:
             self._take(self._tail.read(), snapshot.elapsed_s)
-            line = msgspec.json.encode(self._line(snapshot))
-            with self._path.open("ab") as file:
-                file.write(line + b"\n")
         except OSError as error:
-            self._broken = True
-            log.warning("warning: no more lines in %s: %s", self._path, machine_failure(error))
+            self._unread = True
+            self._warn(error)
+            return
+        line = self._line(snapshot)
+        self._on_line(line)
+        self._write(line)
+
+    def _write(self, line: ProgressLine) -> None:
+        if self._unwritten:
+            return
+        try:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(line) + b"\n")
+        except OSError as error:
+            self._unwritten = True
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        log.warning("warning: no more lines in %s: %s", self._path, machine_failure(error))
 
     def _take(self, rows: Rows, now_s: float) -> None:
         good = completed(rows)

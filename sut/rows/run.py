@@ -1,6 +1,6 @@
 """Every row of a dataset through the client, without LoadGen: check, send, write the file of outputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from harness.outputs.outcome import EvalResult, column_warnings, open_texts, wri
 from harness.outputs.plan import EvalPlan
 from harness.record.answer_log import SavedAnswer
 from harness.record.resolved_plan import ServerInfo
+from harness.report.live import ProgressLine
 from harness.report.progress import ProgressSnapshot
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Inputs, place_workers, prepare_rows
@@ -52,8 +53,12 @@ class _Rows:
         return [index for index in range(len(self.samples)) if index not in self.kept]
 
 
-def run_rows(plan: EvalPlan, watcher: Watcher) -> EvalResult:
+def run_rows(
+    plan: EvalPlan, watcher: Watcher, on_line: Callable[[ProgressLine], None] = lambda line: None
+) -> EvalResult:
     """Answer the rows and write the file. The result comes back for interrupted runs and failed rows, too.
+
+    ``on_line`` is called with each line of progress.jsonl.
 
     Raises HarnessError for whatever keeps the run from starting.
     """
@@ -61,7 +66,7 @@ def run_rows(plan: EvalPlan, watcher: Watcher) -> EvalResult:
     texts, warnings = open_texts(plan)
     warnings = (*plan.run.warnings, *plan.run.deviations, *column_warnings(rows.table), *warnings)
     if rows.left:
-        result, settings = _send(plan, rows, warnings, watcher)
+        result, settings = _send(plan, rows, warnings, watcher, on_line)
     else:  # killed while the file was written
         settings = _same_run(plan, rows, None)[0]
         result = _unsent(plan, rows)
@@ -103,7 +108,11 @@ def _read(plan: EvalPlan) -> _Rows:
 
 
 def _send(
-    plan: EvalPlan, rows: _Rows, warnings: Sequence[str], watcher: Watcher
+    plan: EvalPlan,
+    rows: _Rows,
+    warnings: Sequence[str],
+    watcher: Watcher,
+    on_line: Callable[[ProgressLine], None],
 ) -> tuple[EvalResult, EvalSettings]:
     """Send what is left; the journal keeps every answer."""
     run, samples = plan.run, rows.samples
@@ -121,11 +130,10 @@ def _send(
             attempts.write_settings(plan.folder, settings)
             attempt = attempts.next_attempt(plan.folder)
             journaled = msgspec.structs.replace(run, log_dir=attempt)
+            prepared = replace(prepared, plan=journaled)
             with (
                 QuerySession(journaled, samples, placement, rows=rows.left) as session,
-                ended(
-                    Test(session, replace(prepared, plan=journaled), target, death, watcher.progress)
-                ) as seen,
+                ended(Test(session, prepared, target, death, watcher.progress, on_line=on_line)) as seen,
             ):
                 result = EvalResult(
                     plan=plan,

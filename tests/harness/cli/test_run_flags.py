@@ -52,6 +52,7 @@ FLAGS = [
     ("--max-failures", "max_failures", None),
     ("--resume", "resume", False),
     ("--no-report", "report", True),
+    ("--metrics-port", "metrics_port", None),
     ("--dry-run", "dry_run", False),
     ("--log-level", "log_level", "info"),
 ]
@@ -76,6 +77,7 @@ VALUES = [
     ("--retries", "3", "retries", 3),
     ("--max-failures", "5", "max_failures", 5),
     ("--audit-config", "audit.config", "audit_config", Path("audit.config")),
+    ("--metrics-port", "0.0.0.0:9400", "metrics_port", "0.0.0.0:9400"),
     *(("--stream", name, "stream", name) for name in ("auto", "on", "off")),
     *(("--scenario", name, "scenario", name) for name in Scenario),
     *(
