@@ -1,5 +1,6 @@
 """Names of the files that a run leaves, and files that appear complete or not at all."""
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ SERVER_METRICS = "server_metrics.parquet"  # see harness/record/server_metrics.p
 PERFORMANCE, ACCURACY = Path("performance/run_1"), Path("accuracy")
 COMPLIANCE_RUN = "run"  # folder of a compliance test's run, beside what is verified of it
 
+# Tables of outputs, by the ends of their names:
+PICKLE_SUFFIXES, PARQUET_SUFFIXES = (".pkl", ".pickle"), (".parquet",)
+
 # Whatever the umask: what a run leaves is evidence, and others must not be able to change it.
 _OTHERS_WRITE = 0o002
 
@@ -37,6 +41,12 @@ def keep_others_from_writing() -> None:
     LoadGen, the engine and every other child inherit it. What the umask takes away besides stays away.
     """
     os.umask(os.umask(0o077) | _OTHERS_WRITE)
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file, in hex. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unofficial(path: Path) -> Path:

@@ -17,13 +17,11 @@ from harness.dataset.pickle_records import Missing, Scalar
 from harness.dataset.pickled_frame import plain_items
 from harness.dataset.table import ParquetTable, Table
 from harness.errors import ConfigError, DatasetError
-from harness.files import atomic_write
+from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES, atomic_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PICKLE_SUFFIXES = (".pkl", ".pickle")
-PARQUET_SUFFIXES = (".parquet",)
 _BATCH = 32
 _PROTOCOL = 3  # without frames: the pickles of cells can stand behind one another
 

@@ -1,6 +1,5 @@
 """The validated dataset: every prompt as token ids, checked before anything is sent to a server."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from harness.dataset.table import open_table
 from harness.dataset.token_columns import TokenRows, token_rows
 from harness.dataset.tokenizer import SPECIAL
 from harness.errors import DatasetError
+from harness.files import sha256_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,7 @@ def load_samples(path: Path, *, vocabulary_size: int, max_samples: int | None = 
     """
     table = open_table(path)
     with ThreadPoolExecutor(1, "sha256") as executor:
-        digest = executor.submit(_sha256, path)
+        digest = executor.submit(sha256_of, path)
         rows = token_rows(table)
         _check(path, rows, vocabulary_size)
         samples = SampleSet(path, digest.result(), rows.ids, rows.offsets)
@@ -115,11 +115,6 @@ def _first_match(
         at = at[ids[at + step] == token]
     first = np.append(at, never)[np.searchsorted(at, starts)]
     return np.where(first <= limits - len(marker), first, never)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check(path: Path, rows: TokenRows, vocabulary_size: int) -> None:

@@ -8,6 +8,7 @@ from harness.cli.main import exit_code_of
 from harness.cli.parser import Parser, Synonym, add_benchmark
 from harness.cli.signals import InterruptedRun, interruptible
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 from harness.grading.options import RULES, EvaluationOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvaluationOptions) if field.default is not MISSING}
@@ -26,7 +27,7 @@ _SHARED = (
     "allow_unsandboxed",
 )
 _ACCURACY_BENCHMARK = "deepseek-r1"  # whose upstream program it is
-_TABLES = (".pkl", ".pickle", ".parquet")
+_TABLES = (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -163,9 +164,9 @@ def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
 
 
 def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:
-    suffix = source.suffix if source.suffix in _TABLES else _TABLES[0]
+    suffix = source.suffix if source.suffix.lower() in _TABLES else _TABLES[0]
     path = asked or source.with_name(f"{source.stem}_evaluated{suffix}")
-    if path.suffix not in _TABLES:
+    if path.suffix.lower() not in _TABLES:
         parser.error(f"--output-file {path}: expected {' or '.join(_TABLES)}")
     if path.resolve() == source.resolve():
         parser.error(f"--output-file {path}: is the input file; choose another")

@@ -19,10 +19,9 @@ from harness.files import JOURNAL_DIR, atomic_write
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
-from harness.record.resume import differences, saved_answers
+from harness.record.resume import ATTEMPT, differences, saved_answers
 
 _SETTINGS, _LOCK = "settings.json", "lock"
-_ATTEMPT = "attempt."
 _MAY_CHANGE = ("backend", "version")
 
 
@@ -119,7 +118,7 @@ def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[s
 def next_attempt(folder: Path) -> Path:
     """A new folder for the journal of this attempt. Raises OSError."""
     number = 1
-    while (attempt := folder / f"{_ATTEMPT}{number}").exists():
+    while (attempt := folder / f"{ATTEMPT}{number}").exists():
         number += 1
     (attempt / JOURNAL_DIR).mkdir(parents=True)
     return attempt

@@ -9,8 +9,9 @@ import msgspec
 from harness.config.options import RunOptions
 from harness.config.plan import RunPlan, resolve_plan
 from harness.config.scenario import Scenario
-from harness.dataset.extended_table import PARQUET_SUFFIXES, PICKLE_SUFFIXES, check_suffix
+from harness.dataset.extended_table import check_suffix
 from harness.errors import ConfigError
+from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 from harness.outputs.options import EvalOptions
 
 _FOLDER = "run_eval"  # below --output-dir

@@ -13,7 +13,7 @@ from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.resolved_plan import ResolvedPlan
 from harness.record.run_record import RunRecord
 
-_ATTEMPT = "attempt."
+ATTEMPT = "attempt."  # folders of attempts, with a number behind it
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 # Fields of the plan that decide which prompts are answered, by which model, and how.
 _DECISIVE = ("scenario", "mode", "model_key", "samples", "dataset_sha256", "parameters")
@@ -56,10 +56,10 @@ def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
 def archive_attempt(log_dir: Path) -> Path:
     """Move the files of the earlier attempt into a separate folder; returns that folder."""
     number = 1 + max((_number(path) for path in _attempts(log_dir)), default=0)
-    attempt = log_dir / f"{_ATTEMPT}{number}"
+    attempt = log_dir / f"{ATTEMPT}{number}"
     attempt.mkdir()
     for entry in sorted(log_dir.iterdir()):
-        if not entry.name.startswith(_ATTEMPT):
+        if not entry.name.startswith(ATTEMPT):
             entry.rename(attempt / entry.name)
     return attempt
 
@@ -105,12 +105,12 @@ def differences(name: str, earlier: object, now: object) -> Iterator[str]:
 
 
 def _attempts(log_dir: Path) -> list[Path]:
-    found = [path for path in log_dir.glob(f"{_ATTEMPT}*") if path.is_dir() and _number(path)]
+    found = [path for path in log_dir.glob(f"{ATTEMPT}*") if path.is_dir() and _number(path)]
     return sorted(found, key=_number)
 
 
 def _number(path: Path) -> int:
-    digits = path.name.removeprefix(_ATTEMPT)
+    digits = path.name.removeprefix(ATTEMPT)
     return int(digits) if _ATTEMPT_NUMBER.fullmatch(digits) else 0
 
 

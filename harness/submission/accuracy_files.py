@@ -1,6 +1,5 @@
 """accuracy.txt and the truncated accuracy log: how they are read and written."""
 
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,12 +53,6 @@ def _float(digits: str) -> float | None:
 def without_hash(text: str) -> str:
     """The text without its hash lines."""
     return _HASH.sub("", text).rstrip() + "\n"
-
-
-def digest(path: Path) -> str:
-    """sha256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def truncated(path: Path, shown_bytes: int) -> bytes:

@@ -20,10 +20,11 @@ from harness.files import (
     RUN_RECORD,
     SUMMARY,
     USER_CONF,
+    sha256_of,
 )
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.record.run_record import RunRecord
-from harness.submission.accuracy_files import digest, truncated, without_hash
+from harness.submission.accuracy_files import truncated, without_hash
 from harness.submission.checks.check import kept_beside
 from harness.submission.checks.check_context import Logs
 from harness.submission.checks.run_record import (
@@ -209,6 +210,6 @@ def _shorten(source: Path, target: Path, kept: Path, rules: Rules) -> None:
     """Write the truncated log and accuracy.txt with the full log's hash; keep the full log aside."""
     log, text = source / ACCURACY_LOG, source / ACCURACY_TEXT
     written = without_hash(text.read_text(encoding="utf-8", errors="replace")) if text.is_file() else ""
-    write_file(target / ACCURACY_TEXT, f"{written}\nhash={digest(log)}\n".lstrip())
+    write_file(target / ACCURACY_TEXT, f"{written}\nhash={sha256_of(log)}\n".lstrip())
     write_file(target / ACCURACY_LOG, truncated(log, rules.files.shown_bytes))
     keep_file(log, kept / ACCURACY_LOG)

@@ -8,12 +8,11 @@ final channel.
 import re
 
 from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
-from harness.grading.graders.letters import LetterReader
+from harness.grading.graders.letters import LetterReader, unescaped, unlisted
 from harness.grading.output import Output
 from harness.grading.screen import Screen
 
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
-_LIST_DRESS = (("['", '["'), ("']", '"]'))  # a Python list of one string, printed
 # Possessive quantifiers keep long runs of spaces linear; they match what the official patterns match.
 _OFFICIAL_FIRST = re.compile(r"[^a-zA-Z]*+([A-D])(?:[^a-zA-Z]|$)", re.IGNORECASE)
 _OFFICIAL_STATED = re.compile(r"\bAnswer\s*+[:.]?+\s*+([A-D])\b", re.IGNORECASE)
@@ -29,21 +28,15 @@ _ANSWER_SCREEN = Screen(
 # A word of two letters or more comes first, with nothing before it that is taken out: no letter stands alone.
 _BEGINS_WITH_WORD = re.compile(r"[^A-Za-z*\\\[\x80-\U0010ffff]*+[A-Za-z]{2}")
 
-_LETTERS = LetterReader("D")
-
 METRICS = RIGHT_OR_WRONG
 MODES = BOTH_MODES
 FIRST_ENTRY_COUNTS = False
 MISSING_ARE_WRONG = True
 NAMES_QUESTION = False
 
-
-def check_reference(value: object) -> str:
-    """The true letter, a capital."""
-    text = str(value).strip().upper()
-    if text not in tuple("ABCD"):
-        raise ValueError("one letter from A to D")
-    return text
+_LETTERS = LetterReader("D")
+check_reference = _LETTERS.check_reference
+strict = _LETTERS.strict
 
 
 def official(output: Output, truth: str) -> Grade:
@@ -58,29 +51,13 @@ def _official_letter(output: Output) -> str | None:
     if output.official_final is None and _BEGINS_WITH_WORD.match(output.prefix) and not _may_state(output):
         return None
     section = _BOLD.sub(r"\1", output.text if output.official_final is None else output.official_final)
-    if section.startswith(_LIST_DRESS[0]) and section.endswith(_LIST_DRESS[1]):
-        section = section[2:-2].strip()
-    section = _unescaped(section)
+    section = unlisted(section)
     found = _OFFICIAL_FIRST.match(section.strip()) or _OFFICIAL_STATED.search(section)
     if not found and _may_state(output):
-        for found in _OFFICIAL_ANYWHERE.finditer(_unescaped(output.text)):  # noqa: B007 - the last one is wanted
+        for found in _OFFICIAL_ANYWHERE.finditer(unescaped(output.text)):  # noqa: B007 - the last one is wanted
             pass
     return found[1].upper() if found else None
 
 
 def _may_state(output: Output) -> bool:
     return output.may_match(_ANSWER_SCREEN)
-
-
-def _unescaped(text: str) -> str:
-    return text.replace(r"\n", "\n").replace(r"\'", "'")
-
-
-def strict(output: Output, truth: str) -> Grade:
-    """The grade of the answer in the final channel."""
-    if output.strict_final is None:
-        return unanswered(output.defect or Reason.NO_FINAL)
-    letter = _LETTERS.explicit(output.strict_final)
-    if letter is None:
-        return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(letter, letter == truth)

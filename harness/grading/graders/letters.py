@@ -3,6 +3,9 @@
 import re
 import string
 
+from harness.grading.grade import Grade, Reason, answered, unanswered
+from harness.grading.output import Output
+
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
 _OPEN = r"(?:\\\(|\\\[|[\s*_`$({\[\"'“]|\\(?:text|textbf|mathbf|mathrm|bf)\b)*+"
 _VERB = r"(?:is\b|:|=|：|would be\b|should be\b|must be\b)"  # noqa: RUF001
@@ -12,12 +15,26 @@ _AFTER_LETTER = re.compile(
 )
 # Letters that are neither words nor, in an answer, usual names of quantities.
 _PLAIN = "BCD"
+_LIST_DRESS = (("['", '["'), ("']", '"]'))  # a Python list of one string, printed
+
+
+def unlisted(text: str) -> str:
+    """The text in a printed Python list of one string, or the text; escapes replaced, as officially."""
+    if text.startswith(_LIST_DRESS[0]) and text.endswith(_LIST_DRESS[1]):
+        text = text[2:-2].strip()
+    return unescaped(text)
+
+
+def unescaped(text: str) -> str:
+    """The text with ``\\n`` and ``\\'`` as the characters that they stand for, as officially."""
+    return text.replace(r"\n", "\n").replace(r"\'", "'")
 
 
 class LetterReader:
     """Reads the last explicit answer among the options from A to ``last``."""
 
     def __init__(self, last: str) -> None:
+        self._last_option = last
         upper = f"A-{last}"
         either = f"{upper}a-{last.lower()}"
         letters = string.ascii_uppercase[: string.ascii_uppercase.index(last) + 1]
@@ -62,6 +79,22 @@ class LetterReader:
             rf"[\s*_`({{\[$\"']*+[{upper}]"
             r"[*_`)}\]$\"']*+(?=\s*+(?:[.,;:!?)\n]|$|and\b|or\b|are\b))"
         )
+
+    def check_reference(self, value: object) -> str:
+        """The true letter, a capital."""
+        text = str(value).strip().upper()
+        if len(text) != 1 or not "A" <= text <= self._last_option:
+            raise ValueError(f"one letter from A to {self._last_option}")
+        return text
+
+    def strict(self, output: Output, truth: str) -> Grade:
+        """The grade of the answer in the final part."""
+        if output.strict_final is None:
+            return unanswered(output.defect or Reason.NO_FINAL)
+        letter = self.explicit(output.strict_final)
+        if letter is None:
+            return unanswered(output.defect or Reason.NO_ANSWER)
+        return answered(letter, letter == truth)
 
     def explicit(self, final: str) -> str | None:
         """The last letter boxed or called the answer; else chosen or alone on a line; else the first."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from harness.errors import GradingError
+from harness.files import PICKLE_SUFFIXES
 from harness.grading.evaluate import GradedSample
 from harness.grading.grade import EXACT_MATCH, Mode
 from harness.grading.outputs import Outputs
 
-_PICKLE_SUFFIXES = (".pkl", ".pickle")
 _BATCH = 64
 
 Row = dict[str, Any]
@@ -27,7 +27,7 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
     rows = (_row(sample, outputs) for sample in graded if sample.logged is not None)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix.lower() in _PICKLE_SUFFIXES:
+        if path.suffix.lower() in PICKLE_SUFFIXES:
             _write_pickle(path, rows)
         else:
             _write_parquet(path, rows)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.config.loadgen_settings import ACCURACY_MODE
-from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT
-from harness.submission.accuracy_files import AccuracyText, digest, ends_match, parse_accuracy
+from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, sha256_of
+from harness.submission.accuracy_files import AccuracyText, ends_match, parse_accuracy
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
@@ -45,7 +45,7 @@ def check_accuracy_log(context: CheckContext, folder: Path, kept: Path | None) -
 
 
 def _against_full(context: CheckContext, log: Path, full: Path, expected: str) -> Iterator[Issue]:
-    found = digest(full)
+    found = sha256_of(full)
     if found != expected:
         text = f"accuracy.txt has hash={expected[:12]}…, the sha256 of the full log is {found[:12]}…"
         yield context.issue("hash", log, text)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.compliance.registry import TESTS
-from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL, PERFORMANCE
+from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL, PERFORMANCE, sha256_of
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.accuracy_files import digest, parse_accuracy
+from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
 from harness.submission.layout import DIVISIONS, ScenarioDir
@@ -83,4 +83,4 @@ def _fingerprints(path: Path) -> tuple[str, ...]:
     if path.name == ACCURACY_TEXT:
         text = path.read_text(encoding="utf-8", errors="replace")
         return tuple(f"full log {found}" for found in parse_accuracy(text, ()).hashes)
-    return () if path.stat().st_size <= EMPTY_LOG_BYTES else (digest(path),)
+    return () if path.stat().st_size <= EMPTY_LOG_BYTES else (sha256_of(path),)

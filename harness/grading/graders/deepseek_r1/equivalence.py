@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from harness.grading.graders.deepseek_r1.latex import UnreadableError, Value, value_of
+from harness.grading.graders.deepseek_r1.latex import CLOSERS, OPENERS, UnreadableError, Value, value_of
 
 _LONGEST = 5_000  # characters of an answer; equal texts of any length never come here
 _LONGEST_PRODUCT = 3  # letters that may be variables rather than a word
@@ -98,7 +98,6 @@ _NAME = re.compile(
 _WITH_BASE = re.compile(r"\s*(\d+)_\{?(\d+|\\text\{\w+\})\}?\s*")
 _RELATION = re.compile("[<>≤≥]")
 _MIRRORED = str.maketrans("<>≤≥", "><≥≤")
-_OPENING, _CLOSING = "([{", ")]}"
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def _split(text: str, separators: str) -> list[str]:
     parts, depth, start, inside = [], 0, 0, 0
     for token in re.finditer(r"\\begin|\\end|\\.|.", text, re.DOTALL):
         char = token[0]
-        depth += (char in _OPENING) - (char in _CLOSING)
+        depth += (char in OPENERS) - (char in CLOSERS)
         inside += (char == "\\begin") - (char == "\\end")
         if char in separators and not depth and not inside:
             parts.append(text[start : token.start()])

@@ -14,7 +14,7 @@ Value: TypeAlias = Any  # a sympy expression
 # What is larger would fill the memory or take minutes.
 _LARGEST_POWER, _LARGEST_FACTORIAL, _MOST_BITS = 10_000, 2_000, 100_000
 _TOKEN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+|\\[A-Za-z]+|\\.|.)", re.DOTALL)
-_OPENERS, _CLOSERS = "([{", ")]}"
+OPENERS, CLOSERS = "([{", ")]}"
 
 
 class UnreadableError(Exception):
@@ -138,7 +138,7 @@ class _Reader:
         self._take()
         if token in ("(", "[", "{"):
             value = self.expression()
-            self._expect(_CLOSERS[_OPENERS.index(token)])
+            self._expect(CLOSERS[OPENERS.index(token)])
             return value
         if token == "|":
             value = self.expression()
