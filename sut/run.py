@@ -22,7 +22,9 @@ from harness.report.progress import ProgressSnapshot
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Prepared, place_workers, prepare, read_inputs, resolved_plan, stray_audit_config
 from sut.servers.discovery import discover
+from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
+from sut.supervisor.placement import server_is_here
 from sut.supervisor.session import QuerySession
 
 log = logging.getLogger("mlperf")
@@ -63,6 +65,7 @@ def run(
         changes = _check_resume(record)
         if plan.dry_run:
             check_free(plan.results_dir)
+            _gpus(plan)
             return record
         with locked(plan.results_dir):
             target, warnings = preflight(prepared)
@@ -70,10 +73,28 @@ def run(
             clock, warnings = read_clocks(), (*record.warnings, *changes, *warnings)
             record = structs.replace(record, started=clock.utc, clock=clock, warnings=warnings)
             record.write(plan.log_dir / RUN_RECORD)
-            scraper = MetricsScraper(servers, plan.log_dir, api_key(), plan.ca_file)
+            scraper = MetricsScraper(
+                servers, plan.log_dir, api_key(), plan.ca_file, dcgm_urls=plan.dcgm_urls, gpus=_gpus(plan)
+            )
             test = Test(session, prepared, target, death, on_progress, scraper, on_line)
             with ended(test, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
+
+
+def _gpus(plan: RunPlan) -> LocalGpus | None:
+    """GPUs of this machine, where a server runs on it and no exporter is named; a dry run says which."""
+    gpus, here = None, "none here, as the servers are elsewhere"
+    if plan.dcgm_urls:
+        here = f"those of {', '.join(plan.dcgm_urls)}"
+    elif server_is_here(plan):
+        try:
+            gpus = LocalGpus()
+            here = f"the {len(gpus)} of this machine"
+        except OSError as error:
+            here = f"none ({error})"
+    if plan.dry_run:
+        log.info("GPUs whose power and clocks the run records: %s", here)
+    return gpus
 
 
 def _check_resume(record: RunRecord) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from harness.errors import ConfigError
 
 # Flags that are repeated begin with None: argparse would append to any other default.
 DEFAULTS = {field.name: field.default for field in fields(RunOptions) if field.default is not MISSING}
-DEFAULTS |= {"server_url": None, "backend": None}  # the environment may name a backend
+DEFAULTS |= {"server_url": None, "dcgm_url": None, "backend": None}  # the environment may name a backend
 
 _BACKEND_NAME = "MLPERF_BACKEND"  # which users of deepseek-r1's reference export
 
@@ -214,6 +214,13 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
         help=f"logs are written to {layout} (default: %(default)s)",
     )
     group.add_argument(
+        "--dcgm-url",
+        action="append",
+        metavar="URL",
+        help="DCGM exporter of the servers' GPUs, such as http://HOST:9400; repeat it or separate by commas "
+        "(default: the GPUs of this machine, if a server runs here and nvidia-ml-py is installed)",
+    )
+    group.add_argument(
         "--no-report",
         dest="report",
         action="store_false",
@@ -267,4 +274,5 @@ def parsed(parser: Parser, argv: Sequence[str] | None) -> dict[str, Any]:
 def run_options(given: dict[str, Any]) -> RunOptions:
     """The options of a run among parsed flags."""
     named = {name: given[name] for name in DEFAULTS | {"input_file": None}}
-    return RunOptions(**named | {"server_url": given["server_url"] or ()})
+    urls = {name: given[name] or () for name in ("server_url", "dcgm_url")}
+    return RunOptions(**named | urls)

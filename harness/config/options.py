@@ -83,6 +83,7 @@ class RunOptions(ClientOptions):
     mlperf_conf: Path | None = None
     user_conf: Path = CONFIG_DIR / USER_CONF
     audit_config: Path | None = None
+    dcgm_url: Sequence[str] = ()
     report: bool = True
 
     def __post_init__(self) -> None:
@@ -92,3 +93,5 @@ class RunOptions(ClientOptions):
         object.__setattr__(self, "scenario", Scenario.parse(self.scenario))
         urls = (self.server_url,) if isinstance(self.server_url, str) else tuple(self.server_url)
         object.__setattr__(self, "server_url", urls)
+        if isinstance(self.dcgm_url, str):
+            object.__setattr__(self, "dcgm_url", (self.dcgm_url,))

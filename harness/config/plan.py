@@ -62,6 +62,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     parameters: SamplingParameters
     backend: Backend
     server_urls: tuple[str, ...]
+    dcgm_urls: tuple[str, ...]
     ca_file: Path | None
     preflight: Preflight
     num_workers: int | None
@@ -126,6 +127,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         parameters=parameters,
         backend=options.backend,
         server_urls=_server_urls(options.backend, options.server_url),
+        dcgm_urls=_dcgm_urls(options.dcgm_url),
         ca_file=_optional("--ca-file", options.ca_file),
         preflight=resolve_preflight(options),
         num_workers=_count("--num-workers", options.num_workers, MOST_WORKERS),
@@ -195,9 +197,22 @@ def _server_urls(backend: Backend, values: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+def _dcgm_urls(values: Sequence[str]) -> tuple[str, ...]:
+    """With or without the page's name, as the exporter prints them."""
+    urls = (url.removesuffix("/metrics") for url in _split(values))
+    found = tuple(dict.fromkeys(urls))
+    for url in found:
+        _check_url(url, "--dcgm-url")
+    return found
+
+
+def _split(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(url.strip().rstrip("/") for value in values for url in value.split(",") if url.strip())
+
+
 def parse_server_urls(values: Sequence[str]) -> tuple[str, ...]:
     """Repeated and comma-separated URLs as one tuple, without a trailing slash. Raises ConfigError."""
-    urls = tuple(url.strip().rstrip("/") for value in values for url in value.split(",") if url.strip())
+    urls = _split(values)
     if not urls:
         raise ConfigError("--server-url is empty, expected a URL such as http://localhost:30000")
     for url in urls:
@@ -207,22 +222,20 @@ def parse_server_urls(values: Sequence[str]) -> tuple[str, ...]:
     return urls
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, flag: str = "--server-url") -> None:
     if "@" in url:
-        raise ConfigError(
-            "--server-url has credentials in it; set the key in the environment as OPENAI_API_KEY"
-        )
+        raise ConfigError(f"{flag} has credentials in it; set the key in the environment as OPENAI_API_KEY")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"--server-url {url}: {error}") from None
+        raise ConfigError(f"{flag} {url}: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ConfigError(f"--server-url {url}: expected http://HOST:PORT or https://HOST:PORT")
+        raise ConfigError(f"{flag} {url}: expected http://HOST:PORT or https://HOST:PORT")
     if any(mark in url for mark in "?# \t"):
-        raise ConfigError(f"--server-url {url}: expected a base URL without query, fragment and spaces")
+        raise ConfigError(f"{flag} {url}: expected a base URL without query, fragment and spaces")
     if not _is_host(parts.hostname):
-        raise ConfigError(f"--server-url {url}: {parts.hostname!r} is not a host name or an address")
+        raise ConfigError(f"{flag} {url}: {parts.hostname!r} is not a host name or an address")
 
 
 def _is_host(name: str) -> bool:

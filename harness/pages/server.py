@@ -62,6 +62,17 @@ def _charts(samples: ServerSamples, start_ns: int) -> Iterator[Chart]:
     if used:
         yield _over_time("server-kv", "KV cache in use, %", seconds, used, "mean and highest of all servers")
 
+    if "gpu_power" in levels:
+        power = {"W": levels["gpu_power"].total}
+        yield _over_time("gpu-power", "Power of the GPUs, W", seconds, power, "all GPUs, not MLPerf Power")
+    for key, name, title in (
+        ("gpu_clock", "gpu-clock", "Clocks of the GPUs, MHz"),
+        ("gpu_temperature", "gpu-temperature", "Temperatures of the GPUs, degrees C"),
+    ):
+        if key in levels:
+            both = {"mean": levels[key].mean, "highest": levels[key].highest}
+            yield _over_time(name, title, seconds, both, "")
+
 
 def _over_time(name: str, title: str, seconds: Floats, values: Mapping[str, Floats], note: str) -> Chart:
     series = [Series(label, _thinned(column), color) for color, (label, column) in enumerate(values.items())]

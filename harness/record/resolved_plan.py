@@ -92,6 +92,8 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     """`sglang`, `pytorch`, `vllm`, `trtllm`, `openai` or `embedded`"""
     server_urls: tuple[str, ...]
+    dcgm_urls: tuple[str, ...] = ()
+    """exporters of the servers' GPUs (`--dcgm-url`)"""
     ca_file: Path | None
     preflight: Preflight
     """seconds that the questions to a server and its trial request may take"""

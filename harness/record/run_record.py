@@ -134,6 +134,8 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     without: dict[str, str] = {}
     """URLs of servers without, and why"""
     levels: dict[str, Level] = {}
+    gpus_j_per_token: float | None = None
+    """energy of the GPUs for each output token of the run, as information: not MLPerf Power"""
     counts: dict[str, float] = {}
     """increase over the run, of all servers together"""
     notes: tuple[str, ...] = ()

@@ -137,6 +137,14 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
     "cuda_graph": Quantity("level", "latest decoding step had a CUDA graph", ("sglang:is_cuda_graph",)),
     "kv_tokens": Quantity("level", "tokens that the KV cache holds", ("sglang:max_total_num_tokens",)),
+    "gpu_power": Quantity("level", "power of a GPU, W", ("DCGM_FI_DEV_POWER_USAGE",)),
+    "gpu_energy": Quantity("count", "energy of the GPUs, mJ", ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",)),
+    "gpu_clock": Quantity("level", "clock of a GPU, MHz", ("DCGM_FI_DEV_SM_CLOCK",)),
+    "gpu_temperature": Quantity("level", "temperature of a GPU, degrees C", ("DCGM_FI_DEV_GPU_TEMP",)),
+    "gpu_use": Quantity("level", "time in which a GPU worked, %", ("DCGM_FI_DEV_GPU_UTIL",)),
+    "gpu_slowed": Quantity("level", "GPU slowed down by heat or its power supply", ("gpu_slowed",)),
+    "gpu_power_limited": Quantity("level", "GPU slowed down by its power limit", ("gpu_power_limited",)),
+    "gpu_heat": Quantity("count", "time slowed down by heat", ("DCGM_FI_DEV_THERMAL_VIOLATION",)),
 }
 MAPPED = {name: key for key, quantity in QUANTITIES.items() for name in quantity.names}
 

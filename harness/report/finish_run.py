@@ -133,16 +133,20 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         ),
         client_share=client_share(files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
-        server_load=None if seen.without_metrics is None else _server_load(record.plan, seen.without_metrics),
+        server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens),
     )
 
 
-def _server_load(plan: ResolvedPlan, without: Mapping[str, str]) -> ServerLoad:
+def _server_load(
+    plan: ResolvedPlan, without: Mapping[str, str] | None, output_tokens: int
+) -> ServerLoad | None:
+    if without is None:
+        return None
     try:
         samples = read_samples(plan.log_dir / SERVER_METRICS)
     except (FileNotFoundError, DatasetError):
         return ServerLoad(rounds=0, servers=0, without=dict(without))
-    return server_load(samples, without, plan.scenario)
+    return server_load(samples, without, plan.scenario, output_tokens)
 
 
 def _verdict(

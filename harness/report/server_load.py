@@ -156,7 +156,8 @@ class _Reading:
             name, replica, labels = one
             group = (MAPPED[name], replica, _RANK.sub("", labels))
             self._groups[one] = group if self._chosen.setdefault(group, one) == one else None
-            self._replicas.add(replica)
+            if not group[0].startswith("gpu_"):
+                self._replicas.add(replica)
         for one, rows in zip(series, parts, strict=False):
             if (found := self._groups[one]) is not None:
                 yield found, rows
@@ -198,18 +199,22 @@ def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
     return codes
 
 
-def server_load(samples: ServerSamples, without: Mapping[str, str], scenario: Scenario) -> ServerLoad:
-    """What the record of the run keeps of them."""
+def server_load(
+    samples: ServerSamples, without: Mapping[str, str], scenario: Scenario, output_tokens: int = 0
+) -> ServerLoad:
+    """What the record of the run keeps of them; ``output_tokens`` of all answers."""
+    millijoules = samples.counts.get("gpu_energy")
     load = ServerLoad(
         rounds=len(samples.times_ns),
         servers=samples.servers,
         without=dict(without),
         levels={key: samples.figures[key] for key in QUANTITIES if key in samples.figures},
+        gpus_j_per_token=millijoules / 1000 / output_tokens if millijoules and output_tokens else None,
         counts={key: samples.counts[key] for key in QUANTITIES if key in samples.counts},
     )
     if load.rounds < _FEWEST_ROUNDS:
         return load
-    notes = (*_cache_notes(load), *_queue_notes(load, scenario), *_engine_notes(load))
+    notes = (*_cache_notes(load), *_queue_notes(load, scenario), *_engine_notes(load), *_gpu_notes(load))
     return replace(load, notes=notes)
 
 
@@ -276,3 +281,15 @@ def _engine_notes(load: ServerLoad) -> Iterator[str]:
     length = load.levels.get("accept_length")
     if length is not None and length.max > 0:
         yield f"each step of the draft model gave {length.mean:.2f} tokens on average"
+
+
+def _gpu_notes(load: ServerLoad) -> Iterator[str]:
+    slowed, limited = load.levels.get("gpu_slowed"), load.levels.get("gpu_power_limited")
+    if slowed is not None and slowed.share > 0:
+        yield f"GPUs were slowed down by heat or power supply for {slowed.share:.0%} of the run: check both"
+    elif load.counts.get("gpu_heat", 0.0) > 0:
+        yield "GPUs were slowed down by heat at times: check the cooling"
+    if limited is not None and limited.share >= _OFTEN:
+        yield f"GPUs ran at their power limit for {limited.share:.0%} of the run"
+    if load.gpus_j_per_token is not None:
+        yield f"the GPUs took {load.gpus_j_per_token:.3g} J for each output token (not MLPerf Power)"

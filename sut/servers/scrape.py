@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from harness.record.resolved_plan import ServerInfo
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
 from harness.text import printable
 from sut.client.endpoint import tls_context
+from sut.servers.gpus import LocalGpus
 
 EVERY_S = 5.0
 _ANSWER_S = 2.0
@@ -33,6 +34,7 @@ _SELDOM = 10
 _NICE = 10
 _END_S = 10.0
 _SHOWN = 3
+GPUS_HERE = "GPUs of this machine"
 
 log = logging.getLogger("mlperf")
 
@@ -47,6 +49,7 @@ class _Server:
 
     number: int
     url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
     failures: int = 0
     ever: bool = False
     wrong: str = ""
@@ -64,13 +67,25 @@ class MetricsScraper:
     """Asks from ``start`` to ``stop``. Nothing that goes wrong here ends a run."""
 
     def __init__(
-        self, servers: Sequence[ServerInfo], folder: Path, key: str | None, ca_file: Path | None = None
+        self,
+        servers: Sequence[ServerInfo],
+        folder: Path,
+        key: str | None,
+        ca_file: Path | None = None,
+        *,
+        dcgm_urls: Sequence[str] = (),
+        gpus: LocalGpus | None = None,
     ) -> None:
+        """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine."""
         # TensorRT-LLM's page takes the statistics away that it shows, which sut.servers.health looks at.
-        self._servers = [_Server(n, one.url) for n, one in enumerate(servers) if one.wire != "trtllm"]
-        self._urls = [server.url for server in servers]
+        authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        self._servers = [
+            _Server(n, one.url, authorization) for n, one in enumerate(servers) if one.wire != "trtllm"
+        ]
+        self._servers += [_Server(n, url) for n, url in enumerate(dcgm_urls, len(servers))]
+        self._urls = [*(server.url for server in servers), *dcgm_urls]
+        self._gpus = gpus
         self._path = folder / SERVER_METRICS
-        self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         tls = any(urlsplit(url).scheme != "http" for url in self._urls)
         self._verify = tls_context(ca_file) if tls else False
         self._ended = threading.Event()
@@ -79,7 +94,7 @@ class MetricsScraper:
 
     def start(self) -> None:
         """Begin to ask."""
-        if self._servers:
+        if self._servers or self._gpus is not None:
             self._thread.start()
 
     def stop(self) -> Scraped:
@@ -96,14 +111,14 @@ class MetricsScraper:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         try:
             with atomic_write(self._path) as file:
-                writer = MetricsWriter(file, self._urls)
+                writer = MetricsWriter(file, [*self._urls, GPUS_HERE])
                 asyncio.run(self._rounds(writer))
                 writer.close()
         except OSError as error:
             reason = f"{SERVER_METRICS} could not be written: {machine_failure(error)}"
             self._result = Scraped(self._result.without, (reason,))
             return
-        if not any(server.ever for server in self._servers):
+        if self._gpus is None and not any(server.ever for server in self._servers):
             self._path.unlink(missing_ok=True)
         self._result.without |= {server.url: server.wrong for server in self._servers if not server.ever}
         if writer.full:
@@ -112,7 +127,11 @@ class MetricsScraper:
     async def _rounds(self, writer: MetricsWriter) -> None:
         limits = httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=0)
         async with httpx.AsyncClient(
-            headers=self._headers, trust_env=False, verify=self._verify, limits=limits, timeout=_ANSWER_S
+            headers={"Accept-Encoding": "identity"},
+            trust_env=False,
+            verify=self._verify,
+            limits=limits,
+            timeout=_ANSWER_S,
         ) as client:
             gate, number, last = asyncio.Semaphore(_AT_ONCE), 0, False
             while True:
@@ -121,6 +140,8 @@ class MetricsScraper:
                 if last:
                     asked = [one for one in asked if not one.failures]
                 time_ns = time.monotonic_ns()
+                if self._gpus is not None:
+                    writer.add(time_ns, len(self._urls), self._gpus.page())
                 await asyncio.gather(*(self._ask(client, gate, one, writer, time_ns) for one in asked))
                 if number == 0:
                     self._say_who_has_none()
@@ -143,7 +164,7 @@ class MetricsScraper:
     ) -> None:
         async with gate:
             try:
-                page = await _page(client, server.url)
+                page = await _page(client, server)
             except NoMetricsError as error:
                 server.failures, server.wrong = server.failures + 1, printable(masked_text(str(error)))
                 return
@@ -159,11 +180,12 @@ class MetricsScraper:
         log.info("no metrics of %d of %d servers: %s%s", len(without), len(self._servers), shown, more)
 
 
-async def _page(client: httpx.AsyncClient, url: str) -> bytes:
+async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     """The page, within the limits of time and size. Raises NoMetricsError."""
     body = bytearray()
     try:
-        async with asyncio.timeout(_ANSWER_S), client.stream("GET", f"{url}/metrics") as answer:
+        asked = client.stream("GET", f"{server.url}/metrics", headers=server.headers)
+        async with asyncio.timeout(_ANSWER_S), asked as answer:
             if answer.status_code != httpx.codes.OK:
                 raise NoMetricsError(f"/metrics answered {answer.status_code}")
             async for data in answer.aiter_raw():

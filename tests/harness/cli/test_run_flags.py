@@ -32,6 +32,7 @@ FLAGS = [
     ("--output-dir", "output_dir", Path("mlperf_results")),
     ("--backend", "backend", "sglang"),
     ("--server-url", "server_url", ()),
+    ("--dcgm-url", "dcgm_url", ()),
     ("--generation-config", "generation_config", None),
     ("--max-new-tokens", "max_new_tokens", None),
     ("--ca-file", "ca_file", None),

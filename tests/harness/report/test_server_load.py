@@ -141,6 +141,8 @@ KV = "vllm:kv_cache_usage_perc"
         (["sglang:is_cuda_graph 0"] * 10, Scenario.SERVER, None),  # has none at all
         (["sglang:is_cuda_graph 0", *["sglang:is_cuda_graph 1"] * 9], Scenario.SERVER, ["10%"]),
         (["sglang:spec_accept_length 2.5"] * 10, Scenario.SERVER, ["2.50"]),
+        (['gpu_slowed{gpu="0"} 1\ngpu_slowed{gpu="1"} 0'] * 10, Scenario.SERVER, ["50%"]),
+        (["gpu_slowed 0\ngpu_power_limited 1"] * 10, Scenario.SERVER, ["100%", "power limit"]),
     ],
 )
 def test_notes(tmp_path, rounds, scenario, words):

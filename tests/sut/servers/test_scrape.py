@@ -1,13 +1,18 @@
 """/metrics pages of servers, asked for during a run: what is kept of them, and servers that have none."""
 
 import itertools
+import sys
 import threading
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from harness.config.scenario import Scenario
 from harness.files import SERVER_METRICS
+from harness.report.server_load import read_samples, server_load
+from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
 from tests.kit import DATA, listening, read_request, wait_until
 from tests.records import ENDED
@@ -132,6 +137,98 @@ def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
         found = scraper.stop()
     assert found.without == {}
     assert len(rows(tmp_path)) == 3
+
+
+# The DCGM exporter's default columns, with made-up values.
+DCGM = b"""# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
+DCGM_FI_DEV_SM_CLOCK{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="node"} 1980
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="node"} 61
+DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="node"} 650.5
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3"} %d
+"""
+
+
+def test_exporters_of_gpus_are_asked(tmp_path):
+    energy = itertools.count(5000, 2000)
+    page = b"vllm:num_requests_running 1\n"
+    with (
+        StubServer(api_key="secret", metrics=lambda: page) as server,
+        StubServer(metrics=lambda: DCGM % next(energy)) as exporter,
+    ):
+        servers = [replace(ENDED.servers[0], url=server.url)]
+        scraper = MetricsScraper(servers, tmp_path, "secret", dcgm_urls=[exporter.url])
+        scraper.start()
+        assert scraper.stop().without == {}
+    samples = read_samples(tmp_path / SERVER_METRICS)
+    assert samples.servers == 1
+    assert samples.levels["gpu_power"].total.tolist() == [650.5] * 2
+    load = server_load(samples, {}, Scenario.SERVER, output_tokens=10)
+    assert load.gpus_j_per_token == 0.2
+
+
+def test_exporters_get_no_key(tmp_path):
+    heads = []
+
+    def exporter(connection):
+        heads.append(read_request(connection)[0])
+        connection.sendall(OK % 4 + b"a 1\n")
+
+    with listening(exporter) as url:
+        scraper = MetricsScraper([], tmp_path, "secret", dcgm_urls=[url])
+        scraper.start()
+        scraper.stop()
+    assert heads
+    assert not [head for head in heads if b"secret" in head]
+
+
+class NvmlError(Exception):
+    pass
+
+
+def refuse(error):
+    raise NvmlError(error)
+
+
+def made_up_nvml(count=2, driver=True):
+    """Functions of nvidia-ml-py: the second GPU has no energy counter and is too hot."""
+    return SimpleNamespace(
+        NVMLError=NvmlError,
+        NVML_CLOCK_SM=1,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=lambda: driver or refuse("Driver Not Loaded"),
+        nvmlDeviceGetCount=lambda: count,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetPowerUsage=lambda handle: 650_500,
+        nvmlDeviceGetTotalEnergyConsumption=lambda handle: refuse("Not Supported") if handle else 7000,
+        nvmlDeviceGetClockInfo=lambda handle, kind: 1980,
+        nvmlDeviceGetTemperature=lambda handle, sensor: 61 + handle,
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=99),
+        # Idle; power limit and heat.
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: (0x1, 0x24)[handle],
+    )
+
+
+def test_gpus_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", made_up_nvml())
+    scraper = MetricsScraper([], tmp_path, None, gpus=LocalGpus())
+    scraper.start()
+    assert scraper.stop().warnings == ()
+    figures = read_samples(tmp_path / SERVER_METRICS).figures
+    assert {key: (level.mean, level.max) for key, level in figures.items()} == {
+        "gpu_power": (650.5, 650.5),
+        "gpu_clock": (1980, 1980),
+        "gpu_temperature": (61.5, 62),
+        "gpu_use": (99, 99),
+        "gpu_slowed": (0.5, 1),
+        "gpu_power_limited": (0.5, 1),
+    }
+
+
+@pytest.mark.parametrize("nvml", [made_up_nvml(driver=False), made_up_nvml(count=0), None])
+def test_machines_without_gpus(monkeypatch, nvml):
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    with pytest.raises(OSError, match=r"NVML|nvidia-ml-py"):
+        LocalGpus()
 
 
 def test_tensorrt_llm_is_not_asked(tmp_path):
