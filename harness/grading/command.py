@@ -8,8 +8,9 @@ from pathlib import Path
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
+from harness.files import RUN_RECORD
 from harness.grading.evaluate import Evaluation, evaluate
-from harness.grading.grade import BOTH_MODES, Mode
+from harness.grading.grade import BOTH_MODES, Mode, Progress
 from harness.grading.graders import (
     LIVECODEBENCH,
     Batch,
@@ -25,7 +26,7 @@ from harness.grading.options import EvaluationOptions, Rules
 from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
-from harness.grading.reports.progress import ProgressBar
+from harness.grading.reports.progress import ProgressBar, ProgressFile
 from harness.grading.target import check_target, require_metrics
 from harness.pages.command import add_result
 from harness.text import legible
@@ -45,6 +46,17 @@ def run(options: EvaluationOptions) -> bool:
     _require_writable(
         (options.output_file, options.evaluated_file, options.save_outputs, options.disagreements)
     )
+    with ProgressFile(_run_folder(options)) as watched:
+        return _run(options, watched.show)
+
+
+def _run_folder(options: EvaluationOptions) -> Path | None:
+    """The folder of the run that is graded, where ``report.py watch`` looks."""
+    files = filter(None, (options.mlperf_log, options.output_file))
+    return next((file.parent for file in files if (file.parent / RUN_RECORD).is_file()), None)
+
+
+def _run(options: EvaluationOptions, watched: Progress) -> bool:
     benchmark = load_benchmark(options.benchmark)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
@@ -52,8 +64,13 @@ def run(options: EvaluationOptions) -> bool:
     found, references = _read(options, benchmark)
     batches = _batches(references, graders, options)
     repeats = benchmark.dataset(accuracy=True).repeats
-    with ProgressBar(sys.stderr) as progress:
-        evaluation = evaluate(found, references, graders, modes, repeats, progress.show, batches)
+    with ProgressBar(sys.stderr) as bar:
+
+        def progress(done: int, total: int, what: str) -> None:
+            bar.show(done, total, what)
+            watched(done, total, what)
+
+        evaluation = evaluate(found, references, graders, modes, repeats, progress, batches)
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
     sandbox = next((batch.sandbox for batch in batches.values() if isinstance(batch, SandboxedBatch)), None)

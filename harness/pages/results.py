@@ -57,7 +57,7 @@ def _row(folder: Path, record: RunRecord | None) -> tuple[str, ...]:
         str(folder),
         plan.title,
         _result(record),
-        _score(folder) or _figure(record.loadgen),
+        score(folder) or _figure(record.loadgen),
         *(_part(record.loadgen, name, limits.get(name)) for name in ("TTFT", "TPOT")),
         "-" if stats is None else str(stats.failed),
         f"{record.started:%Y-%m-%d %H:%M}",
@@ -80,7 +80,7 @@ def _figure(summary: LoadgenSummary | None) -> str:
     return "-" if p90 is None else f"p90 {p90 / 1e6:.1f} ms"
 
 
-def _score(folder: Path) -> str:
+def score(folder: Path) -> str:
     """The metrics of a scored run."""
     try:
         metrics = json.loads((folder / ACCURACY_RESULT).read_bytes())["target"]["metrics"]

@@ -1,4 +1,4 @@
-"""A run that lasts, seen from a second shell: a calm screen on a terminal, plain lines elsewhere."""
+"""A run that lasts or is graded, seen from a second shell: a calm screen on a terminal, else plain lines."""
 
 import os
 import select
@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.errors import ConfigError
-from harness.files import PROGRESS, RUN_RECORD
+from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
+from harness.grading.reports.progress import GradingProgress, read_grading
+from harness.pages.results import score
 from harness.record.run_record import RunRecord
 from harness.report.live import Latencies, ProgressLine, read_progress
 from harness.report.progress import duration
@@ -21,15 +23,16 @@ from harness.text import printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # three lines that did not come
+_LONGEST_STEP_S = 600.0  # of grading; after it, the evaluator is taken for killed
 _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 
 def newest_run(folder: Path) -> Path:
     """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
-    for name in (PROGRESS, RUN_RECORD):  # a run of a few seconds has no line
-        found = [folder / name] if (folder / name).is_file() else list(folder.rglob(name))
-        if found:
+    for names in ((PROGRESS, GRADING_PROGRESS), (RUN_RECORD,)):  # a run of a few seconds has no line
+        found = [folder / name for name in names if (folder / name).is_file()]
+        if found := found or [path for name in names for path in folder.rglob(name)]:
             return max(found, key=lambda path: path.stat().st_mtime).parent
     raise ConfigError(f"{folder}: no run in it or below; pass the --output-dir of a run that has begun")
 
@@ -46,12 +49,11 @@ def watch(folder: Path) -> None:
                     break
         print("\n".join(screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)))
         return
-    last: datetime | None = None
+    last = ""
     while not (ended := _ended(run)):
-        line = _last_line(run)
-        if line is not None and line.time != last:
-            last = line.time
-            print(plain(line), flush=True)
+        if (text := _plain_state(run)) not in ("", last):
+            last = text
+            print(printable(text), flush=True)
         time.sleep(_LOOK_S)
     print(ended, flush=True)
 
@@ -77,25 +79,26 @@ def _screen() -> Iterator[Callable[[], bool]]:
 
 def screen(run: Path, now: datetime, width: int) -> list[str]:
     """What the screen shows, cut to its width."""
-    record, line = _record(run), _last_line(run)
+    record, line, result = _record(run), _last_line(run), _result(run)
     title = record.plan.title if record is not None else str(run)
     lines = [title, str(run), ""]
-    if line is None:
+    if line is not None:
+        lines += _figures(line, now, lasts=not result)
+    elif not result:
         lines.append("no progress yet: the first line comes five seconds after the first query")
-    else:
-        lines += _figures(line, now, lasts=not _ended(run))
-    if ended := _ended(run):
-        lines += ["", ended]
-    else:
+    if result:
+        lines += ["", result]
+    if result and (grading := _grading(run, now)) is not None:
+        lines += ["", *_steps(grading, now), "", "q leaves; grading goes on"]
+    elif not result:
         lines += ["", "q leaves; the run goes on"]
     return [printable(text)[: max(width - 1, 1)] for text in lines]
 
 
 def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
     done, total = line.completed + line.failed, max(line.total or 0, line.issued)
-    filled = round(_BAR * done / total) if total else 0
     left = f", about {duration(line.remaining_s)} left" if line.remaining_s is not None and lasts else ""
-    yield f"[{'#' * filled}{'.' * (_BAR - filled)}] {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
+    yield f"{_bar(done, total)} {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
     silent_s = (now - line.time).total_seconds()
     if lasts and silent_s > _SILENT_S:
         yield f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
@@ -109,6 +112,19 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
     for replica in line.slowest:
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
+
+
+def _steps(grading: GradingProgress, now: datetime) -> Iterator[str]:
+    done, total = grading.done, grading.total
+    bar = _bar(done, total)
+    yield f"grading {bar} {done:,} of {total:,} {grading.stage}, {duration(grading.elapsed_s)}"
+    if (silent_s := (now - grading.time).total_seconds()) > _SILENT_S:
+        yield f"no step for {duration(silent_s)}: a long one, or the evaluator was killed"
+
+
+def _bar(done: int, total: int) -> str:
+    filled = min(round(_BAR * done / total), _BAR) if total else 0
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}]"
 
 
 def _latencies(part: Latencies | None) -> str:
@@ -137,6 +153,21 @@ def plain(line: ProgressLine) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def _plain_state(run: Path) -> str:
+    """The present line of the run, or of its grading; "" before the first."""
+    if _result(run) and (grading := _grading(run, datetime.now(UTC))) is not None:
+        steps = f"{grading.done}/{grading.total} {grading.stage}"
+        return f"[{duration(grading.elapsed_s)}] grading, {steps}"
+    line = _last_line(run)
+    return "" if line is None else plain(line)
+
+
+def _grading(run: Path, now: datetime) -> GradingProgress | None:
+    """None where no evaluator is at work."""
+    found = read_grading(run)
+    return found if found and (now - found.time).total_seconds() < _LONGEST_STEP_S else None
+
+
 def _last_line(run: Path) -> ProgressLine | None:
     try:
         return read_progress(run / PROGRESS)
@@ -152,9 +183,19 @@ def _record(run: Path) -> RunRecord | None:
 
 
 def _ended(run: Path) -> str:
-    """The verdict in one line; "" while the run lasts."""
+    """The verdict in one line; "" while the run lasts or is graded."""
+    return "" if _grading(run, datetime.now(UTC)) is not None else _result(run)
+
+
+def _result(run: Path) -> str:
+    """The verdict and score in one line; "" while the run lasts."""
     record = _record(run)
     if record is None or record.verdict is None:
         return ""
     reasons = "; ".join(record.verdict.reasons)
-    return f"Result: {record.verdict.result}" + (f": {reasons}" if reasons else "")
+    figures = score(run)
+    return (
+        f"Result: {record.verdict.result}"
+        + (f": {reasons}" if reasons else "")
+        + (f"; {figures}" if figures else "")
+    )

@@ -20,8 +20,10 @@ from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
+from harness.files import GRADING_PROGRESS
 from harness.grading.cli import main
 from harness.grading.graders import LIVECODEBENCH
+from harness.grading.reports import progress
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
@@ -236,6 +238,19 @@ def test_truncated_means_the_limit_of_the_run(tmp_path: Path, release: Path):
     written = json.loads((tmp_path / "r.json").read_text())
     assert written["reasons"]["strict"]["aime25"]["truncated"] == 1, result.stderr
     assert written["output_tokens"]["truncated_share"] == 1 / 96
+
+
+@pytest.mark.parametrize("beside", ["log", "output file", None])
+def test_grading_of_a_run_is_seen_from_outside(beside, tmp_path: Path, release: Path, monkeypatch):
+    (folder := tmp_path / "run").mkdir()
+    if beside:
+        run_record(folder, "gpt-oss-120b")
+    log = write_log((folder if beside == "log" else tmp_path) / "log.json", outputs())
+    seen = set()
+    monkeypatch.setattr(progress.ProgressBar, "show", lambda *_: seen.add(progress.read_grading(folder)))
+    assert evaluate(log, release, "--output-file", folder / "r.json").returncode == 0
+    assert any(one and one.stage == "outputs" for one in seen) is bool(beside)
+    assert list(tmp_path.rglob(GRADING_PROGRESS)) == []
 
 
 @pytest.mark.parametrize("token", [200005, 200008])

@@ -7,12 +7,14 @@ import pty
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
-from harness.files import ACCURACY_RESULT, JOURNAL_DIR, PROGRESS, RUN_RECORD
+from harness.files import ACCURACY_RESULT, GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
+from harness.grading.reports.progress import ProgressFile, read_grading
 from harness.pages.cli import main
 from harness.pages.results import COLUMNS
 from harness.pages.watch import screen
@@ -66,6 +68,47 @@ def test_watch_prints_lines_and_ends_with_the_run(lasting, capsys):
     watching.join(PATIENCE_S)
     assert not watching.is_alive()
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"Result: {ENDED.verdict.result}")
+
+
+SCORED = json.dumps({"target": {"metrics": {"exact_match": {"value": 83.1, "met": True}}}})
+
+
+def test_grading_is_shown_until_it_ends(lasting, capsys):
+    ENDED.write(lasting / RUN_RECORD)
+    printed = []
+    with ProgressFile(lasting) as grading:
+        grading.show(30, 120, "outputs")
+        assert "30 of 120 outputs" in shown(lasting)
+        assert f"Result: {ENDED.verdict.result}" in shown(lasting)
+        assert "no step for" in shown(lasting, later_s=60)
+        assert "outputs" not in shown(lasting, later_s=3600)  # its evaluator was killed
+        watching = threading.Thread(target=main, args=(["watch", str(lasting.parents[1])],))
+        watching.start()
+        deadline = time.monotonic() + PATIENCE_S
+        while not any("30/120 outputs" in line for line in printed) and time.monotonic() < deadline:
+            printed += capsys.readouterr().out.splitlines()
+        (lasting / ACCURACY_RESULT).write_text(SCORED)
+    watching.join(PATIENCE_S)
+    printed += capsys.readouterr().out.splitlines()
+    assert any("30/120 outputs" in line for line in printed)
+    assert printed[-1].endswith("exact_match 83.100")
+
+
+def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
+    moments = iter([0.0, 1.0, 2.5, 2.6, 9.0])
+    with ProgressFile(tmp_path, lambda: next(moments)) as file:
+        seen = []
+        for done, stage in ((1, "a"), (2, "a"), (3, "a"), (1, "b")):
+            file.show(done, 9, stage)
+            seen.append((read_grading(tmp_path).done, read_grading(tmp_path).stage))
+        assert seen == [(1, "a"), (1, "a"), (3, "a"), (1, "b")]
+        (tmp_path / GRADING_PROGRESS).write_text("{}")
+        assert read_grading(tmp_path) is None
+        (tmp_path / f"{GRADING_PROGRESS}.partial").mkdir()
+        for _ in range(2):  # the clock is asked once
+            file.show(2, 9, "b")
+    assert len(caplog.records) == 1
+    assert not (tmp_path / GRADING_PROGRESS).exists()
 
 
 @pytest.mark.parametrize("leave", [b"q", None])
