@@ -16,6 +16,8 @@ WALL_FACTOR = 2.0
 # A thread that is not joined races with the end of the official runner's test and may finish first by chance.
 RACE_RUNS = 3
 _REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
+# Without a user of its own a program shares its number of threads with all others of the grader's user.
+_CONTENDED = (protocol.WAITED, protocol.CROWDED, protocol.THREADS)
 _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
 REASONS = {
     protocol.ERROR: Reason.RUNTIME_ERROR,
@@ -35,8 +37,8 @@ class ProgramResult:
     """``failed_test`` is the number of the first failing test (from 0), None when all passed.
 
     ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
-    both passed and failed. ``contended``: other programs that used the machine's time or memory may be the
-    cause; it is run again beside fewer of them.
+    both passed and failed. ``contended``: other programs that used the machine's time, memory or threads may
+    be the cause; it is run again beside fewer of them.
     """
 
     reason: Reason
@@ -94,8 +96,9 @@ def _run(
         reason = _reason(result, job, test)
         if reason is not Reason.CORRECT:
             shown = result.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
-            contended = result.status in (protocol.WAITED, protocol.CROWDED)
-            return ProgramResult(reason, number, result.detail, cpu_s, shown, contended=contended)
+            return ProgramResult(
+                reason, number, result.detail, cpu_s, shown, contended=result.status in _CONTENDED
+            )
     return ProgramResult(Reason.CORRECT, None, "", cpu_s)
 
 

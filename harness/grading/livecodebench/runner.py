@@ -63,8 +63,8 @@ def run_programs(
 ) -> dict[ProgramTask, ProgramResult]:
     """The result of every task; tasks with a result in the journal are not run.
 
-    A failure that other programs may have caused, by the machine's time or memory, is run again beside half
-    as many, then alone, where it counts. Programs at their CPU limit fail at once.
+    A failure that other programs may have caused, by the machine's time, memory or threads, is run again
+    beside half as many, then alone, where it counts. Programs at their CPU limit fail at once.
     """
     with contextlib.closing(ProblemIndex(execution.index)) as problems:
         keys = {task: _key(task, problems, execution) for task in tasks}
@@ -75,7 +75,7 @@ def run_programs(
     for workers in dict.fromkeys((execution.workers, max(1, execution.workers // 2), 1)):
         current = _Round(execution, workers, _share(memory, workers), step)
         waiting = _grade_together(waiting, current, journal, progress)
-        step = "failures by time or memory, with fewer at a time"
+        step = "failures by time, memory or threads, with fewer at a time"
     return {task: journal.known[key] for task, key in keys.items()}
 
 

@@ -9,7 +9,8 @@ from harness.errors import GradingError
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.jail.fork_server import CONFINEMENT_FAILED
 from harness.grading.sandbox.jail.warden import DIRTY
-from harness.grading.sandbox.tiers import Sandbox
+from harness.grading.sandbox.tiers import Sandbox, Tier
+from harness.grading.sandbox.users import NO_CHANGE, own_user
 
 START_LIMIT_S = 60.0
 _GRACE_S = 30.0  # beyond the limits of a test run, for a warden on a machine that is busy
@@ -27,6 +28,7 @@ class SandboxProcess:
         self._sandbox = sandbox
         self._process: subprocess.Popen[bytes] | None = None
         self._is_aborted = False
+        self._user = contextlib.ExitStack()  # holds the user id while the warden runs
 
     def __enter__(self) -> "SandboxProcess":
         return self
@@ -37,6 +39,11 @@ class SandboxProcess:
         if kind is None:
             self._end()
         self.stop()
+
+    @property
+    def tier(self) -> Tier:
+        """The kind of sandbox."""
+        return self._sandbox.tier
 
     @property
     def warden_pid(self) -> int:
@@ -86,6 +93,7 @@ class SandboxProcess:
                 with contextlib.suppress(OSError):
                     stream.close()
         process.wait(_STOP_LIMIT_S)
+        self._user.close()
 
     def _end(self) -> None:
         """Let an idle warden end by itself: the CPU time of its children then counts as this process's."""
@@ -104,9 +112,11 @@ class SandboxProcess:
         return header["kind"] != DIRTY
 
     def _start(self) -> None:
+        is_confined = self.tier is not Tier.UNSANDBOXED
+        uid = self._user.enter_context(own_user()) if is_confined else NO_CHANGE
         try:
             self._process = subprocess.Popen(
-                self._sandbox.command,
+                (*self._sandbox.command, str(uid)),
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -115,6 +125,7 @@ class SandboxProcess:
                 cwd="/",
             )
         except OSError as error:
+            self._user.close()
             raise GradingError(f"{self._sandbox.tier}: cannot start: {error}") from error
         try:
             self._receive(START_LIMIT_S)

@@ -18,6 +18,7 @@ from harness.files import ROOT
 from harness.grading.sandbox.jail.confine import Confinement
 from harness.grading.sandbox.jail.seccomp import MACHINE
 from harness.grading.sandbox.jail.warden import WardenConfig
+from harness.grading.sandbox.users import NO_CHANGE
 
 GIB, MIB = 1 << 30, 1 << 20
 MEMORY_LIMIT = 4 * GIB  # address space of a solution, as LiveCodeBench's own comment promises
@@ -25,7 +26,6 @@ OUTPUT_LIMIT = 64 * MIB  # of stdout, and of any file
 SCRATCH_LIMIT = 64 * MIB  # of /tmp
 THREAD_LIMIT = 256
 OPEN_FILES_LIMIT = 64
-JAIL_UID = 60_001  # a user that owns nothing; used where the grader is root
 
 _JAIL = ROOT / "harness" / "grading" / "sandbox" / "jail"
 _START = """\
@@ -57,7 +57,10 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """How to start a warden: its command line, its environment, and which tier that is."""
+    """How to start a warden: its command line, its environment, and which tier that is.
+
+    The user id of its children is one more argument, see ``users``.
+    """
 
     tier: Tier
     command: tuple[str, ...]
@@ -72,7 +75,7 @@ def sandbox(tier: Tier, memory: int = MEMORY_LIMIT) -> Sandbox:
 
 def _limits(memory: int) -> Confinement:
     return Confinement(
-        uid=JAIL_UID,
+        uid=NO_CHANGE,  # given when it starts
         memory=memory,
         file_size=OUTPUT_LIMIT,
         threads=THREAD_LIMIT,
@@ -146,7 +149,7 @@ def _landlock(limits: Confinement) -> Sandbox:
 
 def _unsandboxed(limits: Confinement) -> Sandbox:
     """Resource limits only."""
-    limits = limits._replace(uid=0, processes=THREAD_LIMIT + _tasks_running(), filter=False)
+    limits = limits._replace(processes=THREAD_LIMIT + _tasks_running(), filter=False)
     return Sandbox(Tier.UNSANDBOXED, _warden(limits, ""), _ENVIRONMENT)
 
 

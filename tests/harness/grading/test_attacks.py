@@ -297,6 +297,40 @@ def _text(path: Path) -> str:
         return ""
 
 
+HELD_THREADS = 200  # of the 256 that a program may have: two such programs have more
+
+
+def test_threads_of_one_sandbox_leave_those_of_another_alone(
+    process: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+):
+    """One holds its threads until it is stopped; the other may have as many beside it."""
+    if os.geteuid() != 0 and process.tier is Tier.LANDLOCK:
+        pytest.skip("without root and namespaces, all sandboxes are the grader's own user")
+    monkeypatch.setattr("harness.grading.sandbox.tiers._tasks_running", lambda: 0)
+    marker = f"m{secrets.token_hex(6)}"
+    start = f"""
+import ctypes, threading
+threading.stack_size(1 << 16)
+event = threading.Event()
+threads = [threading.Thread(target=event.wait, daemon=True) for _ in range({HELD_THREADS})]
+for thread in threads: thread.start()
+"""
+    hold = f'ctypes.CDLL(None).prctl(15, b"{marker}", 0, 0, 0)\nevent.wait()'
+    end = "event.set()\nfor thread in threads: thread.join()\nprint(len(threads))"
+    with (
+        process_in(process.tier) as bomb,
+        process_in(process.tier) as other,
+        ThreadPoolExecutor(1) as executor,
+    ):
+        held = executor.submit(attempt, bomb, start + hold, cpu_s=600.0)
+        wait_until(lambda: _named(marker) or held.done())
+        assert not held.done()
+        report = attempt(other, start + end, cpu_s=20.0)
+        bomb.abort()
+        assert isinstance(held.exception(), SandboxLostError)
+    assert (report.status, report.output) == (protocol.OK, f"{HELD_THREADS}\n".encode())
+
+
 @pytest.mark.parametrize("name", ["network", "home", "write outside", "change times", "fork", "subprocess",
                                   "hidden memory", "environment of the grader"])  # fmt: skip
 def test_the_same_attacks_succeed_without_a_sandbox(name: str, tmp_path: Path):

@@ -1,10 +1,17 @@
 """Many programs on several workers: interruptions, time and memory limits, lost sandboxes, progress."""
 
+import contextlib
 import io
+import itertools
+import os
+import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from harness.errors import GradingError
 from harness.grading.grade import Mode, Reason
 from harness.grading.livecodebench.journal import ResultJournal
 from harness.grading.livecodebench.run_solution import ProgramResult
@@ -19,6 +26,7 @@ from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox.tiers import MIB, Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import solutions
+from tests.kit import PATIENCE_S
 
 
 def execution(index: Path, tier: Tier, cpu_s: float = 10.0) -> ExecutionConfig:
@@ -59,7 +67,7 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
     assert len(steps) <= len(tasks) - 2
 
 
-AGAIN = "failures by time or memory, with fewer at a time"
+AGAIN = "failures by time, memory or threads, with fewer at a time"
 
 
 def test_a_program_that_waits_is_tried_again(index: Path, tier: Tier, tmp_path: Path):
@@ -116,6 +124,20 @@ def test_a_cpu_limit_counts_at_once(index: Path, tmp_path: Path, monkeypatch: py
     assert [tried.count(task.code) for task in tasks] == [1, 3, 2]
 
 
+def test_a_program_that_was_refused_a_thread_is_tried_again(index: Path, tier: Tier, tmp_path: Path):
+    """Where the grader is not root, and has no namespaces, all sandboxes share the threads of its user."""
+    name = next(iter(solutions()))
+    refused = ProgramTask(Mode.STRICT, name, 'raise RuntimeError("can\'t start new thread")')
+    seen: dict[str, int] = {}
+    outcomes = run_programs(
+        [refused],
+        execution(index, tier),
+        ResultJournal(tmp_path / "j"),
+        lambda done, total, what: seen.update({what: total}),
+    )
+    assert (outcomes[refused].reason, seen[AGAIN]) == (Reason.THREAD_LIMIT, 1)
+
+
 @pytest.mark.parametrize(
     ("memory_gib", "workers", "share_gib"),
     [(1000, 64, 0), (51, 64, 51 / 64), (8, 2, 0), (7, 2, 3.5), (1, 1, 0), (1, 64, 1 / 8)],
@@ -153,3 +175,35 @@ def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     )
     assert outcomes[killer].reason is Reason.SANDBOX_LOST
     assert outcomes[good].passed
+
+
+def test_each_sandbox_of_the_machine_has_a_user_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    """Those of another process too, whose turn begins with the same user; when it ends they are free."""
+    from harness.grading.sandbox import users
+
+    lock = f"\0test-{secrets.token_hex(8)}-{{}}"  # no user of this machine is taken
+    take = f"""
+import contextlib, itertools, os, sys
+from harness.grading.sandbox import users
+os.geteuid, users._turn, users._LOCK = lambda: 0, itertools.count(5), {lock!r}
+with contextlib.ExitStack() as held:
+    print(*(held.enter_context(users.own_user()) for _ in range(400)), flush=True)
+    sys.stdin.read()
+"""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(users, "_turn", itertools.count(5))
+    monkeypatch.setattr(users, "_LOCK", lock)
+    monkeypatch.setattr(users, "_FURTHER", range(61_184, 61_384))
+    child = subprocess.Popen(
+        [sys.executable, "-c", take], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with child as other, contextlib.ExitStack() as held:
+        assert other.stdout
+        theirs = set(map(int, other.stdout.readline().split()))
+        ours = {held.enter_context(users.own_user()) for _ in range(406)}
+        assert (len(theirs), len(ours), len(ours | theirs)) == (400, 406, 806)
+        with pytest.raises(GradingError, match="806 users"):
+            held.enter_context(users.own_user())
+        other.kill()
+        other.wait(PATIENCE_S)
+        assert {held.enter_context(users.own_user()) for _ in range(400)} == theirs

@@ -47,6 +47,10 @@ class WardenConfig(NamedTuple):
         fields = json.loads(text)
         return cls(Confinement(**fields["confinement"]), fields["scratch"])
 
+    def with_user(self, uid: int) -> "WardenConfig":
+        """The same for children that change to this user; 0: no change."""
+        return self._replace(confinement=self.confinement._replace(uid=uid))
+
 
 class Runner(Protocol):
     """Runs the test runs of one job."""
@@ -63,7 +67,7 @@ def main() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    config = WardenConfig.from_json(sys.argv[1])
+    config = WardenConfig.from_json(sys.argv[1]).with_user(int(sys.argv[2]))
     inbox, outbox = _take_control_pipes()
     sys.set_int_max_str_digits(preamble.INT_DIGITS_LIMIT)
     server = ForkServer(config.confinement, libc)
