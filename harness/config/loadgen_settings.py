@@ -15,7 +15,7 @@ Setting = int | float | bool
 TEST_MODES = ("SubmissionRun", "AccuracyOnly", "PerformanceOnly", "FindPeakPerformance")
 ACCURACY_MODE, PERFORMANCE_MODE = TEST_MODES[1:3]
 
-_NS_PER_MS = 1_000_000
+NS_PER_MS = 1_000_000
 _PERCENT = 0.01
 _EFFECTIVE, _REQUESTED = "effective_", "requested_"
 
@@ -87,13 +87,13 @@ SETTINGS = (
     _Row("use_token_latencies", bool, detail="requested_use_token_latencies"),
     _Row("infer_token_latencies", bool, detail=""),
     _Row("token_latency_scaling_factor", detail=""),
-    _Row("ttft_latency", int, _SERVER, detail="requested_server_ttft_latency", scale=_NS_PER_MS),
-    _Row("tpot_latency", int, _SERVER, detail="requested_server_tpot_latency", scale=_NS_PER_MS),
+    _Row("ttft_latency", int, _SERVER, detail="requested_server_ttft_latency", scale=NS_PER_MS),
+    _Row("tpot_latency", int, _SERVER, detail="requested_server_tpot_latency", scale=NS_PER_MS),
     _Row("server_target_qps", float, _SERVER, *_RATE),
     _Row("offline_expected_qps", float, _OFFLINE, *_RATE),
-    _Row("server_target_latency_ns", int, _SERVER, *_LATENCY, scale=_NS_PER_MS),
-    _Row("single_stream_expected_latency_ns", float, _SINGLE, *_LATENCY, scale=_NS_PER_MS),
-    _Row("multi_stream_expected_latency_ns", float, _MULTI, *_LATENCY, scale=_NS_PER_MS),
+    _Row("server_target_latency_ns", int, _SERVER, *_LATENCY, scale=NS_PER_MS),
+    _Row("single_stream_expected_latency_ns", float, _SINGLE, *_LATENCY, scale=NS_PER_MS),
+    _Row("multi_stream_expected_latency_ns", float, _MULTI, *_LATENCY, scale=NS_PER_MS),
     _Row("server_target_latency_percentile", float, _SERVER, *_PERCENTILE, scale=_PERCENT),
     _Row("single_stream_target_latency_percentile", float, _SINGLE, *_PERCENTILE, scale=_PERCENT),
     _Row("multi_stream_target_latency_percentile", float, _MULTI, *_PERCENTILE, scale=_PERCENT),

@@ -9,11 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.config.expected_queries import offline_samples
-from harness.config.loadgen_settings import BY_ATTRIBUTE, Setting
+from harness.config.loadgen_settings import BY_ATTRIBUTE, NS_PER_MS, Setting
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
-_NS_PER_MS = 1_000_000
 # Settings without effect where every sample is issued once and no latency is judged.
 _PERFORMANCE_ONLY = (
     "min_duration_ms",
@@ -47,8 +46,8 @@ def locked_settings(
     locked: dict[str, Setting] = {**_DEFAULTS, **benchmark.loadgen.settings}
     limits = benchmark.latency_limits.get(scenario)
     if limits is not None:
-        locked["ttft_latency"] = limits.ttft_ms * _NS_PER_MS
-        locked["tpot_latency"] = limits.tpot_ms * _NS_PER_MS
+        locked["ttft_latency"] = limits.ttft_ms * NS_PER_MS
+        locked["tpot_latency"] = limits.tpot_ms * NS_PER_MS
     # A setting of another scenario has no effect, even where LoadGen reads it.
     locked = {
         name: value for name, value in locked.items() if scenario.loadgen in BY_ATTRIBUTE[name].scenarios
@@ -88,7 +87,7 @@ def setting_deviations(
 
 
 def _shown(name: str, value: Setting) -> str:
-    return f"{value / _NS_PER_MS:g} ms" if name.endswith("_latency") else str(value)
+    return f"{value / NS_PER_MS:g} ms" if name.endswith("_latency") else str(value)
 
 
 def scenario_deviations(benchmark: Benchmark, scenario: Scenario) -> tuple[str, ...]:

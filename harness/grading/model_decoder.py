@@ -34,7 +34,7 @@ _CLEANED = (
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """What tells a model's tokenizer from others': ids and names; ``ends`` are those that end an output.
+    """What distinguishes a model's tokenizer: ids and names; ``ends`` are those that end an output.
 
     ``cleaned_up``: whether the spaces go that transformers removes after decoding. ``thinks``: whether an
     output is a thought, ``</think>`` and the answer.

@@ -89,7 +89,7 @@ class EvalConsole:
         if result.interrupted_by:
             lines.append(f"ended by {result.interrupted_by}")
         if result.failures or not result.written:
-            what = "send the failed rows again" if result.written else "go on"
+            what = "send the failed rows again" if result.written else "resume"
             lines.append(f"{answered} answers are kept; to {what}: {self._resuming(result)}")
         return lines
 

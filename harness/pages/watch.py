@@ -60,7 +60,7 @@ def watch(folder: Path) -> None:
 
 @contextmanager
 def _screen() -> Iterator[Callable[[], bool]]:
-    """The terminal without echo and cursor; the value waits a second and tells whether q was pressed."""
+    """The terminal without echo and cursor; the value waits a second and returns whether q was pressed."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 
@@ -89,9 +89,9 @@ def screen(run: Path, now: datetime, width: int) -> list[str]:
     if result:
         lines += ["", result]
     if result and (grading := _grading(run, now)) is not None:
-        lines += ["", *_steps(grading, now), "", "q leaves; grading goes on"]
+        lines += ["", *_steps(grading, now), "", "q leaves; grading continues"]
     elif not result:
-        lines += ["", "q leaves; the run goes on"]
+        lines += ["", "q leaves; the run continues"]
     return [printable(text)[: max(width - 1, 1)] for text in lines]
 
 

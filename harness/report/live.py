@@ -1,4 +1,4 @@
-"""progress.jsonl: a line each five seconds of a run, for whoever looks at it from outside.
+"""progress.jsonl: a line each five seconds of a run, for those who watch it from outside.
 
 Figures of tokens are of the answers that ended in the last minute, read from the journal that workers write
 anyway: nothing is asked of the request path.

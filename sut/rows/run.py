@@ -25,7 +25,7 @@ from sut.supervisor.session import QuerySession
 
 
 class Watcher(Protocol):
-    """What a run reports while it goes on."""
+    """What a run reports while it lasts."""
 
     def plan(
         self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
+from harness.config.loadgen_settings import NS_PER_MS
 from harness.files import DETAIL, SUMMARY
 from harness.submission.checks.check_context import CheckContext, Logs
 from harness.submission.checks.issue import Issue
-
-_NS_PER_MS = 1_000_000
-
 
 _COMPLETE = "Max query count reached"  # no error where every sample was issued
 
@@ -101,7 +99,7 @@ def _limits(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _milliseconds(value: object) -> object:
-    return value / _NS_PER_MS if isinstance(value, int | float) else value
+    return value / NS_PER_MS if isinstance(value, int | float) else value
 
 
 def _seeds(context: CheckContext, logs: Logs) -> Iterator[Issue]:

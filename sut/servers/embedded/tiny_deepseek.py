@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.files import ROOT
+from harness.grading.output import THOUGHT_END
 from sut.servers.embedded import tiny_llama
 from sut.servers.embedded.gguf_model import Array, half
 from sut.servers.embedded.tiny_llama import SIZES, Tokenizer, Vocabulary
@@ -21,7 +22,6 @@ VOCABULARY_SIZE = 129280
 
 _TOKENIZER = ROOT / "datasets" / "samples" / "r1_sample_tokenizer.json"
 _BEGIN, _END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
-_THOUGHT_END = "</think>"
 _ANSWER = ("Ċ", "ANSWER", ":", "Ġ")  # as byte pairs: a line break and "ANSWER: "
 _LETTERS = "ABCDEFGHIJ"
 _THOUGHT = 40  # stages; each word skips none to _SKIPPED of them
@@ -67,7 +67,7 @@ def _stages(rng: np.random.Generator, tokenizer: Tokenizer) -> tuple[npt.NDArray
     """
     after, reached = np.full(VOCABULARY_SIZE, -1), np.zeros(VOCABULARY_SIZE, np.int64)
     ids = tokenizer.model.vocab
-    chain = [[ids[_THOUGHT_END]], *([ids[name]] for name in _ANSWER), [ids[name] for name in _LETTERS]]
+    chain = [[ids[THOUGHT_END]], *([ids[name]] for name in _ANSWER), [ids[name] for name in _LETTERS]]
     chain.append([ids[_END]])
     words = np.setdiff1d(tiny_llama.text_tokens(tokenizer), np.concatenate(chain))
     after[words] = rng.integers(0, _THOUGHT, len(words))
