@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,7 +67,7 @@ class Engine:
         self._changed = threading.Condition()
         self._waiting: deque[Generation] = deque()
         self._rows: list[_Row] = []
-        self._stopped = False
+        self._stopped, self._why = False, "the server is ending"
         self._prompt_tokens = self._generated_tokens = 0
 
     @property
@@ -82,7 +82,7 @@ class Engine:
                 self._waiting.append(generation)
                 self._changed.notify()
                 return
-        generation.deliver(_aborted("the server is ending"))
+        generation.deliver(_aborted(self._why))
 
     def cancel(self, generation: Generation) -> None:
         """Drop a request, before the next step."""
@@ -93,14 +93,10 @@ class Engine:
     def stop(self, why: str) -> None:
         """End ``run`` after the step in progress, and abort all requests."""
         with self._changed:
-            self._stopped = True
-            generations = [*(row.generation for row in self._rows), *self._waiting]
+            self._stopped, self._why = True, why
+            self._abort([*(row.generation for row in self._rows), *self._waiting])
             self._waiting.clear()
             self._changed.notify()
-        for generation in generations:
-            if not generation.cancelled:
-                generation.cancelled = True
-                generation.deliver(_aborted(why))
 
     def run(self) -> None:
         """Generate until ``stop``."""
@@ -108,6 +104,15 @@ class Engine:
             self._keep([row for row in self._rows if not row.generation.cancelled])
             self._join()
             self._step()
+        with self._changed:  # a request between queue and rows was in neither when ``stop`` looked
+            self._abort(row.generation for row in self._rows)
+
+    def _abort(self, generations: Iterable[Generation]) -> None:
+        """End each request that has not ended; the lock is held."""
+        for generation in generations:
+            if not generation.cancelled:
+                generation.cancelled = True
+                generation.deliver(_aborted(self._why))
 
     def _wait_for_work(self) -> bool:
         with self._changed:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sut.servers.embedded import EmbeddedEngine, tiny_model
+from tests.engines import pytorch_server
 from tests.engines import sglang_server as sglang
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
@@ -30,6 +31,18 @@ def sglang_installed():
         sglang.install()
     except subprocess.CalledProcessError as error:
         pytest.fail(f"SGLang cannot be installed here: {error.stderr.strip()[-400:]}")
+
+
+@pytest.fixture(scope="session")
+def torch_installed(request):
+    """A Python with torch: HARNESS_PYTORCH_PYTHON's, or that of SGLang."""
+    if pytorch_server.interpreter() is None:
+        if os.environ.get("HARNESS_PYTORCH_PYTHON"):
+            pytest.fail(
+                "HARNESS_PYTORCH_PYTHON names no Python with torch, transformers, aiohttp and msgspec"
+            )
+        request.getfixturevalue("sglang_installed")
+        pytorch_server.interpreter.cache_clear()
 
 
 @pytest.fixture(scope="session", params=["cumulative"])

@@ -19,14 +19,7 @@ from tests.engines.sglang_server import ServerProcess
 from tests.kit import parameters
 from tests.runs import run_mlperf, write_dataset
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        pytorch.interpreter() is None,
-        reason="no torch: HARNESS_PYTORCH_PYTHON names no such Python, and SGLang is not installed",
-    ),
-]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600), pytest.mark.usefixtures("torch_installed")]
 
 NEW_TOKENS = 40
 # More than rows; the window of gpt-oss's sliding layer is 16 tokens.
