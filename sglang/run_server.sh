@@ -20,6 +20,7 @@ usage: sglang/run_server.sh [OPTION]... [SGLANG_FLAG]...
   --enable_speculative_decode  gpt-oss-120b: EAGLE3 with $draft_of_gpt_oss;
                                deepseek-r1: EAGLE with the model's own head
   --eagle_path PATH            EAGLE3 with another draft model
+  --enable_prefix_caching      keep SGLang's KV cache across queries, which the closed division does not allow
   --dry-run                    print the command instead of running it
   --help                       this text
 
@@ -32,7 +33,7 @@ EOF
 }
 
 parse_options() {
-    benchmark=gpt-oss-120b model_path='' eagle_path='' speculate='' dp='' stream_interval=500 dry_run=''
+    benchmark=gpt-oss-120b model_path='' eagle_path='' speculate='' dp='' stream_interval=500 prefix_caching='' dry_run=''
     passed=()
     while (($#)); do
         case ${1%%=*} in
@@ -40,6 +41,7 @@ parse_options() {
             --dry-run) dry_run=1 && shift ;;
             --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
             --enable_speculative_decode) speculate=1 && shift ;;
+            --enable_prefix_caching | --enable-prefix-caching) prefix_caching=1 && shift ;;
             --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
             --eagle_path) take "$@" && eagle_path=$value speculate=1 && shift "$taken" ;;
             --dp | --dp-size | --data-parallel-size) take_count "$@" && dp=$value && shift "$taken" ;;
@@ -104,6 +106,8 @@ build_server_args() {
     add_default '--chunked-prefill-size' 16384
     add_default '--stream-interval' "$stream_interval"
     add_default '--enable-metrics'
+    # The closed division allows no KV cache across queries.
+    [[ -n $prefix_caching ]] || add_default '--disable-radix-cache'
     add_default '--host' 0.0.0.0
     [[ -z $speculate ]] || add_speculation
     server_args+=("${passed[@]}")

@@ -20,7 +20,8 @@ usage: vllm/run_server.sh [OPTION]... [VLLM_FLAG]...
   --help               this text
 
 Every other flag is passed to vLLM unchanged and replaces the default of the same name. The defaults: port 30000,
-stream interval 20, no sampling parameters of the model's own (--generation-config vllm).
+stream interval 20, no sampling parameters of the model's own (--generation-config vllm), no KV cache across queries
+(--enable-prefix-caching for one).
 VLLM names the program (default: that of .venv-vllm, made by setup.sh --backend vllm, else vllm on the PATH).
 EOF
 }
@@ -68,6 +69,8 @@ build_server_args() {
     add_default '--stream-interval' 20
     # The requests carry all of the rules' parameters; the model's file could add a repetition penalty.
     add_default '--generation-config' vllm
+    # The closed division allows no KV cache across queries.
+    add_default '--no-enable-prefix-caching|--enable-prefix-caching'
     add_default '--port' 30000
     server_args+=("${passed[@]}")
 }
