@@ -87,11 +87,16 @@ def _gpus(plan: RunPlan) -> LocalGpus | None:
     if plan.dcgm_urls:
         here = f"those of {', '.join(plan.dcgm_urls)}"
     elif server_is_here(plan):
-        try:
-            gpus = LocalGpus()
-            here = f"the {len(gpus)} of this machine"
-        except OSError as error:
-            here = f"none ({error})"
+        found = LocalGpus()
+        gpus = found if len(found) else None
+        failed = "; ".join(found.failures)
+        here = f"the {len(found)} of this machine" if gpus else "none"
+        if failed:
+            here += f" ({failed})"
+        elif not gpus:
+            here += " (nvidia-ml-py or amdsmi is not installed or lists none)"
+        if failed and not plan.dry_run:
+            log.info("GPUs that the run does not record: %s", failed)
     if plan.dry_run:
         log.info("GPUs whose power and clocks the run records: %s", here)
     return gpus

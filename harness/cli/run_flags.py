@@ -218,7 +218,7 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
         action="append",
         metavar="URL",
         help="DCGM exporter of the servers' GPUs, such as http://HOST:9400; repeat it or separate by commas "
-        "(default: the GPUs of this machine, if a server runs here and nvidia-ml-py is installed)",
+        "(default: the GPUs of this machine, if a server runs here and nvidia-ml-py or amdsmi is installed)",
     )
     group.add_argument(
         "--no-report",

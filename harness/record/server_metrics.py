@@ -142,6 +142,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "gpu_clock": Quantity("level", "clock of a GPU, MHz", ("DCGM_FI_DEV_SM_CLOCK",)),
     "gpu_temperature": Quantity("level", "temperature of a GPU, degrees C", ("DCGM_FI_DEV_GPU_TEMP",)),
     "gpu_use": Quantity("level", "time in which a GPU worked, %", ("DCGM_FI_DEV_GPU_UTIL",)),
+    "gpu_memory": Quantity("level", "memory of a GPU in use, MiB", ("DCGM_FI_DEV_FB_USED",)),
     "gpu_slowed": Quantity("level", "GPU slowed down by heat or its power supply", ("gpu_slowed",)),
     "gpu_power_limited": Quantity("level", "GPU slowed down by its power limit", ("gpu_power_limited",)),
     "gpu_heat": Quantity("count", "time slowed down by heat", ("DCGM_FI_DEV_THERMAL_VIOLATION",)),

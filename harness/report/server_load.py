@@ -26,6 +26,7 @@ _RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
 
 _FEWEST_ROUNDS = 6  # half a minute: less says nothing of a run
 _OFTEN = 0.05
+_SHOWS = 0.005  # as 1 %
 _MOSTLY = 0.5
 
 Floats = npt.NDArray[np.float64]
@@ -285,11 +286,12 @@ def _engine_notes(load: ServerLoad) -> Iterator[str]:
 
 def _gpu_notes(load: ServerLoad) -> Iterator[str]:
     slowed, limited = load.levels.get("gpu_slowed"), load.levels.get("gpu_power_limited")
-    if slowed is not None and slowed.share > 0:
-        yield f"GPUs were slowed down by heat or power supply for {slowed.share:.0%} of the run: check both"
+    # Means: NVML says 0 or 1, and of an AMD GPU it is a part of the time.
+    if slowed is not None and slowed.mean >= _SHOWS:
+        yield f"GPUs were slowed down by heat or power supply for {slowed.mean:.0%} of the run: check both"
     elif load.counts.get("gpu_heat", 0.0) > 0:
         yield "GPUs were slowed down by heat at times: check the cooling"
-    if limited is not None and limited.share >= _OFTEN:
-        yield f"GPUs ran at their power limit for {limited.share:.0%} of the run"
+    if limited is not None and limited.mean >= _OFTEN:
+        yield f"GPUs ran at their power limit for {limited.mean:.0%} of the run"
     if load.gpus_j_per_token is not None:
         yield f"the GPUs took {load.gpus_j_per_token:.3g} J for each output token (not MLPerf Power)"

@@ -1,58 +1,212 @@
-"""NVIDIA GPUs of this machine by nvidia-ml-py, as a page of metrics with the names of the DCGM exporter."""
+"""GPUs of this machine by nvidia-ml-py and amdsmi, as a page of metrics named as by the DCGM exporter."""
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import io
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from typing import Any, Protocol
+
+_POWER, _ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"  # W, mJ
+_CLOCK, _TEMPERATURE = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_TEMP"  # MHz, degrees C
+_USE, _MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"  # %, MiB
+_SLOWED, _POWER_LIMITED = "gpu_slowed", "gpu_power_limited"
 
 # nvml.h: nvmlClocksEventReasons. Heat, a failing power supply and the board's own slowdown; the power limit.
-_SLOWED, _POWER_LIMIT = 0x8 | 0x20 | 0x40 | 0x80, 0x4
-_ENERGY, _TEMPERATURE = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_GPU_TEMP"
+_NVML_SLOWED, _NVML_POWER_LIMIT = 0x8 | 0x20 | 0x40 | 0x80, 0x4
+
+# amdsmi.h: amdsmi_gpu_metrics_t of MI300 and later. Samples of the firmware, and those in which it throttled.
+_AMD_SAMPLES = "accumulation_counter"
+_AMD_SLOWED = tuple(f"{part}_residency_acc" for part in ("prochot", "socket_thm", "vr_thm", "hbm_thm"))
+_AMD_POWER_LIMIT = ("ppt_residency_acc",)
+_AMD_UNSUPPORTED = (0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)  # later versions say "N/A"
+
+_START_S = 20.0
+
+_Questions = Mapping[str, Callable[[], float | None]]
+
+
+class _Library(Protocol):
+    """What a vendor's library answers; ``errors`` are raised for what a GPU does not have."""
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]: ...
+
+    @property
+    def handles(self) -> Sequence[Any]: ...
+
+    def questions(self, number: int) -> _Questions:
+        """How to ask the GPU for each metric; None where it has no answer now."""
 
 
 class LocalGpus:
-    """The GPUs that NVML lists. Raises OSError where there is no NVML, or no GPU."""
+    """The GPUs that the installed libraries list; ``failures``: libraries that do not start, and why."""
 
     def __init__(self) -> None:
-        try:
-            self._nvml: Any = importlib.import_module("pynvml")
-        except ImportError:
-            raise OSError("nvidia-ml-py is not installed") from None
-        try:
-            self._nvml.nvmlInit()
-            count = self._nvml.nvmlDeviceGetCount()
-            self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
-        except self._nvml.NVMLError as error:
-            raise OSError(f"NVML: {error}") from None
-        if not self._handles:
-            raise OSError("NVML lists no GPU")
+        self._libraries: list[_Library] = []
+        failures = []
+        for library in (_Nvml, _AmdSmi):
+            try:
+                self._libraries.append(library())
+            except ModuleNotFoundError:
+                continue
+            except OSError as error:
+                failures.append(str(error))
+        self.failures = tuple(failures)
 
     def __len__(self) -> int:
-        return len(self._handles)
+        return sum(len(library.handles) for library in self._libraries)
 
     def page(self) -> bytes:
         """What all GPUs report now; a value that one does not have is left out."""
+        gpus = ((library, number) for library in self._libraries for number in range(len(library.handles)))
         lines = (
-            f'{name}{{gpu="{number}"}} {value}'
-            for number, handle in enumerate(self._handles)
-            for name, value in self._values(handle)
+            f'{name}{{gpu="{place}"}} {value}'
+            for place, (library, number) in enumerate(gpus)
+            for name, value in _values(library, number)
         )
         return "\n".join(lines).encode() + b"\n"
 
-    def _values(self, handle: Any) -> Iterator[tuple[str, float]]:
-        nvml = self._nvml
+
+def _values(library: _Library, number: int) -> Iterator[tuple[str, float]]:
+    for name, ask in library.questions(number).items():
+        try:
+            value = ask()
+        except library.errors:
+            continue
+        if value is not None:
+            yield name, value
+
+
+class _Nvml:
+    """NVIDIA GPUs. Raises ModuleNotFoundError without nvidia-ml-py, OSError where NVML does not start."""
+
+    def __init__(self) -> None:
+        self._nvml = _imported("pynvml", lambda: importlib.import_module("pynvml"))
+        self.errors = (self._nvml.NVMLError,)
+        self.handles = _started("NVML", self._start, self.errors)
+
+    def _start(self) -> list[Any]:
+        self._nvml.nvmlInit()
+        count = self._nvml.nvmlDeviceGetCount()
+        return [self._nvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
+
+    def questions(self, number: int) -> _Questions:
+        """How to ask the GPU; 1 while NVML names a reason for a lower clock, else 0."""
+        nvml, handle = self._nvml, self.handles[number]
         reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # 12.535; its earlier name:
         reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-        asked: Mapping[str, Callable[[], float]] = {
-            "DCGM_FI_DEV_POWER_USAGE": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+        return {
+            _POWER: lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
             _ENERGY: lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle),
-            "DCGM_FI_DEV_SM_CLOCK": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            _CLOCK: lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
             _TEMPERATURE: lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-            "DCGM_FI_DEV_GPU_UTIL": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-            "gpu_slowed": lambda: float(bool(reasons(handle) & _SLOWED)),
-            "gpu_power_limited": lambda: float(bool(reasons(handle) & _POWER_LIMIT)),
+            _USE: lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            _MEMORY: lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / (1 << 20),
+            _SLOWED: lambda: float(bool(reasons(handle) & _NVML_SLOWED)),
+            _POWER_LIMITED: lambda: float(bool(reasons(handle) & _NVML_POWER_LIMIT)),
         }
-        for name, ask in asked.items():
-            try:
-                yield name, ask()
-            except nvml.NVMLError:
-                continue
+
+
+class _AmdSmi:
+    """AMD GPUs. Raises ModuleNotFoundError without amdsmi, OSError where it does not start."""
+
+    def __init__(self) -> None:
+        self._smi = _imported("amdsmi", lambda: importlib.import_module("amdsmi"))
+        # Versions differ in functions, and in whether they return dictionaries.
+        self.errors = (self._smi.AmdSmiException, AttributeError)
+        self.handles = _started("amdsmi", self._start, self.errors)
+        self._counters: dict[tuple[int, tuple[str, ...]], list[float | None]] = {}
+
+    def _start(self) -> list[Any]:
+        self._smi.amdsmi_init()
+        return list(self._smi.amdsmi_get_processor_handles())
+
+    def questions(self, number: int) -> _Questions:
+        """How to ask the GPU; what throttled it as part of the time since the previous page."""
+        smi, handle = self._smi, self.handles[number]
+        return {
+            # MI300 and later have a current power, earlier GPUs an average.
+            _POWER: lambda: _first(
+                smi.amdsmi_get_power_info(handle), "current_socket_power", "average_socket_power"
+            ),
+            _ENERGY: lambda: _millijoules(smi.amdsmi_get_energy_count(handle)),
+            _CLOCK: lambda: _first(
+                smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX),
+                "clk",
+                "cur_clk",  # until ROCm 6.1
+            ),
+            # The hot spot, as MI300 has no edge.
+            _TEMPERATURE: lambda: smi.amdsmi_get_temp_metric(
+                handle, smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
+            ),
+            _USE: lambda: _first(smi.amdsmi_get_gpu_activity(handle), "gfx_activity"),
+            _MEMORY: lambda: _first(smi.amdsmi_get_gpu_vram_usage(handle), "vram_used"),
+            _SLOWED: lambda: self._part_of_time(number, _AMD_SLOWED),
+            _POWER_LIMITED: lambda: self._part_of_time(number, _AMD_POWER_LIMIT),
+        }
+
+    def _part_of_time(self, number: int, reasons: tuple[str, ...]) -> float | None:
+        """Of the reason that applied longest. amdsmi_get_violation_status would wait 0.1 s for each GPU."""
+        answer = self._smi.amdsmi_get_gpu_metrics_info(self.handles[number])
+        now = [_first(answer, name) for name in (_AMD_SAMPLES, *reasons)]
+        before = self._counters.get((number, reasons), [None] * len(now))
+        self._counters[number, reasons] = now
+        samples, *held = (
+            None if new is None or old is None else new - old for new, old in zip(now, before, strict=True)
+        )
+        if not samples:
+            return None
+        parts = (part / samples for part in held if part is not None and 0 <= part <= samples)
+        return max(parts, default=None)
+
+
+def _first(answer: Mapping[str, Any], *names: str) -> float | None:
+    """The first of the fields with a number."""
+    for name in names:
+        value = answer.get(name)
+        if isinstance(value, int | float) and value not in _AMD_UNSUPPORTED:
+            return value
+    return None
+
+
+def _millijoules(answer: Mapping[str, Any]) -> float | None:
+    """From a counter and its resolution in uJ."""
+    count = _first(answer, "energy_accumulator", "power")  # the second until ROCm 6.1
+    resolution = _first(answer, "counter_resolution")
+    return None if count is None or resolution is None else count * resolution / 1000
+
+
+def _imported(name: str, load: Callable[[], Any]) -> Any:
+    """The module. Raises ModuleNotFoundError without it, OSError where its library does not load."""
+    try:
+        with redirect_stdout(io.StringIO()):  # where amdsmi prints that it found no library
+            return load()
+    except (ImportError, OSError, KeyError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            raise
+        raise OSError(f"{name} does not load: {type(error).__name__}: {error}") from None
+
+
+def _started(
+    name: str, start: Callable[[], Sequence[Any]], errors: tuple[type[Exception], ...]
+) -> Sequence[Any]:
+    """The handles that ``start`` returns. Raises OSError for an error, and for a driver that hangs."""
+    outcome: queue.SimpleQueue[Sequence[Any] | OSError] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put(start())
+        except errors as error:
+            outcome.put(OSError(f"{name}: {' '.join(str(error).split())}"))
+
+    # amdsmi_init has no limit of time and was seen to hang (ROCm/rocm-systems, pull request 6462).
+    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        found = outcome.get(timeout=_START_S)
+    except queue.Empty:
+        raise OSError(f"{name} did not start within {_START_S:g} s") from None
+    if isinstance(found, OSError):
+        raise found
+    return found

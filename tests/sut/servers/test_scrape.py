@@ -3,6 +3,7 @@
 import itertools
 import sys
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from harness.config.scenario import Scenario
 from harness.files import SERVER_METRICS
 from harness.report.server_load import read_samples, server_load
+from sut.run import _gpus as gpus_of
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
 from tests.kit import DATA, listening, read_request, wait_until
@@ -192,6 +194,7 @@ def refuse(error):
 def made_up_nvml(count=2, driver=True):
     """Functions of nvidia-ml-py: the second GPU has no energy counter and is too hot."""
     return SimpleNamespace(
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=70_000 << 20),
         NVMLError=NvmlError,
         NVML_CLOCK_SM=1,
         NVML_TEMPERATURE_GPU=0,
@@ -208,27 +211,175 @@ def made_up_nvml(count=2, driver=True):
     )
 
 
-def test_gpus_of_this_machine(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", made_up_nvml())
-    scraper = MetricsScraper([], tmp_path, None, gpus=LocalGpus())
+class AmdSmiError(Exception):
+    pass
+
+
+def unsupported(*_):
+    raise AmdSmiError("Error code:\n\t2 | AMDSMI_STATUS_NOT_SUPPORTED - Feature not supported")
+
+
+def made_up_amdsmi(count=2, driver=True, **functions):
+    """Functions of ROCm 6.3's amdsmi: a second GPU has no energy counter, and throttles between pages."""
+    pages = [itertools.count(), itertools.count()]
+
+    def metrics(handle):
+        page = next(pages[handle]) // 2  # two questions for each page
+        return {
+            "accumulation_counter": 1000 + 5000 * page,
+            "prochot_residency_acc": "N/A",
+            "ppt_residency_acc": 10 + 4000 * page * handle,
+            "socket_thm_residency_acc": 20 + 1000 * page * handle,
+            "vr_thm_residency_acc": 2**64 - 1,
+            "hbm_thm_residency_acc": 30,
+        }
+
+    usual = {
+        "amdsmi_init": lambda: driver or unsupported(),
+        "amdsmi_get_processor_handles": lambda: list(range(count)),
+        "amdsmi_get_power_info": lambda handle: {"current_socket_power": 650, "average_socket_power": "N/A"},
+        "amdsmi_get_energy_count": lambda handle: (
+            unsupported() if handle else {"energy_accumulator": 458_752, "counter_resolution": 15.259}
+        ),
+        "amdsmi_get_clock_info": lambda handle, kind: {"clk": 1980, "max_clk": 2100},
+        "amdsmi_get_temp_metric": lambda handle, sensor, metric: 61 + handle,
+        "amdsmi_get_gpu_activity": lambda handle: {"gfx_activity": 99, "mm_activity": "N/A"},
+        "amdsmi_get_gpu_vram_usage": lambda handle: {"vram_total": 196_592, "vram_used": 70_000},
+        "amdsmi_get_gpu_metrics_info": metrics,
+    }
+    return SimpleNamespace(
+        AmdSmiException=AmdSmiError,
+        AmdSmiClkType=SimpleNamespace(GFX=0),
+        AmdSmiTemperatureType=SimpleNamespace(HOTSPOT=1),
+        AmdSmiTemperatureMetric=SimpleNamespace(CURRENT=0),
+        **usual | functions,
+    )
+
+
+@pytest.fixture
+def libraries(monkeypatch):
+    def install(nvml, amdsmi):
+        monkeypatch.setitem(sys.modules, "pynvml", nvml and nvml())
+        monkeypatch.setitem(sys.modules, "amdsmi", amdsmi and amdsmi())
+        return LocalGpus()
+
+    return install
+
+
+LEVELS = {
+    "gpu_clock": (1980, 1980),
+    "gpu_temperature": (61.5, 62),
+    "gpu_use": (99, 99),
+    "gpu_memory": (70_000, 70_000),
+}
+NVIDIA = {"gpu_power": (650.5, 650.5), "gpu_slowed": (0.5, 1), "gpu_power_limited": (0.5, 1)}
+# In a part of the second GPU's time between the two pages.
+AMD = {"gpu_power": (650, 650), "gpu_slowed": (0.1, 0.2), "gpu_power_limited": (0.4, 0.8)}
+no_nvml, no_amdsmi = partial(made_up_nvml, driver=False), partial(made_up_amdsmi, driver=False)
+
+
+@pytest.mark.parametrize(
+    ("nvml", "amdsmi", "gpus", "levels"),
+    [
+        (made_up_nvml, None, 2, NVIDIA),
+        (None, made_up_amdsmi, 2, AMD),
+        (no_nvml, made_up_amdsmi, 2, AMD),
+        (made_up_nvml, no_amdsmi, 2, NVIDIA),
+        # Two pages of the one, the second of the other.
+        (made_up_nvml, made_up_amdsmi, 4, {"gpu_power": (650.25, 650.5), "gpu_slowed": (2.2 / 6, 1)}),
+    ],
+)
+def test_gpus_of_this_machine(tmp_path, libraries, nvml, amdsmi, gpus, levels):
+    found = libraries(nvml, amdsmi)
+    assert len(found) == gpus
+    scraper = MetricsScraper([], tmp_path, None, gpus=found)
     scraper.start()
     assert scraper.stop().warnings == ()
     figures = read_samples(tmp_path / SERVER_METRICS).figures
-    assert {key: (level.mean, level.max) for key, level in figures.items()} == {
-        "gpu_power": (650.5, 650.5),
-        "gpu_clock": (1980, 1980),
-        "gpu_temperature": (61.5, 62),
-        "gpu_use": (99, 99),
-        "gpu_slowed": (0.5, 1),
-        "gpu_power_limited": (0.5, 1),
+    assert len(figures) == len(LEVELS | NVIDIA)
+    assert {key: (figures[key].mean, figures[key].max) for key in LEVELS | levels} == {
+        key: pytest.approx(expected) for key, expected in (LEVELS | levels).items()
     }
 
 
-@pytest.mark.parametrize("nvml", [made_up_nvml(driver=False), made_up_nvml(count=0), None])
-def test_machines_without_gpus(monkeypatch, nvml):
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    with pytest.raises(OSError, match=r"NVML|nvidia-ml-py"):
-        LocalGpus()
+EARLIER = [
+    ("5.7", "power_info", {"average_socket_power": 300}, "POWER_USAGE"),
+    ("6.0", "power_info", {"current_socket_power": 0xFFFF, "average_socket_power": 300}, "POWER_USAGE"),
+    ("6.1", "clock_info", {"cur_clk": 300}, "SM_CLOCK"),
+    ("6.1", "energy_count", {"power": 60_000, "counter_resolution": 5.0}, "TOTAL_ENERGY_CONSUMPTION"),
+]
+
+
+@pytest.mark.parametrize(("rocm", "function", "answer", "row"), EARLIER)
+def test_answers_of_earlier_versions_of_amdsmi(libraries, rocm, function, answer, row):
+    asked = {f"amdsmi_get_{function}": lambda *_: answer}
+    page = libraries(None, partial(made_up_amdsmi, 1, **asked)).page().decode()
+    assert f'DCGM_FI_DEV_{row}{{gpu="0"}} 300' in page
+
+
+@pytest.mark.parametrize("answer", [unsupported, lambda *_: {"gfx_activity": "N/A"}, lambda *_: object()])
+def test_a_value_that_a_gpu_of_amd_lacks_is_left_out(libraries, answer):
+    page = libraries(None, partial(made_up_amdsmi, 1, amdsmi_get_gpu_activity=answer)).page().decode()
+    assert "GPU_UTIL" not in page
+    assert "GPU_TEMP" in page
+
+
+@pytest.mark.parametrize(
+    ("nvml", "amdsmi", "failed"),
+    [
+        (None, None, []),
+        (partial(made_up_nvml, 0), partial(made_up_amdsmi, 0), []),
+        (no_nvml, None, ["NVML"]),
+        (None, no_amdsmi, ["amdsmi"]),
+        (no_nvml, no_amdsmi, ["NVML", "amdsmi"]),
+    ],
+)
+def test_machines_without_gpus(libraries, nvml, amdsmi, failed):
+    gpus = libraries(nvml, amdsmi)
+    assert len(gpus) == 0
+    assert [one.split(":")[0] for one in gpus.failures] == failed
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("nvml", "amdsmi", "gpus", "said"),
+    [
+        (no_nvml, made_up_amdsmi, 2, ["NVML"]),
+        (no_nvml, no_amdsmi, 0, ["NVML", "amdsmi"]),
+        (made_up_nvml, None, 2, []),
+        (None, None, 0, []),
+    ],
+)
+def test_a_library_that_fails_is_said_once(libraries, caplog, nvml, amdsmi, gpus, said, dry_run):
+    caplog.set_level("INFO", "mlperf")
+    libraries(nvml, amdsmi)
+    found = gpus_of(SimpleNamespace(dcgm_urls=(), backend="embedded", dry_run=dry_run))
+    assert len(found or ()) == gpus
+    assert len(caplog.messages) == (dry_run or bool(said))
+    assert [name for name in said if caplog.text.count(f"{name}: ") != 1] == []
+
+
+def test_a_driver_that_hangs_is_left(libraries, monkeypatch):
+    monkeypatch.setattr("sut.servers.gpus._START_S", 0.01)
+    hung = threading.Event()
+    gpus = libraries(None, partial(made_up_amdsmi, amdsmi_init=hung.wait))
+    hung.set()
+    assert len(gpus) == 0
+    assert gpus.failures
+
+
+@pytest.mark.parametrize(
+    "error", ["KeyError('libamd_smi.so')", "OSError('no file')", "ImportError('no name')"]
+)
+def test_amdsmi_without_its_library(tmp_path, monkeypatch, capsys, error):
+    """ROCm's module prints, and fails in another way in each version."""
+    (tmp_path / "amdsmi.py").write_text(f"print('Unable to find')\nraise {error}\n")
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    (failure,) = LocalGpus().failures
+    assert failure.startswith("amdsmi")
+    assert not capsys.readouterr().out
 
 
 def test_tensorrt_llm_is_not_asked(tmp_path):
