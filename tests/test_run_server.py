@@ -44,7 +44,6 @@ EAGLE = {
     "--speculative-num-draft-tokens": "4",
 }
 
-
 OWN_HEAD = EAGLE | {"--speculative-algorithm": "EAGLE", "--speculative-draft-model-path": ...}
 DEEPSEEK = {
     "--model-path": "deepseek-ai/DeepSeek-R1",
