@@ -18,6 +18,7 @@ from itertools import islice
 from multiprocessing.connection import wait
 from types import MappingProxyType
 
+from harness.cli.signals import deferred_signals
 from harness.errors import GradingError
 from harness.grading.grade import Grade, Metric, Mode, Progress, Reason, Task, Total, scored
 from harness.grading.graders.rouge import ROUGE, Comparison, compare
@@ -172,7 +173,7 @@ class Summaries:
             return dict(zip(summaries, map(_grade, _compare_all(summaries)), strict=True))
         grades: dict[Task, Grade] = {}
         with _pool(self.workers) as pool:
-            with _interrupts_held():
+            with deferred_signals(), _interrupts_blocked():
                 chunks = {pool.submit(_compare_all, chunk): chunk for chunk in _chunks(summaries)}
             for done in as_completed(chunks):
                 grades |= zip(chunks[done], map(_grade, _result(done)), strict=True)
@@ -208,8 +209,12 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Processes that start within inherit the block: Ctrl-C is for this one alone, and comes afterwards."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes that start within inherit the block: Ctrl-C is for this one alone.
+
+    Here another thread may still get the signal, and its handler runs in the main thread: it must be deferred,
+    too, or it ends the start of a process halfway.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
