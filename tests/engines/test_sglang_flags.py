@@ -60,7 +60,9 @@ def test_the_values_arrive_under_sglangs_names(parse):
         RUN_SERVER, "--enable_speculative_decode", "--tp", "2", "--served-model-name", "two words"
     )
     (understood,) = parse(sglang_arguments(words))
-    expected = DEFAULTS | EAGLE | {"--tp-size": "2", "--enable-metrics": "True"}
+    expected = (
+        DEFAULTS | EAGLE | {"--tp-size": "2", "--enable-metrics": "True", "--disable-radix-cache": "True"}
+    )
     got = {flag: str(understood[flag.removeprefix("--").replace("-", "_")]) for flag in expected}
     assert got == expected
     assert understood["served_model_name"] == "two words"

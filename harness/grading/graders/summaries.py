@@ -212,7 +212,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 def _interrupts_blocked() -> Iterator[None]:
     """Processes that start within inherit the block: Ctrl-C is for this one alone.
 
-    Here another thread may still get the signal, and its handler runs in the main thread: it must be deferred,
+    Here another thread may still get the signal, and its handler runs in the main thread: it is deferred,
     too, or it ends the start of a process halfway.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
