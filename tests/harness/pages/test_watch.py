@@ -7,7 +7,6 @@ import pty
 import subprocess
 import sys
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -73,25 +72,19 @@ def test_watch_prints_lines_and_ends_with_the_run(lasting, capsys):
 SCORED = json.dumps({"target": {"metrics": {"exact_match": {"value": 83.1, "met": True}}}})
 
 
-def test_grading_is_shown_until_it_ends(lasting, capsys):
+def test_grading_is_shown_until_it_ends(lasting):
     ENDED.write(lasting / RUN_RECORD)
-    printed = []
-    with ProgressFile(lasting) as grading:
-        grading.show(30, 120, "outputs")
-        assert "30 of 120 outputs" in shown(lasting)
-        assert f"Result: {ENDED.verdict.result}" in shown(lasting)
-        assert "no step for" in shown(lasting, later_s=60)
-        assert "outputs" not in shown(lasting, later_s=3600)  # its evaluator was killed
-        watching = threading.Thread(target=main, args=(["watch", str(lasting.parents[1])],))
-        watching.start()
-        deadline = time.monotonic() + PATIENCE_S
-        while not any("30/120 outputs" in line for line in printed) and time.monotonic() < deadline:
-            printed += capsys.readouterr().out.splitlines()
-        (lasting / ACCURACY_RESULT).write_text(SCORED)
-    watching.join(PATIENCE_S)
-    printed += capsys.readouterr().out.splitlines()
-    assert any("30/120 outputs" in line for line in printed)
-    assert printed[-1].endswith("exact_match 83.100")
+    command = [sys.executable, ROOT / "report.py", "watch", lasting.parents[1]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        with ProgressFile(lasting) as grading:
+            grading.show(30, 120, "outputs")
+            assert "30 of 120 outputs" in shown(lasting)
+            assert f"Result: {ENDED.verdict.result}" in shown(lasting)
+            assert "no step for" in shown(lasting, later_s=60)
+            assert "outputs" not in shown(lasting, later_s=3600)  # its evaluator was killed
+            assert any("30/120 outputs" in line for line in watching.stdout)
+            (lasting / ACCURACY_RESULT).write_text(SCORED)
+        assert watching.stdout.read().rstrip().endswith("exact_match 83.100")
 
 
 def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
