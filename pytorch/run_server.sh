@@ -58,19 +58,8 @@ build_server_args() {
     server_args+=("${passed[@]}")
 }
 
-find_python() {
-    local own=$here/../.venv-pytorch/bin
-    if [[ -n ${PYTHON:-} ]]; then
-        printf '%s\n' "$PYTHON"
-    elif [[ -x $own/python ]]; then
-        printf '%s/python\n' "$(cd "$own" && pwd)"
-    else
-        echo python3
-    fi
-}
-
 parse_options "$@"
-python=$(find_python)
+python=$(program_of "$here/../.venv-pytorch" python "${PYTHON:-}" python3)
 [[ -n $dry_run ]] || "$python" -P -c 'import aiohttp, msgspec, torch, transformers' 2>/dev/null ||
     fail "$python has no PyTorch; run ./setup.sh --backend pytorch, or set PYTHON"
 # The script's folder is on sys.path, this repository's root is not: its folders cannot shadow packages.

@@ -87,6 +87,17 @@ passed_value() {
     printf '%s\n' "$2"
 }
 
+# program_of VENV PROGRAM CHOSEN FALLBACK: print CHOSEN, else the PROGRAM that setup.sh installed in VENV, else FALLBACK.
+program_of() {
+    if [[ -n $3 ]]; then
+        printf '%s\n' "$3"
+    elif [[ -x $1/bin/$2 ]]; then
+        printf '%s/%s\n' "$(cd "$1/bin" && pwd)" "$2"
+    else
+        printf '%s\n' "$4"
+    fi
+}
+
 # run_or_print COMMAND...: replace this shell by the command, or with --dry-run print it, quoted for a shell.
 run_or_print() {
     if [[ -n $dry_run ]]; then

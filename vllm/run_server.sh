@@ -75,19 +75,8 @@ build_server_args() {
     server_args+=("${passed[@]}")
 }
 
-find_program() {
-    local own=$here/../.venv-vllm/bin
-    if [[ -n ${VLLM:-} ]]; then
-        printf '%s\n' "$VLLM"
-    elif [[ -x $own/vllm ]]; then
-        printf '%s/vllm\n' "$(cd "$own" && pwd)"
-    else
-        echo vllm
-    fi
-}
-
 parse_options "$@"
-program=$(find_program)
+program=$(program_of "$here/../.venv-vllm" vllm "${VLLM:-}" vllm)
 [[ -n $dry_run ]] || command -v "$program" >/dev/null ||
     fail "$program is not installed; run ./setup.sh --backend vllm, or set VLLM to its program"
 run_or_print "$program" serve "${server_args[@]}"
