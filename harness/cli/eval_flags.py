@@ -42,13 +42,7 @@ def build_parser() -> Parser:
 
 def _add_rows(group: argparse._ArgumentGroup) -> None:
     add_benchmark(group)
-    group.add_argument(
-        "--input-file",
-        type=path,
-        metavar="FILE",
-        required=True,
-        help="tokenized dataset (parquet, pickle or JSON file)",
-    )
+    run_flags.add_input_file(group)
     group.add_argument("--num-samples", type=int, metavar="N", help="send only N rows (default: all)")
     group.add_argument(
         "--skip-samples", type=int, metavar="N", help="leave out the first N rows (default: %(default)d)"

@@ -52,13 +52,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="resume the accuracy run in the output folder; only unanswered samples are sent",
     )
-    group.add_argument(
-        "--input-file",
-        type=path,
-        metavar="FILE",
-        required=True,
-        help="tokenized dataset (parquet, pickle or JSON file)",
-    )
+    add_input_file(group)
     group.add_argument(
         "--max-samples", type=int, metavar="N", help="use only the first N samples (default: all)"
     )
@@ -86,6 +80,17 @@ def _scenario(text: str) -> Scenario:
     except ConfigError as error:
         remedy = "; accuracy mode is --accuracy" if text.lower() in ("accuracy", "performance") else ""
         raise argparse.ArgumentTypeError(f"{error}{remedy}") from None
+
+
+def add_input_file(group: argparse._ArgumentGroup) -> None:
+    """The dataset."""
+    group.add_argument(
+        "--input-file",
+        type=path,
+        metavar="FILE",
+        required=True,
+        help="tokenized dataset (parquet, pickle or JSON file)",
+    )
 
 
 def add_settings(group: argparse._ArgumentGroup) -> None:

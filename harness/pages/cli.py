@@ -64,14 +64,12 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_folders(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("folders", type=path, nargs="+", metavar="DIR", help=what)
+
+
 def _add_html(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folders",
-        type=path,
-        nargs="+",
-        metavar="DIR",
-        help="a folder with LoadGen's logs, or one above such folders",
-    )
+    _add_folders(parser, "a folder with LoadGen's logs, or one above such folders")
     parser.add_argument(
         "--output",
         type=path,
@@ -81,12 +79,8 @@ def _add_html(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folders",
-        type=path,
-        nargs="+",
-        metavar="DIR",
-        help="folders of runs, such as DIR/server/performance; the others are compared with the first",
+    _add_folders(
+        parser, "folders of runs, such as DIR/server/performance; the others are compared with the first"
     )
     parser.add_argument("--output", type=path, metavar="FILE", help="the page (%(default)s)")
     parser.set_defaults(output=CompareOptions.output)
@@ -104,9 +98,7 @@ def _add_watch(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folders", type=path, nargs="+", metavar="DIR", help="such as the --output-dir of runs"
-    )
+    _add_folders(parser, "such as the --output-dir of runs")
     parser.add_argument("--csv", type=path, metavar="FILE", help="write the table to a CSV file, too")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
