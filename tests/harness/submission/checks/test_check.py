@@ -30,18 +30,8 @@ from tests.harness.submission.checks.damages import (
     system,
     text,
 )
-from tests.harness.submission.trees import RESULTS, SYSTEM, add_error, edit_json, edit_text, unpack
+from tests.harness.submission.trees import RESULTS, SYSTEM, add_error, edit_json, edit_text
 from tests.runs import ROOT
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    return unpack(tmp_path_factory.mktemp("made_up"))
-
-
-@pytest.fixture
-def tree(original, tmp_path):
-    return shutil.copytree(original, tmp_path / "submission")
 
 
 def codes(issues):

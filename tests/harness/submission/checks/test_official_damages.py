@@ -6,7 +6,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -16,22 +15,11 @@ from harness.submission.checks.check import check_tree
 from tests.harness.submission.checks.damages import DAMAGES
 from tests.harness.submission.checks.official_checker import CHECKER, accepts
 from tests.harness.submission.checks.test_check import LENGTHS
-from tests.harness.submission.trees import unpack
 
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set"),
 ]
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    return unpack(tmp_path_factory.mktemp("made_up"))
-
-
-@pytest.fixture
-def tree(original, tmp_path):
-    return shutil.copytree(original, tmp_path / "submission")
 
 
 def test_the_right_tree(tree):
