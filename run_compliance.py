@@ -24,7 +24,6 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.compliance.cli import VerifyOptions
     from harness.compliance.command import run_tests, verify_logs
     from harness.config.plan import RunPlan
-    from harness.pages.command import write_report_of
     from harness.record.run_record import RunRecord
     from harness.report.console import RunConsole
     from sut.run import run
@@ -36,6 +35,8 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
             record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
             console.finish(record)
             if with_report and not plan.dry_run:
+                from harness.pages.command import write_report_of
+
                 write_report_of(record)
         return record
 

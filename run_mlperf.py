@@ -20,7 +20,6 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: "RunOptions") -> int:
     # Everything heavy is imported only when there is something to run.
     from harness.config.plan import resolve_plan
-    from harness.pages.command import write_report_of
     from harness.report.console import RunConsole
     from sut.run import run
     from sut.supervisor.metrics_port import metrics_port
@@ -31,6 +30,8 @@ def _run(options: "RunOptions") -> int:
         record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
     exit_code = console.finish(record)
     if options.report and not options.dry_run:
+        from harness.pages.command import write_report_of
+
         write_report_of(record)
     return exit_code
 
