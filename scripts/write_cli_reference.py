@@ -18,6 +18,7 @@ from harness.compliance.cli import build_run_parser, build_verify_parser  # noqa
 from harness.grading.cli import build_accuracy_parser  # noqa: E402
 from harness.grading.cli import build_parser as grading_parser  # noqa: E402
 from harness.pages.cli import build_parser as report_parser  # noqa: E402
+from harness.peak.cli import build_parser as peak_parser  # noqa: E402
 from harness.submission.cli import build_parser as submission_parser  # noqa: E402
 
 PAGE = ROOT / "docs/reference/cli.md"
@@ -37,7 +38,8 @@ def reference() -> str:
 def _parsers() -> Iterator[argparse.ArgumentParser]:
     grading = (grading_parser(), build_accuracy_parser())
     compliance = (build_run_parser(), build_verify_parser())
-    for parser in (run_parser(), eval_parser(), *grading, *compliance, submission_parser(), report_parser()):
+    others = (submission_parser(), report_parser())
+    for parser in (run_parser(), eval_parser(), peak_parser(), *grading, *compliance, *others):
         yield parser
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

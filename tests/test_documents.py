@@ -11,6 +11,7 @@ from harness.cli import eval_flags, run_flags
 from harness.compliance import cli as compliance
 from harness.grading import cli as grading
 from harness.pages import cli as pages
+from harness.peak import cli as peak
 from harness.submission import cli as submission
 from scripts import write_cli_reference, write_run_json_reference
 from tests.documents.pages import PAGES
@@ -120,6 +121,7 @@ def test_the_shelves_hold_every_page():
 PARSERS = {
     "run_mlperf.py": run_flags.parse_options,
     "run_eval.py": eval_flags.parse_options,
+    "find_peak.py": peak.parse_options,
     "run_compliance.py": compliance.parse_options,
     "eval_accuracy.py": grading.build_accuracy_parser().parse_args,
     "eval_mlperf_accuracy.py": grading.build_parser().parse_args,

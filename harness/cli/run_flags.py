@@ -62,12 +62,16 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_scenario(group: argparse._ArgumentGroup, default_scenario: str = "%(default)s") -> None:
+def add_scenario(
+    group: argparse._ArgumentGroup,
+    default_scenario: str = "%(default)s",
+    scenarios: Sequence[Scenario] = tuple(Scenario),
+) -> None:
     """Scenario and benchmark: ``default_scenario`` describes what holds without the flag."""
     group.add_argument(
         "--scenario",
         type=_scenario,
-        choices=tuple(Scenario),
+        choices=tuple(scenarios),
         help="MLPerf scenario; interactive is LoadGen's Server with tighter limits "
         f"(default: {default_scenario})",
     )
@@ -129,8 +133,8 @@ def add_generation(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_server(group: argparse._ArgumentGroup) -> None:
-    """The servers, and the client's load on them."""
+def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) -> None:
+    """The servers, and the client's load on them, with or without the flag that limits it."""
     group.add_argument(
         "--backend",
         choices=get_args(Backend),
@@ -170,13 +174,14 @@ def add_server(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="client worker processes (default: chosen from the cores and the load)",
     )
-    group.add_argument(
-        "--max-concurrency",
-        type=int,
-        metavar="N",
-        help="maximum number of requests in flight, over all replicas (default: in offline twice the number "
-        "that the servers run at once, otherwise unlimited)",
-    )
+    if max_concurrency:
+        group.add_argument(
+            "--max-concurrency",
+            type=int,
+            metavar="N",
+            help="maximum number of requests in flight, over all replicas (default: in offline twice the "
+            "number that the servers run at once, otherwise unlimited)",
+        )
 
 
 def add_failures(group: argparse._ArgumentGroup) -> None:
@@ -212,12 +217,7 @@ def add_failures(group: argparse._ArgumentGroup) -> None:
 
 def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
     """Output of a run; ``layout`` names the folders under --output-dir."""
-    group.add_argument(
-        "--output-dir",
-        type=path,
-        metavar="DIR",
-        help=f"logs are written to {layout} (default: %(default)s)",
-    )
+    add_output_dir(group, layout)
     group.add_argument(
         "--dcgm-url",
         action="append",
@@ -233,6 +233,16 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
     )
     add_metrics_port(group)
     add_dry_run(group)
+
+
+def add_output_dir(group: argparse._ArgumentGroup, layout: str) -> None:
+    """Where a program writes; ``layout`` names the folders under --output-dir."""
+    group.add_argument(
+        "--output-dir",
+        type=path,
+        metavar="DIR",
+        help=f"logs are written to {layout} (default: %(default)s)",
+    )
 
 
 def add_metrics_port(group: argparse._ArgumentGroup) -> None:
