@@ -120,12 +120,23 @@ def _scheduled(settings: Settings, least: int, step: int, duration_ns: int) -> t
 
 def _arrivals(seed: int, rate: float, count: int) -> npt.NDArray[np.int64]:
     """Scheduled times in ns: libstdc++'s exponential_distribution over its mt19937."""
+    return np.concatenate(
+        [np.zeros(1, np.int64), np.cumsum((_unit_gaps(seed, count) / rate * _NS).astype(np.int64))]
+    )
+
+
+def unit_arrivals(seed: int, count: int) -> npt.NDArray[np.float64]:
+    """The schedule at one query per second, in s; for each rate LoadGen rounds the gaps down to whole ns."""
+    return np.concatenate([np.zeros(1), np.cumsum(_unit_gaps(seed, count))])
+
+
+def _unit_gaps(seed: int, count: int) -> npt.NDArray[np.float64]:
     generator: Any = np.random.MT19937()
     generator.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)  # C++'s seeding
     raw = generator.random_raw(2 * (count - 1)).astype(np.float64)
     uniform = (raw[0::2] + raw[1::2] * 2.0**32) / 2.0**64
-    gaps = (-np.log1p(-uniform) / rate * _NS).astype(np.int64)
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps)])
+    gaps: npt.NDArray[np.float64] = -np.log1p(-uniform)
+    return gaps
 
 
 def _filled_up(count: int, dataset: int) -> int:

@@ -36,7 +36,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     the window. ``tokens_per_s`` counts the tokens that arrived in it, of whatever request. ``in_flight``:
     the mean that the client really held. ``latency_s``: mean from issue to end. ``ttft`` and ``tpot`` are of
     the requests that were issued at this concurrency and ended in the window, one for each in
-    ``ttft_samples_ns`` and ``tpot_samples_ns``. ``notes`` say why the step is not to be relied on.
+    ``ttft_samples_ns``, ``tpot_samples_ns`` and ``osl_samples``. ``notes`` say why the step is not to be
+    relied on.
     """
 
     concurrency: int
@@ -57,6 +58,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     ttft_samples_ns: tuple[int, ...] = ()
     tpot_samples_ns: tuple[int, ...] = ()
+    osl_samples: tuple[int, ...] = ()
 
     @property
     def failed(self) -> int:
