@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
-from sut.client.connections import Connection, Replica, Request, least_loaded
+from sut.client.balance import Balance
+from sut.client.connections import Connection, Replica, Request
 from sut.client.deadlines import DeadlineWatch
 from sut.client.endpoint import Endpoint
 from sut.client.poller import Poller
@@ -33,7 +34,7 @@ _READ_WRITE = _READ | select.EPOLLOUT
 
 
 class HttpClient:
-    """Sends requests to the least loaded replica and reads their answers; times are monotonic ns.
+    """Sends requests to the replicas that ``balance`` chooses, reads their answers; times are monotonic ns.
 
     A replica that fails repeatedly gets no more requests, and ``on_suspect`` is called with its index, until
     ``trust`` is called after a successful health check. ``receptions`` counts reads that brought bytes,
@@ -47,7 +48,7 @@ class HttpClient:
         on_first_token: Callable[[Request], None],
         on_done: Callable[[Request, Outcome], None],
         on_suspect: Callable[[int], None] = lambda index: None,
-        turn: int = 0,
+        balance: Balance | None = None,
     ) -> None:
         self.opened = 0
         self.receptions = 0
@@ -56,7 +57,7 @@ class HttpClient:
         self._poller = Poller()
         self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
         self._trusted = list(self._replicas)
-        self._turn = turn
+        self._balance = balance or Balance(len(endpoints))
         self._deadlines = DeadlineWatch(deadlines, self.in_flight)
         self._ticked_ns = time.monotonic_ns()
         self._on_first_token = on_first_token
@@ -80,11 +81,13 @@ class HttpClient:
     def suspect(self, index: int) -> None:
         """Send nothing more to a replica; its requests in flight may still be answered."""
         self._trusted = [replica for replica in self._trusted if replica.index != index]
+        self._balance.shun(index)
 
     def trust(self, index: int) -> None:
         """Use a replica again."""
         self._replicas[index].failed_in_a_row = 0
         self._trusted = [r for r in self._replicas if r in self._trusted or r.index == index]
+        self._balance.allow(index)
 
     def watch(self, descriptor: int, mask: int, callback: Callable[[int], None]) -> None:
         """Poll a foreign descriptor along with the connections."""
@@ -105,11 +108,9 @@ class HttpClient:
 
     def start(self, request: Request) -> None:
         """Send a request on an idle connection or a new one."""
-        replica = least_loaded(self._trusted or self._replicas, self._turn)
-        self._turn += 1
-        replica.in_flight += 1
-        request.replica = replica.index
         request.started_ns = time.monotonic_ns()
+        request.replica = self._balance.choose(request.started_ns)
+        replica = self._replicas[request.replica]
         self.in_flight[request.query_id] = request
         self._deadlines.add(request)
         try:
@@ -328,7 +329,7 @@ class HttpClient:
         del self.in_flight[request.query_id]
         self.partial_tokens -= request.tokens
         replica = self._replicas[request.replica]
-        replica.in_flight -= 1
+        self._balance.ended(replica.index)
         request.reader.release()
         connection, request.connection = request.connection, None
         if connection is not None:

@@ -59,14 +59,13 @@ class Request:
 
 
 class Replica:
-    """One endpoint inside one worker: its idle connections and its load."""
+    """One endpoint inside one worker, and its idle connections."""
 
-    __slots__ = ("_context", "_turn", "endpoint", "failed_in_a_row", "idle", "in_flight", "index")
+    __slots__ = ("_context", "_turn", "endpoint", "failed_in_a_row", "idle", "index")
 
     def __init__(self, index: int, endpoint: Endpoint) -> None:
         self.index = index
         self.endpoint = endpoint
-        self.in_flight = 0
         self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
         self._context = tls_context(endpoint.ca_file) if endpoint.tls else None
@@ -121,12 +120,3 @@ class Connection:
         self.unsent: list[bytes | memoryview] = []
         self.opened_ns = 0
         self.used_ns = 0
-
-
-def least_loaded(replicas: list[Replica], start: int) -> Replica:
-    """The replica with the fewest requests in flight; ties go round from ``start``."""
-    if len(replicas) == 1:
-        return replicas[0]
-    start %= len(replicas)
-    turned = replicas[start:] + replicas[:start]
-    return min(turned, key=lambda replica: replica.in_flight)

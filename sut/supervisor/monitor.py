@@ -55,6 +55,7 @@ class Monitor:
         replicas: HealthMonitor,
         log_dir: Path,
         activity: ActivityProbe | None = None,
+        on_death: Callable[[int], None] = lambda worker: None,
     ) -> None:
         self._errors: list[str] = []
         self._warnings: list[str] = []
@@ -65,6 +66,7 @@ class Monitor:
         self._replicas = replicas
         self._log_dir = log_dir
         self._abort_policy = AbortPolicy(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), activity)
+        self._on_death = on_death
         self._began_ns = time.monotonic_ns()
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
@@ -118,6 +120,7 @@ class Monitor:
             kind, value = control.recv()
         except (EOFError, OSError):
             process.join(1)
+            self._on_death(index)
             if process.exitcode != 0:  # 0: the LoadGen process has closed the channel, and reports the end
                 self._errors.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
             return False

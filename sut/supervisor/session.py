@@ -19,6 +19,7 @@ from harness.record.resolved_plan import Placement
 from harness.report.finish_run import Observations
 from sut.client.endpoint import Endpoint
 from sut.ipc.counters import Counter, CounterBoard
+from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
 from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import loadgen_main
@@ -76,6 +77,7 @@ class QuerySession:
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
         self._loadgen = self._start_loadgen(trace) if rows is None else self._start_issuer(rows)
         self._workers: list[Child] = []
+        self._replicas: ReplicaBoard | None = None
         self._monitor: Monitor | None = None
 
     def __enter__(self) -> "QuerySession":
@@ -98,6 +100,7 @@ class QuerySession:
         Raises RunError when one cannot start, or when LoadGen's process has ended by then.
         """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
+        self._replicas = ReplicaBoard(len(self._pairs), len(target.endpoints))
         shares = _shares(max_concurrency, len(self._pairs))
         self._capacities = [share + _PREFETCH if share else 0 for share in shares]
         for index, share in enumerate(shares):
@@ -133,6 +136,7 @@ class QuerySession:
             replicas,
             self._plan.log_dir,
             ActivityProbe(urls, ask, work) if self._plan.policy.ask_in_silence else None,
+            self._forget,
         )
         try:
             self._require_loadgen()
@@ -188,6 +192,10 @@ class QuerySession:
             theirs.close()
         return lost
 
+    def _forget(self, worker: int) -> None:
+        if self._replicas is not None:
+            self._replicas.forget(worker)
+
     def _require_loadgen(self) -> None:
         process = self._loadgen.process
         if not process.is_alive():
@@ -240,6 +248,7 @@ class QuerySession:
             journal_dir=self._journal_dir,
             saved=target.saved,
             cores=self._placement.cores_of(index),
+            board=self._replicas,
         )
 
 

@@ -26,12 +26,14 @@ from harness.record.answer_log import SavedAnswer
 from harness.record.journal import NOWHERE
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 from harness.record.resolved_plan import Cpus
+from sut.client.balance import Balance
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
+from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
 from sut.supervisor.spawn import die_with_parent, gc_runs, pin
@@ -45,7 +47,7 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """The settings of one worker; ``max_in_flight`` 0 means no limit.
+    """The settings of one worker; ``max_in_flight`` 0 means no limit. ``board``: shared with other workers.
 
     ``first_tokens``: whether LoadGen waits for them. ``accuracy``: answers
     matter, not their times. ``saved``: answers of an earlier attempt, by sample.
@@ -66,6 +68,7 @@ class WorkerSpec:
     journal_dir: Path
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
     cores: Cpus = ()
+    board: ReplicaBoard | None = None
 
 
 class Worker:
@@ -98,7 +101,7 @@ class Worker:
             self._on_first_token,
             self._on_done,
             self._on_suspect,
-            turn=spec.index,
+            Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
         )
         self._backlog: deque[tuple[int, int, int]] = deque()
         self._intake = b""

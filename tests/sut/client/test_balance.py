@@ -1,0 +1,58 @@
+"""The choice of a replica: a table of loads, several workers, and the cost of slow replicas."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from sut.client.balance import Balance
+from sut.ipc.replica_board import ReplicaBoard
+
+LATER_NS = 10_000_000_000
+
+
+def choices(balance, count, now=0):
+    return [balance.choose(now) for _ in range(count)]
+
+
+def test_ties_go_round_and_an_end_is_a_free_place():
+    balance = Balance(3)
+    assert choices(balance, 7) == [0, 1, 2, 0, 1, 2, 0]
+    balance.ended(1)
+    balance.ended(1)
+    assert choices(balance, 4) == [1, 1, 2, 1]
+
+
+def test_a_shunned_replica_is_used_where_all_are():
+    balance = Balance(2)
+    balance.shun(0)
+    assert choices(balance, 3) == [1, 1, 1]
+    balance.shun(1)
+    assert choices(balance, 1) == [0]
+    balance.ended(0)
+    balance.allow(1)
+    assert choices(balance, 1, LATER_NS) == [1]
+
+
+@pytest.mark.parametrize(("workers", "replicas"), [(2, 3), (4, 8), (4, 512), (3, 2)])
+def test_workers_see_each_other(workers, replicas):
+    board = ReplicaBoard(workers, replicas)
+    balances = [Balance(replicas, board, worker) for worker in range(workers)]
+    rng = np.random.default_rng(5)
+    for step in range(1, 40 * replicas):  # each choice a second after the other: every view is fresh
+        worker = int(rng.integers(workers))
+        balances[worker].choose(step * 1_000_000_000)
+        in_flight = board.in_flight.sum(axis=0)
+        assert in_flight.max() - in_flight.min() <= 1
+    board.forget(0)
+    assert board.in_flight[0].sum() == 0
+
+
+@pytest.mark.parametrize(("factor", "share"), [(1.0, 1), (2.0, 1 / 2), (9.0, 1 / 4)])
+def test_requests_of_a_slow_replica_weigh_more(factor, share):
+    board = ReplicaBoard(1, 4)
+    balance = Balance(4, board)
+    choices(balance, 2)
+    board.weigh([1.0, factor, 1.0, 1.0])
+    counts = Counter(choices(balance, 4000, LATER_NS))
+    assert counts[1] == pytest.approx(share * counts[0], rel=0.01)
