@@ -21,6 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: "EvalOptions") -> int:
     # Everything heavy is imported only when there is something to run.
     from harness.outputs.console import EvalConsole
+    from harness.outputs.outcome import OutputTable
     from harness.outputs.plan import resolve_eval_plan
     from sut.rows.run import run_rows
     from sut.supervisor.metrics_port import metrics_port
@@ -28,7 +29,7 @@ def _run(options: "EvalOptions") -> int:
     console = EvalConsole(sys.argv)
     plan = resolve_eval_plan(options)
     with metrics_port(options.metrics_port) as on_line:
-        result = run_rows(plan, console, on_line)
+        result = run_rows(plan, OutputTable(plan), console, on_line)
     return console.finish(result)
 
 

@@ -28,7 +28,7 @@ from sut.supervisor.machine_limits import local_ports
 from sut.supervisor.monitor import Counts
 from sut.supervisor.progress import ProgressMeter
 from sut.supervisor.session import QuerySession, Target
-from sut.wire import make_wire
+from sut.wire import Wires, make_wire
 
 _CACHE = ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
@@ -51,7 +51,7 @@ def servers_of(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str
         model.path,
         log_dir=_CACHE,
         slots=_EMBEDDED_SLOTS,
-        context_per_slot=int(samples.lengths.max()) + plan.parameters.max_new_tokens + 1,
+        context_per_slot=samples.longest(plan.parameters.max_new_tokens) + 1,
     )
     with engine:
         try:
@@ -124,8 +124,8 @@ def _drive(test: Test) -> Observations:
     """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
     session, prepared, target = test.session, test.prepared, test.target
     plan, key = prepared.plan, api_key()
-    wire = make_wire(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
-    store = render_requests(prepared.samples, wire)
+    wires = Wires(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
+    store = render_requests(prepared.samples, wires)
     session.start_workers(target, store, prepared.concurrency)
     progress = ProgressMeter(prepared.issue, session.failures)
 

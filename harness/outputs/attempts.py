@@ -141,6 +141,17 @@ def failures(attempt: Path, lost: Sequence[tuple[int, int]]) -> Mapping[int, tup
     return found
 
 
+def elapsed_s(folder: Path) -> float:
+    """Seconds from the first request of each attempt to its last complete answer, all attempts together."""
+    total_ns = 0
+    for journal in folder.glob(f"{ATTEMPT}*/{JOURNAL_DIR}"):
+        rows = read_journal(journal).rows
+        done = rows[rows["failure"] == 0]
+        if len(done):
+            total_ns += int(done["last_byte_ns"].max() - rows["issued_ns"].min())
+    return total_ns / 1e9
+
+
 def remove(folder: Path) -> None:
     """The file is complete: nothing of the folder is needed any more."""
     shutil.rmtree(folder)

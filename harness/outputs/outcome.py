@@ -3,12 +3,13 @@
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
-from harness.dataset.table import Table
+from harness.dataset.samples import SampleSet, load_samples
+from harness.dataset.table import Table, open_table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
 from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
 from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowAnswer
@@ -24,7 +25,8 @@ class EvalResult:
     """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor failure.
 
     ``written``: whether the file is there; ``has_truths``: and true answers in it. ``kept``: answers of
-    earlier attempts.
+    earlier attempts. ``warm_up_s``: the trial requests; ``elapsed_s``: from the first request to the last
+    answer, of all attempts.
     """
 
     plan: EvalPlan
@@ -38,6 +40,8 @@ class EvalResult:
     without_text: int = 0
     has_truths: bool = False
     written: bool = False
+    warm_up_s: float = 0.0
+    elapsed_s: float = 0.0
 
     @property
     def is_complete(self) -> bool:
@@ -73,6 +77,39 @@ class Texts:
         except GradingError:
             self.missing += 1
             return None
+
+
+class OutputTable:
+    """The rows of a dataset, and the table of them with their answers (sut.rows.run.RowFiles)."""
+
+    def __init__(self, plan: EvalPlan) -> None:
+        self._plan = plan
+        self._table: Table
+        self._texts: Texts
+
+    def read(self) -> SampleSet:
+        """The prompts. Raises ConfigError and DatasetError."""
+        run = self._plan.run
+        samples = load_samples(run.input_file, vocabulary_size=run.benchmark.vocabulary_size)
+        samples = samples.part(self._plan.skip, self._plan.count)
+        self._table = open_table(run.input_file)
+        return samples
+
+    def warnings(self) -> tuple[str, ...]:
+        """What will be missing in the table. Raises ConfigError for a tokenizer of another model."""
+        self._texts, warnings = open_texts(self._plan)
+        return (*column_warnings(self._table), *warnings)
+
+    def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
+        """Write every row with its answer or its failure. Raises OSError."""
+        write_outputs(result, self._table, self._texts, settings, on_row)
+        truths = self._plan.run.benchmark.dataset(accuracy=True).truth_columns
+        return replace(
+            result,
+            written=True,
+            without_text=self._texts.missing,
+            has_truths=not set(truths).isdisjoint(self._table.names),
+        )
 
 
 def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:

@@ -1,5 +1,6 @@
-"""Every row of a dataset through the client, without LoadGen: check, send, write the file of outputs."""
+"""Rows of prompts through the client, without LoadGen: check, send, write the file of the answers."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -8,11 +9,10 @@ import msgspec
 
 from harness.cli.signals import interruptible
 from harness.config.api_key import api_key
-from harness.dataset.samples import SampleSet, load_samples
-from harness.dataset.table import Table, open_table
+from harness.dataset.samples import SampleSet
 from harness.outputs import attempts
 from harness.outputs.attempts import EvalSettings
-from harness.outputs.outcome import EvalResult, column_warnings, open_texts, write_outputs
+from harness.outputs.outcome import EvalResult
 from harness.outputs.plan import EvalPlan
 from harness.record.answer_log import SavedAnswer
 from harness.record.resolved_plan import ServerInfo
@@ -39,12 +39,24 @@ class Watcher(Protocol):
         """Called after each row of the file."""
 
 
+class RowFiles(Protocol):
+    """The file of the prompts, and the one of their answers."""
+
+    def read(self) -> SampleSet:
+        """The prompts. Raises ConfigError and DatasetError, also for what would keep it from writing."""
+
+    def warnings(self) -> Sequence[str]:
+        """Of what was read, before anything is sent."""
+
+    def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
+        """Write the answers once every row has one, or its failure; ``on_row`` gets the rows done."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The input: prompts that are sent, all columns, and answers that an earlier attempt has left."""
+    """Prompts that are sent, and answers that an earlier attempt has left."""
 
     samples: SampleSet
-    table: Table
     kept: Mapping[int, SavedAnswer]
 
     @property
@@ -54,7 +66,10 @@ class _Rows:
 
 
 def run_rows(
-    plan: EvalPlan, watcher: Watcher, on_line: Callable[[ProgressLine], None] = lambda line: None
+    plan: EvalPlan,
+    files: RowFiles,
+    watcher: Watcher,
+    on_line: Callable[[ProgressLine], None] = lambda line: None,
 ) -> EvalResult:
     """Answer the rows and write the file. The result comes back for interrupted runs and failed rows, too.
 
@@ -62,9 +77,8 @@ def run_rows(
 
     Raises HarnessError for whatever keeps the run from starting.
     """
-    rows = _read(plan)
-    texts, warnings = open_texts(plan)
-    warnings = (*plan.run.warnings, *plan.run.deviations, *column_warnings(rows.table), *warnings)
+    rows = _read(plan, files)
+    warnings = (*plan.run.warnings, *plan.run.deviations, *files.warnings())
     if rows.left:
         result, settings = _send(plan, rows, warnings, watcher, on_line)
     else:  # killed while the file was written
@@ -73,29 +87,26 @@ def run_rows(
     if plan.run.dry_run or result.interrupted_by or not result.is_complete:
         return result
     with attempts.locked(plan.folder):
-        write_outputs(result, rows.table, texts, settings, lambda done: watcher.written(done, result.samples))
+        result = files.write(result, settings, lambda done: watcher.written(done, result.samples))
         if not result.failures:
             attempts.remove(plan.folder)
-    truths = plan.run.benchmark.dataset(accuracy=True).truth_columns
-    return replace(
-        result,
-        written=True,
-        without_text=texts.missing,
-        has_truths=not set(truths).isdisjoint(rows.table.names),
-    )
+    return result
 
 
 def _unsent(plan: EvalPlan, rows: _Rows) -> EvalResult:
     return EvalResult(
-        plan=plan, samples=len(rows.samples), kept=len(rows.kept), answers=rows.kept, failures={}
+        plan=plan,
+        samples=len(rows.samples),
+        kept=len(rows.kept),
+        answers=rows.kept,
+        failures={},
+        elapsed_s=attempts.elapsed_s(plan.folder),
     )
 
 
-def _read(plan: EvalPlan) -> _Rows:
+def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     """Check all that can be checked without a server. Raises ConfigError and DatasetError."""
-    run = plan.run
-    samples = load_samples(run.input_file, vocabulary_size=run.benchmark.vocabulary_size)
-    samples = samples.part(plan.skip, plan.count)
+    run, samples = plan.run, files.read()
     attempts.require_writable(plan.output)
     kept: Mapping[int, SavedAnswer] = {}
     if run.resume:
@@ -103,8 +114,7 @@ def _read(plan: EvalPlan) -> _Rows:
         kept = attempts.answers(plan.folder, len(samples))
     else:
         attempts.require_new(plan.output, plan.folder)
-    table = open_table(run.input_file)
-    return _Rows(samples, table, kept)
+    return _Rows(samples, kept)
 
 
 def _send(
@@ -125,7 +135,9 @@ def _send(
         watcher.plan(plan, len(samples), len(rows.kept), servers, warnings)
         if run.dry_run:
             return _unsent(plan, rows), settings
+        began = time.monotonic()
         target, more = preflight(prepared)
+        warm_up_s = time.monotonic() - began
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
             attempt = attempts.next_attempt(plan.folder)
@@ -144,6 +156,8 @@ def _send(
                     errors=tuple(seen.errors),
                     warnings=(*more, *seen.warnings),
                     interrupted_by=seen.interrupted_by,
+                    warm_up_s=warm_up_s,
+                    elapsed_s=attempts.elapsed_s(plan.folder),
                 )
     return result, settings
 

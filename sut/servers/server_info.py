@@ -105,11 +105,18 @@ def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParamete
 
 
 def check_capacity(
-    facts: Sequence[ServerInfo], longest_prompt: int, max_new_tokens: int, vocabulary: int
+    facts: Sequence[ServerInfo],
+    longest_prompt: int,
+    max_new_tokens: int,
+    vocabulary: int,
+    needed: int | None = None,
 ) -> None:
-    """Check prompts and answers against the context, and ids against the vocabulary. Raises ServerError."""
+    """Check prompts and answers against the context, and ids against the vocabulary. Raises ServerError.
+
+    ``needed``: the most tokens of a prompt and its answer, where that is not the sum of the two.
+    """
+    needed = needed or longest_prompt + max_new_tokens
     for fact in facts:
-        needed = longest_prompt + max_new_tokens
         if fact.context_length is not None and fact.context_length < needed:
             raise ServerError(
                 f"{fact.url}: context of {fact.context_length} tokens, expected {needed} (longest prompt "

@@ -37,7 +37,7 @@ from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
 from sut.supervisor.spawn import die_with_parent, gc_runs, pin
-from sut.wire import make_wire, max_event_bytes
+from sut.wire import Wires, max_event_bytes
 from sut.worker.journal_writer import JournalWriter
 from sut.worker.retries import Retries
 
@@ -87,7 +87,8 @@ class Worker:
         self._control = control
         self._store = store
         self._counters = counters
-        self._wire = make_wire(spec.wire, spec.parameters, spec.vocabulary_size, spec.model)
+        self._wires = Wires(spec.wire, spec.parameters, spec.vocabulary_size, spec.model)
+        self._streams = spec.parameters.stream
         self._event_bytes = max_event_bytes(spec.parameters, spec.vocabulary_size)
         self._journal = JournalWriter(
             spec.journal_dir, f"worker{spec.index}", spec.index, keep_answers=spec.accuracy
@@ -212,7 +213,9 @@ class Worker:
 
     def _send(self, query_id: int, sample_index: int, issued_ns: int, attempt: int) -> None:
         reader = ResponseReader(
-            self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._event_bytes
+            self._wires.of(self._store.limit(sample_index)).answer(),
+            streams=self._streams,
+            max_event_bytes=self._event_bytes,
         )
         self._counters[Counter.SENT] += 1
         request = Request(query_id, sample_index, issued_ns, self._store.request(sample_index), reader)
@@ -266,7 +269,7 @@ class Worker:
             request.sent_ns,
             reader.first_byte_ns,
             reader.first_token_ns
-            if self._wire.streams
+            if self._streams
             else 0,  # no token's time is known of an answer that is not streamed
             reader.last_byte_ns,
         )
@@ -283,7 +286,7 @@ class Worker:
 
     def _complete(self, request: Request, completion: Completion) -> None:
         reader, osl = request.reader, len(completion.output_ids)
-        if self._wire.streams and not request.first_token_sent:
+        if self._streams and not request.first_token_sent:
             self._count_first_token(request)
         if not request.first_token_sent or self._retries.hold_first_tokens:
             request.first_token_sent = True
@@ -292,7 +295,7 @@ class Worker:
         counters = self._counters
         counters[Counter.COMPLETED] += 1
         counters[Counter.OUTPUT_TOKENS] += osl
-        if osl > 1 and self._wire.streams:
+        if osl > 1 and self._streams:
             counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
             counters[Counter.TPOT_COUNT] += 1
 

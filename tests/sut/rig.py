@@ -13,7 +13,7 @@ from sut.client.endpoint import resolve_endpoint
 from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, TokenMessageReader
 from sut.ipc.request_store import render_requests
-from sut.wire import make_wire
+from sut.wire import Wires
 from sut.worker.process import Worker, WorkerSpec
 from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
 
@@ -36,16 +36,17 @@ class Rig:
         first_tokens=True,
         accuracy=False,
         saved=None,
+        limits=None,
     ):
-        protocol = make_wire(wire, parameters, VOCABULARY, "m")
-        store = render_requests(sample_set(tmp_path, PROMPTS), protocol)
+        wires = Wires(wire, parameters, VOCABULARY, "m")
+        store = render_requests(sample_set(tmp_path, PROMPTS, limits), wires)
         self.channel, theirs = socket.socketpair()
         self.channel.settimeout(PATIENCE_S)
         self.board = CounterBoard(1)
         self.journal_dir = tmp_path
         spec = WorkerSpec(
             index=0,
-            endpoints=tuple(resolve_endpoint(url, protocol.path, None) for url in urls),
+            endpoints=tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),
             wire=wire,
             model="m",
             parameters=parameters,

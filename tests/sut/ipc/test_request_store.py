@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from sut.ipc.request_store import render_requests
-from tests.kit import sample_set, wire_of
+from sut.wire import Wires
+from tests.kit import VOCABULARY, parameters, sample_set
 
 PROMPTS = [[200006, 1, 2], [7], list(range(5000)), [201087], [3, 3, 3]]
 
 
-def rendered(prompts, wire="sglang"):
-    return render_requests(sample_set(Path("x.parquet"), prompts), wire_of(wire))
+def rendered(prompts, wire="sglang", limits=None):
+    wires = Wires(wire, parameters(), VOCABULARY, "m")
+    return render_requests(sample_set(Path("x.parquet"), prompts, limits), wires)
 
 
 def parsed(view):
@@ -31,6 +33,17 @@ def test_every_sample_is_its_own_request(wire):
     store = rendered(PROMPTS, wire)
     assert [parsed(store.request(i)) for i in range(len(PROMPTS))] == PROMPTS
     assert [store.prompt_tokens(i) for i in range(len(PROMPTS))] == [len(prompt) for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize(
+    ("wire", "name"), [("openai", "max_tokens"), ("trtllm", "max_tokens"), ("llamacpp", "n_predict")]
+)
+def test_each_sample_has_its_own_limit_or_the_runs(wire, name):
+    for limits in ([5, 1, 5, 20, 7], None):
+        store = rendered(PROMPTS, wire, limits)
+        bodies = [json.loads(bytes(store.request(i)).partition(b"\r\n\r\n")[2]) for i in range(len(PROMPTS))]
+        assert [body[name] for body in bodies] == (limits or [parameters().max_new_tokens] * len(PROMPTS))
+        assert [store.limit(i) for i in range(len(PROMPTS))] == (limits or [0] * len(PROMPTS))
 
 
 def test_requests_are_views_that_nobody_can_write():

@@ -25,7 +25,7 @@ from sut.supervisor.placement import (
     this_machine,
 )
 from sut.supervisor.session import QuerySession, Target
-from sut.wire import make_wire
+from sut.wire import Wires
 from tests.runs import ROOT, small_dataset
 from tests.stub import StubServer
 
@@ -141,11 +141,11 @@ def test_a_session_pins_loadgen_and_workers(tmp_path):
         flags = ["--input-file", str(dataset), "--server-url", server.url, "--output-dir", str(tmp_path)]
         plan = resolve_plan(parse_options(flags))
         samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
-        wire = make_wire("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
-        target = Target((resolve_endpoint(server.url, wire.path, None),), "sglang", "m")
+        wires = Wires("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
+        target = Target((resolve_endpoint(server.url, wires.of(0).path, None),), "sglang", "m")
         with QuerySession(plan, samples, Placement(1, "", (last,), ((last,),))) as session:
             session.readback()
-            session.start_workers(target, render_requests(samples, wire), None)
+            session.start_workers(target, render_requests(samples, wires), None)
             children = multiprocessing.active_children()
             assert [os.sched_getaffinity(child.pid) for child in children] == [{last}, {last}]
     assert os.sched_getaffinity(0) != {last} or last == 0

@@ -56,6 +56,17 @@ def test_loadgen_s_offline_hears_of_no_first_token(start, stream):
     assert (rig.finish().rows["first_token_ns"] > 0).all() == stream
 
 
+def test_each_answer_has_its_samples_own_limit(start):
+    limits = [1 + index % 6 for index in range(len(PROMPTS))]
+    with StubServer() as stub:
+        rig = start(stub.url, limits=limits)
+        rig.assign(*range(12))
+        reports = rig.collect(12)
+    assert {query: len(ids) for query, kind, ids in reports if kind == COMPLETE} == dict(
+        enumerate(limits[:12])
+    )
+
+
 def test_assignments_cut_inside_a_message(start):
     with StubServer() as stub:
         rig = start(stub.url)
