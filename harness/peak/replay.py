@@ -18,6 +18,7 @@ from harness.peak.schedule import Schedule, ScheduledRun
 
 Floats = npt.NDArray[np.float64]
 _SEED = 20_240_607  # of what is drawn per request: the same in every replay, so that rates compare
+_MOST_REPLAYED = 60_000  # queries: a third of a second
 _SHARE = 0.99  # of LoadGen's Server: a p99
 
 
@@ -44,9 +45,9 @@ class PoolModel:
         """The same with another scale."""
         return replace(self, scale=scale)
 
-    def tpot_table(self, most: int) -> list[float]:
-        """TPOT with 0 to ``most`` running."""
-        numbers = np.arange(most + 1, dtype=np.float64)
+    def tpot_table(self, most: int, step: int = 1) -> list[float]:
+        """TPOT with 0, ``step``, ... ``most`` times ``step`` running."""
+        numbers = np.arange(most + 1, dtype=np.float64) * step
         xs, ys = np.array(self.running), np.array(self.tpot_s)
         table = np.interp(numbers, xs, ys)
         if len(xs) > 1:
@@ -85,12 +86,14 @@ def replay(
 ) -> Replayed:
     """Replay the run at ``rate``."""
     run = schedule.run(rate)
-    arrivals = schedule.arrivals_s(rate, run.queries)
+    # Every n-th query against an n-th of the pool: loads vary about their mean as those of all queries do.
+    part = -(-run.queries // _MOST_REPLAYED)
+    arrivals = schedule.arrivals_s(rate, run.queries)[::part]
     random = np.random.Generator(np.random.PCG64(_SEED))
-    lengths = _dealt(model.lengths, run.queries, random)
-    first = _dealt(model.first_s, run.queries, random) * model.scale
-    spread = _dealt(model.spread, run.queries, random)
-    started, ended, most = _served(arrivals.tolist(), lengths.tolist(), first.tolist(), model)
+    lengths = _dealt(model.lengths, len(arrivals), random)
+    first = _dealt(model.first_s, len(arrivals), random) * model.scale
+    spread = _dealt(model.spread, len(arrivals), random)
+    started, ended, most = _served(arrivals.tolist(), lengths.tolist(), first.tolist(), model, part)
     first_at = np.array(started) + first
     ttft = first_at - arrivals
     gaps = np.maximum(lengths - 1, 1)
@@ -98,24 +101,24 @@ def replay(
     tpot = np.where(lengths > 1, (done - first_at) / gaps * spread, 0.0)
     late, slow = ttft > ttft_limit_s, tpot > tpot_limit_s
     cuts = [
-        _moment(arrivals[late] + ttft_limit_s, run.most_over),
-        _moment(done[slow], run.most_over),
+        _moment(arrivals[late] + ttft_limit_s, run.most_over // part),
+        _moment(done[slow], run.most_over // part),
     ]
     known = [cut for cut in cuts if cut is not None]
     return Replayed(
         run,
-        int(late.sum()),
-        int(slow.sum()),
+        part * int(late.sum()),
+        part * int(slow.sum()),
         _percentile(ttft),
         _percentile(tpot),
         min(known) if known else None,
         float(done.max()),
-        most,
+        part * most,
     )
 
 
 def _served(
-    arrivals: Sequence[float], lengths: Sequence[float], first: Sequence[float], model: PoolModel
+    arrivals: Sequence[float], lengths: Sequence[float], first: Sequence[float], model: PoolModel, part: int
 ) -> tuple[list[float], list[float], int]:
     """When each request gets its slot and when it ends, and the most that were in flight.
 
@@ -124,8 +127,8 @@ def _served(
     tokens.
     """
     count = len(arrivals)
-    slots = count if math.isinf(model.slots) else max(1, int(model.slots))
-    table = model.tpot_table(min(slots, count) + 1)
+    slots = count if math.isinf(model.slots) else max(1, round(model.slots / part))
+    table = model.tpot_table(min(slots, count) + 1, part)
     started, ended = [0.0] * count, [0.0] * count
     ends: list[tuple[float, int]] = []  # by ``made``
     begins: list[tuple[float, int]] = []  # first tokens that are on their way, by time

@@ -4,14 +4,18 @@ No clock and no I/O: time spent is what the steps and probes say of themselves, 
 its history and runs against a simulator.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from harness.config.loadgen_settings import Setting
+from harness.config.loadgen_settings import Setting, limits_ns
 from harness.config.scenario import Scenario
+from harness.peak.climb_order import keeps, next_concurrency
+from harness.peak.model import Predictor, peak_by_tpot, pool_model
 from harness.peak.probe import Probe, Prober
+from harness.peak.schedule import Schedule, rounded
 from harness.peak.steps import Step
 
 
@@ -51,7 +55,6 @@ class NextStep(msgspec.Struct, frozen=True, tag="step"):
     """Measure a step of the ladder."""
 
     concurrency: int
-    why: str
 
 
 class NextProbe(msgspec.Struct, frozen=True, tag="probe"):
@@ -61,15 +64,27 @@ class NextProbe(msgspec.Struct, frozen=True, tag="probe"):
     why: str
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """Nothing more is measured."""
+Outcome = Literal["FOUND", "AT_LEAST", "NOTHING_PASSES", "BUDGET", "STOPPED"]
 
-    outcome: "Outcome"
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """Nothing more is measured.
+
+    ``AT_LEAST``: this client's limit was reached before the servers'. ``STOPPED``: it could not go on.
+    """
+
+    outcome: Outcome
     why: str
 
 
-Outcome = Literal["FOUND", "AT_LEAST", "NOTHING_PASSES", "BUDGET", "STOPPED"]
 Action = NextStep | NextProbe | Ended
+
+_CLOSE = 0.7  # of t_max: such a verdict can be another one in the next run
+_SMALL_MARGIN = 0.01
+_NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
+_JUMP = 1.25  # by which a rate is raised where nothing predicts it
+_MOST_PROBES = 16
+_TAIL_S = 120.0  # of a run beyond its last query, where none was measured yet
 
 
 def search(
@@ -78,11 +93,12 @@ def search(
     history: History,
     keep: Callable[[History], None] = lambda history: None,
 ) -> tuple[History, Ended]:
-    """Measure until ``decide`` ends it, resuming from ``history``; after each measurement ``keep`` gets it.
+    """Measure until the policy ends it, resuming from ``history``; after each measurement ``keep`` gets it.
 
     Raises what ``prober`` raises; what was measured until then has been kept.
     """
-    while not isinstance(action := decide(settings, history), Ended):
+    policy = Policy(settings)
+    while not isinstance(action := policy.decide(history), Ended):
         if isinstance(action, NextStep):
             history = History((*history.steps, prober.ladder(action.concurrency)), history.probes)
         else:
@@ -91,18 +107,194 @@ def search(
     return history, action
 
 
-def decide(settings: SearchSettings, history: History) -> Action:
-    """What comes next: doubling, then bisection."""
-    passed = [one.rate for one in history.probes if one.verdict == "VALID"]
-    failed = [one.rate for one in history.probes if one.verdict == "INVALID"]
+class Bracket(msgspec.Struct, frozen=True):
+    """What the probes say: the highest rate that mostly passes, and the lowest above it that does not."""
+
+    low: float | None
+    high: float | None
+
+    @property
+    def width(self) -> float:
+        """Share by which the upper end is above the lower one."""
+        return math.inf if self.low is None or self.high is None else self.high / self.low - 1
+
+
+def tally(probes: Sequence[Probe]) -> dict[float, tuple[int, int]]:
+    """Runs that were VALID and INVALID, by rate, ascending."""
+    counts: dict[float, tuple[int, int]] = {}
+    for probe in sorted(probes, key=lambda one: one.rate):
+        valid, invalid = counts.get(probe.rate, (0, 0))
+        if probe.verdict != "FAILED":
+            counts[probe.rate] = (valid + (probe.verdict == "VALID"), invalid + (probe.verdict == "INVALID"))
+    return counts
+
+
+def bracket(probes: Sequence[Probe]) -> Bracket:
+    """The bracket; a rate that passed as often as it did not is not taken for one that passes."""
+    counts = tally(probes)
+    low = max((rate for rate, (valid, invalid) in counts.items() if valid > invalid), default=None)
+    above = [rate for rate, (valid, invalid) in counts.items() if invalid >= valid and rate > (low or 0)]
+    return Bracket(low, min(above, default=None))
+
+
+class Policy:
+    """What is measured next, as a function of the history alone; replays are kept between calls."""
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self._settings = settings
+        self.schedule = Schedule(settings.loadgen, settings.samples)
+        self._limits_ns = limits_ns(settings.scenario, settings.loadgen)
+        self._predictors: dict[tuple[int, ...], Predictor | None] = {}
+
+    def decide(self, history: History) -> Action:
+        """The next measurement, or the end."""
+        if stop := _stopped(history):
+            return stop
+        start = self._settings.start_qps
+        if start is not None and not history.probes:
+            return self._affordable(history, rounded(start), "the rate that was given")
+        if self._wants_ladder(history):
+            step = self._step(history)
+            if step is not None:
+                return step
+        return self._next_probe(history)
+
+    def expected_peak(self, history: History) -> float | None:
+        """The highest rate that would pass as far as is known; None where nothing predicts it."""
+        if (predictor := self._predictor(history)) is not None:
+            return predictor.peak(history.probes)
+        return peak_by_tpot(history.probes, self._limits_ns["TPOT"])
+
+    def client_limited(self, history: History) -> bool:
+        """Whether the ladder ended at a limit of this client before it showed any of the servers."""
+        if not history.steps:
+            return False
+        top, most = max(history.steps, key=lambda step: step.concurrency), self._settings.most_in_flight
+        if top.client_bound:
+            return True
+        slots = self._settings.slots
+        return most is not None and top.concurrency >= most and (slots is None or most < slots)
+
+    def cost_s(self, history: History, rate: float) -> float:
+        """What a run at ``rate`` takes, with its start and the answers after its last query."""
+        tails = [one.cost_s - one.planned_s for one in history.probes if one.cut_after_s is None]
+        if not tails:
+            tails = [2 * step.latency_s for step in history.steps[-1:] if step.latency_s is not None]
+        return self.schedule.run(rate).seconds + (max(tails) if tails else _TAIL_S)
+
+    def _wants_ladder(self, history: History) -> bool:
+        if history.steps or self._settings.start_qps is None:
+            return True
+        ratios = [self._ratio(probe) for probe in history.probes]
+        return not any(ratio is not None and _NEAR[0] <= ratio <= _NEAR[1] for ratio in ratios)
+
+    def _ratio(self, probe: Probe) -> float | None:
+        """The p99 that is nearest to its limit, over the limit; None of a run that was cut."""
+        if probe.cut_after_s is not None or probe.ttft_p99_ns is None or probe.tpot_p99_ns is None:
+            return None
+        return max(probe.ttft_p99_ns / self._limits_ns["TTFT"], probe.tpot_p99_ns / self._limits_ns["TPOT"])
+
+    def _step(self, history: History) -> NextStep | Ended | None:
+        settings, steps = self._settings, history.steps
+        concurrency = next_concurrency(
+            steps,
+            self._limits_ns,
+            replicas=settings.replicas,
+            slots=settings.slots,
+            most_in_flight=settings.most_in_flight,
+        )
+        if concurrency is not None:
+            return NextStep(concurrency)
+        if history.probes or any(keeps(step, self._limits_ns) for step in steps):
+            return None
+        fewest = min(step.concurrency for step in steps)
+        return Ended("NOTHING_PASSES", f"with {fewest} requests in flight a limit is already missed")
+
+    def _predictor(self, history: History) -> Predictor | None:
+        key = tuple(step.concurrency for step in history.steps)
+        if key not in self._predictors:
+            model = pool_model(history.steps, self._settings.slots, self._limits_ns["TTFT"])
+            self._predictors[key] = (
+                None if model is None else Predictor(self.schedule, self._limits_ns, model)
+            )
+        return self._predictors[key]
+
+    def _next_probe(self, history: History) -> Action:
+        tolerance, found = self._settings.tolerance, bracket(history.probes)
+        peak = self.expected_peak(history)
+        aim = None if peak is None else peak * (1 - tolerance / 2)
+        if found.low is None:
+            return self._first_valid(history, found.high, aim)
+        if found.high is None:
+            if aim is None:
+                return self._explore(history, found.low * _JUMP, "nothing predicts the peak yet")
+            if self.client_limited(history) and aim <= found.low * (1 + tolerance):
+                return self._confirmed(history, found.low, "AT_LEAST")
+            above = max(aim, found.low * (1 + 1.5 * tolerance))
+            return self._explore(history, above, "above the highest rate that passed")
+        small_gain = aim is not None and aim <= found.low * (1 + tolerance)
+        if found.width <= tolerance * (4 if small_gain else 2):
+            return self._confirmed(history, found.low, "FOUND")
+        rate = math.sqrt(found.low * found.high) if aim is None else aim
+        rate = min(max(rate, found.low * (1 + tolerance)), found.high * (1 - tolerance))
+        return self._explore(history, rate, "between the highest that passed and the lowest that did not")
+
+    def _first_valid(self, history: History, high: float | None, aim: float | None) -> Action:
+        """A rate that may pass, where none has: lower by steps that double."""
+        if high is None:
+            if aim is None:
+                return Ended("NOTHING_PASSES", "no rate passes in a replay of what the ladder measured")
+            return self._explore(history, aim, "the prediction")
+        drop = min(0.5, self._settings.tolerance * 2 ** (len(history.probes) - 1))
+        lower = high * (1 - drop)
+        return self._explore(history, lower if aim is None else min(aim, lower), "nothing passed yet")
+
+    def _confirmed(self, history: History, rate: float, outcome: Outcome) -> Action:
+        """The end where enough runs at ``rate`` were VALID; else another one."""
+        valid, invalid = tally(history.probes)[rate]
+        peak = self.expected_peak(history)
+        margin = 0.0 if peak is None else peak / rate - 1
+        wanted = 2 if margin >= _SMALL_MARGIN else 3
+        if valid >= wanted:
+            return Ended(outcome, f"VALID in {valid} of {valid + invalid} runs")
+        return self._affordable(history, rate, "confirmation")
+
+    def _explore(self, history: History, rate: float, why: str) -> Action:
+        """A run at a rate that is new, at the best of its number of datasets where that is near.
+
+        The last run that the budget has time for is a confirmation.
+        """
+        known, tolerance = tally(history.probes), self._settings.tolerance
+        snapped = self.schedule.snapped(rate, tolerance / 2)
+        rate = snapped if snapped not in known else rounded(rate)
+        low, left = bracket(history.probes).low, self._left_s(history)
+        if (
+            low is not None
+            and left is not None
+            and left < self.cost_s(history, rate) + self.cost_s(history, low)
+        ):
+            return self._confirmed(history, low, "BUDGET")
+        return self._affordable(history, rate, why)
+
+    def _affordable(self, history: History, rate: float, why: str) -> Action:
+        left, cost = self._left_s(history), self.cost_s(history, rate)
+        if left is not None and left < cost:
+            return Ended("BUDGET", f"{max(left, 0):.0f} s of the budget are left, a run takes {cost:.0f} s")
+        return NextProbe(rate, why)
+
+    def _left_s(self, history: History) -> float | None:
+        budget = self._settings.budget_s
+        return None if budget is None else budget - history.spent_s
+
+
+def _stopped(history: History) -> Ended | None:
     if not history.probes:
-        return NextProbe(settings.start_qps or 1.0, "start")
-    if not failed:
-        return NextProbe(2 * max(passed), "nothing failed yet")
-    if not passed:
-        return NextProbe(min(failed) / 2, "nothing passed yet")
-    if min(failed) / max(passed) - 1 <= settings.tolerance:
-        return Ended("FOUND", "the bracket is as narrow as the tolerance")
-    return NextProbe(
-        (max(passed) + min(failed)) / 2, "between the highest that passed and the lowest that failed"
-    )
+        return None
+    last = history.probes[-1]
+    if last.verdict == "FAILED":
+        return Ended("STOPPED", f"the run at {last.rate:g}: {'; '.join(last.reasons)}")
+    if last.verdict == "INVALID" and last.client_bound:
+        return Ended("AT_LEAST", f"this client was a bottleneck of the run at {last.rate:g}")
+    if len(history.probes) >= _MOST_PROBES:
+        return Ended("STOPPED", f"{len(history.probes)} runs without an end")
+    return None
