@@ -164,6 +164,7 @@ static void stamp(Conn *c, uint64_t now) {
 
 static void finish(Conn *c) {
     schedule_remove(c);
+    if (c->batch) batch_leave(c);
     truth_record(c);
     c->streaming = c->waiting = false;
     c->t_first_byte = 0;
@@ -195,7 +196,7 @@ static void send_event(Conn *c) {
     stamp(c, now);
     if (last) finish(c);
     conn_send(c, text, at - text);
-    if (c->closed || last) return;
+    if (c->closed || last || c->batch) return;
     if (c->wants_write) schedule_remove(c);  // continues in answer_writable
     else schedule_following(c, now);
 }
@@ -259,6 +260,7 @@ void answer_start(Conn *c, Protocol protocol, const char *body, size_t n) {
     c->prompt_tokens = prompt.count;
     c->asked = asked_tokens(prompt.rest, prompt.rest_len);
     c->total = knobs.tokens ? knobs.tokens : c->asked;
+    if (knobs.first_id_tokens && prompt.first && prompt.first < c->asked) c->total = prompt.first;
     c->sent = c->events = 0;
     c->head_sent = false;
     c->wants_usage = true_after(prompt.rest, prompt.rest_len, "\"include_usage\"");
@@ -268,7 +270,9 @@ void answer_start(Conn *c, Protocol protocol, const char *body, size_t n) {
     c->request++;
     counters.requests++;
     if (++counters.active > counters.max_active) counters.max_active = counters.active;
-    schedule_first(c);
+    c->due = 0;
+    if (knobs.batch_us || knobs.stream_ns) batch_join(c);
+    else schedule_first(c);
 }
 
 void answer_due(Conn *c) {
@@ -276,8 +280,14 @@ void answer_due(Conn *c) {
     else send_document(c);
 }
 
+void answer_token(Conn *c) {
+    if (c->streaming) send_event(c);
+    else if ((c->sent = next_total(c)) == c->total) send_document(c);
+    http_input(c);  // a pipelined request, if the answer is complete
+}
+
 void answer_writable(Conn *c) {
-    if (!c->streaming || c->in_ring || c->heap_index >= 0) return;
+    if (!c->streaming || c->batch || c->in_ring || c->heap_index >= 0) return;
     c->due = 0;
     schedule_soon(c);
 }

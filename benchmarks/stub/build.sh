@@ -2,4 +2,4 @@
 # Builds the stub server: build.sh [OUTPUT], by default beside the sources.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-exec "${CC:-cc}" -std=gnu17 -O3 -flto -Wall -Wextra -o "${1:-$here/stub_server}" "$here"/*.c
+exec "${CC:-cc}" -std=gnu17 -O3 -flto -Wall -Wextra -o "${1:-$here/stub_server}" "$here"/*.c -lm

@@ -54,11 +54,11 @@ static void reply_server_info(Conn *c) {
     snprintf(body, sizeof body,
              "{\"model_path\":\"%s\",\"served_model_name\":\"%s\",\"version\":\"stub\",\"dp_size\":%ld,\"tp_size\":1,"
              "\"context_length\":%ld,\"vocab_size\":%ld,\"stream_interval\":%ld,"
-             "\"incremental_streaming_output\":%s,\"max_running_requests\":1000000,"
+             "\"incremental_streaming_output\":%s,\"max_running_requests\":%ld,"
              "\"internal_states\":[{\"last_gen_throughput\":0.0}]}",
              model_name, model_name, (long)knobs.dp_size, (long)knobs.context_length, (long)knobs.vocab_size,
              (long)knobs.tokens_per_event,
-             knobs.cumulative ? "false" : "true");
+             knobs.cumulative ? "false" : "true", knobs.slots ? (long)knobs.slots : 1000000l);
     reply_json(c, body);
 }
 

@@ -2,6 +2,7 @@
 // The seed is the CRC-32 of the prompt's ids as text, "1,2,3"; id i is FIRST_ID + (seed + i * ID_STRIDE) % ID_RANGE.
 // tests/stub/protocol.py has the same rule.
 #define _GNU_SOURCE
+#include <stdlib.h>
 #include <string.h>
 
 #include "stub.h"
@@ -62,7 +63,7 @@ static const char *rest_of(const char *body, size_t n, const char *list, const c
 
 Prompt prompt_read(const char *body, size_t n, Protocol protocol) {
     const char *list = value_of(body, n, protocol == GENERATE ? "\"input_ids\"" : "\"prompt\"");
-    if (!list || *list != '[') return (Prompt){crc32_of((const unsigned char *)body, n), n / 4, body, n};
+    if (!list || *list != '[') return (Prompt){crc32_of((const unsigned char *)body, n), n / 4, 0, body, n};
     list++;
     const char *end = memchr(list, ']', body + n - list);
     if (!end) end = body + n;
@@ -77,6 +78,7 @@ Prompt prompt_read(const char *body, size_t n, Protocol protocol) {
         list = compact;
     }
     prompt.count = length > 0;
+    prompt.first = strtoul(list, NULL, 10);
     for (size_t i = 0; i < length; i++) prompt.count += list[i] == ',';
     prompt.seed = crc32_of((const unsigned char *)list, length);
     return prompt;

@@ -13,6 +13,8 @@ Knobs knobs = {
     .context_length = 131072,
     .dp_size = 1,
     .vocab_size = 201088,
+    .noise_ms = 60000,
+    .drift_s = 1800,
 };
 
 const char *model_name = "stub";
@@ -28,6 +30,17 @@ static const struct {
     {"first_us", &knobs.first_us, 0},
     {"gap_us", &knobs.gap_us, 0},
     {"jitter_us", &knobs.jitter_us, 0},
+    {"first_id_tokens", &knobs.first_id_tokens, 0},
+    {"batch_us", &knobs.batch_us, 0},
+    {"stream_ns", &knobs.stream_ns, 0},
+    {"square_ps", &knobs.square_ps, 0},
+    {"slots", &knobs.slots, 0},
+    {"prefill_us", &knobs.prefill_us, 0},
+    {"slow_permille", &knobs.slow_permille, 0},
+    {"noise_permille", &knobs.noise_permille, 0},
+    {"noise_ms", &knobs.noise_ms, 6},
+    {"drift_permille", &knobs.drift_permille, 0},
+    {"drift_s", &knobs.drift_s, 1},
     {"step", &knobs.step, 0},
     {"cumulative", &knobs.cumulative, 0},
     {"text", &knobs.text, 0},

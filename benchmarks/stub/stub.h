@@ -14,6 +14,17 @@ typedef struct {
     int64_t first_us;          // delay of the first event
     int64_t gap_us;            // time between events; 0: as fast as the socket accepts them
     int64_t jitter_us;         // random addition to the first delay, from 0 to this value
+    int64_t first_id_tokens;   // 1: the first id of the prompt is the number of output tokens, if that is not more than asked
+    // A decode batch for each port (batch.c), where batch_us or stream_ns is not 0. A token of each of N running requests
+    // takes batch_us + stream_ns * N + square_ps * N * N.
+    int64_t batch_us, stream_ns, square_ps;
+    int64_t slots;             // requests that a port runs at once, the others wait; 0: no limit
+    int64_t prefill_us;        // of each request; the batch stands still
+    int64_t slow_permille;     // the last port is slower by this share
+    int64_t noise_permille;    // standard deviation of each port's pace,
+    int64_t noise_ms;          // with this correlation time
+    int64_t drift_permille;    // all ports are slower in the end by this share,
+    int64_t drift_s;           // with this time constant
     int64_t step;              // 1: all streams emit on one common clock of gap_us, like a decode batch
     int64_t cumulative;        // 1: /generate repeats all ids in every event; 0: only the new ones
     int64_t text;              // 1: every token also has a text, " tok"
@@ -32,6 +43,7 @@ int knobs_print(char *to, size_t room);  // as a JSON object
 
 // ---------------------------------------------------------------- connections
 typedef enum { GENERATE, COMPLETION, CHAT } Protocol;
+typedef enum { BATCH_NONE, BATCH_WAITING, BATCH_RUNNING } BatchState;
 
 typedef struct Endpoint {
     int fd;
@@ -41,7 +53,8 @@ typedef struct Endpoint {
 typedef struct Conn {
     Endpoint endpoint;  // first: epoll hands it back
     uint16_t port;
-    uint8_t protocol;
+    uint8_t protocol, batch;
+    bool times_batch;                 // not a connection, but the timer of a port's batch
     bool streaming, waiting;          // an answer is unfinished: a stream, or a document not yet sent
     bool head_sent, wants_usage, wants_ids;
     bool close_after, closed, wants_write, in_ring;
@@ -49,6 +62,7 @@ typedef struct Conn {
     uint32_t seed, prompt_tokens;     // of the prompt: see ids.c
     uint32_t asked, total, sent, events;  // tokens; events sent
     int32_t heap_index;               // -1: not in the heap
+    uint32_t batch_index;             // in the queue or in the batch
     char *in, *out;                   // unfinished data: NULL on a quiet connection
     uint32_t in_len, in_cap, out_len, out_off, out_cap;
     uint64_t due;
@@ -69,7 +83,7 @@ void http_input(Conn *c);  // answers every complete request in c->in
 #define ID_STRIDE 7919u
 
 typedef struct {
-    uint32_t seed, count;
+    uint32_t seed, count, first;  // first: the first id
     const char *rest;  // the body without the ids; valid until the next call
     size_t rest_len;
 } Prompt;
@@ -80,6 +94,7 @@ Prompt prompt_read(const char *body, size_t n, Protocol protocol);
 // ---------------------------------------------------------------- answer.c
 void answer_start(Conn *c, Protocol protocol, const char *body, size_t n);
 void answer_due(Conn *c);      // send the due event, or the document
+void answer_token(Conn *c);    // of a batch: the next event; a document at its end
 void answer_writable(Conn *c); // resume a blocked stream
 
 // ---------------------------------------------------------------- schedule.c
@@ -89,6 +104,12 @@ void schedule_remove(Conn *c);
 Conn *schedule_next_due(uint64_t now);  // NULL: none is due
 uint64_t schedule_wait_ns(uint64_t now);  // UINT64_MAX: nothing is scheduled
 void schedule_run_ring(void (*act)(Conn *));
+
+// ---------------------------------------------------------------- batch.c
+void batch_port(uint16_t port);  // each port that listens
+void batch_join(Conn *c);        // a request, to the queue of its port
+void batch_leave(Conn *c);       // it ended, or its connection closed
+void batch_turn(Conn *timer);
 
 // ---------------------------------------------------------------- truth.c
 typedef struct {

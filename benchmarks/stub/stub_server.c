@@ -51,6 +51,7 @@ void conn_close(Conn *c) {
     c->closed = true;
     if (c->streaming || c->waiting) counters.aborted++, counters.active--;
     schedule_remove(c);
+    if (c->batch) batch_leave(c);
     close(c->endpoint.fd);
     counters.open--;
     free(c->in);
@@ -166,6 +167,7 @@ static void listen_on(uint32_t address, int port) {
     *e = (Endpoint){.fd = fd, .listens = true};
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = e};
     epoll_ctl(poll_fd, EPOLL_CTL_ADD, fd, &event);
+    batch_port(port);
 }
 
 // ---------------------------------------------------------------- loop
@@ -182,6 +184,10 @@ static void handle(struct epoll_event *e) {
 }
 
 static void act(Conn *c) {
+    if (c->times_batch) {
+        batch_turn(c);
+        return;
+    }
     answer_due(c);
     http_input(c);  // a pipelined request, if the answer is complete
 }

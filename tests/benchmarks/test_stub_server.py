@@ -121,6 +121,57 @@ def test_streams(server, knobs, sizes, separators):
     assert {event["meta_info"]["finish_reason"] for event in got[:-1]} == {None}
 
 
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("knobs", "overlapping", "least_ms"),
+    [
+        ("batch_us=2000", 3, 9 * 2),
+        ("stream_ns=1000000", 3, 9 * 1),  # of each running request
+        ("batch_us=2000&slots=2", 2, 9 * 2),
+        ("batch_us=2000&slots=1&slow_permille=1000", 1, 9 * 4),
+        ("batch_us=2000&slots=1&noise_permille=1&drift_permille=1&square_ps=1", 1, 9),
+    ],
+)
+def test_a_batch_decodes_its_slots_together_and_queues_the_others(server, knobs, overlapping, least_ms):
+    server.get("/_config?prefill_us=1000&" + knobs)
+    socks = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(3)]
+    for sock in socks:
+        sock.sendall(request(asked=10))
+    for sock in socks:
+        assert answer(sock)[-1]["output_ids"] == expected_ids(PROMPT, 10)
+        sock.close()
+    rows = list(csv.DictReader(io.StringIO(server.get("/_log").decode())))
+    assert all(int(row["t_last_event"]) - int(row["t_request"]) >= (1 + least_ms) * MS for row in rows)
+    spans = sorted((int(row["t_first_event"]), int(row["t_last_event"])) for row in rows)
+    assert all(b[0] >= a[1] for a, b in zip(spans, spans[overlapping:], strict=False))
+    assert len({row["events"] for row in rows}) == 1
+
+
+def test_a_batch_goes_on_without_those_who_left(server):
+    server.get("/_config?batch_us=1000&slots=2")
+    leaving = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(200)]
+    for sock in leaving:
+        sock.sendall(request(asked=100_000))
+    wait_until(lambda: server.stats()["active"] == 200)
+    for sock in leaving:
+        sock.close()
+    assert len(server.generate(asked=5)) == 5
+    assert server.stats()["active"] == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_first_id_can_be_the_number_of_tokens(server, stream):
+    server.get("/_config?first_id_tokens=1&batch_us=10")
+    text = json.dumps({"input_ids": [7, 1], "sampling_params": {"max_new_tokens": 50}, "stream": stream})
+    request = urllib.request.Request(server.url + "/generate", text.encode())
+    with urllib.request.urlopen(request, timeout=60) as response:
+        body = response.read()
+    last = events(body)[-1] if stream else json.loads(body)
+    assert last["output_ids"] == expected_ids([7, 1], 7)
+
+
 def test_document_and_stop(server):
     server.get("/_config?tokens=5&text=1")
     body = request(stream=False).partition(b"\r\n\r\n")[2]
