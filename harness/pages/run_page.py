@@ -18,6 +18,7 @@ from harness.pages.tables import (
     client_section,
     endings,
     loadgen_percentiles,
+    network_section,
     parameters_section,
     percentile_tables,
     provenance_section,
@@ -33,7 +34,12 @@ def run_page(run: RunFiles) -> Page:
     """The page of a run."""
     sections = [_verdict(run), *accuracy_section(run.folder), *_measured(run)]
     if (record := run.record) is not None:
-        sections += [client_section(record), warnings_section(record), provenance_section(record)]
+        sections += [
+            client_section(record),
+            network_section(record),
+            warnings_section(record),
+            provenance_section(record),
+        ]
     return Page(
         _title(run),
         _subtitle(run),

@@ -9,7 +9,8 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.pages.figures.queries import Queries
 from harness.pages.page import Section, Table
 from harness.pages.run_files import LATENCIES, RunFiles
-from harness.record.run_record import Distribution, RunRecord
+from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
+from harness.report.network import first_token_line, network_line
 from harness.report.progress import milliseconds
 
 _LISTED = 8  # server URLs; the replicas' table has all of them
@@ -71,8 +72,8 @@ def client_section(record: RunRecord) -> Section:
     if not known:
         return Section("client", "This client")
     lines = [
-        "Issue delay: from LoadGen's call until the request is sent. Client share: from the arrival of a "
-        "token until LoadGen is called. Both are inside LoadGen's figures."
+        "Issue delay: from LoadGen's call until the request is sent, connecting included. Client share: from "
+        "the arrival of a token until LoadGen is called. Both are inside LoadGen's figures."
     ]
     if record.schedule_lag_mean_ns is not None:
         lines.append(
@@ -82,6 +83,42 @@ def client_section(record: RunRecord) -> Section:
         cores = ", ".join(f"{name} {share:.0%}" for name, share in record.client_load.cores.items())
         lines.append(f"Busiest second of each process, of one core: {cores}.")
     return Section("client", "This client", lines, tables=[_distribution_table(known)])
+
+
+def network_section(record: RunRecord) -> Section:
+    """What this client's kernel knows of the network, for each server."""
+    text = network_line(record.network)
+    if not text:
+        return Section("network", "Network")
+    lines = [f"{part[0].upper()}{part[1:]}." for part in (text, first_token_line(record)) if part]
+    header = (
+        *(
+            "server",
+            "round trip, ms: least",
+            "mean",
+            "connections",
+            "connecting, ms: mean",
+            "longest",
+            "failed",
+        ),
+        *("queries that waited", "segments sent", "sent again", "received", "after a gap"),
+    )
+    lossy = [one.retransmitted + one.gaps for one in record.network.values()]
+    rows = [_network_row(url, one) for url, one in record.network.items()]
+    marked = frozenset(number for number, lost in enumerate(lossy) if lost)
+    folded = f"All {len(rows)} servers" if len(rows) > _LISTED else ""
+    return Section("network", "Network", lines, tables=[Table(header, rows, marked, folded)])
+
+
+def _network_row(url: str, one: ReplicaNetwork) -> tuple[str, ...]:
+    trip = (_or_dash(one.rtt_min_ns), _or_dash(one.rtt_mean_ns))
+    connecting = (_or_dash(one.connect_mean_ns), _or_dash(one.connect_max_ns))
+    counts = (one.failed_connects, one.waited, one.sent, one.retransmitted, one.received, one.gaps)
+    return (url, *trip, f"{one.connects:,}", *connecting, *(f"{count:,}" for count in counts))
+
+
+def _or_dash(nanoseconds: float | None) -> str:
+    return "-" if nanoseconds is None else milliseconds(nanoseconds)
 
 
 def warnings_section(record: RunRecord) -> Section:

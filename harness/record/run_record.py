@@ -142,6 +142,32 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """what follows for the servers' settings"""
 
 
+class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
+    """What this client's kernel knows of the network to one server; `null` where nothing was measured."""
+
+    connects: int
+    """connections established, before the first query and during the run"""
+    connect_mean_ns: float | None
+    """from the SYN until bytes can be sent, with TLS its handshake"""
+    connect_max_ns: int | None
+    failed_connects: int
+    waited: int
+    """queries that waited for a connection of their own: part of their issue delay"""
+    waited_mean_ns: float | None
+    rtt_mean_ns: float | None
+    """mean over the connections of TCP's smoothed round trip"""
+    rtt_min_ns: int | None
+    """the shortest round trip"""
+    sent: int
+    """segments with data"""
+    retransmitted: int
+    """segments that this client sent again, SYNs too: what the server sent again is not known"""
+    received: int
+    """segments with data"""
+    gaps: int
+    """received while an earlier one was missing: lost on the way, or overtaken"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run: ``verdict`` and the fields after ``ended`` stay empty while it lasts."""
 
@@ -181,6 +207,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     schedule_lag_mean_ns: float | None = None
     """LoadGen's scheduled time to its call of the issue callback, on average: its mean TTFT less ours; `null`
     where a query failed. It includes the few µs of the call in which LoadGen stamps the first token"""
+    network: dict[str, ReplicaNetwork] = {}
+    """by server URL"""
     server_load: ServerLoad | None = None
     """`null` where the servers were not asked"""
     warnings: tuple[str, ...] = ()

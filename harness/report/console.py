@@ -12,6 +12,7 @@ from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
+from harness.report.network import first_token_line, network_line
 from harness.report.next_step import next_step
 from harness.report.progress import ProgressPrinter, ProgressSnapshot, duration, milliseconds
 from harness.report.statistics import PERCENTILES
@@ -25,7 +26,7 @@ _DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
 _LIMIT = "p99 limit"
 _OURS = "this client's own time, inside LoadGen's figures"
 _LEGEND = {
-    "issue delay": "from LoadGen's call until the request is sent",
+    "issue delay": "from LoadGen's call until the request is sent, connecting included",
     "client share": "from the arrival of a token until LoadGen is called",
     "schedule lag": "from LoadGen's scheduled time until its call, mean",
 }
@@ -72,6 +73,7 @@ def render_summary(
         [printable(record.plan.title)],
         _throughput(record.statistics),
         _latency_table(record, record.statistics, width),
+        _network(record),
         _failures(record.statistics),
         _listing("What the servers' metrics say", record.server_load.notes if record.server_load else ()),
         _listing("Warnings: reasons to distrust these numbers", record.warnings),
@@ -147,6 +149,13 @@ def _cells(found: Distribution | None) -> dict[str, str]:
 
 def _table_line(label: str, cells: Sequence[str]) -> str:
     return (f"{label:<{LABEL_WIDTH}}" + "".join(f" {cell:>{CELL_WIDTH}}" for cell in cells)).rstrip()
+
+
+def _network(record: RunRecord) -> list[str]:
+    line = "; ".join(text for text in (network_line(record.network), first_token_line(record)) if text)
+    return (
+        textwrap.wrap(_pair("network", line), 110, subsequent_indent=" " * (LABEL_WIDTH + 1)) if line else []
+    )
 
 
 def _failures(s: Statistics) -> list[str]:

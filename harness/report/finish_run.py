@@ -27,7 +27,7 @@ from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.requests_table import Reported, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
-from harness.record.run_record import RunRecord, RunVerdict, ServerLoad, Statistics
+from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad, Statistics
 from harness.report.client_overhead import (
     client_load,
     client_share,
@@ -36,6 +36,7 @@ from harness.report.client_overhead import (
     mean_schedule_lag,
     share_warnings,
 )
+from harness.report.network import network_warnings
 from harness.report.server_load import cache_warnings, read_samples, server_load
 from harness.report.statistics import completed, statistics
 from harness.report.verdict import run_verdict
@@ -50,8 +51,8 @@ class Observations:
     ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``errors``
     make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
     second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
-    sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad. ``without_metrics``: servers
-    that have none, and why; None where they were not asked.
+    sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad. ``network``: a value for each server.
+    ``without_metrics``: servers that have none, and why; None where they were not asked.
     """
 
     issued: int = 0
@@ -63,6 +64,7 @@ class Observations:
     cpu_s: float | None = None
     loop_lag_ns: int = 0
     gc_runs: int = 0
+    network: Sequence[ReplicaNetwork] = ()
     without_metrics: Mapping[str, str] | None = None
 
 
@@ -133,6 +135,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         ),
         client_share=client_share(files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
+        network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
         server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens),
     )
 
@@ -181,6 +184,7 @@ def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
     yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
+    yield from network_warnings(record.network)
     if record.server_load is not None:
         yield from cache_warnings(record.server_load)
 

@@ -14,7 +14,8 @@ from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 from sut.client.balance import Balance
 from sut.client.connections import Connection, Replica, Request
 from sut.client.deadlines import DeadlineWatch
-from sut.client.endpoint import Endpoint
+from sut.client.endpoint import AddressPair, Endpoint
+from sut.client.network import GIVEN_UP, Figures, Network, TcpInfo, count_closed, count_connect
 from sut.client.poller import Poller
 from sut.client.transport import KernelClock
 
@@ -23,6 +24,7 @@ _BATCHED_FROM = 64
 _BATCHED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
+_NEXT_ADDRESS_NS = 2_000_000_000  # where a name has another address: time for one lost SYN
 # uvicorn closes connections that were idle for 5 s; an older one is not used for a query.
 _MAX_IDLE_NS = 2_000_000_000
 # A longer gap between ticks means that the process was suspended: connects may have completed since.
@@ -37,8 +39,10 @@ class HttpClient:
     """Sends requests to the replicas that ``balance`` chooses, reads their answers; times are monotonic ns.
 
     A replica that fails repeatedly gets no more requests, and ``on_suspect`` is called with its index, until
-    ``trust`` is called after a successful health check. ``receptions`` counts reads that brought bytes,
-    ``partial_tokens`` the tokens so far of the answers in flight.
+    ``trust`` is called after a successful health check. An address of a replica that gives no connection is
+    not used again until then, its others are, and ``on_lost_address`` is called with a sentence.
+    ``network``: where to count what is known of each replica's network. ``receptions`` counts reads that
+    brought bytes, ``partial_tokens`` the tokens so far of the answers in flight.
     """
 
     def __init__(
@@ -49,13 +53,18 @@ class HttpClient:
         on_done: Callable[[Request, Outcome], None],
         on_suspect: Callable[[int], None] = lambda index: None,
         balance: Balance | None = None,
+        on_lost_address: Callable[[str], None] = lambda text: None,
+        network: Sequence[Figures] | None = None,
     ) -> None:
         self.opened = 0
         self.receptions = 0
         self.partial_tokens = 0
         self.in_flight: dict[int, Request] = {}  # in the order of their start
         self._poller = Poller()
-        self._replicas = [Replica(index, endpoint) for index, endpoint in enumerate(endpoints)]
+        figures: Sequence[Figures | None] = network or [None] * len(endpoints)
+        self._replicas = [
+            Replica(index, endpoint, figures[index]) for index, endpoint in enumerate(endpoints)
+        ]
         self._trusted = list(self._replicas)
         self._balance = balance or Balance(len(endpoints))
         self._deadlines = DeadlineWatch(deadlines, self.in_flight)
@@ -63,6 +72,7 @@ class HttpClient:
         self._on_first_token = on_first_token
         self._on_done = on_done
         self._on_suspect = on_suspect
+        self._on_lost_address = on_lost_address
         self._clock = KernelClock()
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
@@ -85,7 +95,8 @@ class HttpClient:
 
     def trust(self, index: int) -> None:
         """Use a replica again."""
-        self._replicas[index].failed_in_a_row = 0
+        replica = self._replicas[index]
+        replica.failed_in_a_row, replica.pairs = 0, replica.endpoint.pairs
         self._trusted = [r for r in self._replicas if r in self._trusted or r.index == index]
         self._balance.allow(index)
 
@@ -113,8 +124,11 @@ class HttpClient:
         replica = self._replicas[request.replica]
         self.in_flight[request.query_id] = request
         self._deadlines.add(request)
+        self._connect(request, replica)
+
+    def _connect(self, request: Request, replica: Replica) -> None:
         try:
-            connection = self._take_idle(replica, request.started_ns) or self._open(replica)
+            connection = self._take_idle(replica, time.monotonic_ns()) or self._open(replica)
         except OSError as error:
             self._finish(request, _no_connection(replica, error))
             return
@@ -162,7 +176,13 @@ class HttpClient:
     # -- connections
 
     def _open(self, replica: Replica) -> Connection:
-        connection = replica.connect(self._clock)
+        while True:
+            try:
+                connection = replica.connect(self._clock)
+                break
+            except OSError as error:
+                if not self._leave_address(replica, replica.pair, error):
+                    raise
         connection.opened_ns = time.monotonic_ns()
         self._connections[connection.fd] = connection
         self._connecting[connection.fd] = connection
@@ -170,6 +190,19 @@ class HttpClient:
         self._poller.register(connection.fd, _READ_WRITE)
         self.opened += 1
         return connection
+
+    def _leave_address(self, replica: Replica, pair: AddressPair, error: OSError) -> bool:
+        """Whether ``replica`` has other addresses than this one, which gave no connection: they are used."""
+        others = replica.others(pair)
+        if not others or error.errno in _OWN_LIMITS:
+            return False
+        if len(others) < len(replica.pairs):
+            replica.pairs = others
+            self._on_lost_address(
+                f"{replica.endpoint.url}: its address {pair.address[0]} gave no connection "
+                f"({error.strerror or error}); its other addresses are used"
+            )
+        return True
 
     def _take_idle(self, replica: Replica, now: int) -> Connection | None:
         while replica.idle:
@@ -182,6 +215,7 @@ class HttpClient:
     def _close(self, connection: Connection) -> None:
         self._connections.pop(connection.fd, None)
         self._connecting.pop(connection.fd, None)
+        count_closed(connection.replica.network, TcpInfo.of(connection.transport.info()))
         connection.request = None  # breaks the reference cycle: workers run without a garbage collector
         self._poller.batched -= connection.batched
         connection.batched = False
@@ -216,11 +250,14 @@ class HttpClient:
             self._listen(connection, _READ_WRITE if connection.transport.wants_write else _READ)
         else:
             del self._connecting[connection.fd]
-            if connection.request is None:
+            request, now = connection.request, time.monotonic_ns()
+            waited_ns = None if request is None else now - request.started_ns
+            count_connect(connection.replica.network, now - connection.opened_ns, waited_ns)
+            if request is None:
                 self._listen(connection, _READ)
                 self._release(connection)
             else:
-                self._send(connection, connection.request)
+                self._send(connection, request)
         return connection.ready
 
     def _send(self, connection: Connection, request: Request) -> None:
@@ -307,14 +344,25 @@ class HttpClient:
             self._poller.to_batched(connection.fd, connection.mask)
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
-        request = connection.request
+        request, replica = connection.request, connection.replica
+        another = kind is FailureKind.CONNECT and self._leave_address(replica, connection.pair, error)
+        if kind is FailureKind.CONNECT:
+            replica.network[Network.FAILED_CONNECTS] += 1
         if request is None:
             self._forget_idle(connection)
             return
-        if kind is FailureKind.CONNECT:
-            self._finish(request, _no_connection(connection.replica, error))
+        if another:  # no server has seen the request
+            request.connection = None
+            self._close(connection)
+            self._connect(request, replica)
             return
-        cause = f"{connection.replica.endpoint.url}: {error.strerror or error}"
+        if kind is FailureKind.CONNECT:
+            self._finish(request, _no_connection(replica, error))
+            return
+        cause = f"{replica.endpoint.url}: {error.strerror or error}"
+        if error.errno in GIVEN_UP:
+            again = TcpInfo.of(connection.transport.info()).retransmitted
+            cause += f" ({again} segments were sent again)"
         if kind is FailureKind.NO_RESPONSE and request.reader.first_byte_ns:
             kind = FailureKind.TRUNCATED
             cause += f" after {request.reader.tokens} tokens"
@@ -333,6 +381,7 @@ class HttpClient:
         request.reader.release()
         connection, request.connection = request.connection, None
         if connection is not None:
+            outcome = _with_evidence(outcome, connection)
             endpoint = connection.replica.endpoint
             if isinstance(outcome, Completion) and endpoint.keep_alive and request.reader.reusable:
                 self._release(connection)
@@ -344,14 +393,25 @@ class HttpClient:
         self._on_done(request, outcome)
 
     def _expire_connecting(self, now: int) -> None:
-        late = [c for c in self._connecting.values() if now - c.opened_ns > _CONNECT_TIMEOUT_NS]
-        for connection in late:
-            self._lost(connection, FailureKind.CONNECT, TimeoutError("no connection within 10 s"))
+        earliest_ns = now - min(_NEXT_ADDRESS_NS, _CONNECT_TIMEOUT_NS)
+        for connection in [c for c in self._connecting.values() if c.opened_ns < earliest_ns]:
+            limit_ns = _NEXT_ADDRESS_NS if connection.replica.others(connection.pair) else _CONNECT_TIMEOUT_NS
+            if now - connection.opened_ns > limit_ns:
+                late = TimeoutError(f"no connection within {limit_ns / 1e9:g} s")
+                self._lost(connection, FailureKind.CONNECT, late)
 
 
 def _no_connection(replica: Replica, error: OSError) -> Failure:
     kind = FailureKind.LOCAL_LIMIT if error.errno in _OWN_LIMITS else FailureKind.CONNECT
     return Failure(kind, f"{replica.endpoint.url}: {error.strerror or error}")
+
+
+def _with_evidence(outcome: Outcome, connection: Connection) -> Outcome:
+    """A timeout with what the kernel knows of its connection."""
+    if isinstance(outcome, Completion) or outcome.kind is not FailureKind.TIMEOUT:
+        return outcome
+    evidence = TcpInfo.of(connection.transport.info()).evidence()
+    return Failure(outcome.kind, f"{outcome.detail}; {evidence}") if evidence else outcome
 
 
 def _unsent(buffers: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

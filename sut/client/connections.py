@@ -1,7 +1,10 @@
 """State of the request path inside one worker: replicas, their connections, the requests on them."""
 
+from array import array
+
 from harness.record.outcome import Completion, FailureKind, Outcome
-from sut.client.endpoint import Endpoint, tls_context
+from sut.client.endpoint import AddressPair, Endpoint, tls_context
+from sut.client.network import Figures, Network
 from sut.client.response import ResponseReader
 from sut.client.transport import KernelClock, PlainTransport, TlsTransport, Transport
 
@@ -59,13 +62,29 @@ class Request:
 
 
 class Replica:
-    """One endpoint inside one worker, and its idle connections."""
+    """One endpoint inside one worker, its idle connections, and the figures of its network.
 
-    __slots__ = ("_context", "_turn", "endpoint", "failed_in_a_row", "idle", "index")
+    Connections take turns on ``pairs``: those of the endpoint, without addresses that gave no connection.
+    """
 
-    def __init__(self, index: int, endpoint: Endpoint) -> None:
+    __slots__ = (
+        "_context",
+        "_turn",
+        "endpoint",
+        "failed_in_a_row",
+        "idle",
+        "index",
+        "network",
+        "pair",
+        "pairs",
+    )
+
+    def __init__(self, index: int, endpoint: Endpoint, network: Figures | None = None) -> None:
         self.index = index
         self.endpoint = endpoint
+        self.network: Figures = array("q", [0] * len(Network)) if network is None else network
+        self.pairs = endpoint.pairs
+        self.pair = self.pairs[0]  # of the latest connection
         self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
         self._context = tls_context(endpoint.ca_file) if endpoint.tls else None
@@ -83,14 +102,18 @@ class Replica:
 
     def connect(self, clock: KernelClock) -> "Connection":
         """Begin a new connection. Raises OSError when that fails at once."""
-        routes = self.endpoint.pairs
-        self._turn = (self._turn + 1) % len(routes)
+        self._turn = (self._turn + 1) % len(self.pairs)
+        self.pair = self.pairs[self._turn]
         transport: Transport
         if self._context is None:
-            transport = PlainTransport(routes[self._turn], clock)
+            transport = PlainTransport(self.pair, clock)
         else:
-            transport = TlsTransport(routes[self._turn], self._context, self.endpoint.host)
+            transport = TlsTransport(self.pair, self._context, self.endpoint.host)
         return Connection(self, transport)
+
+    def others(self, pair: AddressPair) -> tuple[AddressPair, ...]:
+        """The pairs with another destination address."""
+        return tuple(other for other in self.pairs if other.address != pair.address)
 
 
 class Connection:
@@ -101,6 +124,7 @@ class Connection:
         "fd",
         "mask",
         "opened_ns",
+        "pair",
         "ready",
         "replica",
         "request",
@@ -111,6 +135,7 @@ class Connection:
 
     def __init__(self, replica: Replica, transport: Transport) -> None:
         self.replica = replica
+        self.pair = replica.pair
         self.transport = transport
         self.fd = transport.fileno()
         self.ready = False

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sut.client.endpoint import AddressPair
+from sut.client.network import TCP_INFO_BYTES
 
 
 def realtime_offset_ns() -> int:
@@ -51,12 +52,17 @@ _SLACK_NS = 1_000_000  # between two clocks, one of them slewed
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 # Nothing may arrive for an hour before a complete answer: probes keep the connection open in routers, and a
-# machine that has died is detected after two minutes.
+# machine that has died is detected after two minutes; also one that owes an acknowledgement, for which the
+# kernel alone would wait a quarter of an hour. With a user timeout the number of probes does not count, and
+# one lost probe must not end a connection: so the timeout is as long as all of them.
+_IDLE_S, _INTERVAL_S, _PROBES = 60, 15, 4
+GIVE_UP_S = _IDLE_S + _INTERVAL_S * _PROBES
 _KEEP_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _INTERVAL_S),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GIVE_UP_S * 1000),
 )
 
 Buffers = Sequence[bytes | memoryview]
@@ -83,6 +89,9 @@ class Transport(Protocol):
 
     def alive(self) -> bool:
         """Whether an idle connection may carry another request, as far as can be seen without waiting."""
+
+    def info(self) -> bytes:
+        """The kernel's struct tcp_info, for sut.client.network.TcpInfo."""
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -149,6 +158,10 @@ class PlainTransport:
         except OSError:
             return False
         return False
+
+    def info(self) -> bytes:
+        """The kernel's struct tcp_info."""
+        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -224,6 +237,10 @@ class TlsTransport:
     def close(self) -> None:
         """Close the descriptor."""
         (self._tls or self._plain).close()
+
+    def info(self) -> bytes:
+        """The kernel's struct tcp_info."""
+        return (self._tls or self._plain).getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
 
     def alive(self) -> bool:
         """True: TLS cannot look ahead, so a dead connection is detected when it is used."""

@@ -44,27 +44,28 @@ _COLUMNS = FIRST_FAILURE + max(FailureKind) + 1
 class CounterBoard:
     """``rows`` rows of counters over one memfd. A row has one writer; readers may see it mid-update."""
 
-    def __init__(self, rows: int, descriptor: int | None = None) -> None:
-        size = rows * _COLUMNS * 8
+    def __init__(self, rows: int, columns: int = _COLUMNS, descriptor: int | None = None) -> None:
+        size = rows * columns * 8
         if descriptor is None:
             descriptor = os.memfd_create("mlperf-counters", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, size)
         self.descriptor = descriptor
         self.rows = rows
+        self.columns = columns
         self._map = mmap.mmap(descriptor, size)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle for a spawned process, as a descriptor."""
-        return _attach, (DupFd(self.descriptor), self.rows)
+        return _attach, (DupFd(self.descriptor), self.rows, self.columns)
 
     def row(self, index: int) -> memoryview:
         """One process's counters, writable, by Counter; then failures, by FIRST_FAILURE + FailureKind."""
-        size = _COLUMNS * 8
+        size = self.columns * 8
         return memoryview(self._map)[index * size : (index + 1) * size].cast("q")
 
     def table(self) -> npt.NDArray[np.int64]:
         """A copy of all rows, shape (rows, len(Counter))."""
-        return self._columns()[:, :FIRST_FAILURE].copy()
+        return self.values()[:, :FIRST_FAILURE].copy()
 
     def totals(self) -> npt.NDArray[np.int64]:
         """Sum over all rows, shape (len(Counter),)."""
@@ -73,12 +74,13 @@ class CounterBoard:
 
     def failures(self) -> dict[FailureKind, int]:
         """The number of failed queries by kind; kinds without one are omitted."""
-        sums = self._columns()[:, FIRST_FAILURE:].sum(axis=0)
+        sums = self.values()[:, FIRST_FAILURE:].sum(axis=0)
         return {kind: int(sums[kind]) for kind in FailureKind if sums[kind]}
 
-    def _columns(self) -> npt.NDArray[np.int64]:
-        return np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, _COLUMNS)
+    def values(self) -> npt.NDArray[np.int64]:
+        """All counters as they are now and will be, shape (rows, columns)."""
+        return np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, self.columns)
 
 
-def _attach(descriptor: Any, rows: int) -> CounterBoard:
-    return CounterBoard(rows, descriptor.detach())
+def _attach(descriptor: Any, rows: int, columns: int) -> CounterBoard:
+    return CounterBoard(rows, columns, descriptor.detach())

@@ -1,5 +1,6 @@
 """Monitors the child processes during a test and ends runs that cannot finish."""
 
+import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ _DEAD_S = 10.0
 _HOPELESS = 100
 # How often servers are asked for signs of work during a silence of --progress-timeout.
 _QUESTIONS = 10
+
+log = logging.getLogger("mlperf")
 
 Counts = npt.NDArray[np.int64]
 Observer = Callable[[Counts], None]
@@ -126,6 +129,10 @@ class Monitor:
             return False
         if kind == "suspect":
             self._replicas.suspected(value)
+        elif kind == "address":
+            if value not in self._warnings:
+                log.warning(value)
+                self._warnings.append(value)
         elif kind == "journal":
             raise RunError(
                 f"ended early: the journal in {self._log_dir} cannot be written ({value}), and "

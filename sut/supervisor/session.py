@@ -16,8 +16,10 @@ from harness.files import JOURNAL_DIR
 from harness.record.answer_log import SavedAnswer
 from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Placement
+from harness.record.run_record import ReplicaNetwork
 from harness.report.finish_run import Observations
 from sut.client.endpoint import Endpoint
+from sut.client.network import Network, network_of_replicas
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
@@ -78,6 +80,7 @@ class QuerySession:
         self._loadgen = self._start_loadgen(trace) if rows is None else self._start_issuer(rows)
         self._workers: list[Child] = []
         self._replicas: ReplicaBoard | None = None
+        self._network: CounterBoard | None = None
         self._monitor: Monitor | None = None
 
     def __enter__(self) -> "QuerySession":
@@ -101,6 +104,7 @@ class QuerySession:
         """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
         self._replicas = ReplicaBoard(len(self._pairs), len(target.endpoints))
+        self._network = CounterBoard(len(self._pairs) * len(target.endpoints), len(Network))
         shares = _shares(max_concurrency, len(self._pairs))
         self._capacities = [share + _PREFETCH if share else 0 for share in shares]
         for index, share in enumerate(shares):
@@ -165,6 +169,7 @@ class QuerySession:
             errors=seen.errors if error is None else (error, *seen.errors),
             interrupted_by=interrupted_by,
             cpu_s=float(totals[Counter.CPU_NS] / 1e9),
+            network=self._network_figures(),
         )
 
     def failures(self) -> dict[FailureKind, int]:
@@ -191,6 +196,13 @@ class QuerySession:
             ours.close()
             theirs.close()
         return lost
+
+    def _network_figures(self) -> tuple[ReplicaNetwork, ...]:
+        if self._network is None:
+            return ()
+        return network_of_replicas(
+            self._network.values().reshape(len(self._pairs), -1, self._network.columns)
+        )
 
     def _forget(self, worker: int) -> None:
         if self._replicas is not None:
@@ -249,6 +261,7 @@ class QuerySession:
             saved=target.saved,
             cores=self._placement.cores_of(index),
             board=self._replicas,
+            network=self._network,
         )
 
 

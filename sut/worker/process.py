@@ -3,8 +3,9 @@
 Callbacks only: no task, future or queue for an event. The loop sleeps in epoll; a tick four times a second
 handles deadlines, idle connections, retries and the journal.
 
-Dialogue on ``control``: ("ready", None) or ("error", text) after the start; then ("suspect", replica) and
-("journal", text) for a replica that looks dead and a journal that cannot be written; ("suspect", replica)
+Dialogue on ``control``: ("ready", None) or ("error", text) after the start; then ("suspect", replica),
+("address", text) and ("journal", text) for a replica that looks dead, an address of one that gives no
+connection, and a journal that cannot be written; ("suspect", replica)
 and ("trust", replica) come back when the supervisor has checked that replica's health.
 """
 
@@ -69,6 +70,9 @@ class WorkerSpec:
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
     cores: Cpus = ()
     board: ReplicaBoard | None = None
+    network: CounterBoard | None = (
+        None  # a row for each replica of each worker, by sut.client.network.Network
+    )
 
 
 class Worker:
@@ -103,6 +107,8 @@ class Worker:
             self._on_done,
             self._on_suspect,
             Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
+            self._on_lost_address,
+            _network_rows(spec),
         )
         self._backlog: deque[tuple[int, int, int]] = deque()
         self._intake = b""
@@ -190,6 +196,9 @@ class Worker:
 
     def _on_suspect(self, replica: int) -> None:
         self._control.send(("suspect", replica))
+
+    def _on_lost_address(self, text: str) -> None:
+        self._control.send(("address", text))
 
     def _accept(self, data: bytes) -> None:
         whole = len(data) - len(data) % ASSIGNMENT_STRUCT.size
@@ -298,6 +307,14 @@ class Worker:
         if osl > 1 and self._streams:
             counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
             counters[Counter.TPOT_COUNT] += 1
+
+
+def _network_rows(spec: WorkerSpec) -> list[memoryview] | None:
+    """This worker's rows of the network figures, one for each replica."""
+    if spec.network is None:
+        return None
+    first, count = spec.index * len(spec.endpoints), len(spec.endpoints)
+    return [spec.network.row(first + replica) for replica in range(count)]
 
 
 def _checked_prompt_length(outcome: Outcome, isl: int) -> Outcome:

@@ -128,7 +128,8 @@ TTFT               20.00     20.00     20.00     20.00     20.00     20.00     2
 TPOT               20.00     20.00     20.00     20.00     20.00     20.00     20.00     20.00
 latency             1000      1000      1000      1000      1000      1000      1000      1000
 issue delay        0.500     0.500     0.500     0.500     0.500     0.500     0.500     0.500
-issue delay: from LoadGen's call until the request is sent (this client's own time, inside LoadGen's figures)
+issue delay: from LoadGen's call until the request is sent, connecting included (this client's own time,
+inside LoadGen's figures)
 
 Failed queries
   http_status          1

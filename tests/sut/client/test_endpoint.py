@@ -150,9 +150,7 @@ def test_a_query_over_a_chosen_source(drive):
     with scripted(play) as (url, held):
         driver = drive(url)
         replica = driver.client._replicas[0]
-        replica.endpoint = replace(
-            replica.endpoint, pairs=(replace(replica.endpoint.pairs[0], source="127.0.1.9"),)
-        )
+        replica.pairs = (replace(replica.endpoint.pairs[0], source="127.0.1.9"),)
         outcome = driver.ask()
         assert outcome.output_ids.tolist() == [7]
         assert held[0].getpeername()[0] == "127.0.1.9"

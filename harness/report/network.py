@@ -1,0 +1,76 @@
+"""Sentences about the network between this client and the servers, from the figures of a run."""
+
+from collections.abc import Iterator, Mapping
+
+from harness.record.run_record import ReplicaNetwork, RunRecord
+from harness.report.progress import milliseconds
+
+# A query meets about a hundred segments; what fewer meet than one in a thousand does not reach a p99.
+_LOST_FROM = 0.001
+_NAMED = 3  # servers
+
+
+def network_line(network: Mapping[str, ReplicaNetwork]) -> str:
+    """``round trip 0.05 to 0.2 ms, connecting 0.3 ms (at most 43.6), ...``; "" where nothing is known."""
+    found = network.values()
+    trips = [one.rtt_min_ns for one in found if one.rtt_min_ns is not None]
+    connects = sum(one.connects for one in found)
+    if not trips or not connects:
+        return ""
+    mean_ns = sum(one.connect_mean_ns * one.connects for one in found if one.connect_mean_ns) / connects
+    longest_ns = max(one.connect_max_ns or 0 for one in found)
+    parts = [
+        f"round trip {_between(min(trips), max(trips))} ms",
+        f"connecting {milliseconds(mean_ns)} ms (at most {milliseconds(longest_ns)})",
+        f"{sum(one.waited for one in found)} queries waited for it",
+        f"{sum(one.retransmitted for one in found)} of {sum(one.sent for one in found)} segments sent again",
+        f"{sum(one.gaps for one in found)} of {sum(one.received for one in found)} received after a gap",
+    ]
+    return ", ".join(parts)
+
+
+def first_token_line(record: RunRecord) -> str:
+    """Where the mean TTFT went, as far as this client can know; "" where no first token was measured."""
+    stats, known = record.statistics, [n for n in record.network.values() if n.rtt_min_ns is not None]
+    sent = sum(one.sent for one in known)
+    if stats is None or stats.ttft is None or stats.issue_delay is None or not sent:
+        return ""
+    trip_ns = sum((one.rtt_min_ns or 0) * one.sent for one in known) / sent
+    waited_ns = sum(one.waited * (one.waited_mean_ns or 0) for one in known) / stats.queries
+    rest_ns = stats.ttft.mean - stats.issue_delay.mean - trip_ns
+    return (
+        f"mean TTFT {milliseconds(stats.ttft.mean)} ms: {milliseconds(stats.issue_delay.mean)} until the "
+        f"request was sent ({milliseconds(waited_ns)} of it connecting), "
+        f"{milliseconds(trip_ns)} a round trip, {milliseconds(rest_ns)} the server, and what the network "
+        "lost or held back"
+    )
+
+
+def network_warnings(network: Mapping[str, ReplicaNetwork]) -> Iterator[str]:
+    """A warning where segments were lost often enough to be seen in the figures."""
+    sent = sum(one.sent for one in network.values())
+    received = sum(one.received for one in network.values())
+    again = sum(one.retransmitted for one in network.values())
+    gaps = sum(one.gaps for one in network.values())
+    parts = []
+    if again > _LOST_FROM * sent:
+        parts.append(f"{again} retransmissions in {sent} segments to the servers")
+    if gaps > _LOST_FROM * received:
+        parts.append(f"{gaps} of {received} segments from them arrived after a missing one")
+    if parts:
+        yield f"the network loses packets: {', '.join(parts)}{_worst(network)}; times include the repetition"
+
+
+def _worst(network: Mapping[str, ReplicaNetwork]) -> str:
+    lossy = {
+        url: one.retransmitted + one.gaps for url, one in network.items() if one.retransmitted + one.gaps
+    }
+    if len(network) < 2:
+        return ""
+    worst = sorted(lossy, key=lossy.__getitem__, reverse=True)[:_NAMED]
+    return f" ({len(lossy)} of {len(network)} servers, most at {', '.join(worst)})"
+
+
+def _between(least_ns: int, most_ns: int) -> str:
+    least, most = milliseconds(least_ns), milliseconds(most_ns)
+    return least if least == most else f"{least} to {most}"

@@ -1,0 +1,142 @@
+"""What the kernel knows of the network under a connection: round trips, segments sent again, gaps."""
+
+import errno
+import struct
+from collections.abc import MutableSequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.record.run_record import ReplicaNetwork
+
+TCP_INFO_BYTES = (
+    232  # of struct tcp_info, linux/tcp.h, with rcv_ooopack (Linux 5.4); an older kernel gives fewer
+)
+_U32 = struct.Struct("=I")
+_UNACKNOWLEDGED, _RTT, _RETRANSMITTED, _MIN_RTT, _IN, _OUT, _GAPS = 24, 68, 100, 148, 152, 156, 224
+_NEVER_MEASURED = (1 << 32) - 1  # tcpi_min_rtt before the first answer
+# The kernel gave up: nothing was acknowledged for as long as sut.client.transport allows.
+GIVEN_UP = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+
+
+@dataclass(frozen=True, slots=True)
+class TcpInfo:
+    """One connection until now, in segments and µs; retransmissions are this side's, gaps the other's.
+
+    ``gaps``: segments that arrived while an earlier one was missing: lost on the way, or overtaken.
+    """
+
+    unacknowledged: int
+    rtt_us: int
+    min_rtt_us: int
+    sent: int
+    retransmitted: int
+    received: int
+    gaps: int
+
+    @classmethod
+    def of(cls, data: bytes) -> "TcpInfo":
+        """Of the bytes of getsockopt(TCP_INFO); fields that the kernel does not have are 0."""
+        data = data.ljust(TCP_INFO_BYTES, b"\0")
+        least = _read(data, _MIN_RTT)
+        return cls(
+            _read(data, _UNACKNOWLEDGED),
+            _read(data, _RTT),
+            0 if least == _NEVER_MEASURED else least,
+            _read(data, _OUT),
+            _read(data, _RETRANSMITTED),
+            _read(data, _IN),
+            _read(data, _GAPS),
+        )
+
+    def evidence(self) -> str:
+        """What it says about an answer that did not come; "" when nothing points to the network."""
+        if self.unacknowledged and self.retransmitted:
+            return (
+                f"{self.retransmitted} segments were sent again and {self.unacknowledged} not acknowledged: "
+                "the server's machine is gone, or the way to it is interrupted or drops large packets (MTU)"
+            )
+        if self.gaps:
+            return (
+                f"{self.gaps} segments arrived after a missing one: the way from the server loses packets or "
+                "drops large ones (MTU)"
+            )
+        return ""
+
+
+class Network(IntEnum):
+    """Columns of the network figures of one replica in one worker; times are ns where not named otherwise."""
+
+    CONNECTS = 0
+    CONNECT_NS = 1  # sum
+    CONNECT_MAX_NS = 2
+    FAILED_CONNECTS = 3
+    WAITED = 4  # queries that waited for their connection
+    WAITED_NS = 5
+    MEASURED = 6  # connections with round trips
+    RTT_US = 7  # sum
+    MIN_RTT_US = 8  # 0: none
+    SENT = 9  # segments with data
+    RETRANSMITTED = 10
+    RECEIVED = 11
+    GAPS = 12
+
+
+Figures = MutableSequence[int] | memoryview  # by Network
+
+
+def count_connect(figures: Figures, took_ns: int, waited_ns: int | None) -> None:
+    """Count a connection that is established; ``waited_ns``: for how long a query has waited for it."""
+    figures[Network.CONNECTS] += 1
+    figures[Network.CONNECT_NS] += took_ns
+    figures[Network.CONNECT_MAX_NS] = max(figures[Network.CONNECT_MAX_NS], took_ns)
+    if waited_ns is not None:
+        figures[Network.WAITED] += 1
+        figures[Network.WAITED_NS] += waited_ns
+
+
+def count_closed(figures: Figures, info: TcpInfo) -> None:
+    """Count what a connection knows at its end."""
+    figures[Network.SENT] += info.sent
+    figures[Network.RETRANSMITTED] += info.retransmitted
+    figures[Network.RECEIVED] += info.received
+    figures[Network.GAPS] += info.gaps
+    if info.min_rtt_us:
+        figures[Network.MEASURED] += 1
+        figures[Network.RTT_US] += info.rtt_us
+        least = figures[Network.MIN_RTT_US]
+        figures[Network.MIN_RTT_US] = min(least, info.min_rtt_us) if least else info.min_rtt_us
+
+
+def network_of_replicas(values: npt.NDArray[np.int64]) -> tuple[ReplicaNetwork, ...]:
+    """The figures of all workers together; ``values``: shape (workers, replicas, len(Network))."""
+    totals = values.sum(axis=0)
+    totals[:, Network.CONNECT_MAX_NS] = values[:, :, Network.CONNECT_MAX_NS].max(axis=0)
+    least = values[:, :, Network.MIN_RTT_US]
+    totals[:, Network.MIN_RTT_US] = np.where(least > 0, least, np.iinfo(np.int64).max).min(axis=0)
+    return tuple(_of_replica(row) for row in totals.tolist())
+
+
+def _of_replica(row: list[int]) -> ReplicaNetwork:
+    connects, waited, measured = row[Network.CONNECTS], row[Network.WAITED], row[Network.MEASURED]
+    return ReplicaNetwork(
+        connects=connects,
+        connect_mean_ns=row[Network.CONNECT_NS] / connects if connects else None,
+        connect_max_ns=row[Network.CONNECT_MAX_NS] if connects else None,
+        failed_connects=row[Network.FAILED_CONNECTS],
+        waited=waited,
+        waited_mean_ns=row[Network.WAITED_NS] / waited if waited else None,
+        rtt_mean_ns=1000 * row[Network.RTT_US] / measured if measured else None,
+        rtt_min_ns=1000 * row[Network.MIN_RTT_US] if measured else None,
+        sent=row[Network.SENT],
+        retransmitted=row[Network.RETRANSMITTED],
+        received=row[Network.RECEIVED],
+        gaps=row[Network.GAPS],
+    )
+
+
+def _read(data: bytes, offset: int) -> int:
+    number: int = _U32.unpack_from(data, offset)[0]
+    return number

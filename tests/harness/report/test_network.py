@@ -1,0 +1,75 @@
+"""The network's line of the summary and its warning."""
+
+import pytest
+from msgspec import structs
+
+from harness.record.run_record import Distribution, ReplicaNetwork
+from harness.report.network import first_token_line, network_line, network_warnings
+from tests.records import ENDED
+
+NEAR = ReplicaNetwork(
+    connects=64,
+    connect_mean_ns=300_000.0,
+    connect_max_ns=900_000,
+    failed_connects=0,
+    waited=0,
+    waited_mean_ns=None,
+    rtt_mean_ns=210_000.0,
+    rtt_min_ns=200_000,
+    sent=5000,
+    retransmitted=0,
+    received=90_000,
+    gaps=0,
+)
+FAR = structs.replace(
+    NEAR, connect_mean_ns=40.3e6, connect_max_ns=1_043_000_000, waited=7, rtt_min_ns=40_000_000
+)
+NONE = structs.replace(
+    NEAR, sent=0, received=0, connects=0, connect_mean_ns=None, connect_max_ns=None, rtt_min_ns=None
+)
+
+
+def test_line():
+    assert network_line({}) == network_line({"a": NONE}) == ""
+    assert network_line({"a": FAR, "b": NONE}) == (
+        "round trip 40.00 ms, connecting 40.30 ms (at most 1043), 7 queries waited for it, "
+        "0 of 5000 segments sent again, 0 of 90000 received after a gap"
+    )
+    assert "round trip 0.200 to 40.00 ms, connecting 20.30 ms" in network_line({"a": FAR, "b": NEAR})
+
+
+@pytest.mark.parametrize(
+    ("again", "gaps", "numbers"),
+    [
+        (0, 0, ()),
+        (5, 90, ()),  # one in a thousand: not seen in a p99
+        (6, 0, ("6 retransmissions in 5000",)),
+        (0, 91, ("91 of 90000",)),
+        (50, 900, ("50 retransmissions in 5000", "900 of 90000")),
+    ],
+)
+def test_warning(again, gaps, numbers):
+    texts = list(network_warnings({"http://a": structs.replace(NEAR, retransmitted=again, gaps=gaps)}))
+    assert len(texts) == bool(numbers)
+    assert all(number in texts[0] for number in numbers)
+
+
+def test_where_the_first_token_was():
+    def of(mean_ms, count=80):
+        return Distribution(count=count, mean=mean_ms * 1e6, min=0, max=0, percentiles={})
+
+    stats = structs.replace(
+        ENDED.statistics, queries=80, ttft=of(43.0), issue_delay=of(1.5), latency=of(200.0)
+    )
+    far = structs.replace(FAR, waited_mean_ns=8_000_000.0)
+    text = first_token_line(structs.replace(ENDED, statistics=stats, network={"a": far, "b": NONE}))
+    # 7 of 80 queries waited 8 ms: 0.7 ms each; a round trip is 40 ms at a, and nothing went to b.
+    assert text.startswith("mean TTFT 43.00 ms: 1.500 until the request was sent (0.700 of it connecting), ")
+    assert "40.00 a round trip, 1.500 the server" in text
+    assert first_token_line(structs.replace(ENDED, statistics=structs.replace(stats, ttft=None))) == ""
+
+
+def test_the_worst_server_is_named():
+    lossy = structs.replace(NEAR, retransmitted=500)
+    (text,) = network_warnings({"http://a": NEAR, "http://b": lossy, "http://c": NEAR})
+    assert "1 of 3 servers, most at http://b" in text
