@@ -98,13 +98,16 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
 
     ``begin`` comes first. Signals are ignored in the block, which writes the result.
     """
-    session = test.session
+    session, plan = test.session, test.prepared.plan
+    urls = [server.url for server in test.prepared.servers]
+    limits = limits_ns(plan.scenario, test.prepared.readback)
+    progress = ProgressLog(plan.log_dir, limits, test.prepared.issue.samples, urls, test.on_line)
     with ExitStack() as ending:
         try:
             begin()
             if test.scraper is not None:
                 test.scraper.start()
-            seen = _drive(test)
+            seen = _drive(test, progress)
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
@@ -117,25 +120,25 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
         if test.scraper is not None:
             found = test.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
+        seen = replace(seen, stragglers=progress.watch.stragglers)
         yield seen
 
 
-def _drive(test: Test) -> Observations:
+def _drive(test: Test, progress_log: ProgressLog) -> Observations:
     """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
     session, prepared, target = test.session, test.prepared, test.target
     plan, key = prepared.plan, api_key()
     wires = Wires(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
     store = render_requests(prepared.samples, wires)
     session.start_workers(target, store, prepared.concurrency)
-    progress = ProgressMeter(prepared.issue, session.failures)
-
-    urls = [server.url for server in prepared.servers]
-    limits = limits_ns(plan.scenario, prepared.readback)
-    progress_log = ProgressLog(plan.log_dir, limits, prepared.issue.samples, urls, test.on_line)
+    progress = ProgressMeter(prepared.issue, session.failures, in_flight=session.in_flight)
+    watch = progress_log.watch
 
     def observe(totals: Counts) -> None:
         snapshot = progress(totals)
         progress_log(snapshot)
+        session.weigh(watch.factors)
+        snapshot = replace(snapshot, stragglers=len(watch.stragglers_now))
         if test.on_progress is not None:
             test.on_progress(snapshot)
         if words := test.death():
@@ -143,7 +146,7 @@ def _drive(test: Test) -> Observations:
 
     lost = session.run(
         observe,
-        urls,
+        [server.url for server in prepared.servers],
         lambda url: ask_health(url, key, plan.ca_file),
         lambda url: ask_work(url, key, plan.ca_file),
     )

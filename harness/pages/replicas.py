@@ -1,5 +1,6 @@
 """Each replica beside the others: what it did, and which are slower than the rest."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,9 +8,10 @@ import numpy as np
 from harness.pages.figures.queries import Queries
 from harness.pages.figures.timeline import percentile
 from harness.pages.page import Section, Table
+from harness.record.replica_figures import ReplicaBalance
 from harness.report.progress import milliseconds
+from harness.report.replicas import SLOWER, straggler_warnings
 
-_SLOWER = 1.1  # times the replicas' median TPOT: a straggler
 _FOLDED_FROM = 24  # rows
 _HEADER = (
     "replica",
@@ -68,7 +70,7 @@ def replicas_of(queries: Queries) -> list[Replica]:
     return found
 
 
-def replicas_section(queries: Queries) -> Section:
+def replicas_section(queries: Queries, balance: ReplicaBalance | None = None) -> Section:
     """A row for each of several replicas, the furthest from the median TPOT first."""
     replicas = replicas_of(queries)
     if len(replicas) < 2:
@@ -76,18 +78,30 @@ def replicas_section(queries: Queries) -> Section:
     known = [one.tpot_p50 for one in replicas if np.isfinite(one.tpot_p50)]
     middle = float(np.median(known)) if known else float("nan")
     replicas.sort(key=lambda one: np.nan_to_num(-abs(one.tpot_p50 - middle)))
-    slow = frozenset(number for number, one in enumerate(replicas) if one.tpot_p50 > _SLOWER * middle)
+    slow = frozenset(number for number, one in enumerate(replicas) if one.tpot_p50 > SLOWER * middle)
     line = (
-        f"Replicas with a median TPOT over {_SLOWER:g} times the median of all {len(replicas)}: "
+        f"Replicas with a median TPOT over {SLOWER:g} times the median of all {len(replicas)}: "
         f"{len(slow) or 'none'}."
     )
+    lines = [line, *_balance_lines(balance)]
     folded = f"All {len(replicas)} replicas" if len(replicas) > _FOLDED_FROM else ""
     return Section(
         "replicas",
         "Replicas",
-        (line,),
+        tuple(lines),
         tables=[Table(_HEADER, [one.cells for one in replicas], slow, folded)],
     )
+
+
+def _balance_lines(balance: ReplicaBalance | None) -> Iterator[str]:
+    if balance is None:
+        return
+    if balance.imbalance is not None:
+        yield f"Imbalance: {balance.imbalance:.3f}, the largest mean number in flight over the mean of all."
+    if balance.stragglers is None:
+        yield "Stragglers are not judged: answers were not streamed and show no TPOT."
+    for warning in straggler_warnings(balance.stragglers or (), len(balance.replicas)):
+        yield f"{warning}."
 
 
 def _milliseconds(seconds: float) -> str:

@@ -104,12 +104,15 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
     yield ""
     rate = "" if line.tokens_per_s is None else f", {line.tokens_per_s:,.0f} tokens/s"
-    yield f"in flight  {line.in_flight:,}{rate}"
+    spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
+    yield f"in flight  {line.in_flight:,}{rate}{spread}"
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in line.failures.items())
     yield f"failed     {line.failed:,}" + (f" ({kinds})" if kinds else "")
     yield f"last minute, {line.ended_last_minute:,} answers:"
     for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
         yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
+    if line.stragglers:
+        yield f"STRAGGLERS {line.stragglers:,}: over 1.1 x the median TPOT for a minute"
     for replica in line.slowest:
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
 

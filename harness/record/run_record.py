@@ -19,6 +19,7 @@ from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.provenance import Provenance
+from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 
 SCHEMA = 1
@@ -209,6 +210,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     where a query failed. It includes the few µs of the call in which LoadGen stamps the first token"""
     network: dict[str, ReplicaNetwork] = {}
     """by server URL"""
+    balance: ReplicaBalance | None = None
+    """of several replicas"""
     server_load: ServerLoad | None = None
     """`null` where the servers were not asked"""
     warnings: tuple[str, ...] = ()

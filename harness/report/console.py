@@ -10,6 +10,7 @@ from harness.compliance.audit_config import test_named
 from harness.config.generation import SamplingParameters
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
+from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
 from harness.report.network import first_token_line, network_line
@@ -71,7 +72,7 @@ def render_summary(
     blocks = [
         [printable(line) for line in loadgen_lines],
         [printable(record.plan.title)],
-        _throughput(record.statistics),
+        [*_throughput(record.statistics), *_replicas(record.balance)],
         _latency_table(record, record.statistics, width),
         _network(record),
         _failures(record.statistics),
@@ -99,6 +100,19 @@ def _throughput(s: Statistics) -> list[str]:
     if s.isl_mean is not None and s.osl_mean is not None:
         lines.append(_pair("mean tokens", f"{s.isl_mean:.1f} in (ISL), {s.osl_mean:.1f} out (OSL)"))
     return lines
+
+
+def _replicas(balance: ReplicaBalance | None) -> list[str]:
+    if balance is None or balance.imbalance is None:
+        return []
+    slow, spread = (
+        balance.stragglers,
+        f"imbalance {balance.imbalance:.3f} (largest mean in flight over that of all)",
+    )
+    judged = (
+        "stragglers not judged" if slow is None else f"{len(slow) or 'no'} straggler{'s' * (len(slow) != 1)}"
+    )
+    return [_pair("replicas", f"{len(balance.replicas)}: {spread}, {judged}")]
 
 
 def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[str]:

@@ -25,6 +25,7 @@ from harness.record.journal import (
 )
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
+from harness.record.replica_figures import Straggler
 from harness.record.requests_table import Reported, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
 from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad, Statistics
@@ -37,6 +38,7 @@ from harness.report.client_overhead import (
     share_warnings,
 )
 from harness.report.network import network_warnings
+from harness.report.replicas import replica_balance, straggler_warnings
 from harness.report.server_load import cache_warnings, read_samples, server_load
 from harness.report.statistics import completed, statistics
 from harness.report.verdict import run_verdict
@@ -52,7 +54,8 @@ class Observations:
     make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
     second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
     sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad. ``network``: a value for each server.
-    ``without_metrics``: servers that have none, and why; None where they were not asked.
+    ``without_metrics``: servers that have none, and why; None where they were not asked. ``stragglers`` as in
+    ReplicaBalance.
     """
 
     issued: int = 0
@@ -66,6 +69,7 @@ class Observations:
     gc_runs: int = 0
     network: Sequence[ReplicaNetwork] = ()
     without_metrics: Mapping[str, str] | None = None
+    stragglers: tuple[Straggler, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         client_share=client_share(files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
         network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
+        balance=replica_balance(rows, [server.url for server in record.servers], seen.stragglers),
         server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens),
     )
 
@@ -181,6 +186,8 @@ def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
         measured = limit_ns is not None and not record.plan.accuracy
         yield from stream_warnings(rows, record.statistics, measured=measured)
     yield from share_warnings(record.client_share, limit_ns)
+    if record.balance is not None:
+        yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
     yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)

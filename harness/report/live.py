@@ -4,7 +4,6 @@ Figures of tokens are of the answers that ended in the last minute, read from th
 anyway: nothing is asked of the request path.
 """
 
-import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +19,12 @@ from harness.files import JOURNAL_DIR, PROGRESS
 from harness.record.journal import QUERY_ROW, Rows
 from harness.report.early_stopping import most_over_limit
 from harness.report.progress import ProgressSnapshot
+from harness.report.replicas import ReplicaWatch
 from harness.report.statistics import completed, percentile, tpot_ns, ttft_ns
 
 _EVERY_S = 5.0
 _WINDOW_S = 60.0
 _SLOWEST = 3
-_FEWEST = 10  # answers of a replica that say something about it
 _MOST_BYTES = 1 << 24  # of a journal file at once: a slow reader catches up over several lines
 
 log = logging.getLogger("mlperf")
@@ -73,12 +72,17 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     tpot: Latencies | None = None
     over_limit: dict[str, OverLimit] = {}
     slowest: tuple[SlowReplica, ...] = ()
+    imbalance: float | None = None
+    """the last minute's largest mean number in flight on a replica over the mean of all"""
+    stragglers: int = 0
+    """replicas that have been above 1.1 x the median TPOT of all for a minute"""
 
 
 class ProgressLog:
     """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
 
-    The first failure to write ends the file, with a warning; to read the journal, both.
+    ``watch`` has followed the replicas up to the last line. The first failure to write ends the file, with a
+    warning; to read the journal, both.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class ProgressLog:
         self._tail = JournalTail(log_dir / JOURNAL_DIR)
         self._limits_ns = limits_ns
         self._queries = queries
+        self.watch = ReplicaWatch(replicas)
         self._replicas = replicas
         self._on_line = on_line
         self._over = dict.fromkeys(limits_ns, 0)
@@ -111,7 +116,12 @@ class ProgressLog:
             self._unread = True
             self._warn(error)
             return
-        line = self._line(snapshot)
+        recent: Rows = np.concatenate([rows for _, rows in self._window])
+        for one in self.watch.look(snapshot.elapsed_s, recent)[:_SLOWEST]:
+            log.warning(
+                "straggler: %s: median TPOT %.2f x that of all replicas for a minute", one.url, one.ratio
+            )
+        line = self._line(snapshot, recent)
         self._on_line(line)
         self._write(line)
 
@@ -138,8 +148,7 @@ class ProgressLog:
         while self._window[0][0] <= now_s - _WINDOW_S:
             self._window.popleft()
 
-    def _line(self, s: ProgressSnapshot) -> ProgressLine:
-        recent: Rows = np.concatenate([rows for _, rows in self._window])
+    def _line(self, s: ProgressSnapshot, recent: Rows) -> ProgressLine:
         return ProgressLine(
             time=datetime.now(UTC),
             elapsed_s=round(s.elapsed_s, 1),
@@ -155,7 +164,9 @@ class ProgressLog:
             ttft=_latencies(ttft_ns(recent)),
             tpot=_latencies(tpot_ns(recent)),
             over_limit=self._over_limits(),
-            slowest=self._slowest(recent),
+            slowest=self._slowest(),
+            imbalance=s.imbalance,
+            stragglers=len(self.watch.stragglers_now),
         )
 
     def _over_limits(self) -> dict[str, OverLimit]:
@@ -164,22 +175,15 @@ class ProgressLog:
             name: OverLimit(count, most, self._limits_ns[name] / 1e6) for name, count in self._over.items()
         }
 
-    def _slowest(self, recent: Rows) -> tuple[SlowReplica, ...]:
+    def _slowest(self) -> tuple[SlowReplica, ...]:
         """The replicas with the largest medians, where there are several."""
-        timed = recent[(recent["osl"] >= 2) & (recent["first_token_ns"] > 0)]
-        numbers, times = timed["replica"].astype(np.int16), tpot_ns(timed)
-        order = np.argsort(numbers, kind="stable")  # not a mask for each of hundreds of replicas
-        edges = np.searchsorted(numbers[order], np.arange(len(self._replicas) + 1))
-        medians = {
-            url: percentile(times[order[begin:end]], 0.5) / 1e6
-            for url, (begin, end) in zip(self._replicas, itertools.pairwise(edges.tolist()), strict=True)
-            if end - begin >= _FEWEST
-        }
-        middle = float(np.median(list(medians.values()))) if len(medians) > 1 else 0.0
-        if not middle:
-            return ()
-        slowest = sorted(medians.items(), key=lambda item: -item[1])[:_SLOWEST]
-        return tuple(SlowReplica(url, median, round(median / middle, 3)) for url, median in slowest)
+        medians, ratios = self.watch.medians_ns / 1e6, self.watch.ratios
+        order = np.argsort(np.nan_to_num(-ratios))[:_SLOWEST].tolist()
+        return tuple(
+            SlowReplica(self._replicas[index], float(medians[index]), round(float(ratios[index]), 3))
+            for index in order
+            if np.isfinite(ratios[index])
+        )
 
 
 def _latencies(values_ns: np.ndarray) -> Latencies | None:

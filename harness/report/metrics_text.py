@@ -57,6 +57,12 @@ def metrics(line: ProgressLine) -> tuple[Metric, ...]:
             "latency",
             ((name, part.limit_ms / 1e3) for name, part in over),
         ),
+        _gauge("mlperf_stragglers", "Replicas above 1.1 x the median TPOT for a minute", line.stragglers),
+        _gauge(
+            "mlperf_imbalance",
+            "Largest mean number in flight on a replica over that of all, last minute",
+            line.imbalance,
+        ),
         _gauge_by(
             "mlperf_slow_replica_tpot_seconds",
             "Median TPOT of the last minute of the slowest replicas",

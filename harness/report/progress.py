@@ -15,7 +15,8 @@ class ProgressSnapshot:
     """A run at one moment. None: not known (yet).
 
     ``total``: queries that LoadGen will issue; ``tokens_per_s``: over the last seconds; ``ttft_ns`` and
-    ``tpot_ns``: means so far; ``failures``: by kind.
+    ``tpot_ns``: means so far; ``failures``: by kind. Of several replicas: ``imbalance`` as in ReplicaBalance,
+    over the last minute, and the number of ``stragglers``.
     """
 
     elapsed_s: float
@@ -28,6 +29,8 @@ class ProgressSnapshot:
     tpot_ns: float | None = None
     remaining_s: float | None = None
     failures: Mapping[str, int] = field(default_factory=dict)
+    imbalance: float | None = None
+    stragglers: int = 0
 
     @property
     def in_flight(self) -> int:
@@ -87,10 +90,12 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         f"[{duration(s.elapsed_s)}] {s.completed + s.failed}/{max(s.total or 0, s.issued)} done",
         _failed(s),
         f"{duration(s.remaining_s)} left" if s.remaining_s is not None else "",
+        f"{s.stragglers} {'STRAGGLER' if s.stragglers == 1 else 'STRAGGLERS'}" if s.stragglers else "",
         f"{s.in_flight} in flight",
         f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else "",
         f"TTFT {milliseconds(s.ttft_ns)} ms" if s.ttft_ns is not None else "",
         f"TPOT {milliseconds(s.tpot_ns)} ms" if s.tpot_ns is not None else "",
+        f"imbalance {s.imbalance:.2f}" if s.imbalance is not None else "",
     ]
     return [field for field in fields if field]
 

@@ -2,7 +2,6 @@
 
 import mmap
 import os
-from collections.abc import Sequence
 from multiprocessing.reduction import DupFd
 from typing import Any
 
@@ -38,9 +37,9 @@ class ReplicaBoard:
         """Pickle for a spawned process, as a descriptor."""
         return _attach, (DupFd(self._descriptor), self._shape)
 
-    def weigh(self, factors: Sequence[float]) -> None:
+    def weigh(self, factors: npt.NDArray[np.float64]) -> None:
         """Set the weight of each replica's requests, as factors of a normal one's."""
-        weights = np.asarray(factors) * NORMAL_WEIGHT
+        weights = factors * NORMAL_WEIGHT
         self.weights[:] = np.clip(weights, NORMAL_WEIGHT, _MOST_WEIGHT).astype(np.int32)
 
     def forget(self, worker: int) -> None:

@@ -17,6 +17,7 @@ from sut.servers.info_client import InfoClient
 
 _ANSWER_S = 2.0
 _PAUSE_S = 1.0
+_NAMED = 5  # replicas that are out when a run ends
 
 # Names of a Prometheus page that change without work, or by being asked for: of a process
 # (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of HTTP.
@@ -95,7 +96,7 @@ class HealthMonitor:
     """Replicas that are out of use, since when and why; threads poll them until they recover or ``close``."""
 
     def __init__(self, urls: Sequence[str], workers: Sequence[Connection], ask: Ask) -> None:
-        self.outages: list[str] = []
+        self._outages: list[str] = []
         self._urls = urls
         self._workers = workers
         self._ask = ask
@@ -103,6 +104,18 @@ class HealthMonitor:
         self._asking: set[int] = set()
         self._out: dict[int, tuple[float, str]] = {}
         self._closed = threading.Event()
+
+    @property
+    def outages(self) -> tuple[str, ...]:
+        """Every time that a replica was out; those that still are, a few by name."""
+        with self._lock:
+            now, out = time.monotonic(), sorted(self._out.items())
+            named = [
+                f"{self._urls[replica]} has been out for {now - since:.0f} s: {why}"
+                for replica, (since, why) in out[:_NAMED]
+            ]
+            more = [f"and {len(out) - _NAMED} more replicas are out"] if len(out) > _NAMED else []
+            return (*self._outages, *named, *more)
 
     def suspected(self, replica: int) -> None:
         """A worker has stopped using a replica."""
@@ -131,13 +144,13 @@ class HealthMonitor:
             self._closed.wait(_PAUSE_S)
         with self._lock:
             self._asking.discard(replica)
+            if self._closed.is_set():
+                return
             was_out = self._out.pop(replica, None) is not None
-        if self._closed.is_set():
-            return
         if was_out:
             text = f"{self._urls[replica]} was out for {time.monotonic() - began:.0f} s"
             log.warning("%s and is healthy again", text)
-            self.outages.append(text)
+            self._outages.append(text)
         self._tell("trust", replica)
 
     def _note_out(self, replica: int, began: float, wrong: str) -> None:

@@ -10,9 +10,11 @@ import numpy.typing as npt
 from harness.config.expected_queries import Issue
 from harness.record.outcome import FailureKind
 from harness.report.progress import ProgressSnapshot
+from harness.report.replicas import imbalance
 from sut.ipc.counters import Counter
 
 _RATE_OVER_S = 10.0  # tokens per second are a mean over this time
+_BALANCE_LOOKS = 60  # one a second
 
 Failures = Mapping[FailureKind, int]
 
@@ -20,7 +22,8 @@ Failures = Mapping[FailureKind, int]
 class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
-    ``issue`` is what LoadGen will issue; ``failures`` gives the failed queries by kind.
+    ``issue`` is what LoadGen will issue; ``failures`` gives the failed queries by kind, ``in_flight`` the
+    requests on each replica.
     """
 
     def __init__(
@@ -28,12 +31,15 @@ class ProgressMeter:
         issue: Issue,
         failures: Callable[[], Failures] = dict,
         clock: Callable[[], float] = time.monotonic,
+        in_flight: Callable[[], npt.NDArray[np.int64]] = lambda: np.zeros(1, np.int64),
     ) -> None:
         self._issue = issue
         self._failures = failures
         self._clock = clock
         self._start = clock()
         self._tokens = deque([(self._start, 0)])
+        self._in_flight = in_flight
+        self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
 
     def __call__(self, totals: npt.NDArray[np.int64]) -> ProgressSnapshot:
         """A snapshot from the counters, by Counter."""
@@ -51,6 +57,7 @@ class ProgressMeter:
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
             remaining_s=self._remaining(values, now - self._start),
             failures={kind.label: count for kind, count in failures.items()},
+            imbalance=self._imbalance(),
         )
 
     def _rate(self, tokens: int, now: float) -> float | None:
@@ -60,6 +67,11 @@ class ProgressMeter:
             self._tokens.popleft()
         since, before = self._tokens[0]
         return max(tokens - before, 0) / (now - since) if now > since else None
+
+    def _imbalance(self) -> float | None:
+        self._loads.append(self._in_flight())
+        loads = np.mean(self._loads, axis=0)
+        return imbalance(loads) if len(loads) > 1 else None
 
     def _remaining(self, values: Mapping[Counter, int], elapsed: float) -> float | None:
         """Seconds until the last query is issued and answered, at the rate of answers so far."""

@@ -53,6 +53,6 @@ def test_requests_of_a_slow_replica_weigh_more(factor, share):
     board = ReplicaBoard(1, 4)
     balance = Balance(4, board)
     choices(balance, 2)
-    board.weigh([1.0, factor, 1.0, 1.0])
+    board.weigh(np.array([1.0, factor, 1.0, 1.0]))
     counts = Counter(choices(balance, 4000, LATER_NS))
     assert counts[1] == pytest.approx(share * counts[0], rel=0.01)

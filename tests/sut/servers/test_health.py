@@ -31,7 +31,7 @@ def test_a_false_alarm(pipes):
     watch = watching(pipes, lambda url: "")
     watch.suspected(1)
     assert [heard(theirs) for _, theirs in pipes] == [("trust", 1)] * 2
-    assert watch.outages == []
+    assert not watch.outages
     assert watch.all_out_for() == (0.0, "")
 
 
@@ -63,6 +63,7 @@ def test_close_ends_the_questions(pipes, monkeypatch):
     watch.close()
     wait_until(lambda: not watch._asking)
     assert asked
+    assert len(watch.outages) == 1  # it was out at the end
 
 
 def test_ask_health():

@@ -40,6 +40,8 @@ LINE = ProgressLine(
     ttft=Latencies(250.0, 500.0),
     over_limit={"TTFT": OverLimit(3, 5, 600.0)},
     slowest=(SlowReplica("http://a:1", 12.0, 1.25),),
+    imbalance=1.04,
+    stragglers=1,
 )
 # name and labels as they are written, value
 FIGURES = {
@@ -58,6 +60,8 @@ FIGURES = {
     'mlperf_queries_over_limit_total{latency="TTFT"}': 3,
     'mlperf_queries_over_limit_allowed{latency="TTFT"}': 5,
     'mlperf_latency_limit_seconds{latency="TTFT"}': 0.6,
+    "mlperf_stragglers": 1,
+    "mlperf_imbalance": 1.04,
     'mlperf_slow_replica_tpot_seconds{replica="http://a:1"}': 0.012,
     'mlperf_slow_replica_tpot_ratio{replica="http://a:1"}': 1.25,
 }

@@ -1,0 +1,39 @@
+"""What run.json says of several replicas beside each other."""
+
+import msgspec
+
+
+class Straggler(msgspec.Struct, frozen=True):
+    """A replica whose median TPOT of a minute was above 1.1 x that of all replicas for at least 60 s."""
+
+    url: str
+    ratio: float
+    """the greatest ratio of the two medians"""
+    from_s: float
+    """since the first query"""
+    to_s: float
+    """the last time it was seen so"""
+
+
+class ReplicaFigures(msgspec.Struct, frozen=True):
+    """Figures of one replica, times in ns; `null` where no answer has the quantity."""
+
+    queries: int
+    failed: int
+    output_tokens: int
+    in_flight: float
+    """mean number of requests on it"""
+    ttft_p99: int | None
+    tpot_p50: int | None
+    tpot_p99: int | None
+
+
+class ReplicaBalance(msgspec.Struct, frozen=True, kw_only=True):
+    """How evenly the replicas were loaded, and how equal they are."""
+
+    imbalance: float | None
+    """the largest of the replicas' mean numbers in flight over the mean of all: 1 is even"""
+    stragglers: tuple[Straggler, ...] | None
+    """`null`: not judged, because answers were not streamed and show no TPOT"""
+    replicas: dict[str, ReplicaFigures]
+    """by URL"""
