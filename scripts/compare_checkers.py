@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
             folder for folder in found if folder.org_path == tree and folder.path.parent not in left_out
         ]
         refused, theirs = _official(arguments, tree, inside)
-        classified = list(_classify(mine, theirs, inside))
+        classified = list(_classify(mine, theirs, inside, arguments.version))
         counts = Counter(one.kind for one in classified)
         total += counts
         warnings = sum(issue.is_warning for issue in mine)
@@ -209,19 +209,19 @@ def _result(path: str) -> str:
 
 
 def _classify(
-    mine: Sequence[Issue], theirs: Sequence[OfficialLine], inside: Sequence[ScenarioDir]
+    mine: Sequence[Issue], theirs: Sequence[OfficialLine], inside: Sequence[ScenarioDir], version: str
 ) -> Iterator[ClassifiedLine]:
     for issue in mine:
         if not issue.is_warning:
             yield _classify_ours(issue, theirs)
-    rules = load_rules()
+    rules = load_rules(version)
     for line in theirs:
         if any(_same(issue, line) for issue in mine if not issue.is_warning):
             continue
         names = [
             official_name(folder, rules) for folder in inside if line.key == folder.relative(folder.path)
         ]
-        defined = [name for name in names if definition_of(name) is not None]
+        defined = [name for name in names if definition_of(name, version) is not None]
         yield ClassifiedLine("missed" if defined or not names else "not checked", f"{line.key}: {line.text}")
 
 

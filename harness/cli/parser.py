@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.config.options import available_benchmarks
+from harness.config.rounds import available_rounds
 
 _MOST_CHARACTERS = 500  # of a message about wrong usage
 
@@ -66,11 +67,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_benchmark(group: argparse._ActionsContainer) -> None:
-    """The flag for a benchmark that configs/ defines."""
+    """The flags for a benchmark that configs/ defines, and for the round whose rules hold."""
     group.add_argument(
         "--benchmark",
         choices=tuple(available_benchmarks()),
         help="benchmark definition in configs/ (default: %(default)s)",
+    )
+    add_round(group)
+
+
+def add_round(group: argparse._ActionsContainer) -> None:
+    """The flag for a round that configs/rounds/ defines."""
+    group.add_argument(
+        "--round",
+        choices=available_rounds(),
+        help="round of MLPerf Inference whose rules hold, from configs/rounds/ (default: %(default)s)",
     )
 
 

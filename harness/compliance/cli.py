@@ -44,6 +44,7 @@ class VerifyOptions:
     test: str
     log_dir: Path
     benchmark: str = run_flags.DEFAULTS["benchmark"]
+    round: str = run_flags.DEFAULTS["round"]
     scenario: Scenario | None = None
     audit_configs: tuple[str, ...] = ()
     reference_data: Path | None = None
@@ -108,7 +109,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
     run_flags.add_scenario(parser.add_argument_group("what was run"), "that of the logs")
-    parser.set_defaults(benchmark=run_flags.DEFAULTS["benchmark"])
+    parser.set_defaults(benchmark=run_flags.DEFAULTS["benchmark"], round=run_flags.DEFAULTS["round"])
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(
         "--output-dir",

@@ -79,7 +79,7 @@ def _verify_run(item: ComplianceRun, record: RunRecord) -> Ended:
 
 def verify_logs(options: VerifyOptions) -> int:
     """Verify the logs in --log-dir. Returns the exit code; raises HarnessError."""
-    benchmark = load_benchmark(options.benchmark)
+    benchmark = load_benchmark(options.benchmark, options.round)
     test = find_test(benchmark, options.test)
     audits = files_by_test("--audit-config", options.audit_configs, (test.name,))
     log_dir = logs_in(options.log_dir.absolute())

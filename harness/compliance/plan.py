@@ -36,7 +36,7 @@ class ComplianceRun:
 
 def resolve_runs(options: ComplianceOptions) -> tuple[ComplianceRun, ...]:
     """All tests to run, in order. Raises ConfigError, DatasetError and GradingError."""
-    benchmark = load_benchmark(options.run.benchmark)
+    benchmark = load_benchmark(options.run.benchmark, options.run.round)
     tests = _tests(options.tests, benchmark)
     inputs = files_by_test("--input-file", options.input_files, tests)
     audits = files_by_test("--audit-config", options.audit_configs, tests)

@@ -1,8 +1,11 @@
-"""Benchmark definitions: what the MLPerf rules lock, read from ``configs/<name>.toml``.
+"""Benchmark definitions: what the MLPerf rules lock.
+
+They are read from ``configs/<name>.toml`` and, on top of it, ``configs/rounds/<round>/<name>.toml``.
 
 A misspelt key in a definition is an error.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import msgspec
 
 from harness.config.loadgen_settings import BY_ATTRIBUTE
 from harness.config.options import available_benchmarks
+from harness.config.rounds import benchmark_rules, current_round, read_toml, seeds_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
@@ -90,9 +94,10 @@ class MetricRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that the rules lock for one benchmark."""
+    """Everything that the rules of one round lock for one benchmark."""
 
     name: str
+    round: str
     official: bool
     model: str
     vocabulary_size: int
@@ -123,20 +128,37 @@ class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.datasets["accuracy" if accuracy else "performance"]
 
 
-def load_benchmark(name: str) -> Benchmark:
-    """Read one definition. Raises ConfigError when it is unknown or malformed."""
+def load_benchmark(name: str, round_name: str | None = None) -> Benchmark:
+    """Read one definition with the rules of a round, None for the current one.
+
+    Raises ConfigError when the benchmark or the round is unknown or a file is malformed.
+    """
     definitions = available_benchmarks()
     if name not in definitions:
         raise ConfigError(f"unknown benchmark {name!r}; configs/ defines {', '.join(definitions)}")
-    return read_definition(definitions[name])
+    return read_definition(definitions[name], round_name or current_round())
 
 
-def read_definition(path: Path) -> Benchmark:
-    """Read one file. Raises ConfigError when it is malformed."""
+def read_definition(path: Path, round_name: str) -> Benchmark:
+    """Read one definition and, if there is one, its file among the round's. Raises ConfigError."""
+    rules = benchmark_rules(round_name, path.stem)
+    settings = {"loadgen": {"settings": seeds_of(round_name)}}
+    fields, files = _merged(settings, read_toml(path)), str(path)
+    if rules.is_file():
+        fields, files = _merged(fields, read_toml(rules)), f"{path}, {rules}"
     try:
-        benchmark = msgspec.toml.decode(path.read_bytes(), type=Benchmark)
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        benchmark = msgspec.convert(fields | {"round": round_name}, Benchmark)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{files}: {error}") from error
     if unknown := benchmark.loadgen.settings.keys() - BY_ATTRIBUTE.keys():
-        raise ConfigError(f"{path}: loadgen.settings: LoadGen has no setting {', '.join(sorted(unknown))}")
+        raise ConfigError(f"{files}: loadgen.settings: LoadGen has no setting {', '.join(sorted(unknown))}")
     return benchmark
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of both; where both have a value, that of ``above``."""
+    found = dict(below)
+    for name, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+        found[name] = _merged(found[name], value) if both else value
+    return found

@@ -108,7 +108,6 @@ SETTINGS = (
     _Row("schedule_rng_seed", internal=True),
 )
 BY_ATTRIBUTE = {setting.attribute: setting for setting in SETTINGS}
-SEEDS = ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed")  # a round's, by attribute
 
 
 def settings_of(key: str, scenario: str | None = None) -> tuple[LoadGenSetting, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.config.rounds import current_round
 from harness.config.scenario import Scenario
 from harness.files import CONFIG_DIR, USER_CONF
 
@@ -45,6 +46,7 @@ class ClientOptions:
 
     input_file: Path
     benchmark: str = DEFAULT_BENCHMARK
+    round: str = current_round()
     resume: bool = False
     generation_config: Path | None = None
     max_new_tokens: int | None = None

@@ -23,8 +23,9 @@ from harness.config.deadlines import (
 )
 from harness.config.generation import MOST_NUMBER, SamplingParameters
 from harness.config.loadgen_conf import read_text
+from harness.config.loadgen_settings import Setting
 from harness.config.options import SERVER_URL, Backend, RunOptions, Stream
-from harness.config.rule_checks import scenario_deviations
+from harness.config.rule_checks import round_deviations, round_settings, scenario_deviations
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG, COMPLIANCE_RUN
@@ -73,6 +74,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     log_dir: Path
     user_conf: Path
     mlperf_conf: Path | None
+    round_settings: dict[str, Setting]  # of an earlier round, in place of those inside LoadGen
     audit_config: Path | None  # the user's file
     audit_text: str | None  # settings that LoadGen puts on top of all others; kept beside its logs
     dry_run: bool
@@ -102,7 +104,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
     With ``audit`` it is the plan of a compliance test, whose audit.config is written beside LoadGen's logs.
     """
     _check_choices(options)
-    benchmark = load_benchmark(options.benchmark)
+    benchmark = load_benchmark(options.benchmark, options.round)
     official = generation.official_parameters(benchmark, accuracy=options.accuracy)
     if audit is not None:
         official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
@@ -140,11 +142,13 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         log_dir=log_dir,
         user_conf=_existing("--user-conf", options.user_conf),
         mlperf_conf=_optional("--mlperf-conf", options.mlperf_conf),
+        round_settings=round_settings(benchmark, options.scenario),
         audit_config=audit_config,
         audit_text=audit_text if audit is None else audit.text,
         dry_run=options.dry_run,
         deviations=(
             *scenario_deviations(benchmark, options.scenario),
+            *round_deviations(benchmark),
             *generation.deviations(official, parameters),
             *(() if audit is None else audit.deviations),
         ),

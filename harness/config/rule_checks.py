@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.config.expected_queries import offline_samples
 from harness.config.loadgen_settings import BY_ATTRIBUTE, NS_PER_MS, Setting
+from harness.config.rounds import current_round, loadgen_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
@@ -44,10 +45,7 @@ def locked_settings(
     ``audit`` holds what a compliance test sets, by conf key: it takes the place of the benchmark's value.
     """
     locked: dict[str, Setting] = {**_DEFAULTS, **benchmark.loadgen.settings}
-    limits = benchmark.latency_limits.get(scenario)
-    if limits is not None:
-        locked["ttft_latency"] = limits.ttft_ms * NS_PER_MS
-        locked["tpot_latency"] = limits.tpot_ms * NS_PER_MS
+    locked |= _limits_ns(benchmark, scenario)
     # A setting of another scenario has no effect, even where LoadGen reads it.
     locked = {
         name: value for name, value in locked.items() if scenario.loadgen in BY_ATTRIBUTE[name].scenarios
@@ -80,7 +78,7 @@ def setting_deviations(
         if BY_ATTRIBUTE[name].conf_key not in asked:
             raise ConfigError(
                 f"LoadGen set {name} to {got}, the benchmark needs {expected}, and no conf row asks for it; "
-                "check that mlcommons-loadgen is the pinned version"
+                f"check that mlcommons-loadgen is the pinned version, {loadgen_of(current_round())}"
             )
         found.append(f"LoadGen {name} is {_shown(name, got)}, the rules say {_shown(name, expected)}")
     return tuple(found)
@@ -96,6 +94,29 @@ def scenario_deviations(benchmark: Benchmark, scenario: Scenario) -> tuple[str, 
         return ()
     official = ", ".join(benchmark.scenarios)
     return (f"scenario is {scenario}, the rules of {benchmark.name} name {official}",)
+
+
+def round_deviations(benchmark: Benchmark) -> tuple[str, ...]:
+    """A round that is over."""
+    current = current_round()
+    if benchmark.round == current:
+        return ()
+    return (f"the rules are those of round {benchmark.round}, the current round is {current}",)
+
+
+def round_settings(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setting]:
+    """What an earlier round locks, by LoadGen's names; empty for the current round, LoadGen's own."""
+    if benchmark.round == current_round():
+        return {}
+    return {**benchmark.loadgen.settings, **_limits_ns(benchmark, scenario)}
+
+
+def _limits_ns(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setting]:
+    """The p99 limits by LoadGen's names; none where the scenario has none."""
+    limits = benchmark.latency_limits.get(scenario)
+    if limits is None:
+        return {}
+    return {"ttft_latency": limits.ttft_ms * NS_PER_MS, "tpot_latency": limits.tpot_ms * NS_PER_MS}
 
 
 def offline_deviations(readback: Mapping[str, Setting], rule: DatasetRule) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ _EXIT_CODES = (
 # Of both programs:
 _SHARED = (
     "benchmark",
+    "round",
     "tokenizer",
     "lcb_data",
     "mode",

@@ -57,7 +57,7 @@ def _run_folder(options: EvaluationOptions) -> Path | None:
 
 
 def _run(options: EvaluationOptions, watched: Progress) -> bool:
-    benchmark = load_benchmark(options.benchmark)
+    benchmark = load_benchmark(options.benchmark, options.round)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
     modes = _modes(options, graders)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.config.options import DEFAULT_BENCHMARK
+from harness.config.rounds import current_round
 
 Rules = Literal["official", "strict", "both"]
 RULES: tuple[Rules, ...] = ("official", "strict", "both")
@@ -20,6 +21,7 @@ class EvaluationOptions:
     mlperf_log: Path
     reference_data: Path | None = None
     benchmark: str = DEFAULT_BENCHMARK
+    round: str = current_round()
     tokenizer: str | None = None
     lcb_data: Path | None = None
     output_file: Path | None = None

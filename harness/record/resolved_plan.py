@@ -23,6 +23,8 @@ class BenchmarkRules(msgspec.Struct, frozen=True, kw_only=True):
     """The benchmark's definition as configs/ had it."""
 
     name: str
+    round: str | None = None
+    """whose rules hold"""
     official: bool = False
     model: str | None = None
     vocabulary_size: int | None = None
@@ -110,6 +112,8 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """the folder of all files of the run"""
     user_conf: Path
     mlperf_conf: Path | None
+    round_settings: dict[str, Any] = {}
+    """of an earlier round (`--round`), in place of those inside LoadGen"""
     audit_config: Path | None
     """the user's file"""
     audit_text: str | None

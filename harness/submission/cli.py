@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.cli.main import exit_code_of
-from harness.cli.parser import Parser, add_benchmark, path
+from harness.cli.parser import Parser, add_benchmark, add_round, path
 from harness.cli.signals import interruptible
 from harness.config.options import RunOptions
 from harness.config.scenario import Scenario
@@ -33,6 +33,7 @@ class BuildOptions(TableOptions):
     division: Literal["closed", "open"] | None = None
     scenario: tuple[Scenario, ...] = ()
     benchmark: str = _RUN["benchmark"]
+    round: str = _RUN["round"]
     user_conf: Path | None = None
     force: bool = False
     servers_moved: bool = False
@@ -40,10 +41,10 @@ class BuildOptions(TableOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(TableOptions):
-    """``check``. ``kept`` None takes the folder beside the tree, ``round`` None the current round."""
+    """``check``. ``kept`` None takes the folder beside the tree."""
 
     tree: Path
-    round: str | None = None
+    round: str = _RUN["round"]
     kept: Path | None = None
 
 
@@ -105,7 +106,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tree", type=path, help="the folder that holds closed/ or open/")
-    parser.add_argument("--round", help="round whose rules and seeds apply (default: the current round)")
+    add_round(parser)
     _add_table(parser)
     parser.add_argument(
         "--kept", type=path, help="full accuracy logs and run.json (default: TREE.kept, if it exists)"

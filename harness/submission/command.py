@@ -19,7 +19,7 @@ from harness.submission.summary import compare, summarize, table, write_csv
 def build(options: BuildOptions) -> bool:
     """Build the folder and check it."""
     request = BuildRequest(
-        benchmark=load_benchmark(options.benchmark),
+        benchmark=load_benchmark(options.benchmark, options.round),
         info=read_submitter_info(options.submission, options.division),
         results=options.results,
         output=options.output.absolute(),
@@ -28,7 +28,7 @@ def build(options: BuildOptions) -> bool:
         force=options.force,
         servers_moved=options.servers_moved,
     )
-    built = build_tree(request, machine_fields(), load_rules())
+    built = build_tree(request, machine_fields(), load_rules(options.round))
     names = [run.scenario.folder for run in built.runs]
     print(f"{options.output}: {request.runs_folder} with {', '.join(names)}")
     left = sorted(set(scenarios_there(request.results)) - {run.scenario for run in built.runs})
@@ -42,18 +42,21 @@ def build(options: BuildOptions) -> bool:
         print("the servers are on other machines: this machine filled in no field of the system description")
     if built.changed_source:
         print("warning: the harness had local changes in a run; src/ holds its files as they are now")
-    return _conclude(options, request.output, check_tree(request.output))
+    return _conclude(
+        options, request.output, options.round, check_tree(request.output, round_name=options.round)
+    )
 
 
 def check(options: CheckOptions) -> bool:
     """Check a folder."""
     tree = options.tree.absolute()
-    return _conclude(options, tree, check_tree(tree, round_name=options.round, kept=options.kept))
+    issues = check_tree(tree, round_name=options.round, kept=options.kept)
+    return _conclude(options, tree, options.round, issues)
 
 
-def _conclude(options: TableOptions, tree: Path, issues: Sequence[Issue]) -> bool:
+def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequence[Issue]) -> bool:
     """Print issues, results and the count; True where no issue needs an action."""
-    rows = summarize(check_contexts(tree))
+    rows = summarize(check_contexts(tree, round_name))
     earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
     for issue in issues:

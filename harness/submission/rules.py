@@ -1,18 +1,14 @@
-"""The rules of a round: configs/submission/rounds.toml, in addition to the benchmark's definition."""
+"""The rules of a round for all benchmarks: configs/rounds/<round>/round.toml."""
 
-from collections.abc import Mapping
 from functools import cache
 
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
-from harness.config.loadgen_settings import SEEDS
 from harness.config.options import available_benchmarks
+from harness.config.rounds import current_round, read_toml, round_file
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import CONFIG_DIR
-
-ROUNDS_FILE = CONFIG_DIR / "submission" / "rounds.toml"
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,11 +63,11 @@ class PowerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The complete file."""
+    """The complete file. ``seeds`` are LoadGen's, ``loadgen`` the version that has them."""
 
-    current: str
-    seeds: dict[str, dict[str, int]]
-    benchmarks: dict[str, tuple[str, ...]]
+    loadgen: str
+    benchmarks: tuple[str, ...]
+    seeds: dict[str, int]
     aliases: dict[str, str]
     suites: dict[str, Suite]
     target_latency_ms: dict[str, int]
@@ -80,37 +76,23 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     measurements: MeasurementsRule
     power: PowerRule
 
-    @property
-    def rounds(self) -> tuple[str, ...]:
-        """Rounds with known seeds, the current one first."""
-        return (self.current, *self.seeds)
-
     def suite_of(self, benchmark: str) -> tuple[str, Suite]:
         """Name and rules of the suite that a benchmark belongs to."""
         found = [pair for pair in self.suites.items() if benchmark in pair[1].benchmarks]
         return found[0] if found else list(self.suites.items())[-1]
 
-    def seeds_of(self, round_name: str, benchmark: Benchmark) -> Mapping[str, int]:
-        """LoadGen's seeds in a round. Raises ConfigError for an unknown round."""
-        if round_name == self.current:
-            return {name: int(benchmark.loadgen.settings[name]) for name in SEEDS}
-        if round_name not in self.seeds:
-            raise ConfigError(
-                f"--round {round_name}: unknown round, expected one of {', '.join(self.rounds)}"
-            )
-        return self.seeds[round_name]
-
 
 @cache
-def load_rules() -> Rules:
-    """Read the rules. Raises ConfigError when the file is malformed."""
+def load_rules(round_name: str | None = None) -> Rules:
+    """Read the rules of a round, None for the current one. Raises ConfigError."""
+    path = round_file(round_name or current_round())
     try:
-        return msgspec.toml.decode(ROUNDS_FILE.read_bytes(), type=Rules)
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{ROUNDS_FILE}: {error}") from error
+        return msgspec.convert(read_toml(path), Rules)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 @cache
-def definition_of(name: str) -> Benchmark | None:
-    """The definition of a benchmark, None if this harness has none."""
-    return load_benchmark(name) if name in available_benchmarks() else None
+def definition_of(name: str, round_name: str | None = None) -> Benchmark | None:
+    """The definition of a benchmark in a round, None if this harness has none."""
+    return load_benchmark(name, round_name) if name in available_benchmarks() else None

@@ -1,7 +1,7 @@
 """The only module that imports LoadGen: settings in, settings read back, one test run."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import mlperf_loadgen as lg
@@ -20,8 +20,9 @@ Readback = dict[str, Setting]
 class TestSpec:
     """One LoadGen test. ``samples`` is the number of dataset rows.
 
-    ``audit_text`` are settings on top of all others, None for none; ``audit_config`` is the file that holds
-    them when the test starts.
+    ``round_settings`` are those of an earlier round, in place of those inside LoadGen. ``audit_text`` are
+    settings on top of all others, None for none; ``audit_config`` is the file that holds them when the test
+    starts.
     """
 
     model_key: str
@@ -29,6 +30,7 @@ class TestSpec:
     accuracy: bool
     user_conf: str
     mlperf_conf: str | None
+    round_settings: Mapping[str, Setting]
     audit_text: str | None
     audit_config: str
     samples: int
@@ -46,8 +48,11 @@ def configure(spec: TestSpec) -> "lg.TestSettings":
     """
     settings = lg.TestSettings()
     _load(settings, spec.user_conf, spec, 1)
-    if spec.mlperf_conf is not None:  # a file on top of the embedded one, below the user's
+    for name, value in spec.round_settings.items():  # LoadGen reads seeds from its own mlperf.conf only
+        setattr(settings, name, value)
+    if spec.mlperf_conf is not None:
         _load(settings, spec.mlperf_conf, spec, 2)
+    if spec.round_settings or spec.mlperf_conf is not None:  # both are below the user.conf
         _load(settings, spec.user_conf, spec, 2)
     settings.scenario = getattr(lg.TestScenario, spec.scenario)
     settings.mode = lg.TestMode.AccuracyOnly if spec.accuracy else lg.TestMode.PerformanceOnly

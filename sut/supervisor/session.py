@@ -231,6 +231,7 @@ class QuerySession:
             accuracy=plan.accuracy,
             user_conf=str(plan.user_conf),
             mlperf_conf=None if plan.mlperf_conf is None else str(plan.mlperf_conf),
+            round_settings=plan.round_settings,
             audit_text=plan.audit_text,
             audit_config=str(plan.kept_audit_config or ""),
             samples=len(self._samples),

@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from harness.config.rounds import current_round
 from tests.harness.submission import made_up_cnn, made_up_r1
 from tests.harness.submission.synthetic import Datasets, accuracy_rows, make_datasets
 
@@ -26,7 +27,7 @@ R1_COMPOSITION = {"mmlu_pro": 600, "aime1983": 240, "math500": 134, "gpqa": 125,
 R1_TOKENS = 40
 
 # Sizes in the benchmarks' definitions. Everything else in them stays as it is.
-_DEFINITION = {
+_GPT_OSS_DEFINITION = {
     "min_duration_ms = 600000": f"min_duration_ms = {DURATION_MS}",
     "= 6396": f"= {PERFORMANCE}",
     "= 4395": f"= {ACCURACY}",
@@ -53,6 +54,11 @@ _R1_DEFINITION = {
     "ttft_ms = 2000": "ttft_ms = 60000",
     "tpot_ms = 80": "tpot_ms = 10000",
 }
+_DEFINITIONS = {
+    "gpt-oss-120b": _GPT_OSS_DEFINITION,
+    "llama3.1-8b": _LLAMA_DEFINITION,
+    "deepseek-r1": _R1_DEFINITION,
+}
 _LATENCIES = "".join(
     f"{key}.Server.{name} = {value}\n"
     for key in ("gpt-oss-120b", "gpt-oss-120b-interactive", "llama3_1-8b", "deepseek-r1")
@@ -75,19 +81,20 @@ _QUICK_CONF = {
 
 def small_sizes(checkout: Path) -> None:
     """Make the benchmarks, their confs and runs small."""
-    _replace(checkout / "configs/gpt-oss-120b.toml", _DEFINITION)
-    _replace(checkout / "configs/llama3.1-8b.toml", _LLAMA_DEFINITION)
-    _replace(checkout / "configs/deepseek-r1.toml", _R1_DEFINITION)
-    _replace(checkout / "configs/user.conf", _USER_CONF)
-    _replace(checkout / "configs/quick.conf", _QUICK_CONF)
+    configs = checkout / "configs"
+    for name, changes in _DEFINITIONS.items():
+        _replace(changes, configs / f"{name}.toml", configs / "rounds" / current_round() / f"{name}.toml")
+    _replace(_USER_CONF, configs / "user.conf")
+    _replace(_QUICK_CONF, configs / "quick.conf")
 
 
-def _replace(path: Path, changes: dict[str, str]) -> None:
-    text = path.read_text()
+def _replace(changes: dict[str, str], *paths: Path) -> None:
+    texts = [path.read_text() for path in paths]
     for old, new in changes.items():
-        assert old in text, f"{path.name} has no {old!r} any more"
-        text = text.replace(old, new)
-    path.write_text(text)
+        assert any(old in text for text in texts), f"{paths} have no {old!r} any more"
+        texts = [text.replace(old, new) for text in texts]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
 
 
 def record_checksums(checkout: Path, downloads: Path) -> None:

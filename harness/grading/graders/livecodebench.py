@@ -118,7 +118,7 @@ def _grade(code: str, result: ProgramResult) -> Grade:
 
 def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
     """As BatchGrader: find the release, choose a sandbox and prepare the tests."""
-    rule = load_benchmark(options.benchmark).dataset(accuracy=True)
+    rule = load_benchmark(options.benchmark, options.round).dataset(accuracy=True)
     release = options.lcb_data or find_release(options.references)
     if release is None:
         raise GradingError(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import Benchmark
+from harness.config.rounds import current_round
 from harness.config.scenario import Scenario
 from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check_context import CheckContext
@@ -39,16 +40,17 @@ def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None =
 
     ``kept`` holds full accuracy logs and run.json under the same paths as in the tree.
     """
-    rules = load_rules()
-    found = scenario_dirs(root)
-    tree = _Tree(root, rules, round_name or rules.current, kept or kept_beside(root))
+    round_name = round_name or current_round()
+    rules, found = load_rules(round_name), scenario_dirs(root)
+    tree = _Tree(root, rules, round_name, kept or kept_beside(root))
     return tuple(dict.fromkeys(tree.issues(found)))
 
 
 def check_contexts(root: Path, round_name: str | None = None) -> tuple[CheckContext, ...]:
     """Every result that is checked. Raises ConfigError when ``root`` is no submission."""
-    rules = load_rules()
-    return _Tree(root, rules, round_name or rules.current, kept_beside(root)).contexts(scenario_dirs(root))
+    round_name = round_name or current_round()
+    tree = _Tree(root, load_rules(round_name), round_name, kept_beside(root))
+    return tree.contexts(scenario_dirs(root))
 
 
 class _Tree:
@@ -74,10 +76,10 @@ class _Tree:
     def _benchmark(self, folder: BenchmarkDir) -> Iterator[Issue]:
         """The name of a benchmark's folder and the scenarios in it."""
         name, where = official_name(folder, self._rules), folder.relative(folder.path)
-        if name not in self._rules.benchmarks.get(self._round, (name,)):
+        if name not in self._rules.benchmarks:
             text = f"{folder.benchmark} is no benchmark of {self._round}; the official checker refuses it"
             yield Issue("benchmark", where, text)
-        elif definition_of(name) is None:
+        elif definition_of(name, self._round) is None:
             yield Issue(
                 "benchmark", where, f"{folder.benchmark} has no definition here: not checked", is_warning=True
             )
@@ -88,15 +90,14 @@ class _Tree:
     def _context(self, folder: ScenarioDir) -> CheckContext | None:
         """None for a folder that is not checked; ``_benchmark`` reports those."""
         name = official_name(folder, self._rules)
-        benchmark: Benchmark | None = definition_of(name)
+        benchmark: Benchmark | None = definition_of(name, self._round)
         _, suite = self._rules.suite_of(name)
         scenario = folder.scenario
         if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
             return None
         if has_endpoints_layout(folder.path):
             return None
-        seeds = self._rules.seeds_of(self._round, benchmark)
-        return CheckContext(folder, benchmark, scenario, self._rules, seeds)
+        return CheckContext(folder, benchmark, scenario, self._rules)
 
     def _scenario(self, context: CheckContext) -> Iterator[Issue]:
         aside = self._kept / context.dir.path.relative_to(self._root)
@@ -113,8 +114,7 @@ class _Tree:
 def official_name(folder: BenchmarkDir, rules: Rules) -> str:
     """The official name of a folder's benchmark; open results may map other names in model_mapping.json."""
     name = rules.aliases.get(folder.benchmark, folder.benchmark)
-    known = any(name in names for names in rules.benchmarks.values())
-    if known or folder.binding:
+    if name in rules.benchmarks or folder.binding:
         return name
     mapping = read_fields(folder.org_path / "model_mapping.json")
     return str(mapping.get(name, name)) if isinstance(mapping, Mapping) else name

@@ -25,7 +25,6 @@ class CheckContext:
     benchmark: Benchmark
     scenario: Scenario
     rules: Rules
-    seeds: Mapping[str, int]
 
     @property
     def closed(self) -> bool:

@@ -104,10 +104,12 @@ def _milliseconds(value: object) -> object:
 
 def _seeds(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     effective = logs.detail.effective
-    wrong = {name: effective.get(name) for name, seed in context.seeds.items() if effective.get(name) != seed}
+    wrong = {
+        name: effective.get(name) for name, seed in context.rules.seeds.items() if effective.get(name) != seed
+    }
     if wrong:
         shown = ", ".join(
-            f"{name} is {found}, expected {context.seeds[name]}" for name, found in wrong.items()
+            f"{name} is {found}, expected {context.rules.seeds[name]}" for name, found in wrong.items()
         )
         yield context.issue("seeds", logs.folder / DETAIL, shown)
 

@@ -41,6 +41,7 @@ FLAGS = [
     ("--num-workers", "num_workers", None),
     ("--max-concurrency", "max_concurrency", None),
     ("--benchmark", "benchmark", "gpt-oss-120b"),
+    ("--round", "round", "v6.1"),
     ("--audit-config", "audit_config", None),
     ("--first-token-timeout", "first_token_timeout", None),
     ("--timeout", "timeout", None),

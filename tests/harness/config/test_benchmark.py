@@ -8,6 +8,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.loadgen_conf import Target, read_conf
 from harness.config.options import available_benchmarks
+from harness.config.rounds import benchmark_rules, current_round
 from harness.config.rule_checks import (
     locked_settings,
     offline_deviations,
@@ -27,6 +28,7 @@ SEEDS = {"qsl_rng_seed": 2085463073848966840, "sample_index_rng_seed": 274721543
 SEEDS |= {"schedule_rng_seed": 16159082839903944936}
 ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b", "llama3.1-8b-edge")
+RULES_FILE = benchmark_rules(current_round(), "gpt-oss-120b")
 CASES = [(name, scenario) for name in BENCHMARKS for scenario in load_benchmark(name).scenarios]
 
 
@@ -261,14 +263,22 @@ def test_unknown_benchmark(name):
         ("ttft_ms = 3000", 'ttft_ms = "3000"'),
         ("reference = 83.13", ""),
         ("[loadgen]", "[loadgen"),
+        ("min_duration_ms", "min_duration"),
     ],
 )
 def test_malformed_definition(tmp_path, monkeypatch, old, new):
-    text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
-    assert old in text
-    (tmp_path / "mine.toml").write_text(text.replace(old, new))
+    """In the definition or in the round's file: both are named."""
+    rules = tmp_path / "rules.toml"
     monkeypatch.setattr("harness.config.options.CONFIG_DIR", tmp_path)
-    with pytest.raises(ConfigError, match=r"mine\.toml"):
+    monkeypatch.setattr("harness.config.benchmark.benchmark_rules", lambda round_name, name: rules)
+    files = (CONFIG_DIR / "gpt-oss-120b.toml", tmp_path / "mine.toml"), (RULES_FILE, rules)
+    found = 0
+    for source, target in files:
+        text = source.read_text()
+        found += old in text
+        target.write_text(text.replace(old, new))
+    assert found == 1
+    with pytest.raises(ConfigError, match=r"(mine|rules)\.toml"):
         load_benchmark("mine")
 
 

@@ -19,6 +19,7 @@ from msgspec import structs
 from tokenizers import Tokenizer
 
 from harness.config.benchmark import load_benchmark
+from harness.config.rounds import benchmark_rules, current_round
 from harness.errors import GradingError
 from harness.grading.cli import main
 from harness.grading.graders import summaries as grader
@@ -206,17 +207,16 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def benchmark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A definition whose bounds fit the samples: gen_len from 90 to 110 % of what ``answers`` have."""
-    text = (ROOT / "configs" / f"{name}.toml").read_text()
+    text = benchmark_rules(current_round(), name).read_text()
     length = sum(len(by_line(row["output"].rsplit(maxsplit=2)[0])) for row in ROWS)
     for metric, rule in load_benchmark(name).accuracy.items():
         shown = f"{rule.reference:g}" if metric != "gen_len" else str(int(rule.reference))
         begin = text.index(f"[accuracy.{metric}]")
         value = length if metric == "gen_len" else 50
         text = text[:begin] + text[begin:].replace(f"reference = {shown}", f"reference = {value}", 1)
-    configs = tmp_path / "configs"
-    configs.mkdir()
-    (configs / f"{name}.toml").write_text(text)
-    monkeypatch.setattr("harness.config.options.CONFIG_DIR", configs)
+    rules = tmp_path / f"{name}.toml"
+    rules.write_text(text)
+    monkeypatch.setattr("harness.config.benchmark.benchmark_rules", lambda round_name, benchmark: rules)
     return load_benchmark(name)
 
 

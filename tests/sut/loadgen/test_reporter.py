@@ -167,6 +167,7 @@ def loadgen_child(behaviours, scenario, accuracy, folder, pipe):
         accuracy=accuracy,
         user_conf=f"{folder}/user.conf",
         mlperf_conf=None,
+        round_settings={},
         audit_text=None,
         audit_config="",
         samples=SAMPLES,
