@@ -35,6 +35,7 @@ from harness.submission.checks.run_record import (
 )
 from harness.submission.documents import SubmitterInfo, measurements, scenario_readme, system_fields
 from harness.submission.find_runs import ScenarioRuns, find_runs
+from harness.submission.nameplate import nameplate_of
 from harness.submission.rules import Rules
 from harness.submission.source_code import copy_source, refuse_secrets
 from harness.submission.staging import (
@@ -111,6 +112,8 @@ def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> Bu
             write_file(folder / "tree" / target / "measurements.json", _json(measured))
             copy_file(confs[run.scenario], folder / "tree" / target / USER_CONF)
         write_file(folder / "tree" / system_file, _json(system))
+        if request.info.nameplate is not None:
+            copy_file(request.info.nameplate, folder / "tree" / nameplate_of(system_file))
         copy_source(folder / "tree" / request.org / "src" / request.benchmark.name)
         refuse_secrets(folder / "tree")
         put_in_place(list(_moves(request, folder, system_file, kept)), folder, request.force)
@@ -149,6 +152,8 @@ def _moves(request: BuildRequest, folder: Path, system_file: Path, kept: Path) -
     tree, source = folder / "tree", request.org / "src" / request.benchmark.name
     yield Move(tree / source, request.output / source, keep=True)
     yield Move(tree / system_file, request.output / system_file, keep=True)
+    if request.info.nameplate is not None:
+        yield Move(tree / nameplate_of(system_file), request.output / nameplate_of(system_file), keep=True)
     yield Move(folder / "kept" / request.runs_folder, kept / request.runs_folder)
     yield Move(tree / request.runs_folder, request.output / request.runs_folder)
 

@@ -18,6 +18,7 @@ from harness.record.run_record import RunRecord
 from harness.submission.checks.check_context import Logs
 from harness.submission.checks.documents import system_issues
 from harness.submission.find_runs import ScenarioRuns
+from harness.submission.nameplate import NameplateError, design_watts
 from harness.submission.rules import Rules
 
 Fields = dict[str, Any]
@@ -26,19 +27,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The submitter's TOML. ``submitter`` and ``system_id`` become folder names."""
+    """The submitter's TOML. ``submitter`` and ``system_id`` become folder names.
+
+    ``nameplate`` is the list of the system's power supplies, a path from the TOML's folder; None for none.
+    """
 
     submitter: str
     system_id: str
     division: Literal["closed", "open"] = "closed"
-    system: dict[str, str | int] = {}
+    nameplate: Path | None = None
+    system: dict[str, str | int | float] = {}
     measurements: dict[str, str | int] = {}
 
 
 def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
     """Read the TOML and check its names; ``division`` overrides that of the file. Raises ConfigError."""
     try:
-        found = msgspec.toml.decode(path.read_bytes(), type=SubmitterInfo)
+        found = msgspec.toml.decode(path.read_bytes(), type=SubmitterInfo, dec_hook=_as_path)
     except OSError as error:
         raise ConfigError(
             f"--submission {path}: {error.strerror}; start from a copy of configs/submission/example.toml"
@@ -47,7 +52,25 @@ def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInf
         raise ConfigError(f"--submission {path}: {error}") from error
     for field in ("submitter", "system_id"):
         _check_name(path, field, getattr(found, field))
-    return found if division is None else msgspec.structs.replace(found, division=division)
+    nameplate = None if found.nameplate is None else path.absolute().parent / found.nameplate
+    if nameplate is not None:
+        _check_nameplate(path, nameplate)
+    return msgspec.structs.replace(found, division=division or found.division, nameplate=nameplate)
+
+
+def _as_path(kind: type, value: Any) -> Any:
+    return kind(value)
+
+
+def _check_nameplate(path: Path, nameplate: Path) -> None:
+    try:
+        wrong = "" if design_watts(nameplate) else "has no component with PSUs and Min PSUs Needed"
+    except OSError as error:
+        wrong = str(error.strerror)
+    except NameplateError as error:
+        wrong = str(error)
+    if wrong:
+        raise ConfigError(f"--submission {path}: nameplate {nameplate}: {wrong}")
 
 
 def _check_name(path: Path, field: str, name: str) -> None:

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.files import PERFORMANCE, USER_CONF
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
 from harness.submission.layout import SystemDir, read_fields
+from harness.submission.nameplate import POWER_FIELD, NameplateError, design_watts, nameplate_of
 from harness.submission.rules import SystemRule
 
 _IS_NETWORK = "is_network"
@@ -49,14 +48,16 @@ def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
 
 
 def _nameplate(folder: SystemDir) -> Iterator[Issue]:
-    """The official checker reads the list of power supplies and fails if it is not YAML."""
-    path = folder.system_file.with_name(f"{folder.system}_power.yaml")
+    """The official checker reads the list of power supplies and fails if it cannot add them up."""
+    path = nameplate_of(folder.system_file)
     if not path.is_file():
         return
     try:
-        yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        yield Issue("power", folder.relative(path), f"is not YAML: {str(error).splitlines()[0]}")
+        if not design_watts(path):
+            text = "lists no component with PSUs and Min PSUs Needed: 0 W"
+            yield Issue("power", folder.relative(path), text, is_warning=True)
+    except NameplateError as error:
+        yield Issue("power", folder.relative(path), str(error))
 
 
 def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[str, str]) -> Iterator[str]:
@@ -80,6 +81,9 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
         found = str(fields.get(name) or "")
         if found and (found.lower() if name == "status" else found) not in words:
             yield f"{name} is {found!r}, expected one of {', '.join(words)}"
+    watts = fields.get(POWER_FIELD, 1)
+    if isinstance(watts, bool) or not isinstance(watts, int | float) or watts <= 0:
+        yield f"{POWER_FIELD} is {watts!r}, expected a number of watts"
     yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
 
 
@@ -107,4 +111,8 @@ def check_power(context: CheckContext) -> Iterator[Issue]:
         if more := sorted(names.difference(expected, rule.optional)):
             yield context.issue("power", folder, f"not expected: {', '.join(more)}")
     text = "power measurements are not checked, only that their files exist"
+    fields = read_fields(context.dir.system_file)
+    stated = not isinstance(fields, str) and POWER_FIELD in fields
+    if not stated and not nameplate_of(context.dir.system_file).is_file():
+        text += f"; the design power is missing: no {POWER_FIELD} and no list of power supplies in systems/"
     yield context.issue("power", _POWER, text, is_warning=True)
