@@ -1,7 +1,7 @@
 """The power that a system is designed for: its power supplies, listed in systems/<system>_power.yaml.
 
-The file is a tree of names. A table with ``PSUs`` and ``Min PSUs Needed`` is a component; its power is that of
-its largest supplies (``PowerCapacityWatts``), as many as it needs. The official checker adds them up for
+The file is a tree of names. A table with ``PSUs`` and ``Min PSUs Needed`` is a component; its power is that
+of its largest supplies (``PowerCapacityWatts``), as many as it needs. The official checker adds them up for
 results with power measurements, unless ``system_power_capacity`` of the system description states the sum.
 """
 
