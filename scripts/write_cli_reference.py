@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from harness.batch.cli import build_parser as batch_parser  # noqa: E402
 from harness.cli.eval_flags import build_parser as eval_parser  # noqa: E402
 from harness.cli.run_flags import build_parser as run_parser  # noqa: E402
 from harness.compliance.cli import build_run_parser, build_verify_parser  # noqa: E402
@@ -39,7 +40,8 @@ def _parsers() -> Iterator[argparse.ArgumentParser]:
     grading = (grading_parser(), build_accuracy_parser())
     compliance = (build_run_parser(), build_verify_parser())
     others = (submission_parser(), report_parser())
-    for parser in (run_parser(), eval_parser(), peak_parser(), *grading, *compliance, *others):
+    sending = (run_parser(), eval_parser(), peak_parser(), batch_parser())
+    for parser in (*sending, *grading, *compliance, *others):
         yield parser
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

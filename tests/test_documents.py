@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.batch import cli as batch
 from harness.cli import eval_flags, run_flags
 from harness.compliance import cli as compliance
 from harness.grading import cli as grading
@@ -122,6 +123,7 @@ PARSERS = {
     "run_mlperf.py": run_flags.parse_options,
     "run_eval.py": eval_flags.parse_options,
     "find_peak.py": peak.parse_options,
+    "run_batch.py": batch.parse_options,
     "run_compliance.py": compliance.parse_options,
     "eval_accuracy.py": grading.build_accuracy_parser().parse_args,
     "eval_mlperf_accuracy.py": grading.build_parser().parse_args,

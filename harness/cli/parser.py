@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness.config.options import available_benchmarks
+from harness.config.options import available_benchmarks, available_models
 from harness.config.rounds import available_rounds
 
 _MOST_CHARACTERS = 500  # of a message about wrong usage
@@ -70,6 +70,7 @@ def add_benchmark(group: argparse._ActionsContainer) -> None:
     """The flags for a benchmark that configs/ defines, and for the round whose rules hold."""
     group.add_argument(
         "--benchmark",
+        type=_benchmark,
         choices=tuple(available_benchmarks()),
         help="benchmark definition in configs/ (default: %(default)s)",
     )
@@ -83,6 +84,14 @@ def add_round(group: argparse._ActionsContainer) -> None:
         choices=available_rounds(),
         help="round of MLPerf Inference whose rules hold, from configs/rounds/ (default: %(default)s)",
     )
+
+
+def _benchmark(name: str) -> str:
+    if name in available_models():
+        raise argparse.ArgumentTypeError(
+            f"{name} is a model without an MLPerf benchmark; run_batch.py --model {name} takes plain prompts"
+        )
+    return name
 
 
 def path(text: str) -> Path:

@@ -277,7 +277,7 @@ def parsed(parser: Parser, argv: Sequence[str] | None) -> dict[str, Any]:
     """The flags by name, the backend also from the environment, and the warnings about them."""
     given = vars(parser.parse_args(argv))
     warnings = parser.warnings
-    if given["backend"] is None:
+    if given.get("backend", "") is None:
         given["backend"] = named = os.environ.get(_BACKEND_NAME) or DEFAULT_BACKEND
         if named not in (known := get_args(Backend)):
             parser.error(f"{_BACKEND_NAME} in the environment is {named!r}, expected {', '.join(known)}")

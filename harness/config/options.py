@@ -36,6 +36,11 @@ def available_benchmarks() -> dict[str, Path]:
     return dict(sorted((path.stem, path) for path in CONFIG_DIR.glob("*.toml")))
 
 
+def available_models() -> dict[str, Path]:
+    """The definition of each model without a benchmark in configs/models/, by its name, sorted."""
+    return dict(sorted((path.stem, path) for path in (CONFIG_DIR / "models").glob("*.toml")))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
     """What the programs that send queries have in common: dataset, generation, servers, deadlines.

@@ -49,7 +49,7 @@ def require_new(output: Path, folder: Path) -> None:
             "or remove the folder"
         )
     if output.exists():
-        raise ConfigError(f"--output-file {output}: the file exists; choose another, or remove it")
+        raise ConfigError(f"{output}: the file exists; choose another output file, or remove it")
 
 
 def require_writable(output: Path) -> None:
@@ -63,7 +63,7 @@ def require_writable(output: Path) -> None:
         Path(tempfile.mkdtemp(prefix=".probe-", dir=folder)).rmdir()
     except OSError as error:
         raise ConfigError(
-            f"--output-file {output}: cannot write there: {error.strerror or error}; choose another"
+            f"{output}: cannot write there: {error.strerror or error}; choose another output file"
         ) from error
 
 
@@ -88,7 +88,7 @@ def read_settings(folder: Path) -> EvalSettings:
         return msgspec.json.decode(path.read_bytes(), type=EvalSettings)
     except FileNotFoundError:
         raise ConfigError(
-            f"--resume: {folder} holds no run to resume; check --output-file, or start without --resume"
+            f"--resume: {folder} holds no run to resume; check the name of the output file, or start anew"
         ) from None
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"--resume: {path} cannot be read: {error}; start anew without it") from None
@@ -110,7 +110,7 @@ def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[s
     if decisive:
         raise ConfigError(
             f"--resume: {folder} holds a run with {'; '.join(decisive)}; give the same arguments as before, "
-            "or start anew with another --output-file"
+            "or start anew with another output file"
         )
     return [f"--resume: earlier answers are of {text}" for name in _MAY_CHANGE for text in found[name]]
 

@@ -37,6 +37,7 @@ PROGRAMS = [
     ("run_compliance.py", "--test", "TEST07", "--input-file", "set.parquet"),
     ("run_eval.py", "--input-file", "set.parquet"),
     ("find_peak.py", "ladder", "--input-file", "set.parquet"),
+    ("run_batch.py", "encode", "--input", "text.txt"),
     ("eval_accuracy.py", "--input-file", "log.json", "--dataset-file", "set.parquet"),
     ("eval_mlperf_accuracy.py", "--mlperf-log", "log.json", "--reference-data", "set.parquet"),
     ("prepare_submission.py", "check", "."),

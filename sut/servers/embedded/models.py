@@ -65,6 +65,9 @@ def model_for(benchmark: Benchmark, cache_dir: Path) -> EmbeddedModel:
             f"--backend embedded: there is no tiny model for {benchmark.name}; start a server and name it "
             "with --server-url"
         )
+    if name.endswith(".gguf"):  # a user's own file
+        _require_packages()
+        return EmbeddedModel(Path(name).stem, Path(name))
     if name not in _RECIPES:
         raise ConfigError(f"{benchmark.name}: embedded_model is {name!r}, expected {', '.join(_RECIPES)}")
     return tiny_model(name, cache_dir)
@@ -77,11 +80,7 @@ def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
     """
     recipe = _RECIPES[name]
     path = cache_dir.absolute() / f"{name}-v{recipe.version}.gguf"
-    if missing := [package for package in ("xllamacpp", "gguf") if find_spec(package) is None]:
-        raise ConfigError(
-            f"--backend embedded: {sys.executable} has no {' and no '.join(missing)}; "
-            "run ./setup.sh without --no-embedded, and start the program with .venv/bin/python"
-        )
+    _require_packages()
     try:
         if not path.exists():
             _write_once(path, recipe.write)
@@ -91,6 +90,14 @@ def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
             "free some space"
         ) from error
     return EmbeddedModel(name, path)
+
+
+def _require_packages() -> None:
+    if missing := [package for package in ("xllamacpp", "gguf") if find_spec(package) is None]:
+        raise ConfigError(
+            f"--backend embedded: {sys.executable} has no {' and no '.join(missing)}; "
+            "run ./setup.sh without --no-embedded, and start the program with .venv/bin/python"
+        )
 
 
 def _write_once(path: Path, write: Callable[[Path], None]) -> None:

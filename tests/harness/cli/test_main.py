@@ -17,6 +17,7 @@ PROGRAMS = [
     ("run_compliance.py", "--test", "TEST07", "--input-file", PATH),
     ("run_eval.py", "--input-file", PATH),
     ("find_peak.py", "ladder", "--input-file", PATH),
+    ("run_batch.py", "encode", "--input", PATH),
     ("eval_accuracy.py", "--input-file", PATH, "--dataset-file", PATH),
     ("eval_mlperf_accuracy.py", "--mlperf-log", PATH, "--reference-data", PATH),
     ("prepare_submission.py", "check", PATH),

@@ -1,0 +1,146 @@
+"""The command line of run_batch.py. Imports stay light, so that ``--help`` is fast."""
+
+import argparse
+from dataclasses import MISSING, fields
+from typing import Any
+
+from harness.batch.options import (
+    DEFAULT_ENCODING,
+    BatchOptions,
+    CodeOptions,
+    DecodeOptions,
+    EncodeOptions,
+)
+from harness.cli import run_flags
+from harness.cli.parser import Parser, path
+
+Options = BatchOptions | EncodeOptions | DecodeOptions
+
+
+def build_parser() -> Parser:
+    """All flags of all commands."""
+    parser = Parser(
+        prog="run_batch.py",
+        description="Answer plain prompts with gpt-oss: prompts in, token ids out. Not an MLPerf result.",
+        epilog="Exit codes: 0 done, 2 usage or input, 3 server, 4 failed prompts or ended early, 5 below a "
+        "threshold, 129/130/143 interrupted.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_run(commands.add_parser("run", help="answer every prompt of a file"))
+    _add_encode(commands.add_parser("encode", help="token ids of every line of text"))
+    _add_decode(commands.add_parser("decode", help="text of every line of token ids"))
+    return parser
+
+
+def _add_run(parser: Parser) -> None:
+    files = parser.add_argument_group("files")
+    files.add_argument(
+        "--input",
+        "-i",
+        dest="input_file",
+        type=path,
+        metavar="FILE",
+        required=True,
+        help="the number of prompts in the first line, then one prompt in each line",
+    )
+    files.add_argument(
+        "--output",
+        "-o",
+        type=path,
+        metavar="FILE",
+        required=True,
+        help="token ids of the answers, a line each, in the order of the prompts",
+    )
+    files.add_argument(
+        "--resume",
+        action="store_true",
+        help="resume the batch of --output; only prompts without an answer are sent",
+    )
+    _add_generation(parser.add_argument_group("generation"))
+    run_flags.add_server(parser.add_argument_group("server"))
+    run_flags.add_failures(parser.add_argument_group("deadlines and failures"))
+    run = parser.add_argument_group("run")
+    run_flags.add_metrics_port(run)
+    run_flags.add_dry_run(run)
+    parser.set_defaults(**_defaults(BatchOptions))
+
+
+def _add_generation(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--model",
+        metavar="20b|120b|PATH",
+        help="gpt-oss-20b or gpt-oss-120b, a model's folder, or a GGUF file for --backend embedded "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "-n",
+        dest="positions",
+        type=int,
+        metavar="N",
+        help="positions of a prompt together with its answer; 0: the model's context (default: %(default)d)",
+    )
+    group.add_argument(
+        "-t", "--temperature", type=float, metavar="T", help="0: greedy (default: %(default)g)"
+    )
+    group.add_argument("-p", "--top-p", type=float, metavar="P", help="(default: %(default)g)")
+    group.add_argument("-s", "--seed", type=int, metavar="SEED", help="(default: the server's choice)")
+
+
+def _add_encode(parser: Parser) -> None:
+    _add_files(parser, "text, one in each line", "token ids, a line each")
+    parser.add_argument("--json", action="store_true", help="each line of the input is a JSON string")
+    parser.set_defaults(**_defaults(EncodeOptions))
+
+
+def _add_decode(parser: Parser) -> None:
+    parser.add_argument(
+        "line",
+        type=int,
+        nargs="?",
+        metavar="LINE",
+        help="only this line, counted from 0; -1: all, each behind a line with its number",
+    )
+    _add_files(parser, "token ids, one answer in each line", "their text")
+    parser.add_argument(
+        "--json", action="store_true", help="write each text as a JSON string: line breaks stay inside of it"
+    )
+    parser.set_defaults(**_defaults(DecodeOptions))
+
+
+def _add_files(parser: Parser, given: str, written: str) -> None:
+    parser.add_argument("--input", "-i", type=path, metavar="FILE", required=True, help=given)
+    parser.add_argument("--output", "-o", type=path, metavar="FILE", help=f"{written} (default: stdout)")
+    add_encoding(parser)
+
+
+def add_encoding(parser: argparse._ActionsContainer) -> None:
+    """The tokenizer."""
+    parser.add_argument(
+        "--encoding",
+        "-e",
+        metavar="ENCODING",
+        help=f"{DEFAULT_ENCODING}, or the path of a model's tokenizer.json (default: %(default)s)",
+    )
+
+
+def _defaults(options: type[BatchOptions | CodeOptions]) -> dict[str, object]:
+    """Those of a command's flags; the environment may name a backend."""
+    own = {field.name: field.default for field in fields(options) if field.default is not MISSING}
+    from_environment = {name: run_flags.DEFAULTS[name] for name in ("server_url", "backend") if name in own}
+    return own | from_environment
+
+
+def parse_options(argv: list[str] | None = None) -> Options:
+    """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
+    given: dict[str, Any] = run_flags.parsed(build_parser(), argv)
+    command = given.pop("command")
+    match command:
+        case "encode":
+            return EncodeOptions(**_without_warnings(given))
+        case "decode":
+            return DecodeOptions(**_without_warnings(given))
+    return BatchOptions(**given | {"server_url": given["server_url"] or ()})
+
+
+def _without_warnings(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != "warnings"}

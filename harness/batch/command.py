@@ -1,0 +1,23 @@
+"""The commands of run_batch.py that need no server."""
+
+import sys
+
+from harness.batch.encoding import convert, decode_lines, encode_lines
+from harness.batch.options import DecodeOptions, EncodeOptions
+from harness.cli.signals import interruptible
+from harness.errors import EXIT_VALID
+
+
+def run(options: EncodeOptions | DecodeOptions) -> int:
+    """Run one of them; returns the exit code. Raises HarnessError."""
+    with interruptible():
+        match options:
+            case EncodeOptions():
+                convert(options, encode_lines(options), _to_stdout)
+            case DecodeOptions():
+                convert(options, decode_lines(options), _to_stdout)
+    return EXIT_VALID
+
+
+def _to_stdout(line: bytes) -> None:
+    sys.stdout.buffer.write(line)

@@ -1,0 +1,83 @@
+"""Text to token ids and back: o200k_harmony, or the tokenizer.json of any model."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harness.batch.formats import Ids, id_line, read_ids, read_texts, writing
+from harness.batch.options import DEFAULT_ENCODING, CodeOptions, DecodeOptions
+from harness.dataset import tokenizer
+from harness.dataset.model_tokenizer import load_tokenizer
+from harness.errors import ConfigError, DatasetError
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """``encode`` gives the ids of plain text, ``decode`` their text, special tokens by name."""
+
+    name: str
+    vocabulary_size: int
+    encode: Callable[[str], list[int]]
+    decode: Callable[[Ids], str]
+
+
+def open_encoding(name: str) -> Encoding:
+    """An encoding by name or by the path of a tokenizer.json or its folder. Raises ConfigError."""
+    if name == DEFAULT_ENCODING:
+        return Encoding(name, tokenizer.VOCABULARY_SIZE, tokenizer.encode, tokenizer.decode)
+    if not Path(name).exists():
+        raise ConfigError(
+            f"--encoding {name}: expected {DEFAULT_ENCODING}, or the path of a tokenizer.json or its folder"
+        )
+    model = load_tokenizer(Path(name))
+
+    def encode(text: str) -> list[int]:
+        return list(model.encode(text, add_special_tokens=False).ids)
+
+    def decode(ids: Ids) -> str:
+        return str(model.decode(ids.tolist(), skip_special_tokens=False))
+
+    return Encoding(name, model.get_vocab_size(with_added_tokens=True), encode, decode)
+
+
+def encode_lines(options: CodeOptions) -> Iterator[bytes]:
+    """A line of ids for every line of text. Raises ConfigError and DatasetError."""
+    encoding = open_encoding(options.encoding)
+    for number, text in enumerate(read_texts(options.input), start=1):
+        if options.json:
+            text = _from_json(options.input, number, text)
+        yield id_line(encoding.encode(text))
+
+
+def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
+    """The text of every line of ids, or of the one that was asked for. Raises ConfigError, DatasetError."""
+    encoding, wanted = open_encoding(options.encoding), options.line
+    number = -1
+    for number, ids in enumerate(read_ids(options.input, encoding.vocabulary_size)):
+        if wanted is not None and wanted not in (-1, number):
+            continue
+        if wanted is not None:
+            yield b"Decoding line %d:\n" % number
+        text = encoding.decode(ids)
+        yield (msgspec.json.encode(text) if options.json else text.encode()) + b"\n"
+    if wanted is not None and wanted > number:
+        raise DatasetError(f"{options.input}: {number + 1} lines, line {wanted} asked for, counted from 0")
+
+
+def convert(options: CodeOptions, lines: Iterator[bytes], stdout: Callable[[bytes], object]) -> None:
+    """Write the lines to the file that was asked for, which appears once complete, or to stdout."""
+    if options.output is None:
+        for line in lines:
+            stdout(line)
+        return
+    with writing(options.output) as file:
+        file.writelines(lines)
+
+
+def _from_json(path: Path, number: int, text: str) -> str:
+    try:
+        return msgspec.json.decode(text, type=str)
+    except msgspec.DecodeError as error:
+        raise DatasetError(f"{path}: line {number}: {error}, expected a JSON string (--json)") from error

@@ -1,0 +1,126 @@
+"""The models of run_batch.py: gpt-oss-20b and gpt-oss-120b by name, or one by its path."""
+
+import struct
+from pathlib import Path
+
+import msgspec
+
+from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.options import DEFAULT_BENCHMARK, available_models
+from harness.errors import ConfigError
+
+_SHORT = {"20b": "gpt-oss-20b", "120b": DEFAULT_BENCHMARK}
+GGUF = ".gguf"
+# The head of a C++ engine's model file: vocabulary, hidden, experts, experts used, intermediate, layers.
+_HEAD = struct.Struct("<6i")
+_CONFIG = "config.json"
+
+
+class _Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model that has no benchmark, read from ``configs/models/<name>.toml``."""
+
+    name: str
+    model: str
+    vocabulary_size: int
+    context_length: int
+    embedded_model: str
+    tokenizer: str
+    layers: int
+    experts: int
+    model_revision: str | None = None
+
+
+class _HuggingFace(msgspec.Struct, frozen=True):
+    """What counts here of a model's config.json."""
+
+    vocab_size: int
+    max_position_embeddings: int
+
+
+def model_named(name: str) -> Benchmark:
+    """The definition of a model by its name or its path: facts for the client, no rules.
+
+    Raises ConfigError for what no engine here can serve.
+    """
+    path = Path(name)
+    known = _SHORT.get(name, name.rpartition("/")[2])
+    if known in available_models():
+        return _of_definition(known)
+    if known == DEFAULT_BENCHMARK:
+        return _without_rules(load_benchmark(known), model_revision=None)
+    if path.is_dir():
+        return _of_folder(path)
+    if path.is_file():
+        return _of_file(path)
+    raise ConfigError(
+        f"--model {name}: expected {', '.join(_SHORT)}, a folder with {_CONFIG}, or a {GGUF} file; "
+        f"{'no such file' if '/' in name else 'no such model'}"
+    )
+
+
+def _of_definition(name: str) -> Benchmark:
+    file = available_models()[name]
+    try:
+        known = msgspec.toml.decode(file.read_bytes(), type=_Definition)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{file}: {error}") from error
+    return _without_rules(
+        load_benchmark(DEFAULT_BENCHMARK),
+        name=known.name,
+        model=known.model,
+        model_revision=known.model_revision,
+        vocabulary_size=known.vocabulary_size,
+        context_length=known.context_length,
+        embedded_model=known.embedded_model,
+        tokenizer=known.tokenizer,
+    )
+
+
+def _without_rules(benchmark: Benchmark, **changes: object) -> Benchmark:
+    return msgspec.structs.replace(benchmark, official=False, accuracy={}, compliance={}, **changes)
+
+
+def _of_folder(path: Path) -> Benchmark:
+    config = path / _CONFIG
+    try:
+        known = msgspec.json.decode(config.read_bytes(), type=_HuggingFace)
+    except OSError as error:
+        raise ConfigError(
+            f"--model {path}: {config}: {error.strerror}; expected a model's folder as Hugging Face has it"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"--model {path}: {config}: {error}") from error
+    return _without_rules(
+        load_benchmark(DEFAULT_BENCHMARK),
+        name=path.name,
+        model=str(path),
+        model_revision=None,
+        vocabulary_size=known.vocab_size,
+        context_length=known.max_position_embeddings,
+        embedded_model=None,
+    )
+
+
+def _of_file(path: Path) -> Benchmark:
+    if path.suffix == GGUF:
+        return _without_rules(
+            load_benchmark(DEFAULT_BENCHMARK),
+            name=path.stem,
+            model=path.stem,
+            model_revision=None,
+            embedded_model=str(path.absolute()),
+        )
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD.size)
+    except OSError as error:
+        raise ConfigError(f"--model {path}: {error.strerror}") from error
+    what = "its format is not known"
+    if len(head) == _HEAD.size:
+        vocabulary, _, experts, _, _, layers = _HEAD.unpack(head)
+        if vocabulary == 201088 and 0 < layers < 1000:
+            what = f"a model file of a C++ engine ({layers} layers, {experts} experts)"
+    raise ConfigError(
+        f"--model {path}: {what}, which no engine here reads; start a server with the Hugging Face folder "
+        f"and give --model 20b or 120b, or give a {GGUF} file with --backend embedded"
+    )

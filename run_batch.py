@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Answer plain prompts and look at the answers: ``python run_batch.py --help``."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from harness.cli.main import exit_code_of, run_main
+
+if TYPE_CHECKING:
+    from harness.batch.cli import Options
+    from harness.batch.options import BatchOptions
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse flags, run one command, and return the exit code."""
+    from harness.batch.cli import parse_options
+
+    options = parse_options(argv)
+    return exit_code_of("run_batch.py", options.log_level, lambda: _run(options))
+
+
+def _run(options: "Options") -> int:
+    # Everything heavy is imported only when there is something to run.
+    from harness.batch.options import BatchOptions
+
+    if isinstance(options, BatchOptions):
+        return _answer(options)
+    from harness.batch.command import run
+
+    return run(options)
+
+
+def _answer(options: "BatchOptions") -> int:
+    from harness.batch.console import BatchConsole
+    from harness.batch.plan import resolve_batch
+    from sut.rows.run import run_rows
+    from sut.supervisor.metrics_port import metrics_port
+
+    batch = resolve_batch(options)
+    console = BatchConsole(sys.argv, batch.positions)
+    with metrics_port(options.metrics_port) as on_line:
+        return console.finish(run_rows(batch.plan, batch, console, on_line))
+
+
+if __name__ == "__main__":
+    run_main(main)

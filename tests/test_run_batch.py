@@ -1,0 +1,163 @@
+"""run_batch.py as a user calls it, against a stub server and the embedded engine."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import run_batch as program
+from harness.dataset import tokenizer
+from tests.kit import wait_until
+from tests.runs import ROOT, main_here
+from tests.stub import Fault, StubServer, expected_ids, refused_url
+
+PROMPTS = ["Hello", "Hello world", "Explain Mindfulness & meditation to a 5-year-old."] * 4
+IDS = [tokenizer.encode(prompt) for prompt in PROMPTS]
+POSITIONS = 20
+WANTED = [expected_ids(ids, POSITIONS + 1 - len(ids)) for ids in IDS]
+TIMES = re.compile(
+    r"(?m)^warm up elapsed time\(s\): \d+\.\d{6}\n"
+    r"elapsed time\(s\): (\d+\.\d{6}), achieved throughput TPS \(tok/s\): (\d+\.\d{6})$"
+)
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """A folder with the file of prompts."""
+    (tmp_path / "input.txt").write_text("\n".join([str(len(PROMPTS)), *PROMPTS, ""]))
+    return tmp_path
+
+
+def words(folder, *arguments):
+    flags = ("--input", folder / "input.txt", "--output", folder / "ids.txt", "-n", POSITIONS)
+    return ["run", *map(str, (*flags, *arguments))]
+
+
+def start(folder, *arguments):
+    command = [sys.executable, str(ROOT / "run_batch.py"), *words(folder, *arguments)]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def run(folder, *arguments):
+    process = start(folder, *arguments)
+    stdout, stderr = process.communicate(timeout=300)
+    assert "Traceback" not in stderr, stderr
+    return process.returncode, stdout, stderr
+
+
+def written(folder):
+    *lines, empty, end = (folder / "ids.txt").read_text().split("\n")
+    assert (empty, end) == ("", "")
+    assert all(line.endswith(" ") for line in lines)
+    return [list(map(int, line.split())) for line in lines]
+
+
+def left_behind(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+ENGINE = pytest.mark.engine
+
+
+@pytest.mark.parametrize("backend", ["sglang", pytest.param("vllm", marks=ENGINE)])
+def test_ids_in_the_order_of_the_prompts_with_limits_that_count_them(backend, batch):
+    with StubServer() as stub:
+        code, stdout, stderr = run(batch, "--server-url", stub.url, "--backend", backend, "-s", 7)
+        requests = stub.requests[1:]
+    assert code == 0, stdout + stderr
+    assert written(batch) == WANTED
+    assert left_behind(batch) == ["ids.txt", "input.txt"]
+    seconds, rate = map(float, TIMES.search(stdout).groups())
+    assert seconds * rate == pytest.approx(sum(map(len, WANTED)), rel=1e-3)
+    assert sorted(request.prompt_ids for request in requests) == sorted(IDS)
+    assert {len(request.prompt_ids) + request.asked_tokens for request in requests} == {POSITIONS + 1}
+    sent = [request.body.get("sampling_params", request.body) for request in requests]
+    fixed = ("temperature", "top_p", "skip_special_tokens")
+    assert {tuple(one[name] for name in fixed) for one in sent} == {(0, 0.9, False)}
+    assert {one.get("sampling_seed", one.get("seed")) for one in sent} == {7}
+
+
+@ENGINE
+def test_an_answer_that_ends_without_an_end_token_is_named(batch):
+    with StubServer(tokens=3) as stub:
+        code, stdout, _ = run(batch, "--server-url", stub.url)
+    assert code == 0
+    assert written(batch) == [ids[:3] for ids in WANTED]
+    assert "12 answers were stopped by the server and do not end with 199999 and 200002" in stdout
+
+
+@ENGINE
+def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd):
+    def second(request):
+        return Fault.HTTP_500 if request.index == 2 else None
+
+    with StubServer(faults=second) as stub:
+        code, stdout, _ = run(batch, "--server-url", stub.url)
+        failed = stub.requests[2].prompt_ids
+        assert code == 4
+        assert re.search(r"line \d+ of the prompts: http_status", stdout)
+        assert "--resume" in stdout.splitlines()[-1]
+        assert left_behind(batch) == ["ids.txt.run", "input.txt"]
+        for other, part in ((("-n", 21), "dataset_sha256"), (("-t", 1), "temperature"), ((), "add --resume")):
+            more = ("--resume", *other) if other else ()
+            refused = main_here(capfd, program.main, words(batch, "--server-url", stub.url, *more))
+            assert (refused[0], part in refused[2]) == (2, True), refused[2]
+    with StubServer() as stub:
+        assert run(batch, "--server-url", stub.url, "--resume")[0] == 0
+        assert [request.prompt_ids for request in stub.requests[1:]] == [failed]
+    assert written(batch) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("signum", "expected"),
+    [(signal.SIGKILL, -9), (signal.SIGINT, 130)],
+    ids=["kill", "ctrl-c"],
+)
+@ENGINE
+def test_an_ended_batch_is_resumed(signum, expected, batch):
+    flags = ("--max-concurrency", 1, "--num-workers", 1)
+    with StubServer(gate=lambda request: request.index < 6) as stub:
+        process = start(batch, "--server-url", stub.url, *flags)
+        journal = batch / "ids.txt.run/attempt.1/journal/answers-worker0.bin"
+        wait_until(lambda: journal.exists() and journal.stat().st_size > 300)
+        process.send_signal(signum)
+        stdout, _ = process.communicate(timeout=120)
+    assert process.returncode == expected
+    assert left_behind(batch) == ["ids.txt.run", "input.txt"]
+    with StubServer() as stub:
+        code, stdout, _ = run(batch, "--server-url", stub.url, "--resume", *flags)
+        sent = len(stub.requests) - 1
+    assert code == 0
+    assert 0 < sent < len(PROMPTS)
+    assert written(batch) == WANTED
+    assert f"{len(PROMPTS) - sent} answers are of earlier attempts" in stdout
+
+
+def test_a_server_that_is_down_leaves_nothing_behind(batch):
+    with refused_url() as url:
+        code, _, stderr = run(batch, "--server-url", url)
+    assert (code, len(stderr.splitlines())) == (3, 1)
+    assert left_behind(batch) == ["input.txt"]
+
+
+def test_a_dry_run(batch, capfd):
+    with StubServer() as stub:
+        code, stdout, _ = main_here(capfd, program.main, words(batch, "--server-url", stub.url, "--dry-run"))
+        assert stub.requests == []
+    assert (code, left_behind(batch)) == (0, ["input.txt"])
+    assert "20 positions" in stdout
+
+
+@ENGINE
+def test_the_embedded_engine(batch):
+    code, stdout, stderr = run(batch, "--backend", "embedded")
+    assert code == 0, stdout + stderr
+    answers = written(batch)
+    whole = [len(ids) + len(answer) == POSITIONS + 1 for ids, answer in zip(IDS, answers, strict=True)]
+    ended = [answer[-1] in (199999, 200002) for answer in answers]
+    assert all(one or other for one, other in zip(whole, ended, strict=True))
+    assert answers[:3] == answers[3:6]  # greedy
