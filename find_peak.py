@@ -19,9 +19,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: "LadderOptions") -> int:
     # Everything heavy is imported only when there is something to run.
+    from harness.pages.ladder_page import write_ladder_page
+    from harness.peak.console import LadderConsole
+    from harness.peak.plan import resolve_ladder_plan
     from sut.peak.ladder import climb
 
-    return climb(options)
+    console = LadderConsole()
+    plan = resolve_ladder_plan(options)
+    climbed = climb(plan, console)
+    if not plan.run.dry_run:
+        write_ladder_page(plan.run.log_dir, climbed.ladder, climbed.rows)
+    return console.finish(climbed.ladder, plan)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 class ReplicaStep(msgspec.Struct, frozen=True, kw_only=True):
     """One replica's part of a step.
 
-    ``ended_tokens_per_s``: tokens of the answers that ended in the window; ``in_flight``: the mean.
+    ``ended_tokens_per_s``: tokens of the answers that ended in the window. ``in_flight``: the mean by
+    Little's law, requests per second times their mean latency.
     """
 
     url: str
@@ -36,8 +37,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     the window. ``tokens_per_s`` counts the tokens that arrived in it, of whatever request. ``in_flight``:
     the mean that the client really held. ``latency_s``: mean from issue to end. ``ttft`` and ``tpot`` are of
     the requests that were issued at this concurrency and ended in the window, one for each in
-    ``ttft_samples_ns``, ``tpot_samples_ns`` and ``osl_samples``. ``notes`` say why the step is not to be
-    relied on.
+    ``ttft_samples_ns``, ``tpot_samples_ns`` and ``osl_samples`` (harness/peak/measurement.py says why these).
+    ``failures``: by kind, since the step began. ``client_bound``: the client was the bottleneck. ``notes`` say
+    what to know before relying on the step.
     """
 
     concurrency: int

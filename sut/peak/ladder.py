@@ -1,15 +1,256 @@
-"""The ladder: fixed numbers of requests in flight, one after the other."""
+"""The ladder: fixed numbers of requests in flight, one after the other, in one session of the client."""
 
-from dataclasses import fields
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
 
-from harness.config.options import RunOptions
-from harness.config.plan import resolve_plan
-from harness.errors import ConfigError
-from harness.peak.options import LadderOptions
+import msgspec
+
+from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
+from harness.config.api_key import api_key
+from harness.dataset.samples import SampleSet, load_samples
+from harness.errors import RunError, machine_failure
+from harness.files import JOURNAL_DIR, ROOT
+from harness.peak.files import write_ladder, write_state
+from harness.peak.measurement import Look, Measurement, StepRows, StepSettings
+from harness.peak.plan import LadderPlan, default_steps
+from harness.peak.result import Ladder, why_stop
+from harness.peak.steps import Step
+from harness.record.journal import Rows
+from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
+from harness.record.provenance import gather_provenance
+from harness.report.live import JournalTail
+from harness.report.statistics import completed, latency_ns
+from sut.drive import Death, preflight, servers_of
+from sut.ipc.counters import Counter
+from sut.ipc.request_store import render_requests
+from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
+from sut.servers.discovery import discover
+from sut.servers.health import ask_health, ask_work
+from sut.servers.scrape import MetricsScraper
+from sut.supervisor.monitor import Counts, Monitor
+from sut.supervisor.session import Observer, QuerySession, Target
+from sut.wire import make_wire
+
+_LOOKS = 32  # at the counters, in the time of a step; workers write them four times a second
+_SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
+_NS = 1e9
 
 
-def climb(options: LadderOptions) -> int:
-    """Measure every step; returns the exit code."""
-    names = {field.name for field in fields(RunOptions)}
-    resolve_plan(RunOptions(**{f.name: getattr(options, f.name) for f in fields(options) if f.name in names}))
-    raise ConfigError(f"the ladder over {options.input_file} cannot be climbed yet")
+class Watcher(Protocol):
+    """What a ladder reports while it lasts."""
+
+    def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
+        """Everything is checked, nothing was sent yet."""
+
+    def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
+        """Called at each look at the counters."""
+
+    def step(self, ladder: Ladder) -> None:
+        """Called after each step, which is the last of the ladder's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Climbed:
+    """The result, and the requests of each step, also of one that was cut."""
+
+    ladder: Ladder
+    rows: tuple[StepRows, ...] = ()
+
+
+def climb(plan: LadderPlan, watcher: Watcher) -> Climbed:
+    """Measure the steps and write the output folder; also the result of an interrupted ladder comes back.
+
+    Raises HarnessError for whatever keeps it from starting.
+    """
+    samples = load_samples(plan.run.input_file, vocabulary_size=plan.run.benchmark.vocabulary_size)
+    with interruptible(), servers_of(plan.run, samples) as (urls, death):
+        prepared, ladder = _prepared(plan, samples, urls)
+        watcher.plan(ladder, plan)
+        if plan.run.dry_run:
+            check_free(plan.run.log_dir)
+            return Climbed(ladder)
+        with locked(plan.run.log_dir):
+            target, warnings = preflight(prepared)
+            move_aside_existing(plan.run.log_dir)
+            ladder = msgspec.structs.replace(
+                ladder, started=datetime.now(UTC), warnings=(*ladder.warnings, *warnings)
+            )
+            return _climb(plan, prepared, target, death, ladder, watcher)
+
+
+def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[Prepared, Ladder]:
+    """Ask the servers, settle the steps and check them. Raises ConfigError and ServerError."""
+    run = plan.run
+    servers = discover(urls, run.backend, api_key(), run.preflight.questions_s, run.ca_file)
+    steps = plan.concurrency or default_steps(servers)
+    run = msgspec.structs.replace(run, max_concurrency=steps[-1])
+    placement = place_workers(run, Inputs(samples, {}, None, ()))
+    prepared = prepare_rows(run, samples, placement, servers, len(samples))
+    ladder = Ladder(
+        benchmark=run.benchmark.name,
+        scenario=run.scenario,
+        input_file=str(run.input_file),
+        dataset_sha256=samples.sha256,
+        samples=len(samples),
+        seconds=plan.seconds,
+        wanted=steps,
+        limits_ns=plan.limits_ns,
+        servers=servers,
+        provenance=gather_provenance(ROOT),
+        started=datetime.now(UTC),
+        parameters=msgspec.to_builtins(run.parameters),
+        warnings=(*run.warnings, *prepared.warnings),
+        deviations=(*run.deviations, *prepared.deviations),
+    )
+    return prepared, ladder
+
+
+def _climb(
+    plan: LadderPlan, prepared: Prepared, target: Target, death: Death, ladder: Ladder, watcher: Watcher
+) -> Climbed:
+    run = prepared.plan
+    scraper = MetricsScraper(prepared.servers, run.log_dir, api_key(), run.ca_file)
+    with ExitStack() as ending:
+        with _client(plan, prepared, target, death) as client:
+            try:
+                scraper.start()
+                for concurrency in ladder.wanted:
+                    step = client.measure(concurrency, watcher)
+                    ladder = msgspec.structs.replace(ladder, steps=(*ladder.steps, step))
+                    write_state(run.log_dir, ladder)
+                    watcher.step(ladder)
+                    if stopped := why_stop(ladder.steps, ladder.limits_ns, goes_on=plan.goes_on):
+                        break
+                else:
+                    stopped = "every step was measured"
+                ending.enter_context(uninterrupted())
+                ladder = msgspec.structs.replace(ladder, stopped=stopped, complete=True)
+            except (InterruptedRun, KeyboardInterrupt) as interruption:
+                ending.enter_context(uninterrupted())
+                name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
+                ladder = msgspec.structs.replace(ladder, stopped=f"ended by {name}", interrupted_by=name)
+            except (RunError, OSError, MemoryError) as error:
+                ending.enter_context(uninterrupted())
+                cause = error if isinstance(error, RunError) else machine_failure(error)
+                ladder = msgspec.structs.replace(ladder, stopped=str(cause), errors=(str(cause),))
+            rows = client.kept
+            seen = client.session.observations()
+        found = scraper.stop()
+        ladder = msgspec.structs.replace(
+            ladder,
+            ended=datetime.now(UTC),
+            errors=(*ladder.errors, *seen.errors),
+            warnings=(*ladder.warnings, *seen.warnings, *found.warnings),
+        )
+        free_reserve(run.log_dir)
+        write_ladder(run.log_dir, ladder, rows)
+        return Climbed(ladder, tuple(rows))
+
+
+@contextmanager
+def _client(
+    plan: LadderPlan, prepared: Prepared, target: Target, death: Death
+) -> Iterator["ClosedLoopClient"]:
+    """The client's processes, connected; at the end of the block what is in flight is given up."""
+    run, key = prepared.plan, api_key()
+    wire = make_wire(target.wire, run.parameters, run.benchmark.vocabulary_size, target.model)
+    urls = [server.url for server in prepared.servers]
+    look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
+    with QuerySession(run, prepared.samples, prepared.placement, closed_loop=True) as session:
+        session.start_workers(target, render_requests(prepared.samples, wire), None)
+        with session.monitored(
+            urls,
+            lambda url: ask_health(url, key, run.ca_file),
+            lambda url: ask_work(url, key, run.ca_file),
+            look_s,
+        ) as monitor:
+            tail = JournalTail(run.log_dir / JOURNAL_DIR)
+            yield ClosedLoopClient(session, monitor, tail, death, urls, plan)
+
+
+@dataclass(slots=True)
+class ClosedLoopClient:
+    """Requests in flight at a number that ``measure`` sets, from one call to the next without a break.
+
+    ``kept``: the requests of each step so far, also of one that was cut.
+    """
+
+    session: QuerySession
+    monitor: Monitor
+    tail: JournalTail
+    death: Death
+    urls: list[str]
+    plan: LadderPlan
+    kept: list[StepRows] = field(default_factory=list)
+    _concurrency: int = 0
+    _latency_s: float = 0.0  # the latest mean of all requests that ended in a step
+    _began: float = field(default_factory=time.monotonic)
+
+    def measure(self, concurrency: int, watcher: Watcher) -> Step:
+        """Hold this number of requests in flight until a step is measured.
+
+        Raises RunError when it cannot be measured, InterruptedRun on a signal.
+        """
+        if not self._concurrency:
+            self._warm_up(min(concurrency, len(self.urls)), watcher)
+        seconds = self._latency_s if concurrency > self._concurrency else 0.0
+        now = self._set(concurrency, seconds)
+        settings = StepSettings(concurrency, self.plan.seconds, self.urls, self.plan.limits_ns)
+        measurement = Measurement(settings, now, now + int(seconds * _NS))
+
+        def observe(totals: Counts) -> None:
+            self._check_engine()
+            look = self._look(totals)
+            measurement.look(look, self.tail.read())
+            phase = measurement.phase(look.time_ns)
+            watcher.progress(concurrency, time.monotonic() - self._began, phase)
+
+        try:
+            self._watch(observe, lambda: measurement.done)
+        finally:
+            self.kept.append(measurement.kept())
+        rows = self.kept[-1].rows
+        self._latency_s = _mean_latency_s(rows) or self._latency_s
+        return measurement.step()
+
+    def _warm_up(self, requests: int, watcher: Watcher) -> None:
+        """One request to each replica, for the latency over which the first step rises."""
+        self._set(requests, 0.0)
+        ended: list[Rows] = []
+
+        def observe(totals: Counts) -> None:
+            self._check_engine()
+            ended.append(self.tail.read())
+            watcher.progress(requests, time.monotonic() - self._began, "the first request of each replica")
+
+        self._watch(observe, lambda: sum(map(len, ended)) >= requests)
+        self._latency_s = max(filter(None, map(_mean_latency_s, ended)), default=0.0)
+
+    def _set(self, concurrency: int, seconds: float) -> int:
+        """Let the number of requests rise to this within seconds; the time of now in ns."""
+        self.session.command("concurrency", (concurrency, seconds))
+        self._concurrency = concurrency
+        return time.monotonic_ns()
+
+    def _watch(self, observe: Observer, enough: Callable[[], bool]) -> None:
+        if self.monitor.watch(observe, enough) is not None:
+            raise RunError("ended early: no worker process is left")
+
+    def _look(self, totals: Counts) -> Look:
+        held = totals[Counter.SENT] - totals[Counter.RETRIED]
+        held -= totals[Counter.COMPLETED] + totals[Counter.FAILED]
+        tokens = totals[Counter.OUTPUT_TOKENS] + totals[Counter.PARTIAL_TOKENS]
+        return Look(time.monotonic_ns(), int(tokens), int(held), self.session.cpu_ns())
+
+    def _check_engine(self) -> None:
+        if words := self.death():
+            raise RunError(f"ended early: {words}")
+
+
+def _mean_latency_s(rows: Rows) -> float | None:
+    times = latency_ns(completed(rows))
+    return float(times.mean()) / _NS if len(times) else None

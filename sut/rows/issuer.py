@@ -1,4 +1,4 @@
-"""The process that issues rows of a dataset in place of LoadGen: all of them, once, in order.
+"""The process that issues queries in place of LoadGen: here all rows of a dataset, once, in order.
 
 Dialogue on ``control``: ("run", capacities) or the end of the pipe starts or ends it; ("done", (lost queries,
 "")) or ("error", text) when every row has its outcome. Any other message of the supervisor, or its end,
@@ -9,9 +9,10 @@ import os
 import select
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection as Pipe
+from typing import Any
 
 from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Cpus
@@ -28,13 +29,23 @@ def issuer_main(
     rows: Sequence[int], sockets: Sequence[socket.socket], board: CounterBoard, control: Pipe, cores: Cpus
 ) -> None:
     """Entry point of the process."""
+    issue_until_done(lambda *parts: RowIssuer(rows, *parts), sockets, board, control, cores)
+
+
+def issue_until_done(
+    make: "Callable[[Sequence[WorkerChannel], memoryview, Pipe], Issuer]",
+    sockets: Sequence[socket.socket],
+    board: CounterBoard,
+    control: Pipe,
+    cores: Cpus,
+) -> None:
+    """Run an issuer in this process, which ends with it."""
     die_with_parent()
     pin(cores)
     try:
         command, capacities = control.recv()
         if command == "run":
-            channels = list(map(WorkerChannel, sockets, capacities))
-            RowIssuer(rows, channels, board.row(0), control).run()
+            make(list(map(WorkerChannel, sockets, capacities)), board.row(0), control).run()
     except EOFError:
         os._exit(1)
     except Exception as error:  # noqa: BLE001 - the process's edge: reported to the supervisor
@@ -43,22 +54,48 @@ def issuer_main(
     os._exit(0)
 
 
-class RowIssuer:
-    """One loop: rows to the workers, least loaded first; the ends of their queries from them."""
+class Issuer:
+    """One loop: queries to the workers, least loaded first; the ends of the queries from them.
 
-    def __init__(
-        self, rows: Sequence[int], channels: Sequence[WorkerChannel], counters: memoryview, control: Pipe
-    ) -> None:
-        self._rows = rows
+    ``waiting`` counts the queries without an end. What is issued when is a subclass's.
+    """
+
+    def __init__(self, channels: Sequence[WorkerChannel], counters: memoryview, control: Pipe) -> None:
         self._channels = channels
         self._counters = counters
         self._control = control
         self._dispatcher = Dispatcher(channels, counters, self._lose)
-        self._waiting = len(rows)
+        self.waiting = 0
         self._lost: list[tuple[int, int]] = []
 
+    def begin(self) -> None:
+        """Called once before the loop."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the loop ends."""
+        return not self.waiting
+
+    def commanded(self, word: str, value: Any) -> bool:
+        """Follow a command of the supervisor; False for one that aborts."""
+        return False
+
+    def proceed(self) -> float:
+        """Called in each turn of the loop; returns the seconds until the next turn at the latest."""
+        return _SIGN_OF_LIFE_S
+
+    def issue(self, query_ids: Sequence[int], sample_indexes: Sequence[int]) -> None:
+        """Issue queries; those that no worker has room for wait."""
+        self.waiting += len(query_ids)
+        self._dispatcher.issue(list(query_ids), list(sample_indexes))
+
+    @property
+    def served(self) -> bool:
+        """Whether a worker is left."""
+        return any(channel.alive for channel in self._channels)
+
     def run(self) -> None:
-        """Issue everything and wait until every query has ended, or the supervisor aborts."""
+        """Issue and wait until all is done, or the supervisor aborts."""
         poll = select.epoll()
         readers = {channel.socket.fileno(): (channel, TokenMessageReader()) for channel in self._channels}
         for channel in self._channels:
@@ -66,16 +103,24 @@ class RowIssuer:
             channel.poll = poll
         poll.register(self._control, select.EPOLLIN)
         self._sign_of_life()
-        self._dispatcher.issue(list(range(len(self._rows))), list(self._rows))
-        while self._waiting:
-            for descriptor, mask in poll.poll(_SIGN_OF_LIFE_S):
+        self.begin()
+        while not self.done:
+            for descriptor, mask in poll.poll(self.proceed()):
                 if descriptor == self._control.fileno():
-                    self._abort()
+                    self._listen()
                 elif descriptor in readers:
                     self._serve(*readers[descriptor], mask)
             self._sign_of_life()
         self._hang_up()
         self._control.send(("done", (self._lost, "")))
+
+    def _listen(self) -> None:
+        try:
+            word, value = self._control.recv()
+        except (EOFError, OSError):
+            word, value = "", None
+        if not self.commanded(word, value):
+            self._abort()
 
     def _serve(self, channel: WorkerChannel, reader: TokenMessageReader, mask: int) -> None:
         if mask & select.EPOLLOUT:
@@ -91,7 +136,7 @@ class RowIssuer:
             return
         for message in reader.feed(data)[1]:
             if message.kind != FIRST and channel.outstanding.pop(message.query_id, None) is not None:
-                self._waiting -= 1
+                self.waiting -= 1
         self._dispatcher.pump()
 
     def _end(self, channel: WorkerChannel) -> None:
@@ -107,7 +152,7 @@ class RowIssuer:
 
     def _lose(self, queries: Mapping[int, int]) -> None:
         self._lost.extend(queries.items())
-        self._waiting -= len(queries)
+        self.waiting -= len(queries)
 
     def _sign_of_life(self) -> None:
         self._counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
@@ -126,3 +171,17 @@ class RowIssuer:
             if channel.alive:
                 with suppress(OSError):
                     channel.socket.shutdown(socket.SHUT_WR)
+
+
+class RowIssuer(Issuer):
+    """All rows at once; workers get them as they have room."""
+
+    def __init__(
+        self, rows: Sequence[int], channels: Sequence[WorkerChannel], counters: memoryview, control: Pipe
+    ) -> None:
+        super().__init__(channels, counters, control)
+        self._rows = rows
+
+    def begin(self) -> None:
+        """Issue everything."""
+        self.issue(range(len(self._rows)), self._rows)

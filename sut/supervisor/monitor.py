@@ -59,7 +59,9 @@ class Monitor:
         log_dir: Path,
         activity: ActivityProbe | None = None,
         on_death: Callable[[int], None] = lambda worker: None,
+        look_s: float = _LOOK_S,
     ) -> None:
+        self._look_s = look_s
         self._errors: list[str] = []
         self._warnings: list[str] = []
         self._cpu: list[list[int]] = []
@@ -71,15 +73,23 @@ class Monitor:
         self._abort_policy = AbortPolicy(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), activity)
         self._on_death = on_death
         self._began_ns = time.monotonic_ns()
+        self._listening = {child.control: index for index, child in enumerate(workers)}
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
         """Monitor until LoadGen is done; returns the lost queries.
 
         Raises RunError when a process dies or the run cannot finish.
         """
-        listening = {child.control: index for index, child in enumerate(self._workers)}
-        next_look = time.monotonic() + _LOOK_S
-        while True:
+        return self.watch(observe, lambda: False) or ()
+
+    def watch(self, observe: Observer, enough: Callable[[], bool]) -> Sequence[tuple[int, int]] | None:
+        """The same until ``enough``, which is asked after each call of ``observe``; None when that ended it.
+
+        It can be called again.
+        """
+        listening = self._listening
+        next_look = time.monotonic() + self._look_s
+        while not enough():
             sources = [self._loadgen.control, *listening]
             for source in wait(sources, max(0.0, next_look - time.monotonic())):
                 if source is self._loadgen.control:
@@ -91,7 +101,8 @@ class Monitor:
             now = time.monotonic()
             if now >= next_look:
                 self._look(now - next_look, observe)
-                next_look = time.monotonic() + _LOOK_S
+                next_look = time.monotonic() + self._look_s
+        return None
 
     def observations(self) -> Observations:
         """Everything observed until now."""

@@ -1,8 +1,8 @@
 """Runs queries in their processes: LoadGen's or the row issuer's, the workers, and this one, the monitor."""
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 
@@ -25,6 +25,7 @@ from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
 from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import loadgen_main
+from sut.peak.closed_loop import closed_loop_main
 from sut.rows.issuer import issuer_main
 from sut.servers.health import ActivityProbe, Ask, HealthMonitor
 from sut.supervisor.journal_sync import JournalSync
@@ -69,15 +70,20 @@ class QuerySession:
         *,
         trace: bool = False,
         rows: Sequence[int] | None = None,
+        closed_loop: bool = False,
     ) -> None:
-        """With ``rows`` these samples are issued once, in this order, and LoadGen is not started."""
+        """With ``rows`` these samples are issued once, in this order, and LoadGen is not started.
+
+        Nor is it with ``closed_loop``, where commands set the number of requests in flight
+        (sut/peak/closed_loop.py).
+        """
         self._plan = plan
         self._samples = samples
         self._placement = placement
         self._journal_dir = plan.log_dir / JOURNAL_DIR
         self._board = CounterBoard(placement.workers + 1)
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
-        self._loadgen = self._start_loadgen(trace) if rows is None else self._start_issuer(rows)
+        self._loadgen = self._start_first(rows, closed_loop=closed_loop, trace=trace)
         self._workers: list[Child] = []
         self._replicas: ReplicaBoard | None = None
         self._network: CounterBoard | None = None
@@ -131,30 +137,52 @@ class QuerySession:
         ``work`` reads its signs of work (sut.servers.health.ActivityProbe).
         Raises RunError when the test cannot finish.
         """
+        with self.monitored(urls, ask, work) as monitor:
+            lost = monitor.until_done(observe)
+            for child in self._workers:
+                stop(child.process, _WORKER_END_S)
+        stop(self._loadgen.process, _WORKER_END_S)
+        observe(self._board.totals())
+        return lost
+
+    @contextmanager
+    def monitored(
+        self,
+        urls: Sequence[str],
+        ask: Ask,
+        work: Callable[[str], bytes | None],
+        look_s: float | None = None,
+    ) -> Iterator[Monitor]:
+        """Start the issuing process; the monitor of the test, for the length of the block.
+
+        ``look_s``: seconds between two looks at the counters. Raises RunError.
+        """
         replicas = HealthMonitor(urls, [child.control for child in self._workers], ask)
-        self._monitor = Monitor(
+        activity = ActivityProbe(urls, ask, work) if self._plan.policy.ask_in_silence else None
+        monitor = Monitor(
             self._loadgen,
             self._workers,
             self._board,
             self._plan.policy,
             replicas,
             self._plan.log_dir,
-            ActivityProbe(urls, ask, work) if self._plan.policy.ask_in_silence else None,
+            activity,
             self._forget,
+            *(() if look_s is None else (look_s,)),
         )
+        self._monitor = monitor
         try:
             self._require_loadgen()
-            with suppress(OSError):  # it has just died: the monitor reports how
-                self._loadgen.control.send(("run", self._capacities))
+            self.command("run", self._capacities)
             with JournalSync(self._journal_dir, enabled=self._plan.accuracy):
-                lost = self._monitor.until_done(observe)
-                for child in self._workers:
-                    stop(child.process, _WORKER_END_S)
+                yield monitor
         finally:
             replicas.close()
-        stop(self._loadgen.process, _WORKER_END_S)
-        observe(self._board.totals())
-        return lost
+
+    def command(self, word: str, value: object) -> None:
+        """Send a command to the issuing process."""
+        with suppress(OSError):  # it has just died: the monitor reports how
+            self._loadgen.control.send((word, value))
 
     def observations(
         self, lost: Lost = (), *, error: str | None = None, interrupted_by: str | None = None
@@ -171,6 +199,10 @@ class QuerySession:
             cpu_s=float(totals[Counter.CPU_NS] / 1e9),
             network=self._network_figures(),
         )
+
+    def cpu_ns(self) -> tuple[int, ...]:
+        """CPU time of the issuing process and of each worker since the test began."""
+        return tuple(self._board.table()[:, Counter.CPU_NS].tolist())
 
     def failures(self) -> dict[FailureKind, int]:
         """Failed queries by kind."""
@@ -223,6 +255,15 @@ class QuerySession:
         if not process.is_alive():
             raise RunError(f"{self._loadgen.name} {describe_exit(process)} before the test began")
 
+    def _start_first(self, rows: Sequence[int] | None, *, closed_loop: bool, trace: bool) -> Child:
+        """Start the process that issues the queries."""
+        if closed_loop:
+            name = "the process that keeps requests in flight"
+            return self._start_issuing(closed_loop_main, len(self._samples), name)
+        if rows is not None:
+            return self._start_issuing(issuer_main, rows, "the process that issues the rows")
+        return self._start_loadgen(trace)
+
     def _start_loadgen(self, trace: bool) -> Child:
         plan = self._plan
         spec = TestSpec(
@@ -241,10 +282,9 @@ class QuerySession:
         )
         return self._start_issuing(loadgen_main, spec, "the LoadGen process")
 
-    def _start_issuer(self, rows: Sequence[int]) -> Child:
-        return self._start_issuing(issuer_main, rows, "the process that issues the rows")
-
-    def _start_issuing(self, main: Callable[..., None], spec: TestSpec | Sequence[int], name: str) -> Child:
+    def _start_issuing(
+        self, main: Callable[..., None], spec: TestSpec | Sequence[int] | int, name: str
+    ) -> Child:
         ours, theirs = Pipe()
         sockets = [pair[0] for pair in self._pairs]
         process = spawn(main, spec, sockets, self._board, theirs, self._placement.loadgen_cores)

@@ -124,8 +124,10 @@ class Worker:
         self._client.warm(self._spec.warm_connections)
         self._cpu_start_ns, self._gc_start = time.process_time_ns(), gc_runs()
         next_tick = time.monotonic() + _TICK_S
+        counters = self._counters
         while self._open:
             self._client.poll(_TICK_S)
+            counters[Counter.PARTIAL_TOKENS] = self._client.partial_tokens
             if self._backlog:
                 self._start_backlog()
             if self._messages.waiting:
@@ -161,7 +163,6 @@ class Worker:
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
         counters[Counter.GC_RUNS] = gc_runs() - self._gc_start
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
-        counters[Counter.PARTIAL_TOKENS] = self._client.partial_tokens
 
     def _flush_messages(self) -> None:
         mask = select.EPOLLIN if self._messages.flush() else select.EPOLLIN | select.EPOLLOUT

@@ -1,0 +1,87 @@
+"""Whether a window of a step is on a plateau: tokens, completions and TPOT neither rise nor fall over it.
+
+A straight line is fitted to each. Its rise over the window, as a part of the mean, may be 5 %, or what chance
+alone explains: three standard errors of the fit, but not more than 15 %. So a window of few requests must be
+as even as one of many.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_RISE = 0.05
+MOST_BY_CHANCE = 0.15
+_ERRORS = 3.0
+_BINS = 12
+_FEWEST = 20  # requests from which a trend of their TPOT is looked for
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """``rise`` over the window and its standard ``error``, as parts of the mean."""
+
+    rise: float
+    error: float
+
+    @property
+    def flat(self) -> bool:
+        """Whether nothing says that it rises or falls by more than is allowed."""
+        return abs(self.rise) <= max(MOST_RISE, min(_ERRORS * self.error, MOST_BY_CHANCE))
+
+
+def trend(x: Floats, y: Floats) -> Trend:
+    """The straight line through at least three points; ``x`` is 0 to 1 over the window."""
+    mean = float(y.mean())
+    if not mean:
+        return Trend(0.0, 0.0)
+    across = x - x.mean()
+    spread = float((across**2).sum())
+    if not spread:
+        return Trend(0.0, 0.0)
+    slope = float((across * y).sum()) / spread
+    left = y - mean - slope * across
+    error = float(np.sqrt((left**2).sum() / (len(y) - 2) / spread))
+    return Trend(slope / mean, error / mean)
+
+
+def unsteady(
+    begin_ns: int,
+    end_ns: int,
+    times_ns: npt.NDArray[np.int64],
+    tokens: npt.NDArray[np.int64],
+    ended_ns: npt.NDArray[np.int64],
+    tpot_ns: npt.NDArray[np.int64],
+) -> Iterator[str]:
+    """What keeps the window from being a plateau; nothing for a steady one.
+
+    ``tokens``: the count of all tokens so far at ``times_ns``. ``ended_ns`` and ``tpot_ns``: when the
+    requests of the window ended, and their TPOT, 0 for those of a single token.
+    """
+    edges = np.linspace(begin_ns, end_ns, _BINS + 1)
+    middles = (np.arange(_BINS) + 0.5) / _BINS
+    rates = np.diff(np.interp(edges, times_ns, tokens.astype(np.float64)))
+    yield from _said("tokens per second", trend(middles, rates))
+    yield from _said("requests per second", _count_trend(middles, ended_ns, edges))
+    timed = tpot_ns > 0
+    if timed.sum() >= _FEWEST:
+        moments = (ended_ns[timed] - begin_ns) / (end_ns - begin_ns)
+        yield from _said("TPOT", trend(moments, tpot_ns[timed].astype(np.float64)))
+
+
+def _count_trend(middles: Floats, ended_ns: npt.NDArray[np.int64], edges: Floats) -> Trend:
+    """Of requests that end; chance is at least that of independent ends."""
+    counts = np.histogram(ended_ns, edges)[0].astype(np.float64)
+    found = trend(middles, counts)
+    if not counts.any():
+        return found
+    spread = float(((middles - middles.mean()) ** 2).sum())
+    return Trend(found.rise, max(found.error, float(np.sqrt(counts.mean() / spread) / counts.mean())))
+
+
+def _said(name: str, found: Trend) -> Iterator[str]:
+    if not found.flat:
+        yield f"{name} {'rise' if found.rise > 0 else 'fall'} by {abs(found.rise):.1%} over the window"
