@@ -26,10 +26,10 @@ def _run(options: "LadderOptions") -> int:
 
     console = LadderConsole()
     plan = resolve_ladder_plan(options)
-    climbed = climb(plan, console)
+    ladder = climb(plan, console)
     if not plan.run.dry_run:
-        write_ladder_page(plan.run.log_dir, climbed.ladder, climbed.rows)
-    return console.finish(climbed.ladder, plan)
+        write_ladder_page(plan.run.log_dir, ladder)
+    return console.finish(ladder, plan)
 
 
 if __name__ == "__main__":

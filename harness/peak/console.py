@@ -138,7 +138,7 @@ def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
 
 def result_lines(ladder: Ladder) -> Iterator[str]:
     """Why it ended, and what follows."""
-    yield f"ended     {ladder.stopped}"
+    yield f"stopped   {ladder.stopped}"
     yield from (f"ERROR     {error}" for error in ladder.errors if error != ladder.stopped)
     yield from (f"WARNING   {warning}" for warning in ladder.warnings)
     if ladder.steps and ladder.best is None:

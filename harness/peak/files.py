@@ -20,7 +20,7 @@ LADDER_STEPS = "ladder.parquet"
 LADDER_REPLICAS = "ladder_replicas.parquet"
 LADDER_PAGE = "ladder.html"
 
-_SAMPLES = ("ttft_samples_ns", "tpot_samples_ns")  # in requests.parquet, too
+_SAMPLES = ("ttft_samples_ns", "tpot_samples_ns", "osl_samples")  # in requests.parquet, too
 
 
 def write_state(folder: Path, ladder: Ladder) -> None:

@@ -33,7 +33,7 @@ from harness.report.statistics import (
 
 _SETTLED_NS = 500_000_000  # by then the workers have written what ended
 _PATIENCE = 3  # windows after the first possible one
-_LEAST_HELD = 0.98  # of the concurrency that was asked for
+_LEAST_HELD = 0.95  # of the concurrency that was asked for
 _LATE = 10 * LARGEST_PART  # of the TTFT limit: our own delay at p99 decides the times
 _NS = 1e9
 
@@ -47,7 +47,7 @@ class Look:
     time_ns: int
     tokens: int
     in_flight: int
-    cpu_ns: tuple[int, ...] = ()
+    cpu_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,7 @@ class Measurement:
             notes=(*self._longer(), *self._reasons, *client),
             ttft_samples_ns=tuple(ttft_ns(counted).tolist()),
             tpot_samples_ns=tuple(tpot_ns(counted).tolist()),
+            osl_samples=tuple(inside["osl"].tolist()),
         )
 
     def kept(self) -> "StepRows":
@@ -210,7 +211,9 @@ class Measurement:
         rows = [[look.time_ns, *look.cpu_ns] for look in self._looks if begin <= look.time_ns <= end]
         cpu = np.array(rows, dtype=np.int64).reshape(len(rows), -1)
         load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None)
-        yield from (f"the client was the bottleneck: {found.reason}" for found in load.bottlenecks)
+        for found in load.bottlenecks:
+            reason = found.reason.replace("LoadGen", "the issuing process")
+            yield f"the client was the bottleneck: {reason}"
         delays, limit = issue_delay_ns(counted), self._settings.limits_ns.get("TTFT")
         if limit and len(delays) and (p99 := percentile(delays, 0.99)) > _LATE * limit:
             yield f"the client sent requests {milliseconds(p99)} ms late at p99"

@@ -72,10 +72,18 @@ def _check_steps(steps: Sequence[int]) -> None:
             )
 
 
-def default_steps(servers: Sequence[ServerInfo]) -> tuple[int, ...]:
-    """Doubled from a 32nd of what the servers run at once up to it, at least one request for each server."""
-    most = sum(
+def running_limit(servers: Sequence[ServerInfo]) -> int:
+    """Requests that the servers run at once; a guess for those that do not report it."""
+    return sum(
         server.max_running_requests or _UNKNOWN_RANK_RUNS * (server.dp_size or 1) for server in servers
     )
+
+
+def default_steps(servers: Sequence[ServerInfo], client_holds: int) -> tuple[int, ...]:
+    """Doubled from a 32nd of what the servers run at once, or the client can hold, up to it.
+
+    At least one request for each server.
+    """
+    most = min(running_limit(servers), client_holds)
     parts = (math.ceil(most / 2**power) for power in range(_DOUBLINGS, -1, -1))
     return tuple(sorted({max(part, min(len(servers), most)) for part in parts}))

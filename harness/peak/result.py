@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from harness.config.generation import SamplingParameters
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.peak.steps import NOT_A_RESULT, Step
 from harness.record.provenance import Provenance
@@ -29,6 +30,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     input_file: str
     dataset_sha256: str
     samples: int
+    parameters: SamplingParameters
     seconds: float
     wanted: tuple[int, ...]
     limits_ns: dict[str, int]
@@ -36,7 +38,6 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance
     started: datetime
     ended: datetime | None = None
-    parameters: dict[str, int | float | bool | None] = {}
     steps: tuple[Step, ...] = ()
     stopped: str = ""
     complete: bool = False
@@ -63,12 +64,11 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     def knee(self) -> Step | None:
         """The step with the largest product of tokens/s and tokens/s of a user: Kleinrock's power.
 
-        None where fewer than three steps can be compared.
+        None where no step beyond it was measured.
         """
         known = [step for step in self.steps if step.tpot is not None and not unreliable(step)]
-        if len(known) < 3:
-            return None
-        return max(known, key=lambda step: step.tokens_per_s * (user_tokens_per_s(step) or 0))
+        top = max(known, key=lambda step: step.tokens_per_s * (user_tokens_per_s(step) or 0), default=None)
+        return None if top is None or top is known[-1] else top
 
 
 def user_tokens_per_s(step: Step) -> float | None:

@@ -1,10 +1,11 @@
 """Whether a window of a step is on a plateau: tokens, completions and TPOT neither rise nor fall over it.
 
 A straight line is fitted to each. Its rise over the window, as a part of the mean, may be 5 %, or what chance
-alone explains: three standard errors of the fit, but not more than 15 %. So a window of few requests must be
-as even as one of many.
+alone explains: three standard errors of the fit. Of tokens, which come all the time, chance explains 15 % at
+most; requests are too few for that.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,10 +28,9 @@ class Trend:
     rise: float
     error: float
 
-    @property
-    def flat(self) -> bool:
+    def flat(self, most_by_chance: float) -> bool:
         """Whether nothing says that it rises or falls by more than is allowed."""
-        return abs(self.rise) <= max(MOST_RISE, min(_ERRORS * self.error, MOST_BY_CHANCE))
+        return abs(self.rise) <= max(MOST_RISE, min(_ERRORS * self.error, most_by_chance))
 
 
 def trend(x: Floats, y: Floats) -> Trend:
@@ -64,7 +64,7 @@ def unsteady(
     edges = np.linspace(begin_ns, end_ns, _BINS + 1)
     middles = (np.arange(_BINS) + 0.5) / _BINS
     rates = np.diff(np.interp(edges, times_ns, tokens.astype(np.float64)))
-    yield from _said("tokens per second", trend(middles, rates))
+    yield from _said("tokens per second", trend(middles, rates), MOST_BY_CHANCE)
     yield from _said("requests per second", _count_trend(middles, ended_ns, edges))
     timed = tpot_ns > 0
     if timed.sum() >= _FEWEST:
@@ -82,6 +82,6 @@ def _count_trend(middles: Floats, ended_ns: npt.NDArray[np.int64], edges: Floats
     return Trend(found.rise, max(found.error, float(np.sqrt(counts.mean() / spread) / counts.mean())))
 
 
-def _said(name: str, found: Trend) -> Iterator[str]:
-    if not found.flat:
+def _said(name: str, found: Trend, most_by_chance: float = math.inf) -> Iterator[str]:
+    if not found.flat(most_by_chance):
         yield f"{name} {'rise' if found.rise > 0 else 'fall'} by {abs(found.rise):.1%} over the window"

@@ -37,9 +37,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     the window. ``tokens_per_s`` counts the tokens that arrived in it, of whatever request. ``in_flight``:
     the mean that the client really held. ``latency_s``: mean from issue to end. ``ttft`` and ``tpot`` are of
     the requests that were issued at this concurrency and ended in the window, one for each in
-    ``ttft_samples_ns``, ``tpot_samples_ns`` and ``osl_samples`` (harness/peak/measurement.py says why these).
-    ``failures``: by kind, since the step began. ``client_bound``: the client was the bottleneck. ``notes`` say
-    what to know before relying on the step.
+    ``ttft_samples_ns`` and ``tpot_samples_ns`` (harness/peak/measurement.py says why these); ``osl_samples``
+    are of all that ended in it. ``failures``: by kind, since the step began. ``client_bound``: the client was
+    the bottleneck. ``notes`` say what to know before relying on the step.
     """
 
     concurrency: int

@@ -78,10 +78,8 @@ class ClosedLoop(Issuer):
     def proceed(self) -> float:
         """Issue what is missing."""
         now = time.monotonic()
-        missing = self._rise.at(now) - self.waiting
-        if missing > 0:
-            ids = range(self._next, self._next + missing)
-            self._next += missing
-            self.issue(ids, [query % self._samples for query in ids])
+        for _ in range(self._rise.at(now) - self.waiting):
+            self.issue([self._next], [self._next % self._samples])  # one by one, each where the fewest are
+            self._next += 1
         pause, most = self._rise.pause(now), super().proceed()
         return most if pause is None else min(pause, most)

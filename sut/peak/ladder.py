@@ -16,12 +16,13 @@ from harness.errors import RunError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
 from harness.peak.files import write_ladder, write_state
 from harness.peak.measurement import Look, Measurement, StepRows, StepSettings
-from harness.peak.plan import LadderPlan, default_steps
+from harness.peak.plan import LadderPlan, default_steps, running_limit
 from harness.peak.result import Ladder, why_stop
 from harness.peak.steps import Step
-from harness.record.journal import Rows
+from harness.record.journal import Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
+from harness.record.resolved_plan import ServerInfo
 from harness.report.live import JournalTail
 from harness.report.statistics import completed, latency_ns
 from sut.drive import Death, preflight, servers_of
@@ -31,9 +32,11 @@ from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
 from sut.servers.discovery import discover
 from sut.servers.health import ask_health, ask_work
 from sut.servers.scrape import MetricsScraper
+from sut.supervisor.connection_limits import ConnectionLimits
+from sut.supervisor.machine_limits import machine_limits
 from sut.supervisor.monitor import Counts, Monitor
 from sut.supervisor.session import Observer, QuerySession, Target
-from sut.wire import make_wire
+from sut.wire import Wires
 
 _LOOKS = 32  # at the counters, in the time of a step; workers write them four times a second
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
@@ -53,15 +56,7 @@ class Watcher(Protocol):
         """Called after each step, which is the last of the ladder's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Climbed:
-    """The result, and the requests of each step, also of one that was cut."""
-
-    ladder: Ladder
-    rows: tuple[StepRows, ...] = ()
-
-
-def climb(plan: LadderPlan, watcher: Watcher) -> Climbed:
+def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
     """Measure the steps and write the output folder; also the result of an interrupted ladder comes back.
 
     Raises HarnessError for whatever keeps it from starting.
@@ -72,7 +67,7 @@ def climb(plan: LadderPlan, watcher: Watcher) -> Climbed:
         watcher.plan(ladder, plan)
         if plan.run.dry_run:
             check_free(plan.run.log_dir)
-            return Climbed(ladder)
+            return ladder
         with locked(plan.run.log_dir):
             target, warnings = preflight(prepared)
             move_aside_existing(plan.run.log_dir)
@@ -86,7 +81,7 @@ def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tupl
     """Ask the servers, settle the steps and check them. Raises ConfigError and ServerError."""
     run = plan.run
     servers = discover(urls, run.backend, api_key(), run.preflight.questions_s, run.ca_file)
-    steps = plan.concurrency or default_steps(servers)
+    steps = plan.concurrency or default_steps(servers, _client_holds(plan, samples, servers))
     run = msgspec.structs.replace(run, max_concurrency=steps[-1])
     placement = place_workers(run, Inputs(samples, {}, None, ()))
     prepared = prepare_rows(run, samples, placement, servers, len(samples))
@@ -102,16 +97,23 @@ def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tupl
         servers=servers,
         provenance=gather_provenance(ROOT),
         started=datetime.now(UTC),
-        parameters=msgspec.to_builtins(run.parameters),
+        parameters=run.parameters,
         warnings=(*run.warnings, *prepared.warnings),
         deviations=(*run.deviations, *prepared.deviations),
     )
     return prepared, ladder
 
 
+def _client_holds(plan: LadderPlan, samples: SampleSet, servers: Sequence[ServerInfo]) -> int:
+    """Connections that fit, with the workers for what the servers run at once."""
+    run = msgspec.structs.replace(plan.run, max_concurrency=running_limit(servers))
+    workers = place_workers(run, Inputs(samples, {}, None, ())).workers
+    return ConnectionLimits(machine_limits(), workers, [server.url for server in servers]).max_connections
+
+
 def _climb(
     plan: LadderPlan, prepared: Prepared, target: Target, death: Death, ladder: Ladder, watcher: Watcher
-) -> Climbed:
+) -> Ladder:
     run = prepared.plan
     scraper = MetricsScraper(prepared.servers, run.log_dir, api_key(), run.ca_file)
     with ExitStack() as ending:
@@ -148,7 +150,7 @@ def _climb(
         )
         free_reserve(run.log_dir)
         write_ladder(run.log_dir, ladder, rows)
-        return Climbed(ladder, tuple(rows))
+        return ladder
 
 
 @contextmanager
@@ -157,11 +159,11 @@ def _client(
 ) -> Iterator["ClosedLoopClient"]:
     """The client's processes, connected; at the end of the block what is in flight is given up."""
     run, key = prepared.plan, api_key()
-    wire = make_wire(target.wire, run.parameters, run.benchmark.vocabulary_size, target.model)
+    wires = Wires(target.wire, run.parameters, run.benchmark.vocabulary_size, target.model)
     urls = [server.url for server in prepared.servers]
     look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
     with QuerySession(run, prepared.samples, prepared.placement, closed_loop=True) as session:
-        session.start_workers(target, render_requests(prepared.samples, wire), None)
+        session.start_workers(target, render_requests(prepared.samples, wires), None)
         with session.monitored(
             urls,
             lambda url: ask_health(url, key, run.ca_file),
@@ -213,9 +215,12 @@ class ClosedLoopClient:
             self._watch(observe, lambda: measurement.done)
         finally:
             self.kept.append(measurement.kept())
-        rows = self.kept[-1].rows
-        self._latency_s = _mean_latency_s(rows) or self._latency_s
-        return measurement.step()
+        self._latency_s = _mean_latency_s(self.kept[-1].rows) or self._latency_s
+        step = measurement.step()
+        if not step.queries:
+            why = failure_reasons(self.plan.run.log_dir / JOURNAL_DIR)
+            raise RunError(f"ended early: no request was completed with {concurrency} in flight: {why}")
+        return step
 
     def _warm_up(self, requests: int, watcher: Watcher) -> None:
         """One request to each replica, for the latency over which the first step rises."""

@@ -1,0 +1,130 @@
+"""find_peak.py ladder as a user calls it, against stub servers."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from harness.peak.files import read_state
+from harness.peak.steps import NOT_A_RESULT
+from tests.kit import wait_until
+from tests.runs import ROOT, small_dataset
+from tests.stub import Fault, StubServer, every
+
+TOKENS = 12
+KNOBS = {"event_delay_s": 0.02, "first_delay_s": 0.02}
+
+
+def command(folder, dataset, stubs, *arguments):
+    words = (
+        "--input-file",
+        dataset,
+        "--output-dir",
+        folder,
+        "--max-new-tokens",
+        TOKENS,
+        "--log-level",
+        "warning",
+    )
+    urls = ",".join(stub.url for stub in stubs)
+    words = ("ladder", *words, "--server-url", urls, *arguments)
+    return [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
+
+
+def climb(folder, stubs, *arguments):
+    """The ended program, its output folder, and the prompts."""
+    dataset, prompts = small_dataset(folder)
+    words = command(folder, dataset, stubs, *arguments)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, cwd=folder)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done, folder / "peak/server/ladder", prompts
+
+
+def held(stubs, begin, end):
+    """Requests at the servers at many moments, by their own times."""
+    times = [(one.received_ns, one.last_sent_ns or 1 << 62) for stub in stubs for one in stub.requests]
+    received, sent = np.sort(np.array(times).T, axis=1)
+    moments = np.linspace(begin, end, 500)
+    return np.searchsorted(received, moments, "right") - np.searchsorted(sent, moments, "right")
+
+
+def test_a_ladder_over_two_replicas(tmp_path):
+    with StubServer(**KNOBS) as one, StubServer(**KNOBS) as other:
+        done, folder, prompts = climb(tmp_path, (one, other), "--concurrency", "2,6", "--seconds", 1)
+        stubs = (one, other)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ladder = read_state(folder)
+    assert (ladder.complete, ladder.exit_code, ladder.label) == (True, 0, NOT_A_RESULT)
+    assert [step.concurrency for step in ladder.steps] == [2, 6]
+    table = pq.read_table(folder / "requests.parquet")
+    rows = table.to_pylist()
+    assert [row["query_id"] for row in rows] == sorted({row["query_id"] for row in rows})
+    assert all(row["sample_index"] == row["query_id"] % len(prompts) for row in rows)
+    for step in ladder.steps:
+        counted = [row for row in rows if row["concurrency"] == step.concurrency and row["in_window"]]
+        assert len(counted) == step.queries > 0
+        ends = [row["last_byte_ns"] for row in counted]
+        at_servers = held(stubs, min(ends), max(ends))
+        assert at_servers.max() <= step.concurrency
+        assert np.median(at_servers) == step.concurrency
+        assert [one.url for one in step.replicas] == [stub.url for stub in stubs]
+        assert {row["osl"] for row in counted} == {TOKENS}
+        assert step.ttft.p50_ns > 2e7 and step.tpot.p50_ns > 2e7
+    assert NOT_A_RESULT in done.stdout
+    for name in ("ladder.parquet", "ladder_replicas.parquet", "requests.parquet"):
+        metadata = pq.read_schema(folder / name).metadata
+        assert metadata[b"label"].decode() == NOT_A_RESULT
+    assert pq.read_table(folder / "ladder.parquet")["concurrency"].to_pylist() == [2, 6]
+    assert len(pq.read_table(folder / "ladder_replicas.parquet")) == 4
+    assert NOT_A_RESULT in (folder / "ladder.html").read_text()
+
+
+@pytest.mark.engine
+def test_a_signal_keeps_the_finished_steps(tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    folder = tmp_path / "peak/server/ladder"
+    with StubServer(**KNOBS) as stub:
+        words = command(tmp_path, dataset, [stub], "--concurrency", "2,4", "--seconds", 5)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: (folder / "ladder.json").is_file())  # the first step has ended
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stdout + stderr
+    ladder = read_state(folder)
+    assert ([step.concurrency for step in ladder.steps], ladder.interrupted_by) == ([2], "SIGINT")
+    rows = pq.read_table(folder / "requests.parquet").to_pylist()
+    assert {row["in_window"] for row in rows if row["concurrency"] == 4} == {False}
+    assert "SIGINT" in stdout
+
+
+@pytest.mark.engine
+def test_a_server_that_dies_leaves_the_finished_steps(tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    folder = tmp_path / "peak/server/ladder"
+    with StubServer(**KNOBS) as stub:
+        words = command(tmp_path, dataset, [stub], "--concurrency", "2,4", "--seconds", 3)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: (folder / "ladder.json").is_file())
+        stub.stop()
+        stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 4, stdout + stderr
+    ladder = read_state(folder)
+    assert ([step.concurrency for step in ladder.steps], ladder.complete) == ([2], False)
+    assert ladder.errors
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("flags", "steps"), [((), [2]), (("--no-fail-fast",), [2, 4])])
+def test_failed_requests_mark_the_step_and_end_the_ladder(flags, steps, tmp_path):
+    with StubServer(faults=every(9, Fault.CUT_CHUNKED, first=4), **KNOBS) as stub:
+        done, folder, _ = climb(tmp_path, [stub], "--concurrency", "2,4", "--seconds", 2, *flags)
+    assert done.returncode == 4, done.stdout + done.stderr
+    ladder = read_state(folder)
+    assert [step.concurrency for step in ladder.steps] == steps
+    assert ladder.steps[0].failed and ladder.best is None
+    assert "FAILED" in done.stdout
