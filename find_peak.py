@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
-    from harness.peak.options import LadderOptions
+    from harness.peak.options import LadderOptions, SearchOptions
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -17,8 +17,37 @@ def main(argv: list[str] | None = None) -> int:
     return exit_code_of("find_peak.py", options.log_level, lambda: _run(options))
 
 
-def _run(options: "LadderOptions") -> int:
+def _run(options: "LadderOptions | SearchOptions") -> int:
     # Everything heavy is imported only when there is something to run.
+    from harness.peak.options import LadderOptions
+
+    return _climb(options) if isinstance(options, LadderOptions) else _search(options)
+
+
+def _search(options: "SearchOptions") -> int:
+    from harness.config.scenario import Scenario
+    from harness.pages.command import write_report_of
+    from harness.pages.peak_page import write_peak_page
+    from harness.peak.search_console import SearchConsole
+    from sut.peak.offline import find_offline_rate
+    from sut.peak.search import find_peak
+
+    console = SearchConsole(write_report_of)
+    if options.scenario is Scenario.SINGLE_STREAM:
+        return console.needs_no_search()
+    if options.scenario is Scenario.OFFLINE:
+        return console.finish_offline(find_offline_rate(options, console))
+    searched = find_peak(options, console)
+    if searched is None:
+        return console.checked()
+    write_peak_page(searched.folder, searched.state)
+    exit_code = console.finish(searched.folder, searched.state)
+    if searched.error is not None:
+        raise searched.error
+    return exit_code
+
+
+def _climb(options: "LadderOptions") -> int:
     from harness.pages.ladder_page import write_ladder_page
     from harness.peak.console import LadderConsole
     from harness.peak.plan import resolve_ladder_plan

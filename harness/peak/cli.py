@@ -7,7 +7,8 @@ from harness.cli import run_flags
 from harness.cli.parser import Parser
 from harness.config.options import ClientOptions
 from harness.config.scenario import Scenario
-from harness.peak.options import LadderOptions
+from harness.peak.options import LadderOptions, SearchOptions
+from harness.peak.search_flags import add_search
 
 _SYNONYMS = {"--dataset-path": run_flags.SYNONYMS["--dataset-path"]}
 
@@ -28,7 +29,20 @@ def build_parser() -> Parser:
             help="fixed numbers of requests in flight, without LoadGen: not an MLPerf result",
         )
     )
+    _add_search(
+        commands.add_parser(
+            "search",
+            synonyms=run_flags.SYNONYMS,
+            help="the highest target_qps that passes, by runs of official length",
+        )
+    )
     return parser
+
+
+def _add_search(parser: Parser) -> None:
+    add_search(parser)
+    add_client(parser)
+    parser.set_defaults(**defaults(SearchOptions))
 
 
 def _add_ladder(parser: Parser) -> None:
@@ -75,7 +89,7 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 64,128,256") from None
 
 
-Options = LadderOptions
+Options = LadderOptions | SearchOptions
 
 
 def parse_options(argv: list[str] | None = None) -> Options:
@@ -83,5 +97,7 @@ def parse_options(argv: list[str] | None = None) -> Options:
     given = run_flags.parsed(build_parser(), argv)
     given |= {"server_url": given["server_url"] or ()}
     match given.pop("command"):
+        case "search":
+            return SearchOptions(**given)
         case _:
             return LadderOptions(**given)

@@ -160,12 +160,7 @@ class Predictor:
         The TPOT of complete probes gives the scale. A probe that was cut gives it where none was complete;
         where one was, a cut for late first tokens gives the slots: the queue began elsewhere.
         """
-        model = self._model
-        scales = [
-            self._scale(model, _slower(probe.tpot_p99_ns / _NS), probe.rate)
-            for probe in probes
-            if probe.cut_after_s is None and probe.tpot_p99_ns
-        ]
+        model, scales = self._model, self.scales(probes)
         cuts = [probe for probe in probes if probe.cut_after_s is not None]
         if not scales:
             scales = [self._scale(model, _cut_later(probe), probe.rate) for probe in cuts]
@@ -174,6 +169,14 @@ class Predictor:
         for probe in cuts[-1:]:
             model = self._with_cut(model, probe)
         return model
+
+    def scales(self, probes: Sequence[Probe]) -> list[float]:
+        """The scale that explains the TPOT of each complete probe."""
+        return [
+            self._scale(self._model, _slower(probe.tpot_p99_ns / _NS), probe.rate)
+            for probe in probes
+            if probe.cut_after_s is None and probe.tpot_p99_ns
+        ]
 
     def _with_cut(self, model: PoolModel, probe: Probe) -> PoolModel:
         if self.replay(model, probe.rate).passes is False:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from harness.peak.cut_off import LATE_REPORT_NS
 from harness.peak.schedule import Schedule, ScheduledRun
 
 Floats = npt.NDArray[np.float64]
@@ -100,9 +101,10 @@ def replay(
     done = np.array(ended)
     tpot = np.where(lengths > 1, (done - first_at) / gaps * spread, 0.0)
     late, slow = ttft > ttft_limit_s, tpot > tpot_limit_s
+    surely = slow & (tpot - LATE_REPORT_NS / 1e9 / gaps > tpot_limit_s)
     cuts = [
         _moment(arrivals[late] + ttft_limit_s, run.most_over // part),
-        _moment(done[slow], run.most_over // part),
+        _moment(done[surely], run.most_over // part),
     ]
     known = [cut for cut in cuts if cut is not None]
     return Replayed(

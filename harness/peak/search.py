@@ -83,6 +83,7 @@ _CLOSE = 0.7  # of t_max: such a verdict can be another one in the next run
 _SMALL_MARGIN = 0.01
 _NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
 _JUMP = 1.25  # by which a rate is raised where nothing predicts it
+_MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
 _MOST_PROBES = 16
 _TAIL_S = 120.0  # of a run beyond its last query, where none was measured yet
 
@@ -92,13 +93,17 @@ def search(
     settings: SearchSettings,
     history: History,
     keep: Callable[[History], None] = lambda history: None,
+    show: Callable[[Action, float], None] = lambda action, spent_s: None,
 ) -> tuple[History, Ended]:
     """Measure until the policy ends it, resuming from ``history``; after each measurement ``keep`` gets it.
+
+    ``show`` gets what comes next, and the time spent.
 
     Raises what ``prober`` raises; what was measured until then has been kept.
     """
     policy = Policy(settings)
     while not isinstance(action := policy.decide(history), Ended):
+        show(action, history.spent_s)
         if isinstance(action, NextStep):
             history = History((*history.steps, prober.ladder(action.concurrency)), history.probes)
         else:
@@ -165,6 +170,11 @@ class Policy:
             return predictor.peak(history.probes)
         return peak_by_tpot(history.probes, self._limits_ns["TPOT"])
 
+    def scales(self, history: History) -> list[float]:
+        """How slow the servers were in each complete probe, as a multiple of the ladder's times."""
+        predictor = self._predictor(history)
+        return [] if predictor is None else predictor.scales(history.probes)
+
     def client_limited(self, history: History) -> bool:
         """Whether the ladder ended at a limit of this client before it showed any of the servers."""
         if not history.steps:
@@ -222,7 +232,7 @@ class Policy:
     def _next_probe(self, history: History) -> Action:
         tolerance, found = self._settings.tolerance, bracket(history.probes)
         peak = self.expected_peak(history)
-        aim = None if peak is None else peak * (1 - tolerance / 2)
+        aim = None if peak is None else self._aim(peak)
         if found.low is None:
             return self._first_valid(history, found.high, aim)
         if found.high is None:
@@ -238,6 +248,12 @@ class Policy:
         rate = math.sqrt(found.low * found.high) if aim is None else aim
         rate = min(max(rate, found.low * (1 + tolerance)), found.high * (1 - tolerance))
         return self._explore(history, rate, "between the highest that passed and the lowest that did not")
+
+    def _aim(self, peak: float) -> float:
+        """Half of the tolerance below the expected peak, or at a best rate of the schedule in between."""
+        aim = peak * (1 - self._settings.tolerance / 2)
+        snapped = self.schedule.snapped(aim, self._settings.tolerance)
+        return snapped if aim < snapped <= peak else aim
 
     def _first_valid(self, history: History, high: float | None, aim: float | None) -> Action:
         """A rate that may pass, where none has: lower by steps that double."""
@@ -280,6 +296,12 @@ class Policy:
         left, cost = self._left_s(history), self.cost_s(history, rate)
         if left is not None and left < cost:
             return Ended("BUDGET", f"{max(left, 0):.0f} s of the budget are left, a run takes {cost:.0f} s")
+        if (run := self.schedule.run(rate)).most_over < 0:
+            return Ended(
+                "STOPPED",
+                f"a run at {rate:g} has {run.queries} queries, too few for LoadGen's early stopping: "
+                "raise min_query_count or min_duration",
+            )
         return NextProbe(rate, why)
 
     def _left_s(self, history: History) -> float | None:
@@ -293,8 +315,11 @@ def _stopped(history: History) -> Ended | None:
     last = history.probes[-1]
     if last.verdict == "FAILED":
         return Ended("STOPPED", f"the run at {last.rate:g}: {'; '.join(last.reasons)}")
-    if last.verdict == "INVALID" and last.client_bound:
-        return Ended("AT_LEAST", f"this client was a bottleneck of the run at {last.rate:g}")
+    bound = [one.rate for one in history.probes if one.verdict == "INVALID" and one.client_bound]
+    if len(bound) > _MOST_BOUND:
+        rates = ", ".join(f"{rate:g}" for rate in bound)
+        outcome: Outcome = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
+        return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}")
     if len(history.probes) >= _MOST_PROBES:
         return Ended("STOPPED", f"{len(history.probes)} runs without an end")
     return None

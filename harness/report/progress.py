@@ -15,8 +15,8 @@ class ProgressSnapshot:
     """A run at one moment. None: not known (yet).
 
     ``total``: queries that LoadGen will issue; ``tokens_per_s``: over the last seconds; ``ttft_ns`` and
-    ``tpot_ns``: means so far; ``failures``: by kind. Of several replicas: ``imbalance`` as in ReplicaBalance,
-    over the last minute, and the number of ``stragglers``.
+    ``tpot_ns``: means so far; ``failures``: by kind; ``first_tokens``: queries that have one. Of several
+    replicas: ``imbalance`` as in ReplicaBalance, over the last minute, and the number of ``stragglers``.
     """
 
     elapsed_s: float
@@ -31,6 +31,7 @@ class ProgressSnapshot:
     failures: Mapping[str, int] = field(default_factory=dict)
     imbalance: float | None = None
     stragglers: int = 0
+    first_tokens: int = 0
 
     @property
     def in_flight(self) -> int:

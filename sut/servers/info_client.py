@@ -4,7 +4,7 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,16 @@ class InfoClient:
         """Close the connections; a request that is under way fails."""
         self._http.close()
 
-    def ask(self, path: str, method: str = "GET") -> tuple[int, bytes]:
-        """Status and body. Raises ServerError when there is none in time, or the key is wrong."""
+    def ask(
+        self, path: str, method: str = "GET", content: Mapping[str, Any] | None = None
+    ) -> tuple[int, bytes]:
+        """Status and body; ``content`` is sent as JSON.
+
+        Raises ServerError when there is no answer in time, or the key is wrong.
+        """
         self.asking = path
         try:
-            status, body = self._exchange(method, path)
+            status, body = self._exchange(method, path, content)
         except (httpx.TimeoutException, TimeoutError):
             raise self._late(path) from None
         except httpx.HTTPError as error:
@@ -92,11 +97,11 @@ class InfoClient:
                     return None
         return None
 
-    def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, content: Mapping[str, Any] | None) -> tuple[int, bytes]:
         body = bytearray()
         with (
             self._closed_in_time(),
-            self._http.stream(method, self.url + path, timeout=self._left()) as answer,
+            self._http.stream(method, self.url + path, timeout=self._left(), json=content) as answer,
         ):
             for data in answer.iter_raw():
                 body += data

@@ -58,6 +58,7 @@ class ProgressMeter:
             remaining_s=self._remaining(values, now - self._start),
             failures={kind.label: count for kind, count in failures.items()},
             imbalance=self._imbalance(),
+            first_tokens=values[Counter.FIRST_TOKENS],
         )
 
     def _rate(self, tokens: int, now: float) -> float | None:

@@ -1,0 +1,78 @@
+"""A probe from the record of its run, and the conf file that a probe is run with."""
+
+from pathlib import Path
+
+from harness.files import USER_CONF
+from harness.peak.cut_off import CutOff
+from harness.peak.probe import Probe, ProbeVerdict
+from harness.peak.schedule import ScheduledRun
+from harness.record.run_record import Distribution, RunRecord
+
+# Figures of LoadGen's summary.
+_TTFT_P99 = "99.00 percentile first token latency (ns)"
+_TPOT_P99 = "99.00 percentile time to output token (ns)"
+_TOKENS = "Completed tokens per second"
+_CLIENT_BOUND = 0.05  # of the run: a part in which this client was the bottleneck
+
+
+def write_conf(folder: Path, user_conf: Path, model_key: str, rate: float) -> Path:
+    """The user's conf file with the rate of a probe: LoadGen takes the last of the most exact rows."""
+    text = user_conf.read_text(encoding="utf-8").rstrip("\n")
+    path = folder / USER_CONF
+    path.write_text(f"{text}\n\n# Found by find_peak.py\n{model_key}.Server.target_qps = {rate:g}\n", "utf-8")
+    return path
+
+
+def probe_of(
+    record: RunRecord, run: ScheduledRun, watch: CutOff, cost_s: float, folder: str, failures: tuple[str, ...]
+) -> Probe:
+    """The probe that a run was; ``failures``: why a server was not usable behind it."""
+    cut_after_s, over = watch.decided_s, watch.over
+    statistics, loadgen, verdict = record.statistics, record.loadgen, record.verdict
+    assert statistics is not None and verdict is not None
+    figures = {} if loadgen is None or cut_after_s is not None else loadgen.figures
+    taken_s = (statistics.duration_ns or 0) / 1e9
+    return Probe(
+        rate=run.rate,
+        datasets=run.datasets,
+        queries=run.queries,
+        planned_s=run.seconds,
+        seconds=taken_s if cut_after_s is None else cut_after_s,
+        cost_s=cost_s,
+        verdict="FAILED" if failures else _verdict(record, cut_after_s),
+        reasons=(*failures, *verdict.reasons),
+        cut_after_s=cut_after_s,
+        ttft_p99_ns=figures.get(_TTFT_P99) or _p99(statistics.ttft),
+        tpot_p99_ns=figures.get(_TPOT_P99) or _p99(statistics.tpot),
+        over_ttft=over.ttft,
+        over_tpot=over.tpot,
+        most_over=run.most_over,
+        tokens_per_s=figures.get(_TOKENS),
+        output_tokens_mean=statistics.osl_mean,
+        client_bound=_client_bound(record, taken_s),
+        folder=folder,
+        started=record.started.isoformat(),
+    )
+
+
+def _verdict(record: RunRecord, cut_after_s: float | None) -> ProbeVerdict:
+    """A cut run is INVALID; one that was not VALID for another reason than its times shows nothing."""
+    assert record.verdict is not None
+    if record.statistics is not None and record.statistics.failed:
+        return "FAILED"
+    if cut_after_s is not None:
+        return "INVALID"
+    if record.verdict.result == "VALID":
+        return "VALID"
+    return "INVALID" if record.verdict.complete else "FAILED"
+
+
+def _p99(distribution: Distribution | None) -> float | None:
+    return None if distribution is None else distribution.percentiles["99"]
+
+
+def _client_bound(record: RunRecord, taken_s: float) -> bool:
+    if record.client_load is None:
+        return False
+    seconds = sum(one.to_s - one.from_s for one in record.client_load.bottlenecks)
+    return seconds > _CLIENT_BOUND * max(taken_s, 1.0)

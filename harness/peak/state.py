@@ -1,0 +1,101 @@
+"""search.json: what a search has measured and found, written after each measurement; --resume reads it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import ConfigError
+from harness.files import atomic_write
+from harness.peak.conclusion import Conclusion
+from harness.peak.search import History
+from harness.record.run_record import RunRecord
+
+SEARCH_STATE = "search.json"
+SCHEMA = 1
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be the same for a search to be resumed: other servers or data do not compare."""
+
+    benchmark: str
+    scenario: str
+    dataset_sha256: str
+    samples: int
+    servers: tuple[dict[str, Any], ...]
+    parameters: dict[str, Any]
+    loadgen_settings: dict[str, int | float | bool]
+    max_concurrency: int | None = None
+
+
+class SearchState(msgspec.Struct, frozen=True, kw_only=True):
+    """The file."""
+
+    schema: int = SCHEMA
+    identity: Identity
+    limits_ns: dict[str, int]
+    tolerance: float
+    budget_s: float | None = None
+    history: History = History()
+    conclusion: Conclusion | None = None
+    """None in the file of a search that was killed"""
+
+    def write(self, folder: Path) -> None:
+        """Write the file completely or not at all. Raises OSError."""
+        with atomic_write(folder / SEARCH_STATE) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+
+def read_state(folder: Path) -> SearchState:
+    """The state in a folder. Raises ConfigError where there is none, or a damaged one."""
+    path = folder / SEARCH_STATE
+    try:
+        state = msgspec.json.decode(path.read_bytes(), type=SearchState)
+    except FileNotFoundError:
+        raise ConfigError(f"--resume: there is no {path}; omit the flag to begin a search") from None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not the state of a search: {error}") from None
+    if state.schema != SCHEMA:
+        raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}")
+    return state
+
+
+def identity_of(record: RunRecord) -> Identity:
+    """The identity of a search, from the record of its checked plan."""
+    plan = record.plan
+    settings = {name: value for name, value in plan.loadgen_settings.items() if name != "server_target_qps"}
+    servers = [
+        {
+            "url": one.url,
+            "model": one.model,
+            "version": one.version,
+            "max_running_requests": one.max_running_requests,
+            "dp_size": one.dp_size,
+            "settings": one.settings,
+        }
+        for one in record.servers
+    ]
+    return msgspec.convert(
+        {
+            "benchmark": plan.benchmark.name,
+            "scenario": str(plan.scenario),
+            "dataset_sha256": plan.dataset_sha256,
+            "samples": plan.samples,
+            "servers": servers,
+            "parameters": msgspec.to_builtins(plan.parameters),
+            "loadgen_settings": settings,
+            "max_concurrency": plan.max_concurrency,
+        },
+        Identity,
+    )
+
+
+def check_same(folder: Path, before: Identity, now: Identity) -> None:
+    """Raises ConfigError that names what has changed since the search began."""
+    changed = [name for name in Identity.__struct_fields__ if getattr(before, name) != getattr(now, name)]
+    if changed:
+        details = "; ".join(f"{name}: {getattr(before, name)} -> {getattr(now, name)}" for name in changed)
+        raise ConfigError(
+            f"--resume: the search in {folder} measured something else ({details}); omit --resume to begin "
+            "a new one"
+        )

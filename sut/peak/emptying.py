@@ -1,0 +1,59 @@
+"""Servers without work again, after a probe was cut off or a step of a ladder has ended."""
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import ServerError
+from harness.record.resolved_plan import ServerInfo
+from sut.servers.health import ask_health, ask_work
+from sut.servers.info_client import InfoClient, WaitNotices
+
+_ANSWER_S = 10.0
+_QUIET_S = 3.0  # without a change of a server's metrics: it has no work
+_UNKNOWN_S = 3.0  # for a server that has no metrics; the connections of its requests are closed
+_LONGEST_S = 900.0
+_ABORT = "/abort_request"  # SGLang's
+
+log = logging.getLogger("mlperf")
+
+
+def empty_servers(servers: Sequence[ServerInfo], key: str | None, ca_file: Path | None) -> tuple[str, ...]:
+    """Have every server drop its requests, and wait until none works; returns why a server is not usable.
+
+    The connections of the requests are closed by now, which most servers take as an abort. SGLang is asked,
+    too.
+    """
+    for server in servers:
+        if server.wire == "sglang":
+            _abort_all(server.url, key, ca_file)
+    until, notices = time.monotonic() + _LONGEST_S, WaitNotices()
+    for server in servers:
+        _wait_idle(server.url, key, ca_file, until, notices)
+    return tuple(failure for server in servers if (failure := ask_health(server.url, key, ca_file)))
+
+
+def _abort_all(url: str, key: str | None, ca_file: Path | None) -> None:
+    with InfoClient(url, key, _ANSWER_S, ca_file) as client:
+        try:
+            status, _ = client.ask(_ABORT, "POST", {"rid": "", "abort_all": True})
+        except ServerError as error:
+            log.debug("%s", error)
+            return
+    if status != 200:
+        log.debug("%s: %s answered %d: its requests end by themselves", url, _ABORT, status)
+
+
+def _wait_idle(url: str, key: str | None, ca_file: Path | None, until: float, notices: WaitNotices) -> None:
+    """Wait until the values of /metrics that change with work stay as they are."""
+    before, since = ask_work(url, key, ca_file), time.monotonic()
+    if before is None:
+        time.sleep(_UNKNOWN_S)
+        return
+    while time.monotonic() < until and time.monotonic() - since < _QUIET_S:
+        time.sleep(_QUIET_S / 6)
+        now = ask_work(url, key, ca_file)
+        if now != before:
+            before, since = now, time.monotonic()
+        notices.tick(f"{url} to end its requests")

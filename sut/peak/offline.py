@@ -1,0 +1,88 @@
+"""``find_peak.py search --scenario offline``: one short run, and the target_qps that follows."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from harness.cli.signals import interruptible, signals_kept
+from harness.config.plan import resolve_plan
+from harness.errors import RunError
+from harness.files import JOURNAL_DIR, USER_CONF
+from harness.peak.offline import OfflineRate, full_rate, offline_rate
+from harness.peak.options import SearchOptions
+from harness.peak.plan import FOLDER
+from harness.record.journal import read_journal
+from harness.record.output_dir import locked, move_aside_existing
+from harness.record.run_record import RunRecord
+from harness.report.progress import ProgressSnapshot
+from sut.peak.prober import interruption, run_options
+from sut.run import run
+
+_SHORT = "short"
+_WAVES = 4  # of what the servers run at once: the middle half of the answers comes from full servers
+_LEAST_SAMPLES = 64
+_UNKNOWN_RANK_RUNS = 1024  # as in sut/prepare.py
+
+
+class Watcher(Protocol):
+    """What the search reports."""
+
+    def plan(self, record: RunRecord) -> None:
+        """Everything is checked, nothing was sent yet."""
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Called once a second of the run."""
+
+    def record(self, record: RunRecord) -> None:
+        """Called with the record of the run."""
+
+
+def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate | None:
+    """Measure; None after a dry run. Raises HarnessError, RunError where the short run was not complete."""
+    folder = options.output_dir.absolute() / FOLDER / options.scenario
+    with interruptible():
+        official = run(resolve_plan(run_options(options, folder, options.user_conf, dry_run=True)))
+        watcher.plan(official)
+        if options.dry_run:
+            return None
+        with locked(folder / _SHORT):
+            move_aside_existing(folder / _SHORT)
+            conf = _short_conf(folder / _SHORT, options.user_conf, official)
+            plan = resolve_plan(run_options(options, folder / _SHORT, conf))
+            with signals_kept():
+                record = run(plan, on_progress=watcher.progress)
+            if record.interrupted_by is not None:
+                raise interruption(record.interrupted_by)
+            watcher.record(record)
+    statistics, verdict = record.statistics, record.verdict
+    if verdict is None or not verdict.complete or statistics is None or not statistics.samples_per_s:
+        reasons = "; ".join(verdict.reasons) if verdict is not None else ""
+        raise RunError(f"the short run in {plan.log_dir} shows no rate: {reasons}")
+    found = offline_rate(
+        official.plan.loadgen_settings,
+        official.plan.samples,
+        full_rate(read_journal(plan.log_dir / JOURNAL_DIR).rows),
+        statistics.samples_per_s,
+        statistics.completed,
+    )
+    return replace(found, conf_row=f"{official.plan.model_key}.Offline.target_qps = {found.rate:g}")
+
+
+def _short_conf(folder: Path, user_conf: Path, official: RunRecord) -> Path:
+    """The user's file with rows behind it for a short run."""
+    at_once = sum(
+        one.max_running_requests or _UNKNOWN_RANK_RUNS * (one.dp_size or 1) for one in official.servers
+    )
+    key = f"{official.plan.model_key}.Offline"
+    count = max(_LEAST_SAMPLES, _WAVES * min(at_once, official.plan.concurrency or at_once))
+    rows = {
+        "min_query_count": count,
+        "min_duration": 1,
+        "target_qps": 1,
+        "sample_concatenate_permutation": 0,
+    }
+    path = folder / USER_CONF
+    text = user_conf.read_text(encoding="utf-8").rstrip("\n")
+    more = "\n".join(f"{key}.{name} = {value}" for name, value in rows.items())
+    path.write_text(f"{text}\n\n# NOT OFFICIAL: a short run of find_peak.py\n{more}\n", encoding="utf-8")
+    return path

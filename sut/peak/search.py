@@ -1,0 +1,184 @@
+"""The command ``find_peak.py search``: checks, measurements, their state on disk, and the result."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
+from harness.config.plan import resolve_plan
+from harness.errors import ConfigError, HarnessError, explained
+from harness.peak.conclusion import Conclusion, conclude
+from harness.peak.options import SearchOptions
+from harness.peak.plan import FOLDER
+from harness.peak.probe import Probe
+from harness.peak.search import Action, Ended, History, Policy, SearchSettings, search
+from harness.peak.state import SearchState, check_same, identity_of, read_state
+from harness.peak.steps import Step
+from harness.record.output_dir import locked, move_aside_existing
+from harness.record.run_record import RunRecord
+from harness.report.progress import ProgressSnapshot, duration
+from sut.peak.prober import RunProber, run_options
+from sut.run import run
+from sut.supervisor.connection_limits import ConnectionLimits
+from sut.supervisor.machine_limits import machine_limits
+
+_SEARCH = "search"
+
+log = logging.getLogger("mlperf")
+
+
+class Watcher(Protocol):
+    """What a search reports while it lasts."""
+
+    def plan(self, record: RunRecord) -> None:
+        """Everything is checked, nothing was sent yet."""
+
+    def action(self, action: Action, spent_s: float) -> None:
+        """Called before each measurement."""
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Called once a second of a run."""
+
+    def record(self, record: RunRecord) -> None:
+        """Called with the record of each run."""
+
+    def measured(self, one: Step | Probe, limits_ns: Mapping[str, int]) -> None:
+        """Called after each measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The state as search.json has it; ``error`` ended the search, None for one that came to its end."""
+
+    folder: Path
+    state: SearchState
+    error: HarnessError | InterruptedRun | None = None
+
+
+def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
+    """Search; None after a dry run. Raises HarnessError for whatever keeps it from starting.
+
+    What ends a search that has started comes back with everything that was measured.
+    """
+    folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
+    with interruptible():
+        plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True, report=False))
+        base = run(plan)
+        watcher.plan(base)
+        settings = search_settings(options, base)
+        _check_budget(settings, base)
+        if options.dry_run:
+            return None
+        with locked(folder):
+            state = _begun(options, folder, base, settings)
+            return _search(options, folder, base, settings, state, watcher)
+
+
+def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
+    """What the checked plan says of the servers and of this client."""
+    servers, asked = base.servers, options.max_concurrency
+    known = [one.max_running_requests for one in servers]
+    slots = sum(one or 0 for one in known) if all(known) else None
+    limits = ConnectionLimits(
+        machine_limits(), base.plan.placement.workers, tuple(server.url for server in servers)
+    )
+    most = min(filter(None, (asked, limits.max_connections)))
+    return SearchSettings(
+        scenario=options.scenario,
+        loadgen=base.plan.loadgen_settings,
+        samples=base.plan.samples,
+        replicas=sum(server.dp_size or 1 for server in servers),
+        slots=slots if asked is None or slots is None else min(asked, slots),
+        tolerance=options.tolerance,
+        budget_s=options.budget,
+        start_qps=options.start_qps,
+        most_in_flight=most,
+    )
+
+
+def _check_budget(settings: SearchSettings, base: RunRecord) -> None:
+    """Refuse what no run fits into. Raises ConfigError."""
+    if settings.budget_s is None:
+        return
+    least_s = float(base.plan.loadgen_settings["min_duration_ms"]) / 1000
+    if settings.start_qps is not None:
+        least_s = Policy(settings).schedule.run(settings.start_qps).seconds
+    if settings.budget_s < least_s:
+        raise ConfigError(
+            f"--budget is {duration(settings.budget_s)}; one run takes {duration(least_s)} and the time of "
+            "its last answers, a search three to five runs and a ladder: give more, or omit the budget"
+        )
+
+
+def _begun(options: SearchOptions, folder: Path, base: RunRecord, settings: SearchSettings) -> SearchState:
+    """The state to begin with: an empty one, or the one that is resumed. Raises ConfigError."""
+    identity = identity_of(base)
+    state = SearchState(
+        identity=identity,
+        limits_ns=base.plan.limits_ns,
+        tolerance=settings.tolerance,
+        budget_s=settings.budget_s,
+    )
+    if options.resume:
+        before = read_state(folder)
+        check_same(folder, before.identity, identity)
+        log.info(
+            "resuming: %d steps and %d runs are measured",
+            len(before.history.steps),
+            len(before.history.probes),
+        )
+        state = msgspec.structs.replace(state, history=before.history)
+    elif aside := move_aside_existing(folder):
+        log.info("the earlier search is now in %s", aside)
+    state.write(folder)
+    return state
+
+
+def _search(
+    options: SearchOptions,
+    folder: Path,
+    base: RunRecord,
+    settings: SearchSettings,
+    state: SearchState,
+    watcher: Watcher,
+) -> Searched:
+    limits_ns, known = base.plan.limits_ns, state
+    prober = RunProber(options, folder, base, watcher.progress, watcher.record)
+
+    def keep(history: History) -> None:
+        nonlocal known
+        steps, probes = len(known.history.steps), len(known.history.probes)
+        known = msgspec.structs.replace(known, history=history)
+        known.write(folder)
+        new: tuple[Step | Probe, ...] = (*history.steps[steps:], *history.probes[probes:])
+        for one in new:
+            watcher.measured(one, limits_ns)
+
+    error: HarnessError | InterruptedRun | None = None
+    with ExitStack() as ending:
+        try:
+            _, ended = search(prober, settings, state.history, keep, watcher.action)
+            ending.enter_context(uninterrupted())
+        except InterruptedRun as interruption:
+            ending.enter_context(uninterrupted())
+            error, ended = interruption, Ended("STOPPED", f"ended by {interruption}")
+        except (HarnessError, OSError, MemoryError) as failure:
+            ending.enter_context(uninterrupted())
+            error = explained(failure)
+            ended = Ended("STOPPED", str(error))
+        conclusion = conclude(Policy(settings), limits_ns, base.plan.model_key, known.history, ended)
+        known = msgspec.structs.replace(known, conclusion=_ended_by(conclusion, error))
+        known.write(folder)
+    return Searched(folder, known, error)
+
+
+def _ended_by(conclusion: Conclusion, error: HarnessError | InterruptedRun | None) -> Conclusion:
+    if error is None:
+        return conclusion
+    outcome = "INTERRUPTED" if isinstance(error, InterruptedRun) else "ERROR"
+    return msgspec.structs.replace(conclusion, outcome=outcome)
