@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.api_key import api_key
 from harness.config.loadgen_settings import limits_ns
@@ -15,13 +17,14 @@ from harness.files import ROOT
 from harness.report.finish_run import Observations
 from harness.report.live import ProgressLine, ProgressLog
 from harness.report.progress import ProgressSnapshot
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import Prepared
+from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import model_for
 from sut.servers.health import ask_health, ask_work
-from sut.servers.preflight import Preflight, flush_caches
+from sut.servers.preflight import Preflight, flush_caches, trial_summary
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.machine_limits import local_ports
@@ -62,21 +65,42 @@ def servers_of(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str
             raise
 
 
-def preflight(prepared: Prepared) -> tuple[Target, tuple[str, ...]]:
-    """Send one real request to every replica and flush its prompt there; returns target and warnings."""
+def preflight(prepared: Prepared) -> tuple[Prepared, Target, tuple[str, ...]]:
+    """Send one real request to every replica and flush its prompt there; returns target and warnings.
+
+    The servers that come back have the time of that request; those that failed are left out if the plan
+    allows it.
+    """
     plan, first = prepared.plan, prepared.servers[0]
     vocabulary, key = plan.benchmark.vocabulary_size, api_key()
     path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
     each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
     endpoints = [
-        with_enough_sources(resolve_endpoint(server.url, path, key, plan.ca_file), each, ports)
-        for server in prepared.servers
+        with_enough_sources(endpoint, each, ports)
+        for endpoint in resolve_endpoints(
+            [server.url for server in prepared.servers], path, key, plan.ca_file
+        )
     ]
+    least = plan.preflight.min_replicas
     trial = Preflight(first, plan.parameters, vocabulary, plan.preflight.trial_s)
-    keeps = trial.run(endpoints, prepared.samples.tokens(0).tolist())
-    final = [replace(endpoint, keep_alive=keep) for endpoint, keep in zip(endpoints, keeps, strict=True)]
-    warnings = flush_caches(prepared.servers, key, plan.ca_file)
-    return Target(tuple(final), first.wire, first.served_name), warnings
+    trials = trial.try_all(endpoints, prepared.samples.tokens(0).tolist(), to_the_end=least is not None)
+    faults = [
+        (server.url, one.error) for server, one in zip(prepared.servers, trials, strict=True) if one.error
+    ]
+    left_out = require(faults, len(prepared.servers), least)
+    used = [
+        (structs.replace(server, trial_s=one.seconds), replace(endpoint, keep_alive=one.keeps_alive))
+        for server, endpoint, one in zip(prepared.servers, endpoints, trials, strict=True)
+        if one.error is None
+    ]
+    servers = tuple(server for server, _ in used)
+    prepared = replace(prepared, servers=servers, left_out={**prepared.left_out, **left_out})
+    if len(servers) > 1:
+        log.info(trial_summary(servers))
+    warnings = flush_caches(servers, key, plan.ca_file)
+    if left_out:
+        warnings = (*left_out_warning(left_out, len(trials)), *warnings)
+    return prepared, Target(tuple(endpoint for _, endpoint in used), first.wire, first.served_name), warnings
 
 
 @dataclass(frozen=True, slots=True)

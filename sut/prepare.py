@@ -1,7 +1,7 @@
 """Decisions and checks between the plan and the first query."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
 from harness.record.resolved_plan import Placement, ResolvedPlan, ServerInfo
 from sut.loadgen.binding import Readback
+from sut.servers.differences import replica_warnings
 from sut.servers.server_info import (
     check_capacity,
     model_deviations,
     model_warnings,
     parameter_warnings,
-    replica_warnings,
     stream_warnings,
 )
 from sut.supervisor.connection_limits import ConnectionLimits
@@ -58,7 +58,7 @@ class Prepared:
     """A checked plan. ``concurrency`` None: LoadGen alone decides how many queries are in flight.
 
     ``connections``: the most that are expected in all. ``conf_warnings``: rows of conf files that LoadGen
-    skips. ``audit``: the audit settings in force, None for none.
+    skips. ``audit``: the audit settings in force, None for none. ``left_out``: servers by URL, and why.
     """
 
     plan: RunPlan
@@ -73,6 +73,7 @@ class Prepared:
     warnings: tuple[str, ...] = ()
     conf_warnings: tuple[str, ...] = ()
     audit: Mapping[str, Number] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_inputs(plan: RunPlan) -> Inputs:

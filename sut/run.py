@@ -21,7 +21,7 @@ from harness.report.live import ProgressLine
 from harness.report.progress import ProgressSnapshot
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Prepared, place_workers, prepare, read_inputs, resolved_plan, stray_audit_config
-from sut.servers.discovery import discover
+from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.placement import server_is_here
@@ -55,8 +55,11 @@ def run(
         QuerySession(plan, inputs.samples, placement, trace=trace) as session,
         servers_of(plan, inputs.samples) as (urls, death),
     ):
-        servers = discover(urls, plan.backend, api_key(), plan.preflight.questions_s, plan.ca_file)
-        prepared = prepare(plan, inputs, placement, session.readback(), servers)
+        servers = find_servers(urls, plan.backend, api_key(), plan.ca_file, plan.preflight)
+        prepared = prepare(plan, inputs, placement, session.readback(), servers.found)
+        prepared = replace(
+            prepared, left_out=servers.left_out, warnings=(*servers.warnings, *prepared.warnings)
+        )
         record = _planned(prepared)
         if on_plan is not None:
             on_plan(record)
@@ -68,13 +71,19 @@ def run(
             _gpus(plan)
             return record
         with locked(plan.results_dir):
-            target, warnings = preflight(prepared)
+            prepared, target, warnings = preflight(prepared)
             target = replace(target, saved=_prepare_output_dir(prepared))
             clock, warnings = read_clocks(), (*record.warnings, *changes, *warnings)
             record = structs.replace(record, started=clock.utc, clock=clock, warnings=warnings)
+            record = structs.replace(record, servers=prepared.servers, left_out=dict(prepared.left_out))
             record.write(plan.log_dir / RUN_RECORD)
             scraper = MetricsScraper(
-                servers, plan.log_dir, api_key(), plan.ca_file, dcgm_urls=plan.dcgm_urls, gpus=_gpus(plan)
+                prepared.servers,
+                plan.log_dir,
+                api_key(),
+                plan.ca_file,
+                dcgm_urls=plan.dcgm_urls,
+                gpus=_gpus(plan),
             )
             test = Test(session, prepared, target, death, on_progress, scraper, on_line)
             with ended(test, lambda: _keep_conf_files(plan)) as seen:
@@ -143,6 +152,7 @@ def _planned(prepared: Prepared) -> RunRecord:
         plan=resolved_plan(prepared),
         provenance=gather_provenance(ROOT),
         servers=prepared.servers,
+        left_out=dict(prepared.left_out),
         started=datetime.now(UTC),
         deviations=prepared.deviations,
         warnings=prepared.warnings,

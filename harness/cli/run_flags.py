@@ -147,7 +147,22 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
         "--server-url",
         action="append",
         metavar="URL",
-        help=f"server URL; repeat it or separate by commas for several replicas (default: {SERVER_URL})",
+        help="server URL; repeat it or separate by commas for several replicas; also "
+        "http://node[001-064,70]:30000-30007, @FILE of one URL a line, slurm:HOSTS:PORTS, or "
+        f"dns+http://NAME:PORT for every address of a name (default: {SERVER_URL})",
+    )
+    group.add_argument(
+        "--min-replicas",
+        type=int,
+        metavar="N",
+        help="start without the replicas that cannot be used if at least N can; in accuracy and compliance "
+        "runs (default: all are needed)",
+    )
+    group.add_argument(
+        "--wait-for-servers",
+        metavar="TIME",
+        help="wait so long for servers that are starting, such as 30m, 1h or 1800 seconds (default: not at "
+        "all)",
     )
     group.add_argument(
         "--ca-file",

@@ -1,5 +1,7 @@
 """Request deadlines and the policy for ending a run early."""
 
+import re
+
 import msgspec
 
 from harness.config.options import RunOptions
@@ -17,6 +19,9 @@ TOKEN_S = 0.4
 # In single-stream they come one after another, and each may wait for its deadline.
 FIRST_FAILURES = 10
 FIRST_FAILURES_SINGLE_STREAM = 3
+_DURATION = re.compile(
+    r"(?:([0-9]+(?:\.[0-9]+)?)h)?(?:([0-9]+(?:\.[0-9]+)?)m)?(?:([0-9]+(?:\.[0-9]+)?)s?)?", re.ASCII
+)
 _MOST_SECONDS = 1e8  # three years; nanoseconds of it fit the 64 bits of a clock
 
 
@@ -32,10 +37,16 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds before the run: for all questions to one server, and for its trial request."""
+    """Before the run: seconds for all questions to one server, for its trial request, and for its start.
+
+    ``min_replicas``: the run begins without the replicas that cannot be used if this number can; None: all
+    are needed.
+    """
 
     questions_s: float
     trial_s: float
+    wait_s: float = 0.0
+    min_replicas: int | None = None
 
 
 class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +96,33 @@ def unused_deadlines(options: RunOptions, *, streams: bool) -> tuple[str, ...]:
     )
 
 
-def resolve_preflight(options: RunOptions) -> Preflight:
-    """The flags' preflight. Raises ConfigError."""
+def resolve_preflight(options: RunOptions, *, compliance: bool = False) -> Preflight:
+    """The flags' preflight; ``compliance``: the run is a compliance test. Raises ConfigError."""
+    least = options.min_replicas
+    if least is not None and least < 1:
+        raise ConfigError(f"--min-replicas is {least}, expected at least 1")
+    if least is not None and not options.accuracy and not compliance:
+        raise ConfigError(
+            "--min-replicas holds for accuracy and compliance runs: a performance run measures all the "
+            "replicas that it names; omit it, or name only those that work"
+        )
     return Preflight(
         questions_s=_seconds("--preflight-timeout", options.preflight_timeout),
         trial_s=_seconds("--trial-timeout", options.trial_timeout),
+        wait_s=parse_duration("--wait-for-servers", options.wait_for_servers),
+        min_replicas=least,
     )
+
+
+def parse_duration(flag: str, text: str | float | None) -> float:
+    """Seconds of ``90``, ``90s``, ``30m``, ``1.5h``, ``1h30m``; 0 where none is given. Raises ConfigError."""
+    if text is None:
+        return 0.0
+    found = _DURATION.fullmatch(str(text).strip().lower())
+    if found is None or not any(found.groups()):
+        raise ConfigError(f"{flag} is {text!r}, expected a duration such as 30m, 1h, 1h30m or 1800 (seconds)")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return _seconds(flag, hours * 3600 + minutes * 60 + seconds)
 
 
 def resolve_policy(options: RunOptions, *, streams: bool) -> FailurePolicy:

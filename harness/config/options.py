@@ -61,6 +61,8 @@ class ClientOptions:
     ca_file: Path | None = None
     preflight_timeout: float = 60.0
     trial_timeout: float = 900.0
+    wait_for_servers: str | float | None = None
+    min_replicas: int | None = None
     num_workers: int | None = None
     max_concurrency: int | None = None
     timeout: float | None = None

@@ -1,11 +1,8 @@
 """The plan of a run: every choice resolved and checked, before anything is started."""
 
-import ipaddress
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -27,6 +24,7 @@ from harness.config.loadgen_settings import Setting
 from harness.config.options import SERVER_URL, Backend, RunOptions, Stream
 from harness.config.rule_checks import round_deviations, round_settings, scenario_deviations
 from harness.config.scenario import Scenario
+from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG, COMPLIANCE_RUN
 
@@ -34,7 +32,6 @@ Mode = Literal["performance", "accuracy"]
 
 MOST_WORKERS = 512  # more than any machine has cores
 _MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
-_FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
 
 
 class AuditRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +128,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         server_urls=_server_urls(options.backend, options.server_url),
         dcgm_urls=_dcgm_urls(options.dcgm_url),
         ca_file=_optional("--ca-file", options.ca_file),
-        preflight=resolve_preflight(options),
+        preflight=resolve_preflight(options, compliance=audit is not None or audit_config is not None),
         num_workers=_count("--num-workers", options.num_workers, MOST_WORKERS),
         max_concurrency=_count("--max-concurrency", options.max_concurrency, _MOST_CONCURRENCY),
         deadlines=resolve_deadlines(
@@ -203,61 +200,8 @@ def _server_urls(backend: Backend, values: Sequence[str]) -> tuple[str, ...]:
 
 def _dcgm_urls(values: Sequence[str]) -> tuple[str, ...]:
     """With or without the page's name, as the exporter prints them."""
-    urls = (url.removesuffix("/metrics") for url in _split(values))
-    found = tuple(dict.fromkeys(urls))
-    for url in found:
-        _check_url(url, "--dcgm-url")
-    return found
-
-
-def _split(values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(url.strip().rstrip("/") for value in values for url in value.split(",") if url.strip())
-
-
-def parse_server_urls(values: Sequence[str]) -> tuple[str, ...]:
-    """Repeated and comma-separated URLs as one tuple, without a trailing slash. Raises ConfigError."""
-    urls = _split(values)
-    if not urls:
-        raise ConfigError("--server-url is empty, expected a URL such as http://localhost:30000")
-    for url in urls:
-        _check_url(url)
-    if len({_address_key(url) for url in urls}) != len(urls):
-        raise ConfigError(f"--server-url has the same replica twice: {', '.join(urls)}")
-    return urls
-
-
-def _check_url(url: str, flag: str = "--server-url") -> None:
-    if "@" in url:
-        raise ConfigError(f"{flag} has credentials in it; set the key in the environment as OPENAI_API_KEY")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise ConfigError(f"{flag} {url}: {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ConfigError(f"{flag} {url}: expected http://HOST:PORT or https://HOST:PORT")
-    if any(mark in url for mark in "?# \t"):
-        raise ConfigError(f"{flag} {url}: expected a base URL without query, fragment and spaces")
-    if not _is_host(parts.hostname):
-        raise ConfigError(f"{flag} {url}: {parts.hostname!r} is not a host name or an address")
-
-
-def _is_host(name: str) -> bool:
-    """Whether it is an address or a name that DNS accepts, with labels of 1 to 63 characters."""
-    try:
-        if ":" in name or _FOUR_NUMBERS.fullmatch(name):
-            ipaddress.ip_address(name)
-            return True
-        decoded = name.encode("idna").decode("idna")
-        return name.isprintable() and "%" not in name and (name.isascii() or decoded == name)
-    except ValueError:  # UnicodeError too
-        return False
-
-
-def _address_key(url: str) -> tuple[str, str | None, int, str]:
-    """The parts of a URL that are equal where two spellings name the same replica."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
+    urls = parse_server_urls(values, "--dcgm-url") if any(values) else ()
+    return tuple(dict.fromkeys(url.removesuffix("/metrics") for url in urls))
 
 
 def _count(flag: str, value: int | None, most: int) -> int | None:

@@ -98,7 +98,8 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """exporters of the servers' GPUs (`--dcgm-url`)"""
     ca_file: Path | None
     preflight: Preflight
-    """seconds that the questions to a server and its trial request may take"""
+    """seconds that the questions to a server, its trial request and its start may take, the latter with
+    `--wait-for-servers`; how many replicas are enough with `--min-replicas`"""
     num_workers: int | None
     """as asked for; `placement.workers` is the number in use"""
     max_concurrency: int | None
@@ -184,6 +185,10 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str | int | float | bool] = {}
     """start options of SGLang that bear on a result (tensor parallelism, quantization, KV dtype and
     others)"""
+    differs: dict[str, str | int | float | bool] = {}
+    """further values of SGLang's /server_info, only those in which replicas of the run differ"""
+    trial_s: float | None = None
+    """seconds that its trial request took before the run"""
 
     @property
     def names(self) -> str:

@@ -21,6 +21,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
+from harness.record.server_list import completed, shortened
 
 SCHEMA = 1
 
@@ -177,7 +178,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance
     """what ran it"""
     servers: tuple[ServerInfo, ...]
-    """what each server URL reported"""
+    """what each server URL reported; of more than 16 the file has the first in full, and of each other one
+    `like` 0 and what differs from it"""
+    left_out: dict[str, str] = {}
+    """servers of `plan.server_urls` that the run does without, and why (`--min-replicas`)"""
     started: datetime
     """before the first query"""
     clock: ClockPair | None = None
@@ -230,6 +234,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def write(self, path: Path) -> None:
         """Write run.json; a reader finds the old file or the new one, never a part. Raises OSError."""
         fields = msgspec.to_builtins(self, builtin_types=(datetime,), enc_hook=_builtin)
+        fields["servers"] = shortened(fields["servers"])
         text = json.dumps(_plain({"schema": SCHEMA, **fields}), indent=2, allow_nan=False, ensure_ascii=True)
         with atomic_write(path) as file:
             file.write(f"{text}\n".encode("ascii"))
@@ -289,4 +294,6 @@ def _migrated(fields: Any) -> Any:
         raise ValueError(f"got a {type(fields).__name__}, expected an object")
     if fields.get("schema") != SCHEMA:
         raise ValueError(f"schema {fields.get('schema')}, this version reads schema {SCHEMA}")
+    if isinstance(fields.get("servers"), list):
+        fields = {**fields, "servers": completed(fields["servers"])}
     return {"warnings": fields["doubts"], **fields} if "doubts" in fields else fields

@@ -3,11 +3,12 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from harness.compliance.audit_config import test_named
 from harness.config.generation import SamplingParameters
+from harness.config.server_urls import folded
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.record.replica_figures import ReplicaBalance
@@ -25,6 +26,8 @@ _NOT_MEASURED = "-"
 # Columns that a narrow terminal loses, the least important first.
 _DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
 _LIMIT = "p99 limit"
+_KINDS, _URLS = 6, 4  # of servers that the plan shows, and of their URLs
+_SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
 _OURS = "this client's own time, inside LoadGen's figures"
 _LEGEND = {
     "issue delay": "from LoadGen's call until the request is sent, connecting included",
@@ -216,7 +219,7 @@ def render_plan(record: RunRecord) -> str:
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
         + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
         + ("streamed" if parameters.stream else "not streamed"),
-        *(f"server    {_server_line(server, plan)}" for server in record.servers),
+        *(f"server    {line}" for line in server_lines(record.servers, lambda server: _served(server, plan))),
         f"logs      {plan.log_dir}",
         *(f"DEVIATION {deviation}" for deviation in record.deviations),
         *(f"WARNING   {warning}" for warning in (*record.warnings, *plan.conf_warnings)),
@@ -275,14 +278,30 @@ def _bounds(plan: ResolvedPlan) -> str:
     return ", ".join(parts)
 
 
-def _server_line(server: ServerInfo, plan: ResolvedPlan) -> str:
-    """``URL: SGLang 0.5.23 serves PATH as NAME (context 131072, dp 8)``."""
+def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], str]) -> list[str]:
+    """``URL: `` and what ``served`` says of the server; replicas of which it says the same are one line."""
+    groups: dict[str, list[str]] = {}
+    for server in servers:
+        groups.setdefault(served(server), []).append(server.url)
+    found = sorted(groups.items(), key=lambda group: -len(group[1]))
+    lines = [
+        f"{f'{len(urls)} x ' if len(urls) > 1 else ''}{folded(urls, _URLS)}: {text}"
+        for text, urls in found[:_KINDS]
+    ]
+    hidden = sum(len(urls) for _, urls in found[_KINDS:])
+    return [*lines, f"and {hidden} more, of {len(found) - _KINDS} other kinds"] if hidden else lines
+
+
+def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
+    """``SGLang 0.5.23 serves PATH as NAME (context 131072, dp 8)``."""
+    scheduling = {_SCHEDULING[name]: value for name, value in server.settings.items() if name in _SCHEDULING}
     facts = {
         "context": server.context_length,
         "dp": server.dp_size,
         "runs at once": server.max_running_requests,
         "stream interval": server.stream_interval,
         "revision": server.revision or ("not reported" if plan.benchmark.model_revision else None),
+        **scheduling,
     }
     shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-    return f"{server.url}: {server.engine} {server.version or ''} serves {server.names} ({shown})"
+    return f"{server.engine} {server.version or ''} serves {server.names} ({shown})"

@@ -14,11 +14,13 @@ import struct
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from harness.config.server_urls import default_port, split_address
 from harness.errors import ConfigError, ServerError
 
 _SIOCGIFCONF = 0x8912  # asm-generic/sockios.h
@@ -28,6 +30,7 @@ _IF_INET6 = Path("/proc/net/if_inet6")
 _GLOBAL_SCOPE = "00"
 _MOST_SOURCES = 64
 _PROBE_S = 1.0
+_MOST_LOOKUPS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +163,21 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
+def resolve_endpoints(
+    urls: Sequence[str], path: str, api_key: str | None, ca_file: Path | None = None
+) -> list[Endpoint]:
+    """The endpoint of each URL, names looked up side by side. Raises ServerError for one that is unknown."""
+    with ThreadPoolExecutor(min(len(urls), _MOST_LOOKUPS)) as pool:
+        return list(pool.map(lambda url: resolve_endpoint(url, path, api_key, ca_file), urls))
+
+
 def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | None = None) -> Endpoint:
     """Look the host up. Raises ServerError when the name does not resolve."""
-    parts = urlsplit(url)
+    base, address = split_address(url)
+    parts = urlsplit(base)
     host, tls = parts.hostname or "", parts.scheme == "https"
-    port = parts.port or (443 if tls else 80)
     try:
-        pairs = resolve(host, port)
+        pairs = resolve(address or host, default_port(base))
     except OSError as error:
         raise ServerError(
             f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"

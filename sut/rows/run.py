@@ -20,7 +20,7 @@ from harness.report.live import ProgressLine
 from harness.report.progress import ProgressSnapshot
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Inputs, place_workers, prepare_rows
-from sut.servers.discovery import discover
+from sut.servers.discovery import find_servers
 from sut.supervisor.session import QuerySession
 
 
@@ -128,15 +128,16 @@ def _send(
     run, samples = plan.run, rows.samples
     placement = place_workers(run, Inputs(samples, {}, None, ()))
     with interruptible(), servers_of(run, samples) as (urls, death):
-        servers = discover(urls, run.backend, api_key(), run.preflight.questions_s, run.ca_file)
+        found = find_servers(urls, run.backend, api_key(), run.ca_file, run.preflight)
+        servers = found.found
         prepared = prepare_rows(run, samples, placement, servers, len(rows.left))
         settings, changes = _same_run(plan, rows, servers[0])
-        warnings = (*warnings, *prepared.deviations, *prepared.warnings, *changes)
+        warnings = (*warnings, *found.warnings, *prepared.deviations, *prepared.warnings, *changes)
         watcher.plan(plan, len(samples), len(rows.kept), servers, warnings)
         if run.dry_run:
             return _unsent(plan, rows), settings
         began = time.monotonic()
-        target, more = preflight(prepared)
+        prepared, target, more = preflight(prepared)
         warm_up_s = time.monotonic() - began
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)

@@ -1,52 +1,44 @@
-"""Information about every replica, asked for in parallel and within a deadline."""
+"""Information about every replica, asked for in parallel and within a deadline, also of those that start."""
 
-import re
+import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from harness.config.deadlines import Preflight
 from harness.config.options import Backend
+from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
 from harness.record.resolved_plan import ServerInfo
-from sut.servers.info_client import InfoClient, WaitNotices
-from sut.servers.server_info import check_alike
+from harness.report.progress import duration
+from harness.text import aligned, printable
+from sut.servers.differences import check_alike, with_differences
+from sut.servers.info_client import InfoClient, NotReadyError, WaitNotices
+from sut.servers.naming import Calls, DuplicateError, Replicas, check_enough, replicas_of
+from sut.servers.pages import Reported, ask_server
 
-_NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; ours of PyTorch names itself as the engine
-_MOST = 2**31 - 1
-_LONGEST_NAME = 1000
 _MARGIN_S = 0.5  # for the thread that asks, after its own deadline
-_LOOK_S = 0.25
 _TIMEOUT_REMEDY = "a busy server may need a larger --preflight-timeout"
-# A Hugging Face cache keeps each revision in a folder of its own.
-_SNAPSHOT = re.compile(r"/snapshots/([0-9a-f]{40})(?:/|$)")
-# vLLM has these counters once for each of its data-parallel engines.
-_VLLM_ENGINE = re.compile(rb'^vllm:num_requests_running\{[^}]*\bengine="(\d{1,9})"', re.MULTILINE)
+_PAUSE_S = 1.0  # between two questions to a server that is starting
+_STARTING_PER_S = 100  # questions to all of them
+_ROWS = 20  # of the table of servers that cannot be used
+_REASON = 160  # characters
 
-# Names of SGLang's server arguments in /server_info.
-_SETTINGS = (
-    "tp_size",
-    "dp_size",
-    "pp_size",
-    "ep_size",
-    "enable_dp_attention",
-    "quantization",
-    "dtype",
-    "kv_cache_dtype",
-    "attention_backend",
-    "moe_runner_backend",
-    "mem_fraction_static",
-    "chunked_prefill_size",
-    "max_running_requests",
-    "schedule_policy",
-    "disable_radix_cache",
-    "speculative_algorithm",
-    "speculative_draft_model_path",
-    "speculative_num_steps",
-    "speculative_eagle_topk",
-    "speculative_num_draft_tokens",
-)
+log = logging.getLogger("mlperf")
+
+Answer = tuple[ServerInfo, Reported]
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The replicas of a run, at least one. ``left_out``: the others by URL, and why (--min-replicas)."""
+
+    found: tuple[ServerInfo, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def discover(
@@ -56,182 +48,188 @@ def discover(
     within_s: float,
     ca_file: Path | None = None,
 ) -> tuple[ServerInfo, ...]:
-    """Ask every replica at once. Raises ServerError for the first that cannot be used."""
-    answers: dict[str, ServerInfo | HarnessError] = {}
-    controls = [InfoClient(url, api_key, within_s, ca_file, _TIMEOUT_REMEDY) for url in urls]
-    threads = [
-        threading.Thread(target=_ask_into, args=(answers, control, backend), daemon=True)
-        for control in controls
-    ]
-    for thread in threads:
-        thread.start()
-    _wait(threads, controls, within_s)
-    facts = tuple(_answer(answers, url, within_s) for url in urls)
-    check_alike(facts)
-    return facts
+    """Ask every replica once. Raises HarnessError unless all can be used."""
+    return find_servers(urls, backend, api_key, ca_file, Preflight(questions_s=within_s, trial_s=1)).found
 
 
-def _wait(threads: Sequence[threading.Thread], controls: Sequence[InfoClient], within_s: float) -> None:
-    notices, until = WaitNotices(), time.monotonic() + within_s + _MARGIN_S
-    for thread, control in zip(threads, controls, strict=True):
-        while thread.is_alive() and (left := until - time.monotonic()) > 0:
-            thread.join(min(left, _LOOK_S))
-            notices.tick(f"{control.url}{control.asking}, at most {within_s:g} s (--preflight-timeout)")
+def find_servers(
+    urls: Sequence[str], backend: Backend, api_key: str | None, ca_file: Path | None, limits: Preflight
+) -> Servers:
+    """Ask every replica, waiting for those that start as long as ``limits`` allow.
+
+    Servers that cannot be used are a table among the messages. Raises ServerError for them unless
+    ``limits.min_replicas`` others can be used, and ConfigError for a server that is named twice.
+    """
+    until = time.monotonic() + limits.wait_s
+    while True:
+        replicas = _named(urls, until)
+        check_enough(limits.min_replicas, (*replicas.urls, *(url for url, _ in replicas.faults)))
+        asking = _Asking(replicas.urls, backend, api_key, ca_file, limits, until)
+        faults = [*replicas.faults, *asking.faults()]
+        grown = _is_dynamic(urls) and limits.wait_s and len(replicas_of(urls).urls) > len(replicas.urls)
+        if faults or not grown:
+            break
+    left_out = require(faults, len(replicas.urls) + len(replicas.faults), limits.min_replicas)
+    found = with_differences([asking.calls.results[url] for url in replicas.urls if url not in left_out])
+    check_alike(found)
+    total = len(replicas.urls) + len(replicas.faults)
+    return Servers(found, left_out, (*left_out_warning(left_out, total), *replicas.warnings))
 
 
-def _answer(answers: Mapping[str, ServerInfo | HarnessError], url: str, within_s: float) -> ServerInfo:
-    late = ServerError(f"{url}: its answers did not end within {within_s:g} s; {_TIMEOUT_REMEDY}")
-    answer = answers.get(url, late)
-    if isinstance(answer, HarnessError):
-        raise answer
-    return answer
+def _is_dynamic(urls: Sequence[str]) -> bool:
+    return any(url.startswith(DNS) for url in urls)
 
 
-def _ask_into(answers: dict[str, ServerInfo | HarnessError], control: InfoClient, backend: Backend) -> None:
-    try:
-        with control:
-            answers[control.url] = _ask(control, backend)
-    except Exception as error:
+def _named(urls: Sequence[str], until: float) -> Replicas:
+    """The replicas, once all names of ``dns+`` URLs are known."""
+    with WaitNotices() as notices:
+        while True:
+            replicas = replicas_of(urls)
+            unknown = [url for url, error in replicas.faults if isinstance(error, NotReadyError)]
+            if not unknown or (left := until - time.monotonic()) <= 0:
+                return replicas
+            notices.tick(f"the addresses of {folded(unknown)} (--wait-for-servers)")
+            time.sleep(min(_PAUSE_S, left))
+
+
+class _Asking:
+    """Questions to all replicas at once, repeated for those that are starting until ``until``."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        backend: Backend,
+        api_key: str | None,
+        ca_file: Path | None,
+        limits: Preflight,
+        until: float,
+    ) -> None:
+        self._backend = backend
+        self._api_key = api_key
+        self._ca_file = ca_file
+        self._limits = limits
+        self._until = until
+        self._pause_s = max(_PAUSE_S, len(urls) / _STARTING_PER_S)
+        self._ended = threading.Event()
+        self._clients: dict[str, InfoClient] = {}
+        self._starting: dict[str, NotReadyError] = {}
+        self.calls: Calls[str, Answer] = Calls(self._ask, urls)
+
+    def faults(self) -> list[tuple[str, HarnessError]]:
+        """The servers that cannot be used, once all have answered or the time is over."""
+        left_s = max(self._until - time.monotonic(), 0) + self._limits.questions_s + _MARGIN_S
+        with WaitNotices() as notices:
+            for _ in self.calls.wait(left_s):
+                running = self.calls.running()
+                notices.tick(self._waiting(running))
+                if self._is_hopeless():
+                    break
+        self._ended.set()
+        found = ((url, self._fault(url)) for url in self.calls.items)
+        return [(url, fault) for url, fault in found if fault is not None]
+
+    def _is_hopeless(self) -> bool:
+        """Whether waiting cannot help: a server that is needed cannot be used, and does not just start."""
+        errors = list(self.calls.errors.values())
+        waits = self._limits.min_replicas is None and self._until > time.monotonic()
+        return waits and any(not isinstance(error, NotReadyError) for error in errors)
+
+    def _ask(self, url: str) -> Answer:
+        while True:
+            client = InfoClient(url, self._api_key, self._limits.questions_s, self._ca_file, _TIMEOUT_REMEDY)
+            self._clients[url] = client
+            try:
+                with client:
+                    return ask_server(client, self._backend)
+            except NotReadyError as error:
+                self._starting[url] = error
+                if time.monotonic() + self._pause_s > self._until or self._ended.wait(self._pause_s):
+                    raise
+
+    def _fault(self, url: str) -> HarnessError | None:
+        if url in self.calls.results:
+            return None
+        within_s = self._limits.questions_s
+        late = ServerError(f"{url}: its answers did not end within {within_s:g} s; {_TIMEOUT_REMEDY}")
+        error = self.calls.errors.get(url) or self._starting.get(url) or late
         if (known := explained(error)) is None:
-            raise
-        answers[control.url] = known
+            raise error
+        return known
 
-
-def _ask(control: InfoClient, backend: Backend) -> ServerInfo:
-    status, _ = control.ask("/health")
-    if status != 200:
-        raise ServerError(f"{control.url}: /health answered {status}, expected 200; the server is not ready")
-    return _ask_sglang(control) if backend in _NATIVE else _ask_openai(control, backend)
-
-
-def _ask_sglang(control: InfoClient) -> ServerInfo:
-    model = control.first_json(("/model_info", "/get_model_info"))
-    if model is None or "model_path" not in model:
-        raise ServerError(
-            f"{control.url}: no SGLang server (it has no /model_info), nor ours of PyTorch; "
-            "use --backend vllm, trtllm or openai"
+    def _waiting(self, running: Sequence[str]) -> str:
+        """``3 of 512 servers: not reachable 2, /health answered 503 1: http://...``."""
+        total, seconds = len(self.calls.items), self._limits.questions_s
+        if self._until > time.monotonic():
+            return self._starting_line(running, total)
+        if total == 1:
+            url = running[0] if running else self.calls.items[0]
+            asking = self._clients[url].asking if url in self._clients else ""
+            return f"{url}{asking}, at most {seconds:g} s (--preflight-timeout)"
+        return (
+            f"the answers of {len(running)} of {total} servers, at most {seconds:g} s (--preflight-timeout): "
+            f"{folded(running, 3)}"
         )
-    info = control.first_json(("/server_info", "/get_server_info")) or {}
-    path = _text(model, "model_path")
-    return ServerInfo(
-        url=control.url,
-        wire="sglang",
-        engine=_text(info, "engine") or "SGLang",
-        model=_text(info, "served_model_name") or path,
-        model_path=path,
-        revision=_text(info, "revision") or _snapshot(path),
-        version=_text(info, "version"),
-        context_length=_integer(info, "context_length") or _integer(model, "context_length"),
-        vocabulary_size=_integer(info, "vocab_size"),
-        max_running_requests=_sglang_runs_at_once(info),
-        dp_size=_sglang_ranks(info),
-        stream_interval=_integer(info, "stream_interval"),
-        settings=_settings(info),
+
+    def _starting_line(self, running: Sequence[str], total: int) -> str:
+        kinds = Counter(
+            _reason(url, self._starting[url]).partition(" (")[0].partition(",")[0]
+            if url in self._starting
+            else "no answer yet"
+            for url in running
+        )
+        states = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(3))
+        within = duration(self._limits.wait_s)
+        return (
+            f"{len(running)} of {total} servers, at most {within} (--wait-for-servers): {states}: "
+            f"{folded(running, 3)}"
+        )
+
+
+def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int | None) -> dict[str, str]:
+    """The servers to leave out, and why. Raises HarnessError where they cannot be left out."""
+    if not faults:
+        return {}
+    for _, error in faults:
+        if not isinstance(error, ServerError | DuplicateError):
+            raise error  # of this machine or the flags, not of one server
+    twice = [error for _, error in faults if isinstance(error, DuplicateError)]
+    usable = total - len(faults)
+    if len(faults) > 1:
+        for line in fault_table(faults, total):
+            log.warning(line)
+    if enough is not None and not twice and usable >= enough:
+        return {url: _reason(url, error) for url, error in faults}
+    if len(faults) == 1 and enough is None:
+        raise faults[0][1]
+    if len(twice) == len(faults):
+        raise DuplicateError(f"{len(twice)} of {total} servers are named twice; the first: {twice[0]}")
+    least = "" if enough is None else f", --min-replicas {enough} asks for {enough} others"
+    same = f" and {len(twice)} named twice" if twice else ""
+    first = next(error for _, error in faults if isinstance(error, ServerError))
+    raise ServerError(
+        f"{len(faults) - len(twice)} of {total} servers cannot be used{same}{least}; the first: {first}"
     )
 
 
-def _sglang_ranks(info: Mapping[str, Any]) -> int | None:
-    """Data-parallel ranks, each a scheduler of its own.
-
-    With --enable-dp-attention SGLang 0.5.23 reports them as ``attn_dp_size`` and ``dp_size`` 1; before, both
-    kinds were ``dp_size``. One of the two is always 1 (num_dp_ranks_of in its runtime_context.py).
-    """
-    sizes = [size for key in ("dp_size", "attn_dp_size") if (size := _integer(info, key)) is not None]
-    return max(sizes, default=None)
+def left_out_warning(left_out: Mapping[str, str], total: int) -> tuple[str, ...]:
+    """The warning about servers that the run does without; none where it has all."""
+    if not left_out:
+        return ()
+    return (f"{len(left_out)} of {total} servers are left out (--min-replicas): {folded(left_out)}",)
 
 
-def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
-    """Requests that all ranks together run at once.
-
-    The limit in force is that of a rank: SGLang lowers it where the memory does not suffice. The flag
-    --max-running-requests counts for each rank in plain data parallelism, and is divided among the ranks with
-    data-parallel attention (resolve_max_num_reqs in SGLang 0.5.23's kv_cache_configurator.py).
-    """
-    ranks, asked = _sglang_ranks(info) or 1, _integer(info, "max_running_requests")
-    states = info.get("internal_states")
-    of_ranks = [
-        limit
-        for state in (states if isinstance(states, list) else ())
-        if isinstance(state, dict)
-        and (limit := _integer(state, "effective_max_running_requests_per_dp")) is not None
-    ]
-    if of_ranks:
-        return min(sum(of_ranks) * ranks // len(of_ranks), _MOST)
-    if asked is None:
-        return None
-    return asked if info.get("enable_dp_attention") is True else min(asked * ranks, _MOST)
+def fault_table(faults: Sequence[tuple[str, HarnessError]], total: int) -> list[str]:
+    """A line for each reason with its servers, the most frequent first; at most 20."""
+    by_reason: dict[str, list[str]] = {}
+    for url, error in faults:
+        by_reason.setdefault(_reason(url, error), []).append(url)
+    rows = sorted(by_reason.items(), key=lambda row: -len(row[1]))
+    cells = [(str(len(urls)), printable(folded(urls, 3)), reason) for reason, urls in rows[:_ROWS]]
+    lines = [f"{len(faults)} of {total} servers cannot be used:", *(f"  {line}" for line in aligned(cells))]
+    hidden = sum(len(urls) for _, urls in rows[_ROWS:])
+    return [*lines, f"  and {hidden} more"] if hidden else lines
 
 
-def _ask_openai(control: InfoClient, backend: Backend) -> ServerInfo:
-    models = (control.first_json(("/v1/models",)) or {}).get("data")
-    if not isinstance(models, list) or not models or not isinstance(models[0], dict):
-        raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
-    model = models[0]
-    name = _text(model, "id") or ""
-    owner = _text(model, "owned_by")
-    if owner == "llamacpp":
-        return _ask_llamacpp(control, name, model)
-    is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
-    version = control.first_json(("/version",)) or {}
-    root = _text(model, "root")
-    return ServerInfo(
-        url=control.url,
-        wire="trtllm" if is_trtllm else "openai",
-        engine=owner or "OpenAI-compatible",
-        model=root or name,
-        served_name=name,
-        model_path=root,
-        revision=_snapshot(root),
-        version=_text(version, "version"),
-        context_length=_integer(model, "max_model_len"),
-        dp_size=None if is_trtllm else _vllm_engines(control),
-    )
-
-
-def _vllm_engines(control: InfoClient) -> int | None:
-    """The engines that vLLM's metrics name; None without such metrics."""
-    status, page = control.ask("/metrics")
-    return len(set(_VLLM_ENGINE.findall(page))) or None if status == 200 else None
-
-
-def _ask_llamacpp(control: InfoClient, name: str, model: Mapping[str, Any]) -> ServerInfo:
-    props = control.first_json(("/props",)) or {}
-    settings, meta = props.get("default_generation_settings"), model.get("meta")
-    return ServerInfo(
-        url=control.url,
-        wire="llamacpp",
-        engine="llama.cpp",
-        model=name,
-        served_name=name,
-        version=_text(props, "build_info"),
-        context_length=_integer(settings if isinstance(settings, dict) else {}, "n_ctx"),
-        vocabulary_size=_integer(meta if isinstance(meta, dict) else {}, "n_vocab"),
-        max_running_requests=_integer(props, "total_slots"),
-    )
-
-
-def _integer(values: Mapping[str, Any], key: str) -> int | None:
-    """A positive 31-bit integer field, or None if it is missing or anything else."""
-    value = values.get(key)
-    return value if type(value) is int and 0 < value <= _MOST else None
-
-
-def _settings(info: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    """Those of ``_SETTINGS`` for which the server reports a plain value."""
-    found = {name: info.get(name) for name in _SETTINGS}
-    return {
-        name: value
-        for name, value in found.items()
-        if isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST_NAME)
-    }
-
-
-def _text(values: Mapping[str, Any], key: str) -> str | None:
-    value = values.get(key)
-    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME else None
-
-
-def _snapshot(path: str | None) -> str | None:
-    """The revision named by a path inside a Hugging Face cache."""
-    found = _SNAPSHOT.search(path or "")
-    return found[1] if found else None
+def _reason(url: str, error: HarnessError) -> str:
+    """The error without its server, up to its remedy."""
+    return printable(str(error).removeprefix(f"{url}: ").partition(";")[0], _REASON)

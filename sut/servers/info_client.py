@@ -1,11 +1,15 @@
 """Questions to a server outside the request path, each within a deadline and of bounded size."""
 
 import logging
+import os
+import shutil
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +18,7 @@ import httpx
 import msgspec
 
 from harness.config.api_key import masked_text
+from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
 from harness.text import printable
 from sut.client.endpoint import tls_context
@@ -22,8 +27,15 @@ from sut.wire.base import UNREADABLE
 _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0
 _NOTICE_EVERY_S = 10.0
+_ON_TERMINAL_S = 0.5
+# Given to clients that use no TLS: httpx would make a context for each, in 0.8 ms.
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 log = logging.getLogger("mlperf")
+
+
+class NotReadyError(ServerError):
+    """The server cannot be used now, and may be later: it is not there yet, or still starting."""
 
 
 class InfoClient:
@@ -41,7 +53,8 @@ class InfoClient:
         ca_file: Path | None = None,
         remedy: str = "is the server up?",
     ) -> None:
-        headers = {"Accept-Encoding": "identity"}
+        self._base, host, self._extensions = place_of(url)
+        headers = {"Accept-Encoding": "identity", **host}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
@@ -49,8 +62,8 @@ class InfoClient:
         self._within_s = within_s
         self._remedy = remedy
         self._until = time.monotonic() + within_s
-        # The certificates of the request path: httpx's own would be others. Loading them takes 30 ms.
-        verify = False if urlsplit(url).scheme == "http" else tls_context(ca_file)
+        # The certificates of the request path: httpx's own would be others.
+        verify = _NO_TLS if urlsplit(url).scheme == "http" else _certificates(ca_file, _environment())
         self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
 
     def __enter__(self) -> "InfoClient":
@@ -101,7 +114,13 @@ class InfoClient:
         body = bytearray()
         with (
             self._closed_in_time(),
-            self._http.stream(method, self.url + path, timeout=self._left(), json=content) as answer,
+            self._http.stream(
+                method,
+                self._base + path,
+                timeout=self._left(),
+                json=content,
+                extensions=self._extensions,
+            ) as answer,
         ):
             for data in answer.iter_raw():
                 body += data
@@ -122,17 +141,40 @@ class InfoClient:
             timer.cancel()
 
     def _late(self, path: str) -> ServerError:
-        return ServerError(f"{self.url}: {path} gave no answer within {self._within_s:g} s; {self._remedy}")
+        return NotReadyError(f"{self.url}: {path} gave no answer within {self._within_s:g} s; {self._remedy}")
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerError:
-        remedy = tls_remedy(error) or "start the server or correct --server-url"
-        return ServerError(f"{self.url}: not reachable ({_cause(error)}); {remedy}")
+        tls, cause = tls_remedy(error), f"{self.url}: not reachable ({_cause(error)})"
+        if tls:
+            return ServerError(f"{cause}; {tls}")
+        return NotReadyError(f"{cause}; start the server or correct --server-url")
 
     def _left(self) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
+
+
+def place_of(url: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
+    """For httpx: where to connect; headers and extensions with the name if that is an address of it."""
+    base, address = split_address(url)
+    if address is None:
+        return base, {}, {}
+    parts = urlsplit(base)
+    host = f"[{address}]" if ":" in address else address
+    place = parts._replace(netloc=f"{host}:{default_port(base)}").geturl()
+    return place, {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
+
+
+@lru_cache(maxsize=4)
+def _certificates(ca_file: Path | None, environment: tuple[str | None, ...]) -> ssl.SSLContext:
+    """The context of all clients: loading the certificates takes 30 ms."""
+    return tls_context(ca_file)
+
+
+def _environment() -> tuple[str | None, ...]:
+    return tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
 
 
 def _cause(error: httpx.HTTPError) -> str:
@@ -156,15 +198,44 @@ def tls_remedy(error: BaseException) -> str:
 
 
 class WaitNotices:
-    """Log lines about a wait: the first after a second, then every ten."""
+    """Reports about a wait: on a terminal one line that renews itself; elsewhere lines, after a second and
+    then every ten.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
+        # Without a handler for messages the caller is a Python program that wants none.
+        self._terminal = (
+            sys.stderr.isatty() and logging.getLogger().hasHandlers() and log.isEnabledFor(logging.INFO)
+        )
         self._next_s = _FIRST_NOTICE_S
+        self._open = False
+
+    def __enter__(self) -> "WaitNotices":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def tick(self, what: str) -> None:
-        """Log that the program waits for ``what``, when a line is due."""
+        """Report that the program waits for ``what``, when a report is due."""
         waited_s = time.monotonic() - self._began
-        if waited_s >= self._next_s:
-            self._next_s = waited_s + _NOTICE_EVERY_S
+        if waited_s < self._next_s:
+            return
+        self._next_s = waited_s + (_ON_TERMINAL_S if self._terminal else _NOTICE_EVERY_S)
+        if not self._terminal:
             log.info("waiting for %s (%.0f s so far)", what, waited_s)
+            return
+        columns = max(shutil.get_terminal_size().columns - 1, 1)
+        line = printable(f"waiting {waited_s:.0f} s for {what}", 500)
+        sys.stderr.write(f"\r{line[:columns].ljust(columns)}")
+        sys.stderr.flush()
+        self._open = True
+
+    def end(self) -> None:
+        """Clear the line of a terminal."""
+        if self._open:
+            columns = max(shutil.get_terminal_size().columns - 1, 1)
+            sys.stderr.write(f"\r{' ' * columns}\r")
+            sys.stderr.flush()
+            self._open = False

@@ -1,27 +1,31 @@
 """One real request to every replica before the clock starts."""
 
-import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
+from harness.config.server_urls import folded
 from harness.errors import ServerError
-from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from harness.record.outcome import Failure, FailureKind, Outcome
 from harness.record.resolved_plan import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.servers.info_client import InfoClient, WaitNotices
+from sut.servers.naming import Calls
 from sut.wire import make_wire, max_event_bytes
 
 _TRIAL_TOKENS = 4
 _LINGER_S = 0.15  # a server that closes after each answer does so within this time
 _FLUSH_S = 1.0
+_FLUSHES_PER_S = 100
+_OUTLIER = 2.0  # times the median
 
 
 class Preflight:
@@ -38,20 +42,33 @@ class Preflight:
         self._event_bytes = max_event_bytes(small, vocabulary_size)
         self._within_s = within_s
         self._outcomes: dict[int, Outcome] = {}
+        self._seconds: dict[int, float] = {}
 
     def run(self, endpoints: Sequence[Endpoint], prompt: list[int]) -> list[bool]:
         """Whether each replica keeps its connections. Raises ServerError for the first that fails."""
+        trials = self.try_all(endpoints, prompt)
+        for trial in trials:
+            if trial.error is not None:
+                raise trial.error
+        return [trial.keeps_alive for trial in trials]
+
+    def try_all(
+        self, endpoints: Sequence[Endpoint], prompt: list[int], *, to_the_end: bool = False
+    ) -> list["Trial"]:
+        """The trial of each replica; without ``to_the_end`` the first failure ends it."""
         deadlines = Deadlines(request_s=self._within_s)
         client = HttpClient(endpoints, deadlines, lambda request: None, self._on_done)
         try:
             body = self._wire.render(prompt)
             for index in range(len(endpoints)):
                 client.start(self._request(index, body))
-            self._wait(client, endpoints, len(prompt))
+            with WaitNotices() as notices:
+                errors = self._wait(client, endpoints, len(prompt), notices, to_the_end)
             _poll_for(client, _LINGER_S)
-            return client.keeps_alive()
+            keeps = client.keeps_alive()
         finally:
             client.close()
+        return [Trial(kept, self._seconds.get(index), errors.get(index)) for index, kept in enumerate(keeps)]
 
     def _request(self, index: int, body: bytes) -> Request:
         reader = ResponseReader(
@@ -60,21 +77,54 @@ class Preflight:
         whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         return Request(index, 0, time.monotonic_ns(), whole, reader)
 
-    def _wait(self, client: HttpClient, endpoints: Sequence[Endpoint], prompt_tokens: int) -> None:
-        notices, waiting = WaitNotices(), dict(enumerate(endpoints))
-        while waiting:
+    def _wait(
+        self,
+        client: HttpClient,
+        endpoints: Sequence[Endpoint],
+        prompt_tokens: int,
+        notices: WaitNotices,
+        to_the_end: bool,
+    ) -> dict[int, ServerError]:
+        waiting, errors = dict(enumerate(endpoints)), dict[int, ServerError]()
+        while waiting and (to_the_end or not errors):
             client.poll(0.1)
             client.tick()
             for index in self._outcomes.keys() & waiting.keys():
-                _check_trial(waiting.pop(index).url, self._outcomes[index], prompt_tokens)
-            urls = ", ".join(endpoint.url for endpoint in waiting.values())
+                error = _trial_error(waiting.pop(index).url, self._outcomes[index], prompt_tokens)
+                if error is not None:
+                    errors[index] = error
+            urls = folded((endpoint.url for endpoint in waiting.values()), 3)
+            count = f"{len(waiting)} of {len(endpoints)} servers, " if len(endpoints) > 1 else ""
             notices.tick(
-                f"the trial request of {_TRIAL_TOKENS} tokens at {urls}, where a cold server compiles first; "
-                f"at most {self._within_s:g} s (--trial-timeout)"
+                f"the trial request of {_TRIAL_TOKENS} tokens at {count}{urls}, where a cold server compiles "
+                f"first; at most {self._within_s:g} s (--trial-timeout)"
             )
+        return errors
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
         self._outcomes[request.replica] = outcome
+        began = request.sent_ns or request.issued_ns
+        self._seconds[request.replica] = (time.monotonic_ns() - began) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a replica did with its trial request; ``seconds`` None without an end of it."""
+
+    keeps_alive: bool
+    seconds: float | None
+    error: ServerError | None
+
+
+def trial_summary(servers: Sequence[ServerInfo]) -> str:
+    """The trial requests' times in one line, with the slowest three where they stand out."""
+    times = sorted((one.trial_s, one.url) for one in servers if one.trial_s is not None)
+    if not times:
+        return ""
+    median = times[len(times) // 2][0]
+    slow = [f"{url} {seconds:.2f} s" for seconds, url in times[:-4:-1] if seconds > _OUTLIER * median]
+    text = f"trial requests: {len(times)} servers answered, median {median:.2f} s, last {times[-1][0]:.2f} s"
+    return f"{text}; slowest: {', '.join(slow)}" if slow else text
 
 
 def flush_caches(
@@ -82,31 +132,17 @@ def flush_caches(
 ) -> tuple[str, ...]:
     """Empty SGLang's prefix caches, which now hold the trial request's prompt. Returns warnings."""
     urls = [server.url for server in servers if server.wire == "sglang"]
-    controls = {url: InfoClient(url, api_key, _FLUSH_S, ca_file) for url in urls}
-    flushed: set[str] = set()
-    threads = [
-        threading.Thread(target=_flush, args=(control, flushed), daemon=True) for control in controls.values()
-    ]
-    for thread in threads:
-        thread.start()
-    until = time.monotonic() + _FLUSH_S
-    for thread, control in zip(threads, controls.values(), strict=True):
-        thread.join(max(0.0, until - time.monotonic()))
+    within_s = max(_FLUSH_S, len(urls) / _FLUSHES_PER_S)
+    controls = {url: InfoClient(url, api_key, within_s, ca_file) for url in urls}
+    calls = Calls(lambda url: controls[url].ask("/flush_cache", "POST")[0], urls)
+    for _ in calls.wait(within_s):
+        pass
+    for control in controls.values():
         control.close()  # a slow answer must not delay the run
-    return tuple(
-        f"{url}: /flush_cache failed; the first sample's prompt may still be cached"
-        for url in urls
-        if url not in flushed
-    )
-
-
-def _flush(control: InfoClient, flushed: set[str]) -> None:
-    try:
-        status, _ = control.ask("/flush_cache", "POST")
-    except (ServerError, RuntimeError):  # RuntimeError: closed because the time was over
-        return
-    if status == 200:
-        flushed.add(control.url)
+    failed = [url for url in urls if calls.results.get(url) != 200]
+    if not failed:
+        return ()
+    return (f"{folded(failed)}: /flush_cache failed; the first sample's prompt may still be cached",)
 
 
 def _poll_for(client: HttpClient, seconds: float) -> None:
@@ -115,21 +151,18 @@ def _poll_for(client: HttpClient, seconds: float) -> None:
         client.poll(left)
 
 
-def _check_trial(url: str, outcome: Outcome, prompt_tokens: int) -> None:
+def _trial_error(url: str, outcome: Outcome, prompt_tokens: int) -> ServerError | None:
     if isinstance(outcome, Failure):
         remedy = (
             "; a server that compiles at its first request may need a larger --trial-timeout"
             if outcome.kind is FailureKind.TIMEOUT
             else ""
         )
-        raise ServerError(f"{url}: the trial request failed: {outcome.kind.label}: {outcome.detail}{remedy}")
-    _check_prompt_count(url, outcome, prompt_tokens)
-
-
-def _check_prompt_count(url: str, completion: Completion, expected: int) -> None:
-    counted = completion.prompt_tokens
-    if counted is not None and counted != expected:
-        raise ServerError(
-            f"{url}: a prompt of {expected} token ids was counted as {counted}; "
-            "the server does not take ids as they are"
-        )
+        return ServerError(f"{url}: the trial request failed: {outcome.kind.label}: {outcome.detail}{remedy}")
+    counted = outcome.prompt_tokens
+    if counted is None or counted == prompt_tokens:
+        return None
+    return ServerError(
+        f"{url}: a prompt of {prompt_tokens} token ids was counted as {counted}; "
+        "the server does not take ids as they are"
+    )

@@ -24,6 +24,7 @@ from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_va
 from harness.text import printable
 from sut.client.endpoint import tls_context
 from sut.servers.gpus import LocalGpus
+from sut.servers.info_client import place_of
 
 EVERY_S = 5.0
 _ANSWER_S = 2.0
@@ -184,7 +185,10 @@ async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     """The page, within the limits of time and size. Raises NoMetricsError."""
     body = bytearray()
     try:
-        asked = client.stream("GET", f"{server.url}/metrics", headers=server.headers)
+        place, host, extensions = place_of(server.url)
+        asked = client.stream(
+            "GET", f"{place}/metrics", headers={**server.headers, **host}, extensions=dict(extensions)
+        )
         async with asyncio.timeout(_ANSWER_S), asked as answer:
             if answer.status_code != httpx.codes.OK:
                 raise NoMetricsError(f"/metrics answered {answer.status_code}")

@@ -1,88 +1,83 @@
 """What a server reports about itself, and whether the run fits it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.config.benchmark import Benchmark
 from harness.config.generation import SamplingParameters
 from harness.config.model_name import Match, match_names
+from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 
 # SGLang passes on tokens of unstreamed answers in steps of 50, too: from there on streams cost it no more.
 _CHEAP_STREAM_INTERVAL = 50
-_MAY_DIFFER = (
-    "model_path",
-    "revision",
-    "context_length",
-    "dp_size",
-    "max_running_requests",
-    "stream_interval",
-)
 
 
-def check_alike(facts: Sequence[ServerInfo]) -> None:
-    """Raise ServerError unless all replicas serve the same model with the same version."""
-    first = facts[0]
-    for other in facts[1:]:
-        if (other.wire, other.model, other.version) != (first.wire, first.model, first.version):
-            raise ServerError(
-                f"replicas differ: {first.url} serves {_name(first)} ({first.engine} {first.version}), "
-                f"{other.url} {_name(other)} ({other.engine} {other.version}); one run needs equal replicas"
-            )
-
-
-def _name(fact: ServerInfo) -> str:
-    return fact.model or "a model without a name"
-
-
-def replica_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """Warnings about settings in which replicas of the same model and version differ."""
-    for name in _MAY_DIFFER:
-        found = {fact.url: getattr(fact, name) for fact in facts}
-        if len(set(found.values())) > 1:
-            shown = ", ".join(f"{value} at {url}" for url, value in found.items())
-            yield f"replicas differ in {name.replace('_', ' ')}: {shown}"
+def _grouped(facts: Sequence[ServerInfo], text: Callable[[ServerInfo], str | None]) -> Iterator[str]:
+    """Servers with ``text`` of them; those of the same text share a line."""
+    urls: dict[str, list[str]] = {}
+    for fact in facts:
+        if (found := text(fact)) is not None:
+            urls.setdefault(found, []).append(fact.url)
+    for found, of_text in urls.items():
+        yield f"{folded(of_text)}{found}"
 
 
 def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
     """Warnings about streams of many events: in Offline they cost time and measure nothing."""
+    found: dict[int, list[str]] = {}
     for fact in facts:
         if fact.stream_interval is not None and fact.stream_interval < _CHEAP_STREAM_INTERVAL:
-            yield (
-                f"Offline streams, and {fact.url} has stream interval {fact.stream_interval}: each event "
-                f"costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, or do "
-                "not stream"
-            )
+            found.setdefault(fact.stream_interval, []).append(fact.url)
+    for interval, urls in found.items():
+        yield (
+            f"Offline streams, and {folded(urls)} has stream interval {interval}: each event "
+            f"costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, or do "
+            "not stream"
+        )
 
 
 def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
     """Deviations: servers of another model or revision than the rules name."""
     wanted = benchmark.model
-    for fact in facts:
+
+    def deviation(fact: ServerInfo) -> str | None:
         if fact.model is None:
-            yield f"{fact.url} does not name its model, the rules say {wanted}"
-        elif _match(fact, wanted) is Match.OTHER:
-            yield f"{fact.url} serves {fact.names}, the rules say {wanted}"
-        elif fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
-            yield f"{fact.url} serves revision {fact.revision}, the rules say {benchmark.model_revision}"
+            return f" does not name its model, the rules say {wanted}"
+        if _match(fact, wanted) is Match.OTHER:
+            return f" serves {fact.names}, the rules say {wanted}"
+        if fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
+            return f" serves revision {fact.revision}, the rules say {benchmark.model_revision}"
+        return None
+
+    return _grouped(facts, deviation)
 
 
 def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
     """Warnings about a quantised or converted form of the rules' model, or a model known only by name."""
-    for fact in facts:
-        match = _match(fact, benchmark.model)
+
+    def known_by_name(fact: ServerInfo) -> str | None:
         path = fact.model_path
-        if match is not Match.OTHER and path and match_names([path], benchmark.model) is Match.OTHER:
-            yield (
-                f"{fact.url} serves {fact.names}: the path does not name {benchmark.model}, "
-                "so only the served name stands for the model"
-            )
-        if match is Match.VARIANT:
-            yield (
-                f"{fact.url} serves {fact.names}, a quantised or converted form of {benchmark.model}: "
-                "measurements.json must say so (weight_transformations, weight_data_types)"
-            )
+        if _match(fact, benchmark.model) is Match.OTHER or not path:
+            return None
+        if match_names([path], benchmark.model) is not Match.OTHER:
+            return None
+        return (
+            f" serves {fact.names}: the path does not name {benchmark.model}, "
+            "so only the served name stands for the model"
+        )
+
+    def variant(fact: ServerInfo) -> str | None:
+        if _match(fact, benchmark.model) is not Match.VARIANT:
+            return None
+        return (
+            f" serves {fact.names}, a quantised or converted form of {benchmark.model}: "
+            "measurements.json must say so (weight_transformations, weight_data_types)"
+        )
+
+    yield from _grouped(facts, known_by_name)
+    yield from _grouped(facts, variant)
 
 
 def _match(fact: ServerInfo, wanted: str) -> Match:
@@ -96,12 +91,16 @@ def _same_revision(revision: str, wanted: str | None) -> bool:
 
 def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParameters) -> Iterator[str]:
     """Warnings about parameters that a server's protocol does not have."""
-    for fact in facts:
-        if parameters.min_new_tokens and fact.wire == "llamacpp":
-            yield (
-                f"{fact.url}: {fact.engine} takes no min_new_tokens, here {parameters.min_new_tokens}: "
-                "shorter answers are not prevented, and one without a token is a failure"
-            )
+
+    def missing(fact: ServerInfo) -> str | None:
+        if not parameters.min_new_tokens or fact.wire != "llamacpp":
+            return None
+        return (
+            f": {fact.engine} takes no min_new_tokens, here {parameters.min_new_tokens}: "
+            "shorter answers are not prevented, and one without a token is a failure"
+        )
+
+    return _grouped(facts, missing)
 
 
 def check_capacity(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from sut.client.client import MAX_CONNECTING
-from sut.client.endpoint import Endpoint, is_own_host, most_pairs, resolve_endpoint, with_source_addresses
+from sut.client.endpoint import Endpoint, is_own_address, most_pairs, resolve_endpoints, with_source_addresses
 from sut.supervisor.machine_limits import MachineLimits
 from sut.supervisor.session import WARM_CONNECTIONS
 
@@ -30,13 +30,14 @@ class ConnectionLimits:
     def warnings(self, expected: int, *, all_at_once: bool) -> Iterator[str]:
         """Warnings for about ``expected`` open connections; ``all_at_once``: all are opened at the start."""
         yield from self._limits.shortages(expected, self._workers, self._pairs)
-        if any(is_own_host(endpoint.host) for endpoint in self._endpoints):
+        pairs = (pair for endpoint in self._endpoints for pair in endpoint.pairs)
+        if any(is_own_address(pair.family, pair.address[0]) for pair in pairs):
             at_once = min(expected, self._workers * (MAX_CONNECTING if all_at_once else WARM_CONNECTIONS))
             yield from self._limits.backlog_shortages(-(-at_once // len(self._urls)))
 
     @cached_property
     def _endpoints(self) -> list[Endpoint]:
-        return [resolve_endpoint(url, "", None) for url in self._urls]
+        return resolve_endpoints(self._urls, "", None)
 
     @property
     def _pairs(self) -> int:

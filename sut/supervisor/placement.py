@@ -8,12 +8,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from harness.config.loadgen_conf import Number
 from harness.config.plan import RunPlan
 from harness.record.resolved_plan import Cpus, Placement
-from sut.client.endpoint import is_own_host
+from sut.servers.naming import any_is_here
 from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 
 # Half of one worker's measured capacity (docs/design/performance.md): at half load p99 stays near the mean.
@@ -81,9 +80,7 @@ def output_tokens(plan: RunPlan) -> float:
 
 def server_is_here(plan: RunPlan) -> bool:
     """Whether a server shares this machine."""
-    return plan.backend == "embedded" or any(
-        is_own_host(urlsplit(url).hostname or "") for url in plan.server_urls
-    )
+    return plan.backend == "embedded" or any_is_here(plan.server_urls)
 
 
 def _longest_s(plan: RunPlan, tokens: float) -> float:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness.config.deadlines import Preflight
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.client.endpoint import resolve_endpoint
-from sut.servers.discovery import discover
+from sut.servers.discovery import discover, find_servers
 from tests.kit import parameters, wire_of
 
 PARAMETERS = parameters(max_new_tokens=10240)
@@ -59,6 +60,12 @@ def refusal(urls, backend="sglang", key=None, seconds=20.0):
     text = str(caught.value)
     assert "\n" not in text
     return text
+
+
+def find(urls, wait=0.0, least=None, seconds=20.0):
+    """``find_servers`` with --wait-for-servers, --min-replicas and --preflight-timeout."""
+    limits = Preflight(questions_s=seconds, trial_s=20, wait_s=wait, min_replicas=least)
+    return find_servers(urls, "sglang", None, None, limits)
 
 
 def endpoints(*stubs, wire="sglang"):

@@ -6,8 +6,10 @@ from harness.cli.run_flags import parse_options
 from harness.config.deadlines import (
     Deadlines,
     FailurePolicy,
+    parse_duration,
     resolve_deadlines,
     resolve_policy,
+    resolve_preflight,
     unused_deadlines,
 )
 from harness.errors import ConfigError
@@ -105,3 +107,37 @@ def test_refused(words, wording):
 def test_deadlines_that_are_none(flag, value):
     with pytest.raises(ConfigError, match=f"{flag} is .*expected a positive number"):
         deadlines(f"{flag}={value}")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (None, 0),
+        ("30m", 1800),
+        ("1h", 3600),
+        ("1800", 1800),
+        (1800.0, 1800),
+        ("90s", 90),
+        ("1h30m", 5400),
+        ("1.5H", 5400),
+        (" 2m30 ", 150),
+    ],
+)
+def test_durations(text, seconds):
+    assert parse_duration("--wait-for-servers", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "m", "30 m", "-5m", "1d", "30min", "1m1h", "nan", "1e3", "9" * 12])
+def test_durations_that_are_none(text):
+    with pytest.raises(ConfigError, match="--wait-for-servers is"):
+        parse_duration("--wait-for-servers", text)
+
+
+def test_some_replicas_are_enough_where_no_performance_is_measured():
+    words = ("--min-replicas", "496")
+    assert resolve_preflight(flags("--accuracy", *words)).min_replicas == 496
+    assert resolve_preflight(flags(*words), compliance=True).min_replicas == 496
+    with pytest.raises(ConfigError, match=r"--min-replicas .*performance run"):
+        resolve_preflight(flags(*words))
+    with pytest.raises(ConfigError, match="--min-replicas is 0"):
+        resolve_preflight(flags("--accuracy", "--min-replicas", "0"))

@@ -1,4 +1,4 @@
-"""The resolved plan: every flag checked before anything is started, URLs above all."""
+"""The resolved plan: every flag checked before anything is started."""
 
 import json
 import operator
@@ -10,7 +10,7 @@ import pytest
 from harness.cli.run_flags import parse_options
 from harness.config.generation import official_parameters
 from harness.config.options import RunOptions
-from harness.config.plan import parse_server_urls, resolve_plan
+from harness.config.plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_USAGE, ConfigError
 from harness.files import CONFIG_DIR
@@ -18,70 +18,6 @@ from harness.files import CONFIG_DIR
 
 def plan_of(*flags):
     return resolve_plan(parse_options(["--input-file", "perf.parquet", *flags]))
-
-
-ACCEPTED = [
-    (["http://localhost:30000"], ("http://localhost:30000",)),
-    (["http://a:1,http://b:2"], ("http://a:1", "http://b:2")),
-    (["http://a:1", "http://b:2"], ("http://a:1", "http://b:2")),
-    (["http://a:1,http://b:2", "https://c"], ("http://a:1", "http://b:2", "https://c")),
-    (["http://a:1/"], ("http://a:1",)),
-    ([" http://a:1/ , http://b:2 ,"], ("http://a:1", "http://b:2")),
-    (["http://a:1/proxy/node7/"], ("http://a:1/proxy/node7",)),
-    (["http://[::1]:30000"], ("http://[::1]:30000",)),
-    (["http://127.0.0.1:1"], ("http://127.0.0.1:1",)),
-    (["http://node_1.rack-2.:1"], ("http://node_1.rack-2.:1",)),
-    (["http://xn--ls8h.la"], ("http://xn--ls8h.la",)),
-    (["http://a:1,https://a:1"], ("http://a:1", "https://a:1")),
-]
-
-REFUSED = [
-    ([], "empty"),
-    ([""], "empty"),
-    ([" , ,"], "empty"),
-    (["localhost:30000"], "http://HOST:PORT"),
-    (["a"], "http://HOST:PORT"),
-    (["grpc://a:1"], "http://HOST:PORT"),
-    (["file:///etc/passwd"], "http://HOST:PORT"),
-    (["http://"], "http://HOST:PORT"),
-    (["http://:30000"], "http://HOST:PORT"),
-    (["http:a:1"], "http://HOST:PORT"),
-    (["http://a:0"], "http://HOST:PORT"),
-    (["http://a:65536"], "ort"),
-    (["http://a:-1"], "ort"),
-    (["http://a:port"], "ort"),
-    (["http://[::1:30000"], "IPv6"),
-    (["http://a..b"], "host name"),
-    (["http://a%20b"], "host name"),
-    (["http://1.2.3.256"], "host name"),
-    (["http://xn--a"], "host name"),
-    (["http://user:secret@a:1"], "credentials"),
-    (["http://user@a:1"], "credentials"),
-    (["http://:secret@a:1"], "credentials"),
-    (["http://a:1/?key=x"], "query"),
-    (["http://a:1#part"], "fragment"),
-    (["http://a:1/generate?"], "query"),
-    (["http://a b:1"], "http://a b:1"),
-    (["http://a:1,http://a:1"], "twice"),
-    (["http://a:1", "http://a:1/"], "twice"),
-    (["http://a:1,http://b:2,http://a:1"], "twice"),
-    (["http://a:1,http://A:1"], "twice"),
-    (["http://a,http://a:80"], "twice"),
-    (["https://a,https://a:443"], "twice"),
-]
-
-
-@pytest.mark.parametrize(("values", "urls"), ACCEPTED)
-def test_server_urls(values, urls):
-    assert parse_server_urls(values) == urls
-
-
-@pytest.mark.parametrize(("values", "message"), REFUSED)
-def test_refused_server_urls(values, message):
-    with pytest.raises(ConfigError, match="--server-url") as caught:
-        parse_server_urls(values)
-    assert message in str(caught.value)
-    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("flag", ["--max-samples", "--num-workers", "--max-concurrency", "--max-new-tokens"])

@@ -36,6 +36,9 @@ def lost(before, after, place=""):
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             yield from lost(value, after.get(name, "(gone)"), f"{place}.{name}")
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from lost(one, other, f"{place}[{number}]")
     elif before != after:
         yield place
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.errors import ServerError
-from sut.servers.preflight import Preflight
+from sut.servers.preflight import Preflight, trial_summary
 from tests.kit import VOCABULARY, listening, parameters
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.pages import PARAMETERS, endpoints, facts
@@ -114,3 +114,22 @@ def test_trial_with_a_wrong_prompt_count():
     assert "a prompt of 3 token ids was counted as 4; the server does not take ids as they are" in str(
         caught.value
     )
+
+
+def test_all_trials_to_the_end_and_who_failed():
+    with StubServer() as a, StubServer(faults=Fault.HTTP_500) as b, StubServer() as c:
+        trial = Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20)
+        found = trial.try_all(endpoints(a, b, c), [1], to_the_end=True)
+    assert [one.error is None for one in found] == [True, False, True]
+    assert all(one.seconds > 0 for one in found)
+
+
+def test_slow_trials_are_named():
+    def summary(*times):
+        return trial_summary([facts(f"http://n{n}:1", trial_s=time) for n, time in enumerate(times)])
+
+    assert "slowest" not in summary(1.0, 1.9, 1.0, 1.1)
+    text = summary(1.0, 9.0, 1.0, 1.1, 3.0, 1.0, 7.0, 8.0, 1.0)
+    assert text.endswith("slowest: http://n1:1 9.00 s, http://n7:1 8.00 s, http://n6:1 7.00 s")
+    assert "9 servers answered, median 1.10 s, last 9.00 s" in text
+    assert summary(None) == ""

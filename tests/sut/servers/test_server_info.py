@@ -8,12 +8,12 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.errors import ServerError
 from harness.report.console import render_plan
+from sut.servers.differences import replica_warnings
 from sut.servers.server_info import (
     check_capacity,
     model_deviations,
     model_warnings,
     parameter_warnings,
-    replica_warnings,
     stream_warnings,
 )
 from tests.kit import VOCABULARY, parameters

@@ -1,0 +1,310 @@
+"""Names of servers: what --server-url may hold, as one URL for each replica, and the way back.
+
+A replica that is one address of a name is ``http://NAME:PORT#ADDRESS``: requests and certificates have the
+name, connections go to the address.
+"""
+
+import ipaddress
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from harness.errors import ConfigError
+
+DNS = "dns+"  # before http: a replica for each address of the name
+MOST_SERVERS = 8192
+_MOST_BYTES = 1 << 20
+_FLAG = "--server-url"
+_COMMAS = re.compile(r",(?![^\[\]]*\])")  # outside of brackets
+_LIST = re.compile(r"\[([0-9,-]*)\]")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_PORTS = re.compile(r"[0-9]+-[0-9]+")
+_SLURM = re.compile(r"slurm(?:\+(https?))?:(.*)")
+_SLURM_HOST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
+_LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
+
+
+def parse_server_urls(values: Sequence[str], flag: str = _FLAG) -> tuple[str, ...]:
+    """The URLs that ``values`` name, in their order, without a trailing slash. Raises ConfigError.
+
+    A value is a URL, ``@FILE`` or ``slurm:HOSTS:PORTS``, or several with commas between. URLs may hold
+    lists as Slurm writes them (``http://node[001-064,70]:30000-30007``). ``dns+http`` stays: an address is
+    a matter of the moment. The same URL may come twice: see sut.servers.naming.
+    """
+    urls: list[str] = []
+    for value in values:
+        for source, text in _texts(value.strip(), flag):
+            for part in _parts(text, source):
+                _add(urls, part, source)
+    if not urls:
+        raise ConfigError(f"{flag} is empty, expected a URL such as http://localhost:30000")
+    return tuple(urls)
+
+
+def _add(urls: list[str], part: str, source: str) -> None:
+    for url in _expanded(part, source):
+        _check_url(url, source)
+        urls.append(url)
+        if len(urls) > MOST_SERVERS:
+            raise _too_many(source)
+
+
+def split_address(url: str) -> tuple[str, str | None]:
+    """The URL without its address, and the address; None where the name is to be looked up."""
+    base, _, address = url.partition("#")
+    return base, address or None
+
+
+def at_address(url: str, address: str) -> str:
+    """The replica at one address of a URL's name."""
+    return f"{url}#{address}"
+
+
+# -- reading
+
+
+def _texts(value: str, flag: str) -> Iterator[tuple[str, str]]:
+    """A value, or the lines of the file that it names; each with what a message calls it."""
+    if not value.startswith("@"):
+        yield flag, value
+        return
+    path, empty = Path(value[1:]), True
+    for number, line in enumerate(_read(path, flag).splitlines(), start=1):
+        if text := _COMMENT.sub("", line).strip():
+            if text.startswith("@"):
+                raise ConfigError(f"{flag} {path}:{number}: {text}: a file of URLs cannot name another file")
+            empty = False
+            yield f"{flag} {path}:{number}:", text
+    if empty:
+        raise ConfigError(f"{flag} @{path}: an empty file, expected one URL a line")
+
+
+def _read(path: Path, flag: str) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{flag} @{path}: cannot be read: {reason}; expected one URL a line") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if len(data) > _MOST_BYTES or "\0" in text:
+        raise ConfigError(f"{flag} @{path}: no text of one URL a line, of at most {_MOST_BYTES} bytes")
+    return text
+
+
+def _parts(text: str, source: str) -> Iterator[str]:
+    """Between commas; a ``slurm:`` part keeps all commas up to its ports, and behind them."""
+    pieces = [piece.strip() for piece in _COMMAS.split(text)]
+    while pieces:
+        piece = pieces.pop(0)
+        if not piece.startswith(("slurm:", "slurm+")):
+            if piece.strip("/"):
+                yield piece.rstrip("/")
+            continue
+        while pieces and _belongs(piece, pieces[0]):
+            piece = f"{piece},{pieces.pop(0)}"
+        yield from _slurm(piece, source)
+
+
+def _belongs(slurm: str, following: str) -> bool:
+    """Whether a piece continues ``slurm:HOSTS:PORTS``: another host, or another port."""
+    if slurm.partition(":")[2].count(":") == 0:
+        return "://" not in following and not following.startswith("slurm")
+    return bool(_RANGE.fullmatch(following))
+
+
+def _slurm(text: str, source: str) -> Iterator[str]:
+    found = _SLURM.fullmatch(text)
+    hosts, _, ports = found[2].rpartition(":") if found else ("", "", "")
+    if not found or not hosts or not ports or not _SLURM_HOST.fullmatch(hosts):
+        raise ConfigError(
+            f"{source} {text}: expected slurm:HOSTS:PORTS, such as slurm:node[001-064]:30000-30007; "
+            "outside of a job $SLURM_JOB_NODELIST is empty"
+        )
+    for host in _COMMAS.split(hosts):
+        for port in ports.split(","):
+            yield f"{found[1] or 'http'}://{host}:{port}"
+
+
+def _expanded(url: str, source: str) -> Iterator[str]:
+    """A URL for each host of its lists, each port of its range, and each address behind it."""
+    scheme, mark, rest = url.partition("://")
+    end = min((at for sign in "/?#" if (at := rest.find(sign)) >= 0), default=len(rest))
+    authority, tail = rest[:end], rest[end:]
+    is_ipv6 = authority.startswith("[") and ":" in authority.partition("]")[0]
+    ends = _listed(tail, source) if "#" in tail else [tail]
+    for place in [authority] if is_ipv6 else _listed(authority, source):
+        host, colon, found = place.rpartition(":")
+        if colon and _PORTS.fullmatch(found):
+            places = [f"{host}:{port}" for port in _numbers(found, source)]
+        else:
+            places = [place]
+        for one, last in product(places, ends):
+            yield f"{scheme}{mark}{one}{last}"
+
+
+def _listed(text: str, source: str) -> list[str]:
+    """``node[001-064,70]`` as node001 to node064 and node70; several lists in all combinations."""
+    plain = _LIST.split(text)[::2]
+    lists = [list(_numbers(found, source)) for found in _LIST.findall(text)]
+    count = 1
+    for numbers in lists:
+        count *= len(numbers)
+    if count > MOST_SERVERS:
+        raise _too_many(source)
+    return [
+        "".join(part for pair in zip(plain, (*chosen, ""), strict=True) for part in pair)
+        for chosen in product(*lists)
+    ]
+
+
+def _numbers(text: str, source: str) -> Iterator[str]:
+    """``001-003,7`` as 001, 002, 003 and 7: as wide as the first of a range. Raises ConfigError."""
+    for part in text.split(","):
+        found = _RANGE.fullmatch(part)
+        if not found or int(found[2] or found[1]) < int(found[1]):
+            raise ConfigError(f"{source} {text!r}: expected numbers and ranges such as 001-064,70")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last - first >= MOST_SERVERS:
+            raise _too_many(source)
+        for number in range(first, last + 1):
+            yield str(number).zfill(len(found[1]))
+
+
+def _too_many(source: str) -> ConfigError:
+    return ConfigError(f"{source} names more than {MOST_SERVERS} servers; is a range too long?")
+
+
+# -- checks
+
+
+def _check_url(url: str, source: str) -> None:
+    if "@" in url:
+        raise ConfigError(f"{source} has credentials in it; set the key in the environment as OPENAI_API_KEY")
+    base, address = split_address(url.removeprefix(DNS))
+    try:
+        parts = urlsplit(base)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{source} {url}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigError(f"{source} {url}: expected http://HOST:PORT or https://HOST:PORT")
+    if any(mark in base for mark in "? \t") or (address is not None and not _is_address(address)):
+        raise ConfigError(
+            f"{source} {url}: expected a base URL without query, fragment (but for #ADDRESS) and spaces"
+        )
+    if not _is_host(parts.hostname):
+        raise ConfigError(f"{source} {url}: {parts.hostname!r} is not a host name or an address")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_host(name: str) -> bool:
+    """Whether it is an address or a name that DNS accepts, with labels of 1 to 63 characters."""
+    if ":" in name or _FOUR_NUMBERS.fullmatch(name):
+        return _is_address(name)
+    try:
+        decoded = name.encode("idna").decode("idna")
+    except ValueError:  # UnicodeError too
+        return False
+    return name.isprintable() and "%" not in name and (name.isascii() or decoded == name)
+
+
+def default_port(url: str) -> int:
+    """The URL's port, or that of its scheme."""
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme.endswith("https") else 80)
+
+
+# -- the way back
+
+
+def folded(urls: Iterable[str], most: int = 8) -> str:
+    """URLs in the words of --server-url: ``http://node[001-064]:30000-30007``; at the end "and N more".
+
+    Without a ``most`` that cuts them, parse_server_urls gives the same URLs, in another order.
+    """
+    items = _folded(list(dict.fromkeys(urls)))
+    hidden = sum(count for _, count in items[most:])
+    shown = ", ".join(text for text, _ in items[:most])
+    return f"{shown} and {hidden} more" if hidden else shown
+
+
+def _folded(urls: Sequence[str]) -> list[tuple[str, int]]:
+    """Shortened URLs, and how many each stands for: ports of one host first, then hosts of the same ports."""
+    if len(urls) < 2:
+        return [(url, 1) for url in urls]
+    ports = defaultdict(list)
+    plain: list[tuple[str, int]] = []
+    for url in urls:
+        base, mark, tail = url.partition("://")
+        authority, slash, path = tail.partition("/")
+        authority, sharp, address = authority.partition("#")
+        host, _, port = authority.rpartition(":")
+        if not host or not port.isdecimal():
+            plain.append((url, 1))
+        else:
+            ports[base + mark, host, f"{slash}{path}{sharp}{address}"].append(port)
+    hosts = defaultdict(list)
+    for (scheme, host, tail), of_host in ports.items():
+        for run in _runs(of_host):
+            hosts[scheme, run, tail].append(host)
+    named = defaultdict(list)
+    for (scheme, run, tail), of_run in hosts.items():
+        for host, count in _merged(of_run):
+            named[f"{scheme}{host}:{_shown(run)}", count * len(run)].append(tail)
+    found = [
+        (f"{start}{tail}", count * times)
+        for (start, count), tails in named.items()
+        for tail, times in _merged(tails)
+    ]
+    return found + plain
+
+
+def _merged(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Names that differ in their last number as one, ``node[001-064,70]``, with their count."""
+    groups = defaultdict(list)
+    rest: list[tuple[str, int]] = []
+    for name in names:
+        found = _LAST_NUMBER.fullmatch(name)
+        if found is None or ":" in name or len(found[2]) > 9:  # IPv6 has letters for numbers
+            rest.append((name, 1))
+        else:
+            groups[found[1], found[3]].append(found[2])
+    merged = []
+    for (before, after), numbers in groups.items():
+        runs = _runs(numbers)
+        shown = ",".join(map(_shown, runs))
+        one = len(numbers) == 1
+        merged.append((f"{before}{shown if one else f'[{shown}]'}{after}", len(numbers)))
+    return merged + rest
+
+
+def _runs(numbers: Sequence[str]) -> list[tuple[str, ...]]:
+    """Numbers that follow one another, each as wide as the first of its run."""
+    runs: list[list[str]] = []
+    for number in sorted(set(numbers), key=lambda text: (int(text), text)):
+        last = runs[-1] if runs else [""]
+        if last[-1] and number == str(int(last[-1]) + 1).zfill(len(last[0])):
+            last.append(number)
+        else:
+            runs.append([number])
+    return [tuple(run) for run in runs]
+
+
+def _shown(run: Sequence[str]) -> str:
+    return run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}"

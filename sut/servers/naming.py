@@ -1,0 +1,201 @@
+"""Replicas by their addresses: names looked up in parallel, the same server under two names found."""
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+from harness.config.server_urls import DNS, at_address, default_port, folded, split_address
+from harness.errors import ConfigError, HarnessError, ServerError
+from sut.client.endpoint import is_own_host
+from sut.servers.info_client import NotReadyError
+
+LOOKUP_S = 10.0
+_LOOK_S = 0.1
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+class Calls(Generic[Item, Found]):
+    """A call for each item, each in a daemon thread: one that hangs holds nothing up.
+
+    ``results`` and ``errors`` fill while they run.
+    """
+
+    def __init__(self, call: Callable[[Item], Found], items: Iterable[Item]) -> None:
+        self.results: dict[Item, Found] = {}
+        self.errors: dict[Item, Exception] = {}
+        self.items = tuple(items)
+        self._call = call
+        self._ended = threading.Semaphore(0)
+        for item in self.items:
+            threading.Thread(target=self._run, args=(item,), daemon=True).start()
+
+    def _run(self, item: Item) -> None:
+        try:
+            self.results[item] = self._call(item)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the thread looks at the kind
+            self.errors[item] = error
+        finally:
+            self._ended.release()
+
+    def wait(self, within_s: float) -> Iterator[None]:
+        """Yield now and then until all calls have ended or the time is over."""
+        left, until = len(self.items), time.monotonic() + within_s
+        while left and (patience := until - time.monotonic()) > 0:
+            if self._ended.acquire(timeout=min(_LOOK_S, patience)):
+                left -= 1
+                continue
+            yield
+
+    def running(self) -> list[Item]:
+        """Items without an end yet."""
+        return [item for item in self.items if item not in self.results and item not in self.errors]
+
+
+class DuplicateError(ConfigError):
+    """A URL of a server that an earlier one names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """One URL for each replica. ``faults``: URLs that are none, and why."""
+
+    urls: tuple[str, ...]
+    faults: tuple[tuple[str, HarnessError], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def replicas_of(urls: Sequence[str]) -> Replicas:
+    """Look all names up at once: ``dns+`` URLs as a replica for each address, duplicates among the faults."""
+    known = lookup({_host(url) for url in urls})
+    named: list[str] = []
+    faults: list[tuple[str, HarnessError]] = []
+    warnings: list[str] = []
+    for url in urls:
+        addresses = known[_host(url)]
+        if not url.startswith(DNS):
+            named.append(url)
+        elif isinstance(addresses, OSError):
+            faults.append((url, _unknown(url, addresses)))
+        else:
+            named += [at_address(url.removeprefix(DNS), address) for address in addresses]
+            warnings += _two_families(url, addresses)
+    found = _distinct(named, known, faults)
+    return replace(found, warnings=(*warnings, *found.warnings))
+
+
+def any_is_here(urls: Sequence[str]) -> bool:
+    """Whether a URL leads to this machine."""
+    calls = Calls(is_own_host, {split_address(url)[1] or _host(url) for url in urls})
+    for _ in calls.wait(LOOKUP_S):
+        if any(calls.results.values()):
+            break
+    return any(list(calls.results.values()))
+
+
+def lookup(hosts: Iterable[str]) -> Mapping[str, tuple[str, ...] | OSError]:
+    """The addresses of each name, in the resolver's order."""
+    hosts = set(hosts)
+    names = {host for host in hosts if not _is_address(host)}
+    calls = Calls(_addresses, names)
+    for _ in calls.wait(LOOKUP_S):
+        pass
+    late = TimeoutError(f"the resolver gave no answer within {LOOKUP_S:g} s")
+    found: dict[str, tuple[str, ...] | OSError] = {host: (host,) for host in hosts - names}
+    for name in names:
+        error = calls.errors.get(name, late)
+        found[name] = calls.results.get(name) or (
+            error if isinstance(error, OSError) else OSError(str(error))
+        )
+    return found
+
+
+def _addresses(host: str) -> tuple[str, ...]:
+    found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(place[0]) for _, _, _, _, place in found))
+
+
+def _host(url: str) -> str:
+    return urlsplit(split_address(url)[0]).hostname or ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _unknown(url: str, error: OSError) -> NotReadyError:
+    reason = error.strerror or error
+    return NotReadyError(f"{url}: cannot resolve {_host(url)!r}: {reason}; check --server-url")
+
+
+def _two_families(url: str, addresses: Sequence[str]) -> list[str]:
+    six = sum(":" in address for address in addresses)
+    if not 0 < six < len(addresses):
+        return []
+    return [
+        f"{url} has {len(addresses) - six} IPv4 and {six} IPv6 addresses, each taken for a replica of its "
+        "own; if servers have both, name the addresses of one kind"
+    ]
+
+
+def _distinct(
+    urls: Sequence[str],
+    known: Mapping[str, tuple[str, ...] | OSError],
+    faults: list[tuple[str, HarnessError]],
+) -> Replicas:
+    """Sort out URLs of a server that an earlier one names.
+
+    Two names with one address may be two servers behind a proxy that goes by names: that is a warning.
+    """
+    kept: list[str] = []
+    shared: list[str] = []
+    owners: dict[tuple[str, int, str], str] = {}
+    for url in urls:
+        base, address = split_address(url)
+        found = (address,) if address else known[_host(base)]
+        places = (_host(base),) if isinstance(found, OSError) else found
+        keys = [(place, default_port(base), urlsplit(base).path) for place in places]
+        earlier = next((owners[key] for key in keys if key in owners), None)
+        if earlier is not None and _same_server(earlier, url):
+            faults.append(
+                (url, DuplicateError(f"{url}: named twice by --server-url, as {earlier}; name each once"))
+            )
+            continue
+        if earlier is not None:
+            shared.append(url)
+        for key in keys:
+            owners.setdefault(key, url)
+        kept.append(url)
+    warnings = (
+        f"{len(shared)} of {len(kept)} servers have the address and port of another: {folded(shared)}; "
+        "unless a proxy there goes by their names, they are one server",
+    )
+    return Replicas(tuple(kept), tuple(faults), warnings if shared else ())
+
+
+def _same_server(one: str, other: str) -> bool:
+    """Whether two URLs of one address cannot be two names of a proxy."""
+    names = sorted((_host(one), _host(other)), key=len)
+    if any(_is_address(name) or name == "localhost" for name in names):
+        return True
+    return names[0] == names[1] or names[1].startswith(f"{names[0]}.")
+
+
+def check_enough(enough: int | None, urls: Sequence[str]) -> None:
+    """Raise ConfigError where --min-replicas is more than there are, ServerError where there is none."""
+    if not urls:
+        raise ServerError("no server is left; correct --server-url")
+    if enough is not None and enough > len(urls):
+        raise ConfigError(
+            f"--min-replicas is {enough}, --server-url names {len(urls)} replicas; lower it or name more"
+        )

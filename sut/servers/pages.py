@@ -1,0 +1,194 @@
+"""What a server's information pages say about it, by protocol."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from harness.config.options import Backend
+from harness.errors import ServerError
+from harness.record.resolved_plan import ServerInfo
+from sut.servers.info_client import InfoClient, NotReadyError
+
+Reported = dict[str, str | int | float | bool]
+_NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; ours of PyTorch names itself as the engine
+_MOST = 2**31 - 1
+_LONGEST_NAME = 1000
+# A Hugging Face cache keeps each revision in a folder of its own.
+_SNAPSHOT = re.compile(r"/snapshots/([0-9a-f]{40})(?:/|$)")
+# vLLM has these counters once for each of its data-parallel engines.
+_VLLM_ENGINE = re.compile(rb'^vllm:num_requests_running\{[^}]*\bengine="(\d{1,9})"', re.MULTILINE)
+
+# Names of SGLang's server arguments in /server_info.
+_SETTINGS = (
+    "tp_size",
+    "dp_size",
+    "pp_size",
+    "ep_size",
+    "enable_dp_attention",
+    "quantization",
+    "dtype",
+    "kv_cache_dtype",
+    "attention_backend",
+    "moe_runner_backend",
+    "mem_fraction_static",
+    "chunked_prefill_size",
+    "max_running_requests",
+    "schedule_policy",
+    "disable_radix_cache",
+    "speculative_algorithm",
+    "speculative_draft_model_path",
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+)
+
+
+def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Reported]:
+    """What the server is, and the plain values of SGLang's /server_info.
+
+    Raises NotReadyError where it may be starting, ServerError for a server that cannot be used.
+    """
+    status, _ = control.ask("/health")
+    if status != 200:
+        raise NotReadyError(
+            f"{control.url}: /health answered {status}, expected 200; the server is not ready"
+        )
+    return _ask_sglang(control) if backend in _NATIVE else (_ask_openai(control, backend), {})
+
+
+def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, Reported]:
+    model = control.first_json(("/model_info", "/get_model_info"))
+    if model is None or "model_path" not in model:
+        raise ServerError(
+            f"{control.url}: no SGLang server (it has no /model_info), nor ours of PyTorch; "
+            "use --backend vllm, trtllm or openai"
+        )
+    info = control.first_json(("/server_info", "/get_server_info")) or {}
+    path = _text(model, "model_path")
+    found = ServerInfo(
+        url=control.url,
+        wire="sglang",
+        engine=_text(info, "engine") or "SGLang",
+        model=_text(info, "served_model_name") or path,
+        model_path=path,
+        revision=_text(info, "revision") or _snapshot(path),
+        version=_text(info, "version"),
+        context_length=_integer(info, "context_length") or _integer(model, "context_length"),
+        vocabulary_size=_integer(info, "vocab_size"),
+        max_running_requests=_sglang_runs_at_once(info),
+        dp_size=_sglang_ranks(info),
+        stream_interval=_integer(info, "stream_interval"),
+        settings=_settings(info),
+    )
+    return found, _plain_values(info)
+
+
+def _sglang_ranks(info: Mapping[str, Any]) -> int | None:
+    """Data-parallel ranks, each a scheduler of its own.
+
+    With --enable-dp-attention SGLang 0.5.23 reports them as ``attn_dp_size`` and ``dp_size`` 1; before, both
+    kinds were ``dp_size``. One of the two is always 1 (num_dp_ranks_of in its runtime_context.py).
+    """
+    sizes = [size for key in ("dp_size", "attn_dp_size") if (size := _integer(info, key)) is not None]
+    return max(sizes, default=None)
+
+
+def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
+    """Requests that all ranks together run at once.
+
+    The limit in force is that of a rank: SGLang lowers it where the memory does not suffice. The flag
+    --max-running-requests counts for each rank in plain data parallelism, and is divided among the ranks with
+    data-parallel attention (resolve_max_num_reqs in SGLang 0.5.23's kv_cache_configurator.py).
+    """
+    ranks, asked = _sglang_ranks(info) or 1, _integer(info, "max_running_requests")
+    states = info.get("internal_states")
+    of_ranks = [
+        limit
+        for state in (states if isinstance(states, list) else ())
+        if isinstance(state, dict)
+        and (limit := _integer(state, "effective_max_running_requests_per_dp")) is not None
+    ]
+    if of_ranks:
+        return min(sum(of_ranks) * ranks // len(of_ranks), _MOST)
+    if asked is None:
+        return None
+    return asked if info.get("enable_dp_attention") is True else min(asked * ranks, _MOST)
+
+
+def _ask_openai(control: InfoClient, backend: Backend) -> ServerInfo:
+    models = (control.first_json(("/v1/models",)) or {}).get("data")
+    if not isinstance(models, list) or not models or not isinstance(models[0], dict):
+        raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
+    model = models[0]
+    name = _text(model, "id") or ""
+    owner = _text(model, "owned_by")
+    if owner == "llamacpp":
+        return _ask_llamacpp(control, name, model)
+    is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
+    version = control.first_json(("/version",)) or {}
+    root = _text(model, "root")
+    return ServerInfo(
+        url=control.url,
+        wire="trtllm" if is_trtllm else "openai",
+        engine=owner or "OpenAI-compatible",
+        model=root or name,
+        served_name=name,
+        model_path=root,
+        revision=_snapshot(root),
+        version=_text(version, "version"),
+        context_length=_integer(model, "max_model_len"),
+        dp_size=None if is_trtllm else _vllm_engines(control),
+    )
+
+
+def _vllm_engines(control: InfoClient) -> int | None:
+    """The engines that vLLM's metrics name; None without such metrics."""
+    status, page = control.ask("/metrics")
+    return len(set(_VLLM_ENGINE.findall(page))) or None if status == 200 else None
+
+
+def _ask_llamacpp(control: InfoClient, name: str, model: Mapping[str, Any]) -> ServerInfo:
+    props = control.first_json(("/props",)) or {}
+    settings, meta = props.get("default_generation_settings"), model.get("meta")
+    return ServerInfo(
+        url=control.url,
+        wire="llamacpp",
+        engine="llama.cpp",
+        model=name,
+        served_name=name,
+        version=_text(props, "build_info"),
+        context_length=_integer(settings if isinstance(settings, dict) else {}, "n_ctx"),
+        vocabulary_size=_integer(meta if isinstance(meta, dict) else {}, "n_vocab"),
+        max_running_requests=_integer(props, "total_slots"),
+    )
+
+
+def _integer(values: Mapping[str, Any], key: str) -> int | None:
+    """A positive 31-bit integer field, or None if it is missing or anything else."""
+    value = values.get(key)
+    return value if type(value) is int and 0 < value <= _MOST else None
+
+
+def _settings(info: Mapping[str, Any]) -> Reported:
+    """Those of ``_SETTINGS`` for which the server reports a plain value."""
+    plain = _plain_values(info)
+    return {name: plain[name] for name in _SETTINGS if name in plain}
+
+
+def _plain_values(info: Mapping[str, Any]) -> Reported:
+    return {
+        name: value
+        for name, value in info.items()
+        if isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST_NAME)
+    }
+
+
+def _text(values: Mapping[str, Any], key: str) -> str | None:
+    value = values.get(key)
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME else None
+
+
+def _snapshot(path: str | None) -> str | None:
+    """The revision named by a path inside a Hugging Face cache."""
+    found = _SNAPSHOT.search(path or "")
+    return found[1] if found else None

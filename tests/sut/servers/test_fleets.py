@@ -1,0 +1,144 @@
+"""Many servers: which are used, which are waited for, and every difference between them."""
+
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import ConfigError, ServerError
+from sut.servers.differences import replica_warnings
+from sut.servers.discovery import fault_table
+from tests.kit import listening
+from tests.stub import Facts, StubServer, refused_url
+from tests.sut.pages import facts, find, pages
+
+
+@contextmanager
+def fleet(**kinds):
+    """Servers by kind: how many of each. The URLs, in the order of the kinds, and the stubs by kind."""
+    with ExitStack() as stack:
+        stubs = {
+            kind: [stack.enter_context(FLEET[kind]()) for _ in range(count)] for kind, count in kinds.items()
+        }
+        yield [getattr(stub, "url", stub) for of_kind in stubs.values() for stub in of_kind], stubs
+
+
+def silent():
+    return listening(lambda connection: connection.recv(1 << 20) and time.sleep(20))
+
+
+FLEET = {
+    "good": StubServer,
+    "refused": refused_url,
+    "silent": silent,
+    "starting": lambda: StubServer(healthy=False),
+    "llama": lambda: StubServer(facts=Facts(served_name="llama")),
+    "locked": lambda: StubServer(api_key="right"),
+}
+
+# Servers by kind, seconds of --wait-for-servers, --min-replicas; how many are used or the error, and lines of
+# the table.
+FLEETS = [
+    ({"good": 3}, 0, None, 3, 0),
+    ({"good": 3}, 0, 3, 3, 0),
+    ({"good": 3, "refused": 1}, 0, None, "not reachable", 0),
+    ({"good": 3, "refused": 1}, 0, 4, "asks for 4 others", 0),
+    ({"good": 3, "refused": 1}, 0, 3, 3, 0),
+    ({"good": 2, "refused": 2, "silent": 2, "starting": 1}, 0, None, "5 of 7 servers cannot be used", 4),
+    ({"good": 2, "refused": 2, "silent": 2, "starting": 1}, 0, 2, 2, 4),
+    ({"good": 2, "refused": 2, "silent": 2, "starting": 1}, 0, 3, "asks for 3 others", 4),
+    ({"good": 2, "locked": 2}, 0, None, "401", 2),
+    ({"good": 2, "locked": 2}, 60, None, "401", 2),  # not an error of a server that starts
+    ({"good": 2, "locked": 1, "starting": 1}, 60, None, "401", 3),
+    ({"good": 2, "starting": 2}, 0.1, None, "503", 2),
+    ({"good": 2, "starting": 2}, 0.1, 2, 2, 2),
+    ({"good": 2, "llama": 1}, 0, 2, "replicas differ", 0),
+]
+
+
+@pytest.mark.parametrize(("kinds", "wait", "least", "expected", "lines"), FLEETS)
+def test_fleets(kinds, wait, least, expected, lines, caplog):
+    with fleet(**kinds) as (urls, stubs), caplog.at_level("WARNING", "mlperf"):
+        if isinstance(expected, str):
+            with pytest.raises(ServerError, match=expected) as caught:
+                find(urls, wait, least, seconds=1.0)
+            assert "\n" not in str(caught.value)
+        else:
+            found = find(urls, wait, least, seconds=1.0)
+            assert (
+                [fact.url for fact in found.found] == [stub.url for stub in stubs["good"]] == urls[:expected]
+            )
+            assert list(found.left_out) == urls[expected:]
+            assert len(found.warnings) == bool(found.left_out)
+    assert len(caplog.messages) == lines
+
+
+def test_a_server_named_twice_is_in_the_table_with_those_that_do_not_answer(caplog):
+    with fleet(good=1, refused=2) as (urls, _), caplog.at_level("WARNING", "mlperf"):
+        with pytest.raises(ServerError, match="2 of 5 servers cannot be used and 2 named twice"):
+            find([*urls, urls[0], urls[0].replace("127.0.0.1", "localhost")], least=1)
+        assert len(caplog.messages) == 3
+        with pytest.raises(ConfigError, match="named twice"):
+            find([urls[0], urls[0]])
+
+
+def test_the_table_is_bounded():
+    faults = [
+        (f"http://h{number}:1", ServerError(f"http://h{number}:1: reason {number}")) for number in range(512)
+    ]
+    lines = fault_table(faults, 600)
+    assert len(lines) == 22
+    assert lines[0].startswith("512 of 600 servers")
+    assert lines[-1].split() == ["and", "492", "more"]
+    (_, row) = fault_table([(url, ServerError(f"{url}: refused; start it")) for url, _ in faults], 600)
+    assert row.split() == ["512", "http://h[0-511]:1", "refused"]
+
+
+def test_servers_that_become_ready_are_waited_for(caplog):
+    with fleet(good=1, starting=2) as (urls, stubs), caplog.at_level("INFO", "mlperf"):
+
+        def begin():
+            for stub in stubs["starting"]:
+                stub.options = replace(stub.options, healthy=True)
+
+        threading.Timer(1.2, begin).start()
+        found = find(urls, wait=60)
+    assert len(found.found) == 3
+    (message,) = [text for text in caplog.messages if text.startswith("waiting for")]
+    assert "2 of 3 servers" in message and "/health answered 503" in message
+
+
+def test_every_difference_between_replicas_is_named():
+    def pages_of(**changed):
+        info = {"version": "1", "schedule_policy": "fcfs", "cuda_graph_max_bs": 256, "random_seed": 1}
+        return {"/health": b"", "/model_info": {"model_path": "m"}, "/server_info": info | changed}
+
+    secret = {"random_seed": 5, "api_key": "sk-secret", "host": "h", "nccl_port": 7}
+    tables = [
+        pages_of(),
+        pages_of(**secret, max_total_num_tokens=7),
+        pages_of(cuda_graph_max_bs=128, schedule_policy="lpm", max_total_num_tokens=7),
+        pages_of(context_length=4096, max_total_num_tokens=7),
+    ]
+    with ExitStack() as stack:
+        urls = [stack.enter_context(pages(table))[0] for table in tables]
+        found = find(urls).found
+    texts = list(replica_warnings(found))
+    assert "sk-secret" not in str(found) + str(texts)
+    assert [text.split(":")[0] for text in texts] == [
+        "replicas differ in context length",
+        "replicas differ in schedule policy",
+        "replicas differ in cuda graph max bs",
+        "replicas differ in max total num tokens",
+    ]
+    assert f"128 at {urls[2]}" in texts[2] and "256 at " in texts[2]
+    assert found[0].differs == {"cuda_graph_max_bs": 256}
+    assert found[2].differs == {"cuda_graph_max_bs": 128, "max_total_num_tokens": 7}
+
+
+def test_measured_values_of_many_replicas_are_a_range():
+    many = [facts(f"http://n{n}:1", differs={"max_total_num_tokens": 1000 + n}) for n in range(64)]
+    (text,) = replica_warnings(many)
+    assert "64 values from 1000 at http://n0:1 to 1063 at http://n63:1" in text

@@ -1,0 +1,113 @@
+"""One URL for each replica: names with several addresses, and servers that are named twice."""
+
+import socket
+
+import pytest
+
+from harness.config.server_urls import parse_server_urls
+from harness.errors import ConfigError, ServerError
+from sut.client.endpoint import resolve_endpoint
+from sut.servers.naming import DuplicateError, any_is_here, check_enough, replicas_of
+from tests.stub import StubServer
+from tests.sut.pages import find
+
+ADDRESSES = {
+    "llm": ["10.0.0.1", "10.0.0.2"],
+    "dual": ["10.0.0.5", "fd00::5"],
+    "node1": ["10.0.1.1"],
+    "node1.cluster": ["10.0.1.1"],
+    "web1": ["10.0.2.1"],
+    "web2": ["10.0.2.1"],
+    "localhost": ["::1", "127.0.0.1"],
+}
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch):
+    """A resolver that knows ``ADDRESSES`` and no other name."""
+    real = socket.getaddrinfo
+
+    def resolve(host, port, *args, **options):
+        if host.replace(".", "").isdecimal() or ":" in host:
+            return real(host, port, *args, **options)
+        if host not in ADDRESSES:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        kinds = [(socket.AF_INET6 if ":" in one else socket.AF_INET, one) for one in ADDRESSES[host]]
+        return [(kind, socket.SOCK_STREAM, 6, "", (address, port)) for kind, address in kinds]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+REPLICAS = [
+    ("http://a:1,http://b:1", ["http://a:1", "http://b:1"], []),  # unknown names are found out when asked
+    ("dns+http://llm:8", ["http://llm:8#10.0.0.1", "http://llm:8#10.0.0.2"], []),
+    ("dns+https://llm:8-9", [f"https://llm:{p}#10.0.0.{n}" for p in (8, 9) for n in (1, 2)], []),
+    ("dns+http://llm:8,http://10.0.0.2:8", ["http://llm:8#10.0.0.1", "http://llm:8#10.0.0.2"], [1]),
+    ("http://llm:8,http://10.0.0.2:8", ["http://llm:8"], [1]),
+    ("http://llm:8,http://10.0.0.2:9", ["http://llm:8", "http://10.0.0.2:9"], []),
+    ("http://a:1,http://a:1", ["http://a:1"], [1]),
+    ("http://a:1,http://b:2,http://A:1/", ["http://a:1", "http://b:2"], [1]),
+    ("http://a,http://a:80", ["http://a"], [1]),
+    ("https://a,https://a:443", ["https://a"], [1]),
+    ("http://a/1,http://a/2", ["http://a/1", "http://a/2"], []),
+    ("http://localhost:1,http://127.0.0.1:1", ["http://localhost:1"], [1]),
+    ("http://node1:1,http://node1.cluster:1", ["http://node1:1"], [1]),
+    ("http://10.0.1.1:1,http://node1.cluster:1", ["http://10.0.1.1:1"], [1]),
+    ("http://web1:1,http://web2:1", ["http://web1:1", "http://web2:1"], []),  # behind one proxy, perhaps
+]
+
+
+@pytest.mark.parametrize(("text", "urls", "twice"), REPLICAS)
+def test_replicas(text, urls, twice):
+    found = replicas_of(parse_server_urls([text]))
+    assert list(found.urls) == urls
+    assert [type(error) for _, error in found.faults] == [DuplicateError] * len(twice)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("http://web1:1,http://web2:1", 1), ("dns+http://dual:1", 1), ("dns+http://llm:1", 0)]
+)
+def test_what_looks_like_one_server_is_a_warning(text, count):
+    assert len(replicas_of(parse_server_urls([text])).warnings) == count
+
+
+def test_a_name_that_nobody_knows():
+    found = replicas_of(["dns+http://nobody:1"])
+    assert found.urls == ()
+    ((url, error),) = found.faults
+    assert url == "dns+http://nobody:1"
+    assert "cannot resolve 'nobody'" in str(error)
+    with pytest.raises(ServerError, match="cannot resolve 'nobody'"):
+        find(["dns+http://nobody:1"])
+
+
+def test_a_replica_at_an_address_keeps_its_name():
+    endpoint = resolve_endpoint("https://llm:8/v1#10.0.0.2", "/generate", None)
+    assert (endpoint.host, endpoint.tls) == ("llm", True)
+    assert [pair.address for pair in endpoint.pairs] == [("10.0.0.2", 8)]
+    assert endpoint.head.startswith(b"POST /v1/generate HTTP/1.1\r\nHost: llm:8\r\n")
+
+
+def test_questions_to_a_replica_at_an_address_have_its_name():
+    with StubServer() as stub:
+        url = f"http://nobody:{stub.port}#127.0.0.1"
+        assert [fact.url for fact in find([url]).found] == [url]
+
+
+@pytest.mark.parametrize(
+    ("text", "here"),
+    [
+        ("http://localhost:1", True),
+        ("dns+http://localhost:1", True),
+        ("http://llm:1#127.0.0.1", True),
+        ("http://llm:1,http://web1:1,http://nobody:1", False),
+    ],
+)
+def test_servers_of_this_machine(text, here):
+    assert any_is_here(parse_server_urls([text])) is here
+
+
+def test_more_replicas_are_asked_for_than_named():
+    check_enough(2, ["a", "b"])
+    with pytest.raises(ConfigError, match="--min-replicas is 3"):
+        check_enough(3, ["a", "b"])
