@@ -7,6 +7,7 @@ from harness.grading.reports.progress import ProgressBar
 from harness.outputs.outcome import EvalResult
 from harness.outputs.plan import EvalPlan
 from harness.record.resolved_plan import ServerInfo
+from harness.report.console import served_by, server_lines
 from harness.report.next_step import resuming_command
 from harness.report.progress import ProgressPrinter, ProgressSnapshot
 from harness.text import printable
@@ -36,8 +37,7 @@ class BatchConsole:
         lines = [
             f"{run.benchmark.name}: {samples} prompts of {run.input_file}",
             f"answers   {self._positions} positions for a prompt with its answer, {how}{seed}",
-            *(f"server    {server.url}: {server.engine} {server.version or ''} serves {server.names}"
-              for server in servers),
+            *(f"server    {line}" for line in server_lines(servers, served_by)),
             f"output    {plan.output}",
             *([f"resuming  {kept} of {samples} prompts are answered already"] if kept else []),
             *(f"WARNING   {warning}" for warning in warnings),

@@ -7,16 +7,12 @@ from harness.grading.reports.progress import ProgressBar
 from harness.outputs.outcome import EvalResult
 from harness.outputs.plan import EvalPlan
 from harness.record.resolved_plan import ServerInfo
-from harness.report.console import server_lines
+from harness.report.console import served_by, server_lines
 from harness.report.next_step import resuming_command, scoring_command
 from harness.report.progress import ProgressPrinter, ProgressSnapshot
 from harness.text import printable
 
 _LONG = 2000
-
-
-def _served(server: ServerInfo) -> str:
-    return f"{server.engine} {server.version or ''} serves {server.names}"
 
 
 class EvalConsole:
@@ -41,7 +37,7 @@ class EvalConsole:
             f"answers   at most {parameters.max_new_tokens} tokens, temperature {parameters.temperature:g}, "
             f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
             + ("" if parameters.seed is None else f", seed {parameters.seed}"),
-            *(f"server    {line}" for line in server_lines(servers, _served)),
+            *(f"server    {line}" for line in server_lines(servers, served_by)),
             f"output    {plan.output}",
             *([f"resuming  {kept} of {samples} rows are answered already"] if kept else []),
             *(f"WARNING   {warning}" for warning in warnings),

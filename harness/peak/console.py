@@ -9,6 +9,7 @@ from harness.peak.files import LADDER_PAGE
 from harness.peak.plan import LadderPlan
 from harness.peak.result import Ladder, broken, user_tokens_per_s
 from harness.peak.steps import NOT_A_RESULT, Latency, Step
+from harness.report.console import served_by, server_lines
 from harness.report.progress import duration, milliseconds
 from harness.text import printable
 
@@ -43,8 +44,7 @@ class LadderConsole:
         """Everything is checked, nothing was sent yet."""
         limits = ", ".join(f"{name} {milliseconds(limit)} ms" for name, limit in ladder.limits_ns.items())
         steps = ", ".join(map(str, ladder.wanted))
-        servers = (f"server    {one.url}: {one.engine} {one.version or ''} serves {one.names}"
-                   for one in ladder.servers)  # fmt: skip
+        servers = (f"server    {line}" for line in server_lines(ladder.servers, served_by))
         lines = [
             f"ladder: {ladder.benchmark}, requests in flight without LoadGen: {NOT_A_RESULT}",
             f"steps     {steps} in flight, {ladder.seconds:g} s each after their filling",

@@ -292,6 +292,11 @@ def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], s
     return [*lines, f"and {hidden} more, of {len(found) - _KINDS} other kinds"] if hidden else lines
 
 
+def served_by(server: ServerInfo) -> str:
+    """``SGLang 0.5.23 serves PATH as NAME``."""
+    return f"{server.engine} {server.version or ''} serves {server.names}"
+
+
 def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
     """``SGLang 0.5.23 serves PATH as NAME (context 131072, dp 8)``."""
     scheduling = {_SCHEDULING[name]: value for name, value in server.settings.items() if name in _SCHEDULING}
@@ -304,4 +309,4 @@ def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
         **scheduling,
     }
     shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-    return f"{server.engine} {server.version or ''} serves {server.names} ({shown})"
+    return f"{served_by(server)} ({shown})"

@@ -29,7 +29,7 @@ from sut.drive import Death, preflight, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
-from sut.servers.discovery import discover
+from sut.servers.discovery import find_servers
 from sut.servers.health import ask_health, ask_work
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import ConnectionLimits
@@ -69,7 +69,7 @@ def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
             check_free(plan.run.log_dir)
             return ladder
         with locked(plan.run.log_dir):
-            target, warnings = preflight(prepared)
+            prepared, target, warnings = preflight(prepared)
             move_aside_existing(plan.run.log_dir)
             ladder = msgspec.structs.replace(
                 ladder, started=datetime.now(UTC), warnings=(*ladder.warnings, *warnings)
@@ -80,7 +80,8 @@ def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
 def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[Prepared, Ladder]:
     """Ask the servers, settle the steps and check them. Raises ConfigError and ServerError."""
     run = plan.run
-    servers = discover(urls, run.backend, api_key(), run.preflight.questions_s, run.ca_file)
+    asked = find_servers(urls, run.backend, api_key(), run.ca_file, run.preflight)
+    servers = asked.found
     steps = plan.concurrency or default_steps(servers, _client_holds(plan, samples, servers))
     run = msgspec.structs.replace(run, max_concurrency=steps[-1])
     placement = place_workers(run, Inputs(samples, {}, None, ()))
@@ -98,7 +99,7 @@ def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tupl
         provenance=gather_provenance(ROOT),
         started=datetime.now(UTC),
         parameters=run.parameters,
-        warnings=(*run.warnings, *prepared.warnings),
+        warnings=(*run.warnings, *asked.warnings, *prepared.warnings),
         deviations=(*run.deviations, *prepared.deviations),
     )
     return prepared, ladder
