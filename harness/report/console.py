@@ -169,10 +169,14 @@ def _table_line(label: str, cells: Sequence[str]) -> str:
 
 
 def _network(record: RunRecord) -> list[str]:
-    line = "; ".join(text for text in (network_line(record.network), first_token_line(record)) if text)
-    return (
-        textwrap.wrap(_pair("network", line), 110, subsequent_indent=" " * (LABEL_WIDTH + 1)) if line else []
+    texts = {"network": network_line(record.network), "first token": first_token_line(record)}
+    indent = " " * (LABEL_WIDTH + 1)
+    wrapped = (
+        textwrap.wrap(_pair(name, text), 110, subsequent_indent=indent)
+        for name, text in texts.items()
+        if text
     )
+    return [line for lines in wrapped for line in lines]
 
 
 def _failures(s: Statistics) -> list[str]:

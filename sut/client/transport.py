@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sut.client.endpoint import AddressPair
-from sut.client.network import TCP_INFO_BYTES
+from sut.client.network import TCP_INFO_BYTES, TcpInfo
 
 
 def realtime_offset_ns() -> int:
@@ -49,6 +49,9 @@ _IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pai
 _TIMESPEC = struct.Struct("@qq")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _SLACK_NS = 1_000_000  # between two clocks, one of them slewed
+# The stamp is the last segment's, and that may have waited for a lost one before it: what is read later than
+# this after its stamp, on a connection that has lost segments, counts as arrived when it is read.
+LATE_NS = 5_000_000
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 # Nothing may arrive for an hour before a complete answer: probes keep the connection open in routers, and a
@@ -98,7 +101,7 @@ class Transport(Protocol):
 
 
 class PlainTransport:
-    """TCP; arrival is the kernel's receive stamp where there is one, else the moment of the read."""
+    """TCP; arrival is the kernel's receive stamp where there is one to trust, else the moment of the read."""
 
     __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg", "_socket")
 
@@ -143,9 +146,11 @@ class PlainTransport:
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
             arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns
             if self._latest_ns - _SLACK_NS <= arrived_ns <= now + _SLACK_NS:
-                self._latest_ns = arrived_ns
-                return data, arrived_ns
-            self._clock.refresh()  # the wall clock was stepped: stamps are used again from the next one on
+                if now - arrived_ns < LATE_NS or not TcpInfo.of(self.info()).gaps:
+                    self._latest_ns = arrived_ns
+                    return data, arrived_ns
+            else:
+                self._clock.refresh()  # the wall clock was stepped: stamps are used from the next one on
         self._latest_ns = now
         return data, now
 

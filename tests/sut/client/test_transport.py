@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from sut.client.endpoint import AddressPair
-from sut.client.transport import KernelClock, PlainTransport, TlsTransport, realtime_offset_ns
+from sut.client.transport import LATE_NS, KernelClock, PlainTransport, TlsTransport, realtime_offset_ns
 from tests.kit import PATIENCE_S
 
 BUSY_NS = 20_000_000  # the clocks' offset as a busy machine reads it; a step is seconds
@@ -42,6 +42,17 @@ def wait_ready(transport, seconds=PATIENCE_S):
 def received(transport, seconds=PATIENCE_S):
     select.select([transport.fileno()], [], [], seconds)
     return transport.receive()
+
+
+@pytest.mark.parametrize(("gaps", "trusted"), [(0, True), (1, False)])
+def test_a_stamp_may_be_of_a_segment_that_waited_for_a_lost_one(monkeypatch, gaps, trusted):
+    with connected() as (transport, server):
+        monkeypatch.setattr(PlainTransport, "info", lambda transport: bytes(224) + gaps.to_bytes(8, "little"))
+        server.sendall(b"late")
+        time.sleep(2 * LATE_NS / 1e9)
+        before_ns = time.monotonic_ns()
+        data, arrived_ns = received(transport)
+        assert (data, arrived_ns < before_ns) == (b"late", trusted)
 
 
 @contextmanager
