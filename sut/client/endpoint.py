@@ -13,7 +13,7 @@ import ssl
 import struct
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def resolve(host: str, port: int) -> tuple[AddressPair, ...]:
     """A pair for each address of a name, in the resolver's order. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     pairs = (AddressPair(int(family), (str(place[0]), int(place[1]))) for family, _, _, _, place in found)
-    return reachable(tuple(dict.fromkeys(pairs)))
+    return tuple(dict.fromkeys(pairs))
 
 
 def with_source_addresses(pairs: Sequence[AddressPair], count: int) -> tuple[AddressPair, ...]:
@@ -90,6 +90,17 @@ def reachable(pairs: tuple[AddressPair, ...]) -> tuple[AddressPair, ...]:
     return tuple(pair for pair in pairs if pair in working) or pairs
 
 
+def answering(pairs: Sequence[AddressPair]) -> AddressPair | None:
+    """The first pair that accepts a connection, within a second."""
+    waiting = {connecting.fileno(): (connecting, pair) for pair in pairs if (connecting := _begin(pair))}
+    accepted = _accepted(waiting)
+    first = next(accepted, None)
+    accepted.close()
+    for connecting, _ in waiting.values():
+        connecting.close()
+    return first
+
+
 def _begin(pair: AddressPair) -> socket.socket | None:
     connecting = socket.socket(pair.family, socket.SOCK_STREAM)
     connecting.setblocking(False)
@@ -105,18 +116,17 @@ def _begin(pair: AddressPair) -> socket.socket | None:
     return None
 
 
-def _accepted(waiting: dict[int, tuple[socket.socket, AddressPair]]) -> Iterator[AddressPair]:
-    poll = select.epoll()
-    for descriptor in waiting:
-        poll.register(descriptor, select.EPOLLOUT | select.EPOLLONESHOT)
-    left, until = len(waiting), time.monotonic() + _PROBE_S
-    while left and (patience := until - time.monotonic()) > 0:
-        for descriptor, _ in poll.poll(patience):
-            left -= 1
-            connecting, pair = waiting[descriptor]
-            if not connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                yield pair
-    poll.close()
+def _accepted(waiting: dict[int, tuple[socket.socket, AddressPair]]) -> Generator[AddressPair, None, None]:
+    with select.epoll() as poll:
+        for descriptor in waiting:
+            poll.register(descriptor, select.EPOLLOUT | select.EPOLLONESHOT)
+        left, until = len(waiting), time.monotonic() + _PROBE_S
+        while left and (patience := until - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(patience):
+                left -= 1
+                connecting, pair = waiting[descriptor]
+                if not connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    yield pair
 
 
 def _kernels_choice(pair: AddressPair) -> str | None:
@@ -129,7 +139,7 @@ def _kernels_choice(pair: AddressPair) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One replica, resolved. Its connections take turns on ``pairs``.
+    """One replica, resolved. Its connections take turns on ``pairs``; the addresses ``silent`` gave none.
 
     ``head`` is the start of every request to it and may hold the API key. ``ca_file``: see tls_context.
     """
@@ -141,6 +151,7 @@ class Endpoint:
     head: bytes
     keep_alive: bool = True
     ca_file: Path | None = None
+    silent: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url})"
@@ -177,15 +188,17 @@ def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | N
     parts = urlsplit(base)
     host, tls = parts.hostname or "", parts.scheme == "https"
     try:
-        pairs = resolve(address or host, default_port(base))
+        found = resolve(address or host, default_port(base))
     except OSError as error:
         raise ServerError(
             f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"
         ) from None
+    pairs = reachable(found)
+    silent = tuple(pair.address[0] for pair in found if pair not in pairs)
     head = f"POST {parts.path}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
     if api_key:
         head += f"Authorization: Bearer {api_key}\r\n"
-    return Endpoint(url, host, pairs, tls, head.encode(), ca_file=ca_file)
+    return Endpoint(url, host, pairs, tls, head.encode(), ca_file=ca_file, silent=silent)
 
 
 # -- addresses of this machine, as Linux reports them

@@ -21,7 +21,7 @@ from harness.config.api_key import masked_text
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
 from harness.text import printable
-from sut.client.endpoint import tls_context
+from sut.client.endpoint import answering, resolve, tls_context
 from sut.wire.base import UNREADABLE
 
 _MOST_BYTES = 1 << 20
@@ -53,8 +53,8 @@ class InfoClient:
         ca_file: Path | None = None,
         remedy: str = "is the server up?",
     ) -> None:
-        self._base, host, self._extensions = place_of(url)
-        headers = {"Accept-Encoding": "identity", **host}
+        headers = {"Accept-Encoding": "identity"}
+        self._place: tuple[str, dict[str, str], dict[str, str]] | None = None
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
@@ -112,14 +112,18 @@ class InfoClient:
 
     def _exchange(self, method: str, path: str, content: Mapping[str, Any] | None) -> tuple[int, bytes]:
         body = bytearray()
+        if self._place is None:
+            self._place = place_of(self.url, _answering(self.url))
+        base, host, extensions = self._place
         with (
             self._closed_in_time(),
             self._http.stream(
                 method,
-                self._base + path,
+                base + path,
                 timeout=self._left(),
                 json=content,
-                extensions=self._extensions,
+                headers=host,
+                extensions=extensions,
             ) as answer,
         ):
             for data in answer.iter_raw():
@@ -156,9 +160,26 @@ class InfoClient:
         return left
 
 
-def place_of(url: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-    """For httpx: where to connect; headers and extensions with the name if that is an address of it."""
+def _answering(url: str) -> str | None:
+    """One of the addresses of a name that has several: httpx would wait for a dead one until time is over."""
     base, address = split_address(url)
+    if address is not None:
+        return None
+    try:
+        found = resolve(urlsplit(base).hostname or "", default_port(base))
+    except OSError:  # httpx reports it
+        return None
+    pair = answering(found) if len(found) > 1 else None
+    return None if pair is None else pair.address[0]
+
+
+def place_of(url: str, chosen: str | None = None) -> tuple[str, dict[str, str], dict[str, str]]:
+    """For httpx: where to connect; headers and extensions with the name if that is an address of it.
+
+    ``chosen``: the address, where the URL names none.
+    """
+    base, address = split_address(url)
+    address = address or chosen
     if address is None:
         return base, {}, {}
     parts = urlsplit(base)

@@ -30,6 +30,12 @@ class ConnectionLimits:
     def warnings(self, expected: int, *, all_at_once: bool) -> Iterator[str]:
         """Warnings for about ``expected`` open connections; ``all_at_once``: all are opened at the start."""
         yield from self._limits.shortages(expected, self._workers, self._pairs)
+        for endpoint in self._endpoints:
+            if endpoint.silent:
+                yield (
+                    f"{endpoint.url}: addresses that gave no connection and get no queries: "
+                    f"{', '.join(endpoint.silent)}"
+                )
         pairs = (pair for endpoint in self._endpoints for pair in endpoint.pairs)
         if any(is_own_address(pair.family, pair.address[0]) for pair in pairs):
             at_once = min(expected, self._workers * (MAX_CONNECTING if all_at_once else WARM_CONNECTIONS))

@@ -13,6 +13,7 @@ from sut.client import endpoint as endpoints
 from sut.client.connections import Replica
 from sut.client.endpoint import (
     AddressPair,
+    answering,
     interface_addresses,
     ipv6,
     is_own_address,
@@ -85,7 +86,15 @@ def test_a_name_with_several_addresses_gives_those_that_answer(listener, monkeyp
     with refused_url() as url:
         gone = (socket.AF_INET, 0, 0, "", ("127.0.0.1", int(url.rpartition(":")[2])))
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [gone, *found])
-        assert resolve("replica", port) == (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
+        endpoint = resolve_endpoint(f"http://replica:{port}", "/generate", None)
+        assert endpoint.pairs == (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
+        assert endpoint.silent == ("127.0.0.1",)
+        (warning,) = limits_of(MachineLimits(20_000, None, 4096), url=endpoint.url).warnings(
+            1, all_at_once=False
+        )
+        assert "127.0.0.1" in warning
+        assert answering(resolve("replica", port)) in endpoint.pairs
+        assert answering(resolve("replica", port)[:1]) is None
 
 
 def test_without_any_that_answers_all_are_kept():
