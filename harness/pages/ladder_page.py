@@ -105,6 +105,7 @@ def _curves(ladder: Ladder) -> Iterator[Chart]:
             _column(steps, _user),
             [Series("steps", rates), *_points(steps, rates, ladder)],
             "number",
+            limits=_knee_at(ladder, _user),
             x_label="tokens/s of a user, 1000 / TPOT p90 in ms",
             note="each point is a concurrency; further right is faster for a user",
         )
@@ -112,7 +113,15 @@ def _curves(ladder: Ladder) -> Iterator[Chart]:
         x = _column(ladder.steps, lambda step: step.concurrency)
         rates = _column(ladder.steps, lambda step: step.tokens_per_s)
         series = [Series("tokens/s", rates, 2), *_points(ladder.steps, rates, ladder)]
-        yield Chart("throughput", "Tokens/s by requests in flight", x, series, "number", x_label="in flight")
+        limits = _knee_at(ladder, lambda step: step.concurrency)
+        title = "Tokens/s by requests in flight"
+        yield Chart("throughput", title, x, series, "number", x_label="in flight", limits=limits)
+
+
+def _knee_at(ladder: Ladder, where: Callable[[Step], float]) -> list[Limit]:
+    """A line across at the knee."""
+    knee = ladder.knee
+    return [] if knee is None else [Limit(f"knee: {knee.concurrency} in flight", where(knee), "x")]
 
 
 def _points(steps: Sequence[Step], rates: Floats, ladder: Ladder) -> Iterator[Series]:
