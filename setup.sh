@@ -94,6 +94,12 @@ install() {
     printf '%s\n' "$state" >"$stamp"
 }
 
+# LoadGen has wheels for x86-64 alone; elsewhere pip compiles it.
+require_compiler() {
+    [[ $(uname -m) == x86_64 ]] || command -v g++ >/dev/null ||
+        fail "LoadGen has no wheel for $(uname -m) and needs g++ to be compiled (Debian and Ubuntu: apt install g++ python3-dev)"
+}
+
 explain() {
     if grep -qE 'NameResolutionError|NewConnectionError|name resolution|Network is unreachable|ProxyError|ConnectTimeout' "$1"; then
         echo "no network, or no package index; see $1"
@@ -103,6 +109,7 @@ explain() {
 }
 
 install_harness() {
+    require_compiler
     make_venv "$venv"
     local lock
     [[ -z $embedded ]] || locks+=(embedded)

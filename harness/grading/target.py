@@ -209,6 +209,10 @@ def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[s
     warnings = []
     if sandbox is not None and sandbox.tier is Tier.UNSANDBOXED:
         warnings.append("model-written code ran WITHOUT a sandbox (--allow-unsandboxed)")
+    if sandbox is not None and sandbox.tier is Tier.NAMESPACES:
+        warnings.append(
+            "there is no seccomp filter for this processor: model-written code ran in namespaces alone"
+        )
     lost = tuple(
         sample.qsl_idx
         for sample in evaluation.graded

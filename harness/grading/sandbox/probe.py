@@ -4,11 +4,11 @@ from harness.errors import GradingError
 from harness.grading.grade import Mode
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
-from harness.grading.sandbox.tiers import Sandbox, Tier, refusal, sandbox, unsupported
+from harness.grading.sandbox.tiers import Sandbox, Tier, candidates, refusal, sandbox, unsupported
 
 _PROBE_LIMIT_S = 20.0
 _CONTAINED = "contained"
-_PROBE = f"""
+_PROBE = """
 import os, socket
 def escapes(attempt):
     try:
@@ -16,17 +16,28 @@ def escapes(attempt):
     except OSError:
         return False
     return True
-found = [
-    name for name, attempt in dict(
-        read=lambda: open("/etc/shadow").close(),
-        write=lambda: open("/var/tmp/escaped", "w").close(),
+def reach_network():
+    with socket.socket():
+        if {{name for _, name in socket.if_nameindex()}} <= {{"lo"}}:
+            raise OSError
+def see_processes():  # others than the warden, its fork server and this one
+    if len([name for name in os.listdir("/proc") if name.isdigit()]) <= 3:
+        raise OSError
+attempts = dict(
+    read=lambda: open("/etc/shadow").close(),
+    write=lambda: open("/var/tmp/escaped", "w").close(),
+)
+if {filtered}:
+    attempts |= dict(
         network=lambda: socket.socket(),
         signal=lambda: os.kill(os.getppid(), 0),
         process=lambda: os.fork() or os._exit(0),
-    ).items() if escapes(attempt)
-]
+    )
+else:
+    attempts |= dict(network=reach_network, processes=see_processes)
+found = [name for name, attempt in attempts.items() if escapes(attempt)]
 import fractions, decimal, heapq
-print(" ".join(found) or {_CONTAINED!r})
+print(" ".join(found) or {contained!r})
 """
 
 
@@ -36,7 +47,7 @@ def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
     Raises GradingError with the reason against each tier where none does, unless that is allowed.
     """
     reasons: dict[Tier, str] = {}
-    for tier in (Tier.BUBBLEWRAP, Tier.LANDLOCK):
+    for tier in candidates():
         reasons[tier] = why_not(tier)
         if not reasons[tier]:
             return sandbox(tier)
@@ -52,7 +63,8 @@ def why_not(tier: Tier) -> str:
         return reason
     try:
         with SandboxProcess(sandbox(tier)) as process:
-            process.begin(protocol.Job(Mode.STRICT, "", _PROBE))
+            probe = _PROBE.format(filtered=tier is not Tier.NAMESPACES, contained=_CONTAINED)
+            process.begin(protocol.Job(Mode.STRICT, "", probe))
             result = process.attempt(protocol.TestRun(_PROBE_LIMIT_S, _PROBE_LIMIT_S, ""))
     except (GradingError, SandboxLostError) as error:
         return str(error)

@@ -1,7 +1,7 @@
 """The kinds of sandbox: bubblewrap's namespaces, Landlock, or none.
 
-Every tier adds a seccomp filter and resource limits in the child (``jail.confine``). A tier is
-used only after a probe solution has run in it and could not get out.
+Every tier limits resources in the child and, where there is one for the processor, adds a seccomp filter
+(``jail.confine``). A tier is used only after a probe solution has run in it and could not get out.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.errors import GradingError
 from harness.files import ROOT
 from harness.grading.sandbox.jail.confine import Confinement
-from harness.grading.sandbox.jail.seccomp import MACHINE
+from harness.grading.sandbox.jail.syscalls import ARCHITECTURES
 from harness.grading.sandbox.jail.warden import WardenConfig
 from harness.grading.sandbox.users import NO_CHANGE
 
@@ -52,6 +52,7 @@ class Tier(StrEnum):
 
     BUBBLEWRAP = "bubblewrap"
     LANDLOCK = "landlock"
+    NAMESPACES = "bubblewrap without a seccomp filter"
     UNSANDBOXED = "unsandboxed"
 
 
@@ -69,7 +70,12 @@ class Sandbox:
 
 def sandbox(tier: Tier, memory: int = MEMORY_LIMIT) -> Sandbox:
     """The sandbox of a tier, whether or not it works on this machine."""
-    build = {Tier.BUBBLEWRAP: _bubblewrap, Tier.LANDLOCK: _landlock, Tier.UNSANDBOXED: _unsandboxed}
+    build = {
+        Tier.BUBBLEWRAP: _bubblewrap,
+        Tier.LANDLOCK: _landlock,
+        Tier.NAMESPACES: _namespaces_alone,
+        Tier.UNSANDBOXED: _unsandboxed,
+    }
     return build[tier](_limits(memory))
 
 
@@ -88,8 +94,8 @@ def _limits(memory: int) -> Confinement:
     )
 
 
-def _warden(limits: Confinement, scratch: str) -> tuple[str, ...]:
-    config = WardenConfig(limits, scratch).as_json()
+def _warden(limits: Confinement, scratch: str, *, alone: bool = False) -> tuple[str, ...]:
+    config = WardenConfig(limits, scratch, alone).as_json()
     return (sys.executable, "-I", "-c", _START.format(root=str(ROOT)), config)
 
 
@@ -101,6 +107,15 @@ def _interpreter_trees() -> tuple[str, ...]:
 
 
 def _bubblewrap(limits: Confinement) -> Sandbox:
+    return Sandbox(Tier.BUBBLEWRAP, (*_bwrap(), *_warden(limits, "/tmp")), _ENVIRONMENT)
+
+
+def _namespaces_alone(limits: Confinement) -> Sandbox:
+    warden = _warden(limits._replace(filter=False), "/tmp", alone=True)
+    return Sandbox(Tier.NAMESPACES, (*_bwrap(), *warden), _ENVIRONMENT)
+
+
+def _bwrap() -> tuple[str, ...]:
     program = shutil.which("bwrap") or "bwrap"
     shown = [path for path in (*_SYSTEM_TREES, *_SYSTEM_FILES) if Path(path).exists()]
     mounts = [part for path in shown for part in _mount(path)]
@@ -109,8 +124,7 @@ def _bubblewrap(limits: Confinement) -> Sandbox:
     for path in (*_interpreter_trees(), str(_JAIL)):
         mounts += [*_parent_folders(path), "--ro-bind", path, path]
     mounts += ["--remount-ro", "/", "--chdir", "/tmp"]
-    command = (program, *_namespaces(), *mounts, "--", *_warden(limits, "/tmp"))
-    return Sandbox(Tier.BUBBLEWRAP, command, _ENVIRONMENT)
+    return (program, *_namespaces(), *mounts, "--")
 
 
 def _mount(path: str) -> list[str]:
@@ -163,11 +177,15 @@ def _reachable_by_others(path: str) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in (Path(path), *Path(path).parents))
 
 
+def candidates() -> tuple[Tier, ...]:
+    """The tiers to try on this processor, the strongest first."""
+    known = platform.machine() in ARCHITECTURES
+    return (Tier.BUBBLEWRAP, Tier.LANDLOCK) if known else (Tier.NAMESPACES,)
+
+
 def unsupported(tier: Tier) -> str:
     """Why a tier cannot work here, found without trying it; empty when no reason is known."""
-    if tier is not Tier.UNSANDBOXED and platform.machine() != MACHINE:
-        return f"the seccomp filter is written for {MACHINE}, this is {platform.machine()}"
-    if tier is Tier.BUBBLEWRAP and not shutil.which("bwrap"):
+    if tier in (Tier.BUBBLEWRAP, Tier.NAMESPACES) and not shutil.which("bwrap"):
         return "bwrap is not installed (apt-get install bubblewrap)"
     return ""
 

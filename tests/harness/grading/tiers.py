@@ -10,7 +10,7 @@ from harness.grading.sandbox.process import SandboxProcess
 from harness.grading.sandbox.tiers import MIB, Tier, sandbox
 
 SMALL_MEMORY = 512 * MIB
-TIERS = (Tier.BUBBLEWRAP, Tier.LANDLOCK)
+TIERS = (Tier.BUBBLEWRAP, Tier.LANDLOCK)  # of processors that have a filter
 
 
 @cache

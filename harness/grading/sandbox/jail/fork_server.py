@@ -47,8 +47,8 @@ class ForkServer:
     def __init__(self, confinement: Confinement, libc: ctypes.CDLL) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         warden = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             self._channel.close()
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() == warden:
@@ -64,7 +64,7 @@ class ForkServer:
     def close(self) -> None:
         """End the server, which has no child now; its CPU time becomes this process's."""
         self._channel.close()
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)
 
     def load(self, module: str) -> None:
         """Import a module for all later children, if it is there."""

@@ -1,7 +1,6 @@
-"""The system calls that model-written code never needs, refused by a seccomp filter (x86_64).
+"""The system calls that model-written code never needs, refused by a seccomp filter.
 
 Threads are allowed, processes are not: nothing forks, nothing stays behind, nothing is executed.
-Numbers: Linux arch/x86/entry/syscalls/syscall_64.tbl.
 """
 
 import ctypes
@@ -9,9 +8,8 @@ import errno
 import os
 import struct
 
-MACHINE = "x86_64"
-_AUDIT_ARCH_X86_64 = 0xC000003E
-_X32_BIT = 0x40000000
+from harness.grading.sandbox.jail.syscalls import ARCHITECTURES, Architecture
+
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _MODE_FILTER = 38, 22, 2
 _CLONE_THREAD = 0x00010000
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
@@ -22,33 +20,7 @@ _STEP_BYTES = 8  # struct sock_filter
 _NO_PID = 0x7FFFFFFF  # greater than every pid; the own one replaces it
 _PID_CHECKS = 2  # of kill and tgkill
 
-_OPEN, _OPENAT, _OPENAT2 = 2, 257, 437
-_CLONE, _CLONE3, _KILL, _TGKILL, _PRCTL = 56, 435, 62, 234, 157
 _PR_SET_PDEATHSIG = 1
-
-DENIED = {
-    "socket": 41, "fork": 57, "vfork": 58, "execve": 59, "execveat": 322,
-    "tkill": 200, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297,
-    "pidfd_open": 434, "pidfd_send_signal": 424, "pidfd_getfd": 438,
-    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "process_madvise": 440, "kcmp": 312,
-    "unshare": 272, "setns": 308, "chroot": 161, "pivot_root": 155, "personality": 135,
-    "mount": 165, "umount2": 166, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431,
-    "fsmount": 432, "fspick": 433, "mount_setattr": 442,
-    "name_to_handle_at": 303, "open_by_handle_at": 304,
-    "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452,
-    "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260,
-    "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "truncate": 76,
-    "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "setxattrat": 463,
-    "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "removexattrat": 466,
-    "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "msgget": 68, "mq_open": 240,
-    "memfd_create": 319, "memfd_secret": 447, "userfaultfd": 323, "io_uring_setup": 425,
-    "bpf": 321, "perf_event_open": 298, "fanotify_init": 300,
-    "add_key": 248, "request_key": 249, "keyctl": 250,
-    "init_module": 175, "delete_module": 176, "finit_module": 313, "kexec_load": 246, "kexec_file_load": 320,
-    "reboot": 169, "swapon": 167, "swapoff": 168, "acct": 163, "quotactl": 179, "quotactl_fd": 443,
-    "syslog": 103, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "sethostname": 170,
-    "iopl": 172, "ioperm": 173,
-}  # fmt: skip
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -65,9 +37,9 @@ def _only_own_process(number: int, pid: int) -> bytes:
     return _guarded(number, check + _step(_RETURN, _ERRNO | errno.EPERM))
 
 
-def _only_threads() -> bytes:
+def _only_threads(clone: int) -> bytes:
     check = _load_argument(0) + _step(_JUMP_SET, _CLONE_THREAD, 0, 1) + _step(_RETURN, _ALLOW)
-    return _guarded(_CLONE, check + _step(_RETURN, _ERRNO | errno.EPERM))
+    return _guarded(clone, check + _step(_RETURN, _ERRNO | errno.EPERM))
 
 
 def _no_truncating_read(number: int, flags_argument: int) -> bytes:
@@ -77,10 +49,10 @@ def _no_truncating_read(number: int, flags_argument: int) -> bytes:
     return _guarded(number, check + _step(_RETURN, _ALLOW))
 
 
-def _no_outliving() -> bytes:
+def _no_outliving(prctl: int) -> bytes:
     """Refuse to change PR_SET_PDEATHSIG: the child dies with the warden."""
     check = _load_argument(0) + _step(_JUMP_EQ, _PR_SET_PDEATHSIG, 0, 1)
-    return _guarded(_PRCTL, check + _step(_RETURN, _ERRNO | errno.EPERM) + _step(_RETURN, _ALLOW))
+    return _guarded(prctl, check + _step(_RETURN, _ERRNO | errno.EPERM) + _step(_RETURN, _ALLOW))
 
 
 def _load_argument(index: int) -> bytes:
@@ -91,34 +63,26 @@ def _guarded(number: int, check: bytes) -> bytes:
     return _step(_JUMP_EQ, number, 0, len(check) // 8) + check
 
 
-def program(pid: int) -> bytes:
+def program(machine: Architecture, pid: int) -> bytes:
     """The filter for the process ``pid``, as an array of struct sock_filter."""
-    return _before() + _only_own_process(_KILL, pid) + _only_own_process(_TGKILL, pid) + _behind()
-
-
-def _before() -> bytes:
+    checked = machine.checked
     steps = [
         _step(_LOAD, _ARCH_OFFSET),
-        _step(_JUMP_EQ, _AUDIT_ARCH_X86_64, 1, 0),
+        _step(_JUMP_EQ, machine.audit, 1, 0),
         _step(_RETURN, _KILL_PROCESS),
         _step(_LOAD, _NR_OFFSET),
-        _step(_JUMP_GE, _X32_BIT, 0, 1),
-        _step(_RETURN, _ERRNO | errno.EPERM),
-        *(_refuse(number) for number in DENIED.values()),
-        _refuse(_CLONE3, errno.ENOSYS),  # its flags lie in memory; libc then falls back to clone
-        _refuse(_OPENAT2, errno.ENOSYS),
-        _only_threads(),
     ]
-    return b"".join(steps)
-
-
-def _behind() -> bytes:
-    steps = [
-        _no_outliving(),
-        _no_truncating_read(_OPEN, 1),
-        _no_truncating_read(_OPENAT, 2),
-        _step(_RETURN, _ALLOW),
-    ]
+    if machine.above:
+        steps += [_step(_JUMP_GE, machine.above, 0, 1), _step(_RETURN, _ERRNO | errno.EPERM)]
+    steps += [_refuse(number) for number in machine.denied.values()]
+    # Their flags lie in memory; libc then falls back to clone and openat.
+    steps += [_refuse(checked[name], errno.ENOSYS) for name in ("clone3", "openat2")]
+    steps += [_only_threads(checked["clone"])]
+    steps += [_only_own_process(checked[name], pid) for name in ("kill", "tgkill")]
+    steps += [_no_outliving(checked["prctl"])]
+    flags = {"open": 1, "openat": 2}
+    steps += [_no_truncating_read(checked[name], at) for name, at in flags.items() if name in checked]
+    steps += [_step(_RETURN, _ALLOW)]
     return b"".join(steps)
 
 
@@ -129,10 +93,10 @@ def forbid_new_privileges(libc: ctypes.CDLL) -> None:
 
 
 class Filter:
-    """The filter, made before a process forks; its child installs it, which cannot be undone."""
+    """This machine's filter, made before a process forks; its child installs it, which cannot be undone."""
 
     def __init__(self) -> None:
-        steps = program(_NO_PID)
+        steps = program(ARCHITECTURES[os.uname().machine], _NO_PID)
         self._code = ctypes.create_string_buffer(steps, len(steps))
         self._start = ctypes.addressof(self._code)
         header = struct.pack("HxxxxxxP", len(steps) // _STEP_BYTES, self._start)

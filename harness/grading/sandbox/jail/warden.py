@@ -32,20 +32,25 @@ _FIRST_FREE_FD = 10  # above stdin, stdout, stderr
 
 
 class WardenConfig(NamedTuple):
-    """The confinement of the warden's children and the folder that they may write to."""
+    """The confinement of the warden's children and the folder that they may write to.
+
+    ``alone``: nothing keeps a child from starting processes, but all processes here are the warden's. It
+    ends, and they with it, if one outlives its test run.
+    """
 
     confinement: Confinement
     scratch: str
+    alone: bool = False
 
     def as_json(self) -> str:
         """Text for a command line."""
-        return json.dumps({"confinement": self.confinement._asdict(), "scratch": self.scratch})
+        return json.dumps(self._asdict() | {"confinement": self.confinement._asdict()})
 
     @classmethod
     def from_json(cls, text: str) -> "WardenConfig":
         """Inverse of ``config.as_json()``."""
         fields = json.loads(text)
-        return cls(Confinement(**fields["confinement"]), fields["scratch"])
+        return cls(**fields | {"confinement": Confinement(**fields["confinement"])})
 
     def with_user(self, uid: int) -> "WardenConfig":
         """The same for children that change to this user; 0: no change."""
@@ -58,8 +63,12 @@ class Runner(Protocol):
     def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
         """Try one test."""
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process that still runs, if there is one."""
+
     def close(self) -> None:
-        """End the process that still runs, if there is one."""
+        """End it."""
 
 
 def main() -> None:
@@ -116,6 +125,8 @@ def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) ->
             cpu_s, wall_s, memory = (str(header[name]) for name in ("cpu_s", "wall_s", "memory"))
             test_run = protocol.TestRun(float(cpu_s), float(wall_s), payload.decode(), int(memory))
             protocol.send_result(outbox, runner.attempt(test_run))
+            if config.alone and watch.processes() - {os.getpid(), server.pid, *runner.pids}:
+                return
 
 
 def _listing(scratch: str) -> list[str]:
@@ -137,6 +148,11 @@ class ProcessPerTest:
         finally:
             for fd in files:
                 os.close(fd)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """None: no process outlives a test run."""
+        return ()
 
     def close(self) -> None:
         """Forget the compiled solution; no process outlives a test run."""
@@ -187,6 +203,11 @@ class ProcessPerSolution:
         return protocol.TestRunResult(
             _decided(status, detail), cpu_s, time.monotonic() - started, detail, output
         )
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process of the solution, if one runs."""
+        return () if self._child is None else (self._child.pid,)
 
     def close(self) -> None:
         """Kill the process, if one runs."""

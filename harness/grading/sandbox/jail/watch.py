@@ -27,6 +27,11 @@ class ProcessLimits(NamedTuple):
     memory: int = 0
 
 
+def processes() -> set[int]:
+    """Every process of this PID namespace, those that have ended and were not waited for included."""
+    return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
+
+
 def until_ready(fd: int, pid: int, limits: ProcessLimits, cpu_before: float = 0.0) -> str:
     """Wait until ``fd`` is readable: protocol.OK, or the status that names the limit that was hit.
 
