@@ -121,7 +121,7 @@ def append_ids(known: TokenIds, new: list[int], limits: AnswerBounds) -> Failure
     if len(known) + len(new) > limits.max_new_tokens:
         return _too_many(len(known) + len(new), limits)
     try:
-        known.extend(new)
+        known += array("I", new)
     except OverflowError:
         return wrong_id(min(new) if min(new) < 0 else max(new), limits)
     return None
@@ -194,6 +194,7 @@ def whole_answer(
 
 
 def _checked(ids: TokenIds, reason: str, prompt_tokens: int | None, limits: AnswerBounds) -> Outcome:
-    if (high := max(ids)) >= limits.vocabulary_size:
+    known = np.frombuffer(ids, dtype=np.uint32)
+    if (high := int(known.max())) >= limits.vocabulary_size:
         return wrong_id(high, limits)
-    return Completion(np.frombuffer(ids, dtype=np.int32), reason, prompt_tokens)
+    return Completion(known.view(np.int32), reason, prompt_tokens)

@@ -35,11 +35,13 @@ class EventReader:
         """Payloads completed by ``data``, in order."""
         if self._rest:
             return self._continue(data)
-        one_event = (
-            data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n")
-        )
-        if one_event and b"\r" not in data:
-            return [data[6:-2]]  # SGLang's usual case: one complete event in one chunk
+        if data.startswith(b"data: ") and data.endswith(b"\n\n") and b"\r" not in data:
+            payloads = data[6:-2].split(b"\n\ndata: ")
+            for payload in payloads:
+                if b"\n" in payload:
+                    break
+            else:
+                return payloads  # the usual case: complete events of one line each
         return self._split(data)
 
     def flush(self) -> bytes:
