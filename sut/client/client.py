@@ -223,6 +223,7 @@ class HttpClient:
 
     def _release(self, connection: Connection) -> None:
         connection.request = None
+        connection.in_flow = False
         if connection.batched:
             connection.batched = False
             self._poller.to_immediate(connection.fd, connection.mask)
@@ -292,6 +293,12 @@ class HttpClient:
             self._forget_idle(connection)
             return
         before_ns = request.reader.last_byte_ns
+        if (
+            connection.in_flow
+            and arrived_ns - before_ns <= self._deadlines.stall_ns
+            and request.reader.hold(data, arrived_ns)
+        ):
+            return
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
             if isinstance(outcome, Completion):
@@ -307,8 +314,8 @@ class HttpClient:
         elif arrived_ns - before_ns > _BATCHED_GAP_NS:
             if failure := self._deadlines.missed_between(request, before_ns):
                 self._finish(request, failure)
-            elif not connection.batched:
-                self._poll_in_batches(connection)
+            elif not connection.in_flow and len(self.in_flight) >= _BATCHED_FROM:
+                self._flows(connection, request)
 
     def _in_time(self, request: Request, connection: Connection, before_ns: int) -> Failure | None:
         """The Failure of a complete answer that came before its request was sent, or too late."""
@@ -323,7 +330,7 @@ class HttpClient:
             self._read_arrived(request, now)
             if self.in_flight.get(request.query_id) is not request:
                 continue
-            if failure := self._deadlines.missed(request, now):
+            if failure := request.reader.settle() or self._deadlines.missed(request, now):
                 self._finish(request, failure)
             else:
                 self._deadlines.add_again(request, now)
@@ -337,10 +344,9 @@ class HttpClient:
             if self.receptions == before or request.reader.last_byte_ns > until_ns:
                 return
 
-    def _poll_in_batches(self, connection: Connection) -> None:
-        request = connection.request
-        if len(self.in_flight) >= _BATCHED_FROM and request and request.first_token_sent:
-            connection.batched = True
+    def _flows(self, connection: Connection, request: Request) -> None:
+        if request.first_token_sent:
+            connection.in_flow = connection.batched = True
             self._poller.to_batched(connection.fd, connection.mask)
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
@@ -358,6 +364,9 @@ class HttpClient:
             return
         if kind is FailureKind.CONNECT:
             self._finish(request, _no_connection(replica, error))
+            return
+        if (outcome := request.reader.settle()) is not None:
+            self._finish(request, outcome)
             return
         cause = f"{replica.endpoint.url}: {error.strerror or error}"
         if error.errno in GIVEN_UP:

@@ -122,6 +122,7 @@ class Connection:
     __slots__ = (
         "batched",
         "fd",
+        "in_flow",
         "mask",
         "opened_ns",
         "pair",
@@ -139,6 +140,7 @@ class Connection:
         self.transport = transport
         self.fd = transport.fileno()
         self.ready = False
+        self.in_flow = False  # nothing of its answer is urgent until the end
         self.batched = False  # see sut/client/poller.py
         self.mask = 0
         self.request: Request | None = None

@@ -23,7 +23,7 @@ class DeadlineWatch:
         self._in_flight = in_flight
         self._request_ns = int(deadlines.request_s * 1e9)
         self._first_ns = _ns(deadlines.first_token_s)
-        self._stall_ns = _ns(deadlines.stall_s)
+        self.stall_ns = _ns(deadlines.stall_s)
         self._heap: list[tuple[int, int]] = []  # when, query id
 
     def add(self, request: Request) -> None:
@@ -59,8 +59,8 @@ class DeadlineWatch:
         if not reader.first_token_ns:
             if now - request.started_ns > self._first_ns:
                 return _failure(self._first_ns, "no token", request)
-        elif now - reader.last_byte_ns > self._stall_ns:
-            return _failure(self._stall_ns, "nothing more", request)
+        elif now - reader.last_byte_ns > self.stall_ns:
+            return _failure(self.stall_ns, "nothing more", request)
         return None
 
     def missed_at_end(self, request: Request, before_ns: int) -> Failure | None:
@@ -75,8 +75,8 @@ class DeadlineWatch:
     def missed_between(self, request: Request, before_ns: int) -> Failure | None:
         """The Failure of an answer that was silent for too long between its tokens, since ``before_ns``."""
         reader = request.reader
-        if 0 < reader.first_token_ns <= before_ns and reader.last_byte_ns - before_ns > self._stall_ns:
-            return _failure(self._stall_ns, "nothing more", request)
+        if 0 < reader.first_token_ns <= before_ns and reader.last_byte_ns - before_ns > self.stall_ns:
+            return _failure(self.stall_ns, "nothing more", request)
         return None
 
     def _request_of(self, entry: tuple[int, int]) -> Request | None:
@@ -92,8 +92,8 @@ class DeadlineWatch:
         """
         reader, end = request.reader, request.started_ns + self._request_ns
         if reader.first_token_ns:
-            return min(end, reader.last_byte_ns + self._stall_ns) + 1
-        return min(end, request.started_ns + self._first_ns, now + self._stall_ns) + 1
+            return min(end, reader.last_byte_ns + self.stall_ns) + 1
+        return min(end, request.started_ns + self._first_ns, now + self.stall_ns) + 1
 
 
 def _ns(seconds: float | None) -> int:

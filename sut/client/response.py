@@ -12,6 +12,9 @@ from sut.wire.base import Answer, excerpt
 from sut.wire.sse import BOM, DONE, ErrorEventError, EventReader, EventTooLargeError
 
 _ERROR_BODY_BYTES = 4096
+# How a chunk with complete JSON events ends, in each protocol; the end of an answer never does.
+_EVENT_END = b"}\n\n\r\n"
+_MOST_HELD_BYTES = 1 << 13
 # Of headers, informational responses, chunk extensions and trailers: more than any answer needs.
 _MOST_AROUND_BYTES = 1 << 18
 # How a line of an event stream begins; anything else at the end of a body is no cut-off event.
@@ -23,37 +26,47 @@ class ResponseReader:
 
     Times are the ``arrived_ns`` values that ``feed`` was given: of the first byte, of the bytes that held
     the first token, and of the last byte; 0 until then. ``first_event_tokens`` counts the tokens that
-    arrived with the first one.
+    arrived with the first one. ``tokens`` and failures do not include what is held until ``settle``.
     """
 
     __slots__ = (
         "_answer",
         "_around",
         "_body",
+        "_chunked",
         "_complete",
         "_encoding",
         "_events",
         "_failure",
         "_framed",
+        "_held",
+        "_held_bytes",
         "_keep_alive",
         "_max_body",
         "_parser",
+        "_pieces",
         "_status",
         "first_byte_ns",
         "first_event_tokens",
         "first_token_ns",
         "last_byte_ns",
+        "on_body",
     )
 
     def __init__(self, answer: Answer, *, streams: bool, max_event_bytes: int) -> None:
         self._answer = answer
         self._events = EventReader(max_event_bytes) if streams else None
         self._max_body = max_event_bytes
+        self._pieces: list[bytes] = []  # of the body, from one call of the parser
+        self.on_body = self._pieces.append
         self._parser: Any = httptools.HttpResponseParser(self)
         self._body = bytearray()
         self._around = 0  # bytes since the last that was part of the body
         self._failure: Failure | None = None
         self._framed = False
+        self._chunked = False
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self._encoding = b""
         self._complete = False
         self._keep_alive = False
@@ -83,14 +96,11 @@ class ResponseReader:
         if not self.first_byte_ns:
             self.first_byte_ns = arrived_ns
         self.last_byte_ns = arrived_ns
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if isinstance(error.__context__, MemoryError):
-                raise error.__context__ from None  # from our own code, not from the server
-            self._keep_alive = False
-            if self._failure is None and not self._complete:
-                self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {excerpt(data)}")
+        error = self._parse(self._with_held(data) if self._held else data)
+        if self._pieces and not self._complete:
+            self._take_body()
+        if error is not None and self._failure is None and not self._complete:
+            self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {excerpt(data)}")
         if self._failure is not None:
             return self._failure
         if self._complete:
@@ -105,8 +115,25 @@ class ResponseReader:
             self._mark_first(arrived_ns)
         return None
 
+    def hold(self, data: bytes, arrived_ns: int) -> bool:
+        """Keep events for the next ``feed``: no time depends on those between the first token and the end,
+        and parsing them together costs less. False where ``data`` may be the end, or enough is kept.
+        """
+        if not self._chunked or self._held_bytes > _MOST_HELD_BYTES or not data.endswith(_EVENT_END):
+            return False
+        self._held.append(data)
+        self._held_bytes += len(data)
+        self.last_byte_ns = arrived_ns
+        return True
+
+    def settle(self) -> Outcome | None:
+        """Parse what ``hold`` has kept; its Failure if it has one."""
+        return self.feed(b"", self.last_byte_ns) if self._held else None
+
     def closed(self) -> Outcome:
         """The peer closed the connection before an Outcome: allowed only for a body without framing."""
+        if (outcome := self.settle()) is not None:
+            return outcome
         if self._failure is not None:
             return self._failure
         if not self.first_byte_ns:
@@ -120,6 +147,48 @@ class ResponseReader:
     def release(self) -> None:
         """Release the parser, which refers to this reader: workers run without a garbage collector."""
         self._parser = None
+
+    def _with_held(self, data: bytes) -> bytes:
+        self._held.append(data)
+        data = b"".join(self._held)
+        self._held.clear()
+        self._held_bytes = 0
+        return data
+
+    def _parse(self, data: bytes) -> Exception | None:
+        """Let httptools call back; what it refuses is returned."""
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if isinstance(error.__context__, MemoryError):
+                raise error.__context__ from None  # from our own code, not from the server
+            self._keep_alive = False
+            return error
+        return None
+
+    def _take_body(self) -> None:
+        """Take the pieces of the body that the parser has found."""
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._around = 0
+        if self._failure is not None:
+            return
+        if self._events is None or self._status != 200:
+            self._keep(body)
+            return
+        try:
+            payloads = self._events.feed(body)
+        except EventTooLargeError as error:
+            self._failure = Failure(FailureKind.TOO_LARGE, str(error))
+            return
+        except ErrorEventError as error:
+            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"event: error: {excerpt(error.args[0])}")
+            return
+        feed = self._answer.feed
+        for payload in payloads:
+            if payload != DONE and (failure := feed(payload)) is not None:
+                self._failure = failure
+                return
 
     def _mark_first(self, arrived_ns: int) -> None:
         self.first_token_ns = arrived_ns
@@ -151,7 +220,7 @@ class ResponseReader:
             )
         return Failure(FailureKind.MALFORMED, f"neither events nor JSON: {excerpt(rest)}")
 
-    # httptools calls these while feed_data runs. Anything after the answer is ignored.
+    # httptools calls these, and ``on_body``, while feed_data runs. Anything after the answer is ignored.
 
     def on_message_begin(self) -> None:
         """A response begins; a second one is unexpected."""
@@ -171,33 +240,15 @@ class ResponseReader:
         name = name.lower()
         if name in (b"content-length", b"transfer-encoding"):
             self._framed = True
+            self._chunked = name != b"content-length"
         elif name == b"content-encoding" and not self._complete and value.strip().lower() != b"identity":
             self._encoding = value
-
-    def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
-        self._around = 0
-        if self._failure is not None or self._complete:
-            return
-        if self._events is None or self._status != 200:
-            self._keep(data)
-            return
-        try:
-            payloads = self._events.feed(data)
-        except EventTooLargeError as error:
-            self._failure = Failure(FailureKind.TOO_LARGE, str(error))
-            return
-        except ErrorEventError as error:
-            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"event: error: {excerpt(error.args[0])}")
-            return
-        for payload in payloads:
-            if payload != DONE and self._failure is None:
-                self._failure = self._answer.feed(payload)
 
     def on_message_complete(self) -> None:
         """The body is complete by its framing."""
         if self._status >= 200 and not self._complete:
             self._complete = True
+            self._take_body()
             # llhttp resets this as soon as the callback returns.
             self._keep_alive = bool(self._parser.should_keep_alive())
 

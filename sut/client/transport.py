@@ -44,6 +44,9 @@ class KernelClock:
 
 
 RECEIVE_BYTES = 65536
+# Every socket of a process is read into the same memory: a buffer for each read would split the heap.
+_RECEIVED = memoryview(bytearray(RECEIVE_BYTES))
+_BUFFERS = (_RECEIVED,)
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
 _IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
 _TIMESPEC = struct.Struct("@qq")
@@ -103,12 +106,12 @@ class Transport(Protocol):
 class PlainTransport:
     """TCP; arrival is the kernel's receive stamp where there is one to trust, else the moment of the read."""
 
-    __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg", "_socket")
+    __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg_into", "_socket")
 
     def __init__(self, route: AddressPair, clock: KernelClock) -> None:
         self._socket = _connecting_socket(route)
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._recvmsg = self._socket.recvmsg
+        self._recvmsg_into = self._socket.recvmsg_into
         self._clock = clock
         self._connected = False
         self._latest_ns = time.monotonic_ns()
@@ -138,10 +141,11 @@ class PlainTransport:
     def receive(self) -> tuple[bytes, int] | None:
         """Bytes and their arrival."""
         try:
-            data, ancillary, _, _ = self._recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)
+            size, ancillary, _, _ = self._recvmsg_into(_BUFFERS, _ANCILLARY_BYTES)
         except BlockingIOError:
             return None
         now = time.monotonic_ns()
+        data = _RECEIVED[:size].tobytes()
         if ancillary:
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
             arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns

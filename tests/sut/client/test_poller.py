@@ -94,18 +94,18 @@ def flowing_from_one(monkeypatch):
 
 
 class Paced:
-    """Plays one answer for each request, an event for each ``go``; ``end`` is what it does afterwards."""
+    """Plays one answer for each request, a chunk for each ``go``; ``end`` is what it does afterwards."""
 
     def __init__(self, *events, end=None):
         self.events, self.end, self._go = events, end, threading.Semaphore(0)
 
     def __call__(self, connection):
-        length = sum(map(len, self.events)) + (1 if self.end else 0)
         while read_request(connection):
-            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
             for event in self.events:
                 self._go.acquire(timeout=PATIENCE_S)
-                connection.sendall(event)
+                last = b"" if event is not self.events[-1] or self.end else b"0\r\n\r\n"
+                connection.sendall(b"%x\r\n%b\r\n%b" % (len(event), event, last))
             if self.end:
                 self._go.acquire(timeout=PATIENCE_S)
                 self.end(connection)
@@ -152,3 +152,21 @@ def test_a_stream_that_breaks_in_flow_is_a_failure_and_leaves_the_set(drive, flo
         script.go(driver, lambda: driver.outcomes)
         assert_failed(driver.outcomes[query], FailureKind.TRUNCATED)
         assert driver.client._poller.batched == 0
+
+
+BROKEN = SECOND.replace(b"]", b"")
+
+
+@pytest.mark.parametrize(("third", "kind"), [(SECOND, FailureKind.TIMEOUT), (BROKEN, FailureKind.MALFORMED)])
+def test_events_in_flow_are_held_until_the_end_or_a_deadline(drive, flowing_from_one, third, kind):
+    script = Paced(FIRST, SECOND, third, LAST)
+    with scripted(script) as (url, _):
+        driver = drive(url, timeout_s=1)
+        query = driver.start()
+        reader = driver.requests[query].reader
+        script.go(driver, lambda: driver.firsts)
+        script.go(driver, lambda: driver.client._poller.batched)
+        script.go(driver, lambda: reader._held)
+        assert reader.tokens == 2
+        driver.poll_until(lambda: driver.outcomes)
+        assert_failed(driver.outcomes[query], kind)

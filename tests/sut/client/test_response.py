@@ -88,6 +88,69 @@ def test_whole_responses(name):
         assert outcome.output_ids.dtype == np.int32
 
 
+def run_held(pieces, wire="sglang"):
+    """The outcome where all is held that may be, once the first token is there; and what was held."""
+    response, held = reader(wire=wire), 0
+    for when, piece in enumerate(pieces, start=1):
+        if response.first_token_ns and response.hold(piece, when):
+            held += 1
+        elif (outcome := response.feed(piece, when)) is not None:
+            return outcome, held
+    return response.closed(), held
+
+
+def event(ids, count, more=b"null", after=b""):
+    """One incremental event of SGLang in one chunk."""
+    meta = b'{"finish_reason":%b,"prompt_tokens":3,"completion_tokens":%d}' % (more, count)
+    data = b'data: {"text":"","output_ids":%b,"meta_info":%b%b}\n\n' % (json.dumps(ids).encode(), meta, after)
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+HEAD = OK + EVENT_STREAM + b"transfer-encoding: chunked\r\n\r\n"
+STOP = b'{"type":"stop"}'
+END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+TWO, LAST = [HEAD + event([1, 2], 2), event([3, 4], 4)], event([7], 7, STOP)
+# name: pieces as they arrive, how many of them are held.
+HELD = {
+    "complete": ([*TWO, event([5, 6], 6), LAST + END], 2),
+    "the end in pieces": ([*TWO, event([5, 6], 6), LAST, END[:-4], END[-4:-1], END[-1:]], 3),
+    "two events in one read": ([*TWO, event([5], 5) + event([6], 6), LAST, END], 3),
+    "an event in two reads": ([*TWO, event([5, 6], 6)[:50], event([5, 6], 6)[50:], LAST + END], 2),
+    "broken JSON": ([*TWO, event([5, 6], 6, b"nul"), LAST + END], 2),
+    "an id lost": ([*TWO, event([6], 6), LAST + END], 2),
+    "an event again": ([*TWO, TWO[1], LAST + END], 2),
+    "an error": ([*TWO, event([5, 6], 6, after=b',"error":{"message":"full"}'), LAST + END], 2),
+    "a wrong id": ([*TWO, event([-5, 6], 6), LAST + END], 2),
+    "an event after the end": ([*TWO, event([5], 5, STOP), event([6], 6), END], 3),
+    "another finish reason": ([*TWO, event([5, 6], 6, b'{"type":"abort"}'), LAST + END], 2),
+    "a broken chunk": ([*TWO, b"zz" + event([5, 6], 6), LAST + END], 2),
+    "closed after an event": ([*TWO, event([5, 6], 6)], 2),
+    "closed inside an event": ([*TWO, event([5, 6], 6), LAST[:60]], 2),
+    "no finish reason": ([*TWO, event([5, 6], 6) + END], 1),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_is_held_is_checked_like_the_rest(name):
+    pieces, holdable = HELD[name]
+    expected, (outcome, held) = run(pieces), run_held(pieces)
+    assert held == holdable
+    if isinstance(expected, Completion):
+        assert outcome.output_ids.tolist() == expected.output_ids.tolist()
+    else:
+        assert_failed(outcome, expected.kind)
+
+
+def test_what_is_held_is_bounded_and_settled_on_request():
+    response = reader_of("sglang", stream=True, max_new_tokens=1 << 20)
+    response.feed(HEAD + event([1], 1), 1)
+    assert response.hold(event([1] * 5000, 5001), 2)
+    assert not response.hold(event([1], 5002), 3)
+    assert (response.tokens, response.last_byte_ns) == (1, 2)
+    assert response.settle() is None
+    assert (response.tokens, response.last_byte_ns) == (5001, 2)
+
+
 def test_a_recorded_vllm_that_was_ended_in_the_middle():
     """SIGTERM: the stream ends well, with its usage and end mark, but for the finish reason."""
     data = (DATA / "vllm_http_aborted.txt").read_bytes()
