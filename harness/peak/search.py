@@ -80,6 +80,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 Action = NextStep | NextProbe | Ended
 
 _CLOSE = 0.7  # of t_max: such a verdict can be another one in the next run
+_SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
+_MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
 _SMALL_MARGIN = 0.01
 _NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
 _JUMP = 1.25  # by which a rate is raised where nothing predicts it
@@ -223,7 +225,8 @@ class Policy:
     def _predictor(self, history: History) -> Predictor | None:
         key = tuple(step.concurrency for step in history.steps)
         if key not in self._predictors:
-            model = pool_model(history.steps, self._settings.slots, self._limits_ns["TTFT"])
+            at_once = [one for one in (self._settings.slots, self._settings.most_in_flight) if one]
+            model = pool_model(history.steps, min(at_once, default=None), self._limits_ns["TTFT"])
             self._predictors[key] = (
                 None if model is None else Predictor(self.schedule, self._limits_ns, model)
             )
@@ -242,12 +245,25 @@ class Policy:
                 return self._confirmed(history, found.low, "AT_LEAST")
             above = max(aim, found.low * (1 + 1.5 * tolerance))
             return self._explore(history, above, "above the highest rate that passed")
-        small_gain = aim is not None and aim <= found.low * (1 + tolerance)
-        if found.width <= tolerance * (4 if small_gain else 2):
+        if found.width <= self._narrow(history, found.low, aim):
             return self._confirmed(history, found.low, "FOUND")
-        rate = math.sqrt(found.low * found.high) if aim is None else aim
-        rate = min(max(rate, found.low * (1 + tolerance)), found.high * (1 - tolerance))
+        rate = math.sqrt(found.low * found.high)
+        if aim is not None and found.width > 3 * tolerance:
+            rate = min(max(aim, found.low * (1 + tolerance)), found.high * (1 - tolerance))
         return self._explore(history, rate, "between the highest that passed and the lowest that did not")
+
+    def _narrow(self, history: History, low: float, aim: float | None) -> float:
+        """The width of a bracket that is narrow enough: more than a tolerance where a run promises little.
+
+        TPOT grows smoothly, and its replay is trusted; a queue's is not. The runs that are left for it count,
+        too.
+        """
+        tolerance, used = self._settings.tolerance, runs_used(history.probes)
+        if used >= _MANY_RUNS:
+            return 2 * tolerance
+        by_queue = any(one.binding == "TTFT" for one in history.probes if one.verdict == "INVALID")
+        predicted = aim is not None and aim <= low * (1 + tolerance) and not by_queue
+        return (4 if predicted else 1) * tolerance
 
     def _aim(self, peak: float) -> float:
         """Half of the tolerance below the expected peak, or at a best rate of the schedule in between."""
@@ -270,7 +286,8 @@ class Policy:
         valid, invalid = tally(history.probes)[rate]
         peak = self.expected_peak(history)
         margin = 0.0 if peak is None else peak / rate - 1
-        wanted = 2 if margin >= _SMALL_MARGIN else 3
+        sure = margin >= _SMALL_MARGIN or (not invalid and _repeats(history.probes, rate))
+        wanted = 2 if sure else 3
         if valid >= wanted:
             return Ended(outcome, f"VALID in {valid} of {valid + invalid} runs")
         return self._affordable(history, rate, "confirmation")
@@ -307,6 +324,24 @@ class Policy:
     def _left_s(self, history: History) -> float | None:
         budget = self._settings.budget_s
         return None if budget is None else budget - history.spent_s
+
+
+def runs_used(probes: Sequence[Probe]) -> float:
+    """Runs of full length; one that was cut counts by its part of the time."""
+    return sum(
+        1.0 if one.cut_after_s is None else min(1.0, one.cut_after_s / max(one.planned_s, 1e-9))
+        for one in probes
+    )
+
+
+def _repeats(probes: Sequence[Probe], rate: float) -> bool:
+    """Whether complete runs at one rate agree so well that another one would show nothing new."""
+    same = [one for one in probes if one.rate == rate and one.verdict == "VALID" and one.tpot_p99_ns]
+    if len(same) < 2:
+        return False
+    tpots = [one.tpot_p99_ns or 0.0 for one in same]
+    shares = [one.share for one in same]
+    return max(tpots) <= (1 + _SAME_TPOT) * min(tpots) and max(shares) - min(shares) <= _SAME_SHARE
 
 
 def _stopped(history: History) -> Ended | None:

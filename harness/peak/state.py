@@ -43,7 +43,7 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     def write(self, folder: Path) -> None:
         """Write the file completely or not at all. Raises OSError."""
         with atomic_write(folder / SEARCH_STATE) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+            file.write(msgspec.json.encode(self) + b"\n")
 
 
 def read_state(folder: Path) -> SearchState:

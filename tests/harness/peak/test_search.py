@@ -1,0 +1,154 @@
+"""The policy of a search: what comes next by what was measured (benchmarks/peak_search.py has the truth)."""
+
+import pytest
+
+from harness.peak.search import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
+from tests.harness.peak.searches import LIMITS_NS, MadeServer, probe, settings, step
+
+LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128, 256))
+
+
+def decide(history: History, **changes):
+    return Policy(settings(**changes)).decide(history)
+
+
+def found(server, **changes):
+    history, ended = search(server, settings(**changes), History())
+    return history, ended, bracket(history.probes)
+
+
+@pytest.mark.parametrize(
+    ("server", "replicas"),
+    [
+        (MadeServer(), 1),
+        (MadeServer(flatters=1.1), 1),
+        (MadeServer(each_ms=0.3, flatters=0.9), 2),
+        (MadeServer(each_ms=0.1, slots=80), 2),
+    ],
+)
+def test_the_peak_is_found_with_few_runs(server, replicas):
+    peak = server.highest()
+    history, ended, rates = found(server, replicas=replicas, slots=server.slots)
+    assert ended.outcome == "FOUND"
+    assert rates.low == pytest.approx(peak, rel=0.02)
+    assert sum(one.cut_after_s is None for one in history.probes) <= 5
+    valid, invalid = tally(history.probes)[rates.low]
+    assert (valid >= 2, invalid) == (True, 0)
+
+
+def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not():
+    history, ended, _ = found(MadeServer(), slots=1000)
+    measured = [*history.steps, *history.probes]
+    for count in range(len(measured)):
+        steps = tuple(history.steps[:count])
+        part = History(steps, tuple(history.probes[: count - len(steps)]))
+        action = decide(part, slots=1000)
+        following = measured[count]
+        if isinstance(action, NextStep):
+            assert following.concurrency == action.concurrency
+        else:
+            assert isinstance(action, NextProbe)
+            assert following.rate == action.rate
+    assert decide(history, slots=1000) == ended
+
+
+def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
+    assert decide(History(), start_qps=20.0) == NextProbe(20.0, "the rate that was given")
+    near, far = probe(20.0, tpot_p99_ns=78e6), probe(20.0, tpot_p99_ns=30e6)
+    assert isinstance(decide(History((), (near,)), start_qps=20.0), NextProbe)
+    assert isinstance(decide(History((), (far,)), start_qps=20.0), NextStep)
+    assert isinstance(decide(History(), start_qps=None), NextStep)
+
+
+ENDS = {
+    "a failed run": (History(LADDER, (probe(20.0, "FAILED", reasons=("gone",)),)), {}, "STOPPED"),
+    "the client, nothing passed": (
+        History(
+            LADDER, (probe(30.0, "INVALID", client_bound=True), probe(29.0, "INVALID", client_bound=True))
+        ),
+        {},
+        "STOPPED",
+    ),
+    "the client, something passed": (
+        History(
+            LADDER,
+            (
+                probe(20.0),
+                probe(30.0, "INVALID", client_bound=True),
+                probe(29.0, "INVALID", client_bound=True),
+            ),
+        ),
+        {},
+        "AT_LEAST",
+    ),
+    "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
+    "no step within the limits": (History((step(1, 90.0),)), {}, "NOTHING_PASSES"),
+    "too few queries": (
+        History(),
+        {"start_qps": 3.0, "samples": 200, "loadgen": {**settings().loadgen, "min_query_count": 1}},
+        "STOPPED",
+    ),
+    "too many runs": (History(LADDER, tuple(probe(40.0 - n, "INVALID") for n in range(16))), {}, "STOPPED"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_it_ends(name):
+    history, changes, outcome = ENDS[name]
+    ended = decide(history, **changes)
+    assert isinstance(ended, Ended)
+    assert ended.outcome == outcome
+
+
+def test_the_last_run_that_fits_is_a_confirmation():
+    first = probe(18.0, tpot_p99_ns=60e6)
+    spent = History(LADDER, (first,)).spent_s
+    action = decide(History(LADDER, (first,)), budget_s=spent + 1.5 * first.cost_s)
+    assert action == NextProbe(18.0, "confirmation")
+
+
+def test_a_rate_that_failed_its_confirmation_is_given_up():
+    lower = decide(
+        History(LADDER, (probe(21.0, tpot_p99_ns=79e6), probe(21.3, "INVALID"), probe(21.0, "INVALID")))
+    )
+    assert isinstance(lower, NextProbe)
+    assert lower.rate < 21.0
+
+
+V, I = "VALID", "INVALID"  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("runs", "low", "high"),
+    [
+        ([], None, None),
+        ([(10, V)], 10, None),
+        ([(10, I)], None, 10),
+        ([(10, V), (12, I), (11, V)], 11, 12),
+        ([(10, V), (10, I)], None, 10),
+        ([(9, V), (10, V), (10, I)], 9, 10),
+        ([(10, V), (10, I), (10, V)], 10, None),
+        ([(10, I), (12, V)], 12, None),
+        ([(10, V), (12, "FAILED")], 10, None),
+    ],
+)
+def test_the_bracket(runs, low, high):
+    rates = bracket([probe(rate, verdict) for rate, verdict in runs])
+    assert (rates.low, rates.high) == (low, high)
+
+
+def test_a_client_at_its_limit_gives_a_lower_bound():
+    """Nothing is missed up to the requests that the client can hold."""
+    server = MadeServer(base_ms=5.0, each_ms=0.01)
+    history, ended, rates = found(server, most_in_flight=64)
+    assert ended.outcome == "AT_LEAST"
+    assert max(one.concurrency for one in history.steps) == 64
+    assert rates.low is not None and rates.high is None
+
+
+def test_the_ladder_is_short_and_goes_down_where_nothing_is_kept():
+    server = MadeServer(base_ms=70.0, each_ms=1.5)
+    search(server, settings(replicas=1, slots=256), History())
+    assert server.steps[:2] == [16, 4]
+    assert len(server.steps) <= 5
+    assert LIMITS_NS["TPOT"] == 80_000_000
