@@ -112,11 +112,15 @@ def run_harness(
     urls: Sequence[str],
     conf: str,
     cores: Sequence[int] = (0,),
+    program: Sequence[object] = (ROOT / "run_mlperf.py",),
 ) -> Measured:
-    """Run run_mlperf.py, pinned to ``cores``, and read its results. Raises SystemExit when it failed."""
+    """Run run_mlperf.py, pinned to ``cores``, and read its results. Raises SystemExit when it failed.
+
+    ``program``: Python's arguments before the flags.
+    """
     conf_path = folder / "user.conf"
     conf_path.write_text(conf)
-    words = [sys.executable, ROOT / "run_mlperf.py", "--scenario", scenario, "--user-conf", conf_path]
+    words = [sys.executable, *program, "--scenario", scenario, "--user-conf", conf_path]
     words += ["--server-url", ",".join(urls), "--output-dir", folder, "--log-level", "warning", *flags]
     process = subprocess.Popen(
         [str(word) for word in words],

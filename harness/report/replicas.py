@@ -18,6 +18,7 @@ _SURE = 4.0
 # Up to this ratio a replica counts as equal; from there on its requests weigh as much as the ratio's square
 # (docs/design/performance.md has what that gains).
 _EQUAL, _POWER, _SLOWEST = 1.05, 2, 2.0
+_NEARER = 3  # shares of their limits
 _NAMED = 5
 
 Floats = npt.NDArray[np.float64]
@@ -72,6 +73,11 @@ class ReplicaWatch:
         if before := self._found.get(index):
             ratio, since = max(ratio, before.ratio), before.from_s
         self._found[index] = Straggler(self._urls[index], round(ratio, 3), round(since, 1), round(now_s, 1))
+
+
+def tpot_binds(ttft: float, tpot: float, ttft_limit: float, tpot_limit: float) -> bool:
+    """Whether TPOT is much nearer to its limit than TTFT to its own."""
+    return _NEARER * ttft * tpot_limit <= tpot * ttft_limit
 
 
 def straggler_warnings(stragglers: Sequence[Straggler], replicas: int) -> Iterator[str]:
