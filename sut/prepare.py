@@ -19,6 +19,7 @@ from harness.files import AUDIT_CONFIG
 from harness.record.resolved_plan import Placement, ResolvedPlan, ServerInfo
 from sut.loadgen.binding import Readback
 from sut.servers.differences import replica_warnings
+from sut.servers.routers import router_warnings
 from sut.servers.server_info import (
     check_capacity,
     model_deviations,
@@ -202,6 +203,7 @@ def _client_load(
     warnings = (
         *model_warnings(servers, plan.benchmark),
         *replica_warnings(servers),
+        *router_warnings(servers),
         *parameter_warnings(servers, plan.parameters),
         *(stream_warnings(servers) if not plan.scenario.streams and plan.parameters.stream else ()),
         *limits.warnings(expected, all_at_once=not plan.scenario.poisson),

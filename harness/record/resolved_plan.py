@@ -157,6 +157,15 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
         return limits_ns(self.scenario, self.loadgen_settings)
 
 
+class Router(msgspec.Struct, frozen=True):
+    """What stands between this client and the servers."""
+
+    name: str
+    version: str | None = None
+    servers: int | None = None
+    """behind it"""
+
+
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that one server URL reported; `null` where it did not."""
 
@@ -189,6 +198,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """further values of SGLang's /server_info, only those in which replicas of the run differ"""
     trial_s: float | None = None
     """seconds that its trial request took before the run"""
+
+    router: Router | None = None
+    """in front of it, where its answers show one"""
 
     @property
     def names(self) -> str:

@@ -81,9 +81,9 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
 class ProgressLog:
     """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
 
-    ``watch`` has followed the replicas up to the last line; ``weights`` are its factors, but 1 unless TPOT binds:
-    the equal replicas get more to do, and where they queue it, TTFT suffers. The first failure to write ends the
-    file, with a warning; to read the journal, both.
+    ``watch`` has followed the replicas up to the last line; ``weights`` are its factors, but 1 unless TPOT
+    binds: the others get more to do, and where they queue it, TTFT suffers. The first failure to write ends
+    the file, with a warning; to read the journal, both.
     """
 
     def __init__(

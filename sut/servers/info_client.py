@@ -59,6 +59,7 @@ class InfoClient:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
         self.asking = ""
+        self.headers: Mapping[str, str] = {}  # of the last answer, names in lower case
         self._within_s = within_s
         self._remedy = remedy
         self._until = time.monotonic() + within_s
@@ -126,6 +127,7 @@ class InfoClient:
                 extensions=extensions,
             ) as answer,
         ):
+            self.headers = dict(answer.headers)
             for data in answer.iter_raw():
                 body += data
                 if len(body) > _MOST_BYTES:

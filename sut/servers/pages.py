@@ -8,6 +8,7 @@ from harness.config.options import Backend
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
+from sut.servers.routers import router_of, with_router
 
 Reported = dict[str, str | int | float | bool]
 _NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; ours of PyTorch names itself as the engine
@@ -53,7 +54,9 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Repor
         raise NotReadyError(
             f"{control.url}: /health answered {status}, expected 200; the server is not ready"
         )
-    return _ask_sglang(control) if backend in _NATIVE else (_ask_openai(control, backend), {})
+    headers = control.headers
+    server, reported = _ask_sglang(control) if backend in _NATIVE else (_ask_openai(control, backend), {})
+    return with_router(server, router_of(control, headers)), reported
 
 
 def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, Reported]:
