@@ -215,6 +215,9 @@ class Policy:
             slots=settings.slots,
             most_in_flight=settings.most_in_flight,
         )
+        left, least = self._left_s(history), float(settings.loadgen["min_duration_ms"]) / 1000
+        if concurrency is not None and left is not None and left < least:
+            return Ended("BUDGET", f"{max(left, 0):.0f} s of the budget are left, a run takes {least:.0f} s")
         if concurrency is not None:
             return NextStep(concurrency)
         if history.probes or any(keeps(step, self._limits_ns) for step in steps):

@@ -184,8 +184,8 @@ def conclusion_facts(conclusion: Conclusion) -> Iterator[tuple[str, str]]:
         above = "" if found.rate is None else f", {100 * (found.lowest_invalid / found.rate - 1):.2f} % above"
         yield "INVALID", f"from {found.lowest_invalid:g} queries/s on{above}"
     if found.margin is not None and found.expected_peak is not None:
-        peak = f"{found.expected_peak:.5g}"
-        yield "margin", f"{100 * found.margin:.2f} % of the rate: a replay puts the peak at {peak}"
+        left = f"{100 * found.margin:.2f} % of the rate" if found.margin > 0 else "none"
+        yield "margin", f"{left}: a replay puts the peak at {found.expected_peak:.5g}"
     if found.binding is not None:
         kind = {
             "smooth": ": it grows smoothly with the rate",

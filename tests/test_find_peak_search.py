@@ -1,0 +1,167 @@
+"""find_peak.py search as a user calls it, against a stub server. Whole searches: benchmarks/peak_stub.py."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import find_peak
+from harness.peak.state import read_state
+from tests.kit import wait_until
+from tests.runs import ROOT, main_here, small_dataset
+from tests.stub import StubServer
+
+RATE, SECONDS = 100, 5
+CONF = f"""
+*.Server.target_qps = 1
+*.Server.min_duration = {1000 * SECONDS}
+*.Server.min_query_count = 480
+*.Offline.target_qps = 1
+*.Offline.min_duration = 2000
+*.Offline.min_query_count = 12
+"""
+FOLDER = "peak/server/search"
+
+
+def command(folder, stub, *arguments, scenario="server"):
+    dataset, _ = small_dataset(folder)
+    conf = folder / "given.conf"
+    conf.write_text(CONF)
+    words = ("search", "--scenario", scenario, "--input-file", dataset, "--user-conf", conf)
+    words += ("--output-dir", folder, "--max-new-tokens", 8, "--log-level", "warning")
+    words += ("--server-url", stub.url, "--ladder-seconds", 1, *arguments)
+    return [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
+
+
+def start(words):
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process):
+    stdout, stderr = process.communicate(timeout=300)
+    assert "Traceback" not in stderr, stderr
+    return stdout, stderr
+
+
+def running(folder, number=1):
+    """Whether the journal of a probe has rows."""
+    journal = folder / FOLDER / f"probe-{number:02d}/server/performance/journal"
+    return any(path.stat().st_size for path in journal.glob("queries-*.bin"))
+
+
+@pytest.mark.engine
+def test_a_killed_search_resumes(tmp_path):
+    """By SIGKILL behind its first run; the second part has time for no further run."""
+    state_file = tmp_path / FOLDER / "search.json"
+    with StubServer() as stub:
+        words = command(tmp_path, stub, "--start-qps", RATE)
+        process = start(words)
+        wait_until(lambda: state_file.is_file() and read_state(state_file.parent).history.probes)
+        process.kill()
+        process.communicate(timeout=60)
+        before = read_state(state_file.parent)
+        assert before.conclusion is None
+        stdout, stderr = ended(start([*words, "--resume", "--budget", str(SECONDS + 1)]))
+    state = read_state(state_file.parent)
+    assert state.history == before.history, stderr
+    (probe,) = state.history.probes
+    assert (probe.rate, probe.verdict, probe.queries % 12) == (RATE, "VALID", 0)
+    assert (state.conclusion.outcome, state.conclusion.rate, state.conclusion.confirmed) == (
+        "BUDGET",
+        RATE,
+        False,
+    )
+    run = tmp_path / FOLDER / state.conclusion.folder
+    record = json.loads((run / "run.json").read_text())
+    assert record["verdict"]["result"] == "VALID"
+    assert record["plan"]["loadgen_settings"]["server_target_qps"] == RATE
+    assert (
+        run / "user.conf"
+    ).read_text() == f"{CONF}\n# Found by find_peak.py\n{state.conclusion.conf_rows[0]}\n"
+    assert (run / "report.html").is_file()
+    page = (tmp_path / FOLDER / "search.html").read_text()
+    assert state.conclusion.conf_rows[0] in page and state.conclusion.conf_rows[0] in stdout
+
+
+@pytest.mark.engine
+def test_a_signal_in_a_run_keeps_the_state(tmp_path):
+    with StubServer() as stub:
+        process = start(command(tmp_path, stub, "--start-qps", RATE))
+        wait_until(lambda: running(tmp_path))
+        process.send_signal(signal.SIGINT)
+        stdout, _ = ended(process)
+    assert process.returncode == 130
+    state = read_state(tmp_path / FOLDER)
+    assert (state.conclusion.outcome, state.history.probes) == ("INTERRUPTED", ())
+    record = json.loads((tmp_path / FOLDER / "probe-01/server/performance/run.json").read_text())
+    assert record["verdict"]["result"] == "INTERRUPTED"
+    assert "search.json" in stdout
+
+
+@pytest.mark.engine
+def test_a_server_that_is_too_slow_is_found_out_early_and_one_that_dies_ends_the_search(tmp_path):
+    """Answers of 1 s per token: the run is decided once ten queries have waited too long."""
+    with StubServer(event_delay_s=1.0) as stub:
+        process = start(command(tmp_path, stub, "--start-qps", RATE))
+        wait_until(lambda: running(tmp_path, 2) or process.poll() is not None or cut(tmp_path))
+        stub.stop()
+        stdout, stderr = ended(process)
+    assert process.returncode in (3, 4), stdout + stderr
+    state = read_state(tmp_path / FOLDER)
+    first = state.history.probes[0]
+    assert (first.verdict, first.binding) == ("INVALID", "TPOT")
+    assert first.cut_after_s is not None and first.over_tpot > first.most_over
+    assert state.conclusion.rate is None
+
+
+def cut(folder):
+    file = folder / FOLDER / "search.json"
+    return file.is_file() and read_state(file.parent).history.probes
+
+
+@pytest.mark.engine
+def test_offline_needs_one_short_run(tmp_path):
+    with StubServer(event_delay_s=0.01) as stub:
+        process = start(command(tmp_path, stub, "--max-concurrency", 16, scenario="offline"))
+        stdout, stderr = ended(process)
+    assert process.returncode == 0, stderr
+    row = next(line for line in stdout.splitlines() if "Offline.target_qps" in line)
+    rate = float(row.rpartition("=")[2])
+    record = json.loads((tmp_path / "peak/offline/short/offline/performance/run.json").read_text())
+    assert record["statistics"]["completed"] == 64
+    assert rate == pytest.approx(record["statistics"]["samples_per_s"], rel=0.6)
+
+
+def test_single_stream_needs_no_search(tmp_path, capfd):
+    words = ["search", "--scenario", "single-stream", "--input-file", str(tmp_path / "any")]
+    code, stdout, stderr = main_here(capfd, find_peak.main, words)
+    assert (code, stderr, len(stdout.splitlines())) == (0, "", 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--budget", "soon"),
+        ("--tolerance", "0"),
+        ("--start-qps", "-1"),
+        ("--concurrency", "5"),
+        ("--input-file", "missing.parquet"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path, capfd, arguments):
+    dataset, _ = small_dataset(tmp_path)
+    words = ["search", "--input-file", str(dataset), "--output-dir", str(tmp_path), *arguments]
+    code, _, stderr = main_here(capfd, find_peak.main, words)
+    assert (code, len(stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.engine
+def test_a_budget_for_less_than_a_run_is_refused(tmp_path):
+    with StubServer() as stub:
+        process = start(command(tmp_path, stub, "--budget", SECONDS - 1))
+        _, stderr = ended(process)
+    assert process.returncode == 2
+    assert "--budget" in stderr.splitlines()[-1]
+    assert not (tmp_path / FOLDER).exists()
