@@ -89,7 +89,10 @@ def preflight(prepared: Prepared) -> tuple[Prepared, Target, tuple[str, ...]]:
     ]
     left_out = require(faults, len(prepared.servers), least)
     used = [
-        (structs.replace(server, trial_s=one.seconds), replace(endpoint, keep_alive=one.keeps_alive))
+        (
+            structs.replace(server, trial_s=one.seconds and round(one.seconds, 4)),
+            replace(endpoint, keep_alive=one.keeps_alive),
+        )
         for server, endpoint, one in zip(prepared.servers, endpoints, trials, strict=True)
         if one.error is None
     ]

@@ -79,9 +79,11 @@ class ActivityProbe:
             self._thread.start()
 
     def _ask_all(self) -> None:
+        """Ask one after another until one works, which is enough."""
         for url in self._urls:
             if self._works(url):
                 self.seen_s = time.monotonic()
+                return
 
     def _works(self, url: str) -> bool:
         found = self._work(url)

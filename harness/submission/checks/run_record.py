@@ -63,12 +63,16 @@ def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
 def _origin(record: RunRecord) -> dict[str, str]:
     """Empty values where the record has none. An embedded server has another port in each run."""
     embedded, git = record.plan.backend == "embedded", record.provenance.git
-    settings = [server.settings for server in record.servers if server.settings]
+    # Equal servers count once: an accuracy run may do without some (--min-replicas).
+    settings = sorted(
+        {json.dumps(server.settings, sort_keys=True) for server in record.servers if server.settings}
+    )
+    urls = {*(server.url for server in record.servers), *record.left_out}
     return {
-        ADDRESS: "" if embedded else ", ".join(sorted(server.url for server in record.servers)),
+        ADDRESS: "" if embedded else ", ".join(sorted(urls)),
         "engine": ", ".join(sorted({f"{server.engine} {server.version}" for server in record.servers})),
         "model": ", ".join(sorted({str(server.model) for server in record.servers})),
-        "server settings": json.dumps(settings, sort_keys=True) if settings else "",
+        "server settings": ", ".join(settings),
         "commit of the harness": "" if git is None else git.commit,
     }
 

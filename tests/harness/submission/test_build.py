@@ -289,6 +289,19 @@ def test_servers_may_have_other_addresses(results, info, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
 
 
+def test_a_server_that_a_run_did_without_is_no_other_server(results, info, capsys):
+    url = "http://localhost:30001"
+    for path in results.glob("offline/**/run.json"):
+        record = json.loads(path.read_text())
+        if "accuracy" in path.parts:
+            record["left_out"] = {url: "not reachable"}
+        else:
+            record["servers"].append(record["servers"][0] | {"url": url})
+        path.write_text(json.dumps(record))
+    assert build(results) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
+
+
 def test_the_runs_are_kept(results, info, tmp_path):
     """Also those of the tests, so that check can compare their origins again."""
     build(results)
