@@ -57,5 +57,6 @@ def test_ctrl_c_while_servers_are_waited_for(tmp_path):
         _, rest = program.communicate(timeout=120)
     assert line.startswith("waiting for 1 of 1 servers") and url in line
     assert program.returncode == 128 + signal.SIGINT
-    assert rest == "run_mlperf.py: ended by SIGINT\n"
+    assert rest.splitlines()[-1] == "run_mlperf.py: ended by SIGINT"
+    assert "Traceback" not in rest
     assert not any(tmp_path.rglob("run.json"))
