@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.errors import EXIT_VALID
 from harness.peak.files import LADDER_PAGE
 from harness.peak.plan import LadderPlan
-from harness.peak.result import Ladder, broken, user_tokens_per_s
+from harness.peak.result import Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.steps import NOT_A_RESULT, Latency, Step
 from harness.report.console import served_by, server_lines
 from harness.report.progress import duration, milliseconds
@@ -130,6 +130,7 @@ def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
     if not step.steady:
         yield "NOT STEADY"
     yield from step.notes
+    yield from (f"{url} has {ratio:.2f} times the median TPOT" for url, ratio in stragglers(step))
     if step is ladder.best:
         yield "most tokens/s inside the limits"
     if step is ladder.knee:

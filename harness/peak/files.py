@@ -25,13 +25,15 @@ _SAMPLES = ("ttft_samples_ns", "tpot_samples_ns", "osl_samples")  # in requests.
 
 
 def write_state(folder: Path, ladder: Ladder) -> None:
-    """Write ladder.json, complete or not at all. Raises OSError."""
+    """Write ladder.json without single requests, complete or not at all. Raises OSError."""
+    steps = tuple(msgspec.structs.replace(step, **dict.fromkeys(_SAMPLES, ())) for step in ladder.steps)
+    shown = msgspec.structs.replace(ladder, steps=steps)
     with atomic_write(folder / LADDER_STATE) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(ladder), indent=1))
+        file.write(msgspec.json.format(msgspec.json.encode(shown), indent=1))
 
 
 def read_state(folder: Path) -> Ladder:
-    """The ladder of a folder. Raises OSError and msgspec.DecodeError."""
+    """The ladder of a folder, without single requests. Raises OSError and msgspec.DecodeError."""
     return msgspec.json.decode((folder / LADDER_STATE).read_bytes(), type=Ladder)
 
 

@@ -2,7 +2,8 @@
 
 import math
 import signal
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -14,6 +15,7 @@ from harness.record.provenance import Provenance
 from harness.record.resolved_plan import ServerInfo
 from harness.report.progress import milliseconds
 
+SLOWER = 1.1  # times the median of all replicas
 LEAST_GROWTH = 0.02  # of the throughput, for a doubling of the concurrency
 
 
@@ -89,6 +91,15 @@ def broken(step: Step, limits_ns: Mapping[str, int]) -> str:
         if limit is not None and latency is not None and latency.p99_ns > limit:
             found.append(f"{name} p99 is {milliseconds(latency.p99_ns)} ms, over {milliseconds(limit)} ms")
     return ", ".join(found)
+
+
+def stragglers(step: Step) -> Iterator[tuple[str, float]]:
+    """Replicas with a median TPOT well above that of the others: URL, and ratio to the median of all."""
+    known = {one.url: one.tpot.p50_ns for one in step.replicas if one.tpot is not None}
+    if len(known) < 2:
+        return
+    middle = statistics.median(known.values())
+    yield from ((url, value / middle) for url, value in known.items() if value > SLOWER * middle)
 
 
 def why_stop(steps: Sequence[Step], limits_ns: Mapping[str, int], *, goes_on: bool = False) -> str:

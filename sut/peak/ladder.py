@@ -11,6 +11,7 @@ import msgspec
 
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.api_key import api_key
+from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
@@ -41,6 +42,7 @@ from sut.wire import Wires
 _LOOKS = 32  # at the counters, in the time of a step; workers write them four times a second
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
 _NS = 1e9
+_UNTIMED = "the answers are not streamed: no times of tokens are measured, and no limit ends the ladder"
 
 
 class Watcher(Protocol):
@@ -72,7 +74,10 @@ def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
             prepared, target, warnings = preflight(prepared)
             move_aside_existing(plan.run.log_dir)
             ladder = msgspec.structs.replace(
-                ladder, started=datetime.now(UTC), warnings=(*ladder.warnings, *warnings)
+                ladder,
+                started=datetime.now(UTC),
+                servers=prepared.servers,
+                warnings=(*ladder.warnings, *warnings),
             )
             return _climb(plan, prepared, target, death, ladder, watcher)
 
@@ -99,10 +104,15 @@ def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tupl
         provenance=gather_provenance(ROOT),
         started=datetime.now(UTC),
         parameters=run.parameters,
-        warnings=(*run.warnings, *asked.warnings, *prepared.warnings),
+        warnings=(*run.warnings, *asked.warnings, *prepared.warnings, *_untimed(run)),
         deviations=(*run.deviations, *prepared.deviations),
     )
     return prepared, ladder
+
+
+def _untimed(run: RunPlan) -> tuple[str, ...]:
+    """A warning where answers come whole."""
+    return () if run.parameters.stream else (_UNTIMED,)
 
 
 def _client_holds(plan: LadderPlan, samples: SampleSet, servers: Sequence[ServerInfo]) -> int:

@@ -6,8 +6,8 @@ import pytest
 from harness.errors import ConfigError
 from harness.peak.options import LadderOptions
 from harness.peak.plan import default_steps, resolve_ladder_plan
-from harness.peak.result import why_stop
-from tests.harness.peak.made import LIMITS, curve, ladder, step
+from harness.peak.result import stragglers, why_stop
+from tests.harness.peak.made import LIMITS, curve, ladder, latency, step
 from tests.records import ENDED
 from tests.runs import PERFORMANCE
 
@@ -38,6 +38,20 @@ def test_where_it_ends(steps, said):
 
 def test_after_failures_it_goes_on_if_asked_to():
     assert not why_stop([step(4, 200, failures={"timeout": 2})], LIMITS, goes_on=True)
+
+
+@pytest.mark.parametrize(
+    ("medians", "found"),
+    [((20, 20, 20), []), ((20, 20, 26), [1.3]), ((20, 21), []), ((30,), []), ((20, 10), [4 / 3])],
+)
+def test_stragglers_are_named(medians, found):
+    made = step(4, 200)
+    replicas = tuple(
+        msgspec.structs.replace(made.replicas[0], url=str(number), tpot=latency(median))
+        for number, median in enumerate(medians)
+    )
+    one = msgspec.structs.replace(made, replicas=replicas)
+    assert [ratio for _, ratio in stragglers(one)] == pytest.approx(found)
 
 
 def test_no_limits_break_none():
