@@ -72,8 +72,18 @@ class Loop:
         return ids
 
 
-def test_what_ends_is_replaced_and_the_number_follows_commands():
-    loop = Loop()
+@pytest.fixture
+def loop():
+    """Ended by its workers: the end of the pipe would end this process."""
+    made = Loop()
+    yield made
+    for worker in made.workers:
+        worker.close()
+    made.thread.join(PATIENCE_S)
+    assert not made.thread.is_alive()
+
+
+def test_what_ends_is_replaced_and_the_number_follows_commands(loop):
     loop.set(6)
     loop.take(6)
     assert [len(held) for held in loop.held] == [3, 3]
@@ -92,8 +102,7 @@ def test_what_ends_is_replaced_and_the_number_follows_commands():
     assert max(seen) == 13 and len(seen) == 7
 
 
-def test_a_worker_that_dies_is_replaced_by_the_others_and_the_last_ends_it():
-    loop = Loop()
+def test_a_worker_that_dies_is_replaced_by_the_others_and_the_last_ends_it(loop):
     loop.set(4)
     loop.take(4)
     loop.workers[0].close()
