@@ -290,7 +290,7 @@ class Policy:
         peak = self.expected_peak(history)
         margin = 0.0 if peak is None else peak / rate - 1
         sure = margin >= _SMALL_MARGIN or (not invalid and _repeats(history.probes, rate))
-        wanted = 2 if sure else 3
+        wanted = 2 if sure or runs_used(history.probes) >= _MANY_RUNS + valid - 1 else 3
         if valid >= wanted:
             return Ended(outcome, f"VALID in {valid} of {valid + invalid} runs")
         return self._affordable(history, rate, "confirmation")
