@@ -142,8 +142,9 @@ class Predictor:
             low, high = (middle, high) if passes(middle) else (low, middle)
         return low
 
-    def capacity(self, model: PoolModel) -> float:
+    def capacity(self, model: PoolModel | None = None) -> float:
         """Queries per second that the pool completes when it is full."""
+        model = model or self._model
         running = min(model.slots, model.running[-1])
         tpot_s = model.tpot_table(math.ceil(running))[-1]
         return running / (tpot_s * float(model.lengths.mean()) + float(model.first_s.mean()) * model.scale)

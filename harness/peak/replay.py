@@ -186,10 +186,10 @@ def _dealt(values: Floats, count: int, random: np.random.Generator) -> Floats:
 
 
 def _moment(times: Floats, most: int) -> float | None:
-    """When the first one above ``most`` comes."""
-    if len(times) <= most:
-        return None
-    return float(np.partition(times, max(most, 0))[max(most, 0)])
+    """When the first one above ``most`` comes; at once where a run may not even have none."""
+    if most < 0:
+        return 0.0
+    return float(np.partition(times, most)[most]) if len(times) > most else None
 
 
 def _percentile(values: Floats) -> float:

@@ -278,11 +278,29 @@ class Policy:
         """A rate that may pass, where none has: lower by steps that double."""
         if high is None:
             if aim is None:
-                return Ended("NOTHING_PASSES", "no rate passes in a replay of what the ladder measured")
+                return self._nothing_predicted(history)
             return self._explore(history, aim, "the prediction")
         drop = min(0.5, self._settings.tolerance * 2 ** (len(history.probes) - 1))
         lower = high * (1 - drop)
         return self._explore(history, lower if aim is None else min(aim, lower), "nothing passed yet")
+
+    def _nothing_predicted(self, history: History) -> Action:
+        """The end where no rate passes in a replay."""
+        predictor = self._predictor(history)
+        if predictor is not None and (few := self._too_few(rounded(predictor.capacity()))):
+            return few
+        return Ended("NOTHING_PASSES", "no rate passes in a replay of what the ladder measured")
+
+    def _too_few(self, rate: float) -> Ended | None:
+        """The end where no run at a rate can be VALID."""
+        run = self.schedule.run(rate)
+        if run.most_over >= 0:
+            return None
+        return Ended(
+            "STOPPED",
+            f"a run at {rate:g} has {run.queries} queries, too few for LoadGen's early stopping: "
+            "raise min_query_count or min_duration",
+        )
 
     def _confirmed(self, history: History, rate: float, outcome: Outcome) -> Action:
         """The end where enough runs at ``rate`` were VALID; else another one."""
@@ -316,13 +334,7 @@ class Policy:
         left, cost = self._left_s(history), self.cost_s(history, rate)
         if left is not None and left < cost:
             return Ended("BUDGET", f"{max(left, 0):.0f} s of the budget are left, a run takes {cost:.0f} s")
-        if (run := self.schedule.run(rate)).most_over < 0:
-            return Ended(
-                "STOPPED",
-                f"a run at {rate:g} has {run.queries} queries, too few for LoadGen's early stopping: "
-                "raise min_query_count or min_duration",
-            )
-        return NextProbe(rate, why)
+        return self._too_few(rate) or NextProbe(rate, why)
 
     def _left_s(self, history: History) -> float | None:
         budget = self._settings.budget_s

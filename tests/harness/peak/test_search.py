@@ -88,6 +88,11 @@ ENDS = {
         {"start_qps": 3.0, "samples": 200, "loadgen": {**settings().loadgen, "min_query_count": 1}},
         "STOPPED",
     ),
+    "too few queries at the predicted rate": (
+        History(tuple(step(n, 15 + 20 * n) for n in (1, 2, 4))),
+        {"samples": 20, "loadgen": {**settings().loadgen, "min_query_count": 1}},
+        "STOPPED",
+    ),
     "too many runs": (History(LADDER, tuple(probe(40.0 - n, "INVALID") for n in range(16))), {}, "STOPPED"),
 }
 
