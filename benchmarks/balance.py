@@ -328,8 +328,14 @@ RATED = ("8 equal", "8, one 1.3 x slow", "8, each different by up to 10 %")
 
 # -- the complete harness on stub servers
 
-STUB = {"batch_us": 4000, "stream_ns": 400_000, "first_id_tokens": 1, "cumulative": 0, "tokens_per_event": 10}
-STUB_QPS, STUB_S, STUB_MEAN, STUB_LONGEST = 40.0, 200, 300, 2000
+STUB = {
+    "batch_us": 20_000,
+    "stream_ns": 2_000_000,
+    "first_id_tokens": 1,
+    "cumulative": 0,
+    "tokens_per_event": 10,
+}
+STUB_QPS, STUB_S, STUB_MEAN, STUB_LONGEST = 8.0, 200, 300, 2000
 CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
 # The weights of slow replicas, computed in the program's own process, stay 1.
 UNWEIGHTED = """
@@ -385,7 +391,7 @@ def run_on_stub(slow_permille: int, unweighted: bool) -> list[object]:
 def write_lengths(path: Path) -> Path:
     """Prompts whose first id is the number of tokens of their answer."""
     random = np.random.default_rng(3)
-    answers = np.clip(random.lognormal(np.log(STUB_MEAN) - 0.25, 0.7, 2000), 20, STUB_LONGEST).astype(int)
+    answers = np.clip(random.lognormal(np.log(STUB_MEAN) - 0.25, 0.7, 800), 100, STUB_LONGEST).astype(int)
     rows = [[int(length), *map(int, random.integers(1000, 100_000, 30))] for length in answers]
     pq.write_table(pa.table({"input_tokens": pa.array(rows, pa.list_(pa.int32()))}), path)
     return path

@@ -20,6 +20,8 @@ _SURE = 4.0
 _EQUAL, _POWER, _SLOWEST = 1.05, 2, 2.0
 _NEARER = 3  # shares of their limits
 _NAMED = 5
+_TIME_BITS = 44  # five hours in ns
+_LONGEST_NS = (1 << _TIME_BITS) - 1
 
 Floats = npt.NDArray[np.float64]
 
@@ -147,16 +149,16 @@ def _by_replica(rows: Rows, count: int) -> Iterator[Rows]:
 def _medians(rows: Rows, count: int) -> tuple[Floats, Floats]:
     """Each replica's median TPOT in ns, and the least that it truly is by these answers; NaN: too few."""
     timed = rows[(rows["osl"] >= 2) & (rows["first_token_ns"] > 0)]
-    times, numbers = tpot_ns(timed), timed["replica"].astype(np.int64)
-    order = np.lexsort((times, numbers))
-    edges = np.searchsorted(numbers[order], np.arange(count + 1))
+    # One sort of plain integers, by replica and then by time, is faster than one of row numbers.
+    times = np.sort(timed["replica"].astype(np.int64) << _TIME_BITS | tpot_ns(timed).clip(0, _LONGEST_NS))
+    edges = np.searchsorted(times, np.arange(count + 1) << _TIME_BITS)
     begin, sizes = edges[:-1], np.diff(edges)
     medians, least = np.full(count, np.nan), np.full(count, np.nan)
     enough = sizes >= _FEWEST
     # Ranks of a median scatter with sqrt(n) / 2.
     low = (sizes / 2 - _SURE * np.sqrt(sizes) / 2).clip(min=0).astype(np.int64)
-    medians[enough] = times[order[(begin + sizes // 2)[enough]]]
-    least[enough] = times[order[(begin + low)[enough]]]
+    medians[enough] = times[(begin + sizes // 2)[enough]] & _LONGEST_NS
+    least[enough] = times[(begin + low)[enough]] & _LONGEST_NS
     return medians, least
 
 
