@@ -21,18 +21,23 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 RESULTS = ROOT / "benchmarks/results"
 STUB = ROOT / "benchmarks/stub/stub_server"
-PORT = 31900
+PORT = int(os.environ.get("STUB_PORT", "31900"))  # the first of as many as there are servers
 
 
 class Stub:
-    """Stub servers on consecutive ports, one process each; ``knobs`` as in stub/README.md."""
+    """Stub servers on consecutive ports, ``servers`` or one a process; ``knobs`` as in stub/README.md."""
 
-    def __init__(self, processes: int = 1, cores: Sequence[int] = (1,), **knobs: int | str) -> None:
+    def __init__(
+        self, processes: int = 1, cores: Sequence[int] = (1,), servers: int = 0, **knobs: int | str
+    ) -> None:
         if _is_stale(STUB):
             subprocess.run([ROOT / "benchmarks/stub/build.sh"], check=True)
-        self.urls = [f"http://127.0.0.1:{PORT + index}" for index in range(processes)]
+        each = max(1, -(-servers // processes))
+        ports = [PORT + index * each for index in range(processes)]
+        self.urls = [f"http://127.0.0.1:{PORT + index}" for index in range(servers or processes)]
+        self._processes = [f"http://127.0.0.1:{port}" for port in ports]  # an address of each
         flags = [word for knob, value in knobs.items() for word in (f"--{knob}", str(value))]
-        self._commands = [[str(STUB), "--port", str(PORT + index), *flags] for index in range(processes)]
+        self._commands = [[str(STUB), "--port", str(port), "--ports", str(each), *flags] for port in ports]
         self._cores = pinned(cores)
         self._running: list[subprocess.Popen[bytes]] = []
 
@@ -43,7 +48,7 @@ class Stub:
             )
             for command in self._commands
         ]
-        for url in self.urls:
+        for url in self._processes:
             _wait_for(url)
         return self
 
@@ -59,12 +64,12 @@ class Stub:
 
     def stats(self) -> list[dict[str, Any]]:
         """The counts of each process."""
-        return [json.loads(_get(url, "/_stats")) for url in self.urls]
+        return [json.loads(_get(url, "/_stats")) for url in self._processes]
 
     def log(self) -> list[dict[str, int]]:
         """The true times of every complete answer, trial requests excluded."""
         rows: list[dict[str, int]] = []
-        for url in self.urls:
+        for url in self._processes:
             rows += [
                 {key: int(value) for key, value in row.items() if value.isdecimal()}
                 for row in csv.DictReader(io.StringIO(_get(url, "/_log")))

@@ -2,11 +2,12 @@
 """The heaviest submitted Server loads of gpt-oss-120b, from this machine.
 
     python benchmarks/record_load.py --load 72-gpu [--hold-s 180]
-    python benchmarks/record_load.py --load 512-gpu
+    python benchmarks/record_load.py --load 512-gpu [--scale 0.5]
 
 Poisson arrivals, 1 364 tokens for each answer, stream interval 100, as the submitted systems answered: the
-stub keeps the delay of the first token and the pace. Streams are distributed over stub processes and workers
-within the limit on descriptors. Prints the load that was reached, or the limit that prevented it.
+stub keeps the delay of the first token and the pace. Each GPU of the system is a server with a port of its
+own. Streams are distributed over stub processes and workers within the limit on descriptors. Prints the load
+that was reached, or the limit that prevented it.
 """
 
 import argparse
@@ -25,8 +26,9 @@ CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query
 
 @dataclass(frozen=True)
 class Load:
-    """A submitted result: arrivals each second, TTFT and TPOT in ms."""
+    """A submitted result: arrivals each second, TTFT and TPOT in ms, servers with one GPU each."""
 
+    servers: int
     qps: float
     ttft_ms: float
     tpot_ms: float
@@ -37,7 +39,7 @@ class Load:
         return int(self.qps * (self.ttft_ms + (TOKENS - 1) * self.tpot_ms) / 1000)
 
 
-LOADS = {"72-gpu": Load(750, 1000, 60), "512-gpu": Load(4000, 1000, 34.1)}
+LOADS = {"72-gpu": Load(72, 750, 1000, 60), "512-gpu": Load(512, 3956, 1000, 34.3)}
 
 
 def main() -> None:
@@ -50,9 +52,13 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="part of the load, for small machines")
     arguments = parser.parse_args()
     load = LOADS[arguments.load]
-    load = Load(load.qps * arguments.scale, load.ttft_ms, load.tpot_ms)
-    processes = process_count(load.streams)
-    print(f"{load.qps:g}/s, about {load.streams} streams, {processes} stub processes and workers")
+    scale = arguments.scale
+    load = Load(max(1, round(load.servers * scale)), load.qps * scale, load.ttft_ms, load.tpot_ms)
+    processes = min(load.servers, process_count(load.streams))
+    print(
+        f"{load.qps:g}/s to {load.servers} servers, about {load.streams} streams, {processes} stub processes "
+        "and workers"
+    )
     rows = hold(load, processes, arguments.hold_s)
     print_table(f"record_load: {arguments.load} x {arguments.scale:g}", ("", "value"), rows)
     save(f"record_load_{arguments.load}", dict(rows))
@@ -75,7 +81,7 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
         "gap_us": int(load.tpot_ms * INTERVAL * 1000),
         "cumulative": 0,
     }
-    with tempfile.TemporaryDirectory() as name, Stub(processes, **knobs) as stub:
+    with tempfile.TemporaryDirectory() as name, Stub(processes, servers=load.servers, **knobs) as stub:
         folder = Path(name)
         dataset = write_prompts(folder / "prompts.parquet", 6396, 200)
         run = run_harness(
@@ -109,8 +115,10 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
         ["schedule lag mean ms", (run.record["schedule_lag_mean_ns"] or float("nan")) / 1e6],
         ["stub late p99 ms", max(one["late_us"]["p99"] for one in stats) / 1e3],
         ["client CPU cores", run.cpu_s / (run.statistics["duration_ns"] / 1e9)],
+        ["client CPU us for each query", run.cpu_s * 1e6 / len(issued)],
         ["client memory MiB", run.peak_rss_mib],
         ["client memory KiB for each stream", run.peak_rss_mib * 1024 / max(1, most)],
+        ["servers", load.servers],
         ["workers", processes],
         ["verdict", run.record["verdict"]["result"]],
     ]
