@@ -6,6 +6,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 venv=.venv
 locks=(run)
 embedded=1
+score=''
 backend=${MLPERF_BACKEND:-none}
 sglang_version=$(<sglang/VERSION)
 vllm_version=$(<vllm/VERSION)
@@ -18,6 +19,7 @@ usage: ./setup.sh [OPTION]...
   --with-tests     also the packages of the tests
   --backend NAME   also a server for a GPU node, in a separate environment, DIR-NAME: sglang ($sglang_version), vllm ($vllm_version)
                    or pytorch (default: MLPERF_BACKEND, else none)
+  --with-score     also what run_batch.py needs for BERTScore (torch), in a separate environment, DIR-score
   --with-sglang    the same as --backend sglang
   --help           this text
 
@@ -37,6 +39,7 @@ parse_options() {
             --venv=?*) venv=${1#*=} ;;
             --no-embedded) embedded='' ;;
             --with-tests) locks+=(test) ;;
+            --with-score) score=1 ;;
             --backend) [[ -n ${2:-} ]] || fail "--backend needs a name; see --help" && backend=$2 && shift ;;
             --backend=?*) backend=${1#*=} ;;
             --with-sglang) backend=sglang ;;
@@ -156,6 +159,15 @@ install_backend() {
     esac
 }
 
+# Separate, because bert-score needs another version of transformers and tokenizers. It decodes with our vocabulary.
+install_score() {
+    local directory=$venv-score
+    make_venv "$directory"
+    install score "$directory" --require-hashes --requirement requirements/score.txt
+    mkdir -p "$directory/share"
+    cp "$venv/share/o200k_base.tiktoken.gz" "$directory/share/"
+}
+
 # The stronger of the two sandboxes for model-written programs; the other is Landlock.
 install_bubblewrap() {
     if command -v bwrap >/dev/null; then
@@ -180,5 +192,6 @@ install_harness
 install_vocabulary
 install_bubblewrap
 [[ $backend == none ]] || install_backend
+[[ -z $score ]] || install_score
 check_samples
 echo "ready: $venv/bin/python run_mlperf.py --help"

@@ -15,4 +15,6 @@ lock --group test --output-file requirements/test.txt
 for group in run vocabulary embedded; do
     lock --group "$group" --constraints requirements/test.txt --output-file "requirements/$group.txt"
 done
-lock --group pytorch --output-file requirements/pytorch.txt
+for group in pytorch score; do
+    lock --group "$group" --output-file "requirements/$group.txt"
+done

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 from harness.batch.options import (
@@ -10,11 +11,14 @@ from harness.batch.options import (
     CodeOptions,
     DecodeOptions,
     EncodeOptions,
+    ScoreOptions,
 )
 from harness.cli import run_flags
 from harness.cli.parser import Parser, path
 
-Options = BatchOptions | EncodeOptions | DecodeOptions
+Options = BatchOptions | EncodeOptions | DecodeOptions | ScoreOptions
+
+_TOKEN_IDS = "output_{}_token_ids.txt"  # of a model, in submission/ and references/
 
 
 def build_parser() -> Parser:
@@ -29,6 +33,7 @@ def build_parser() -> Parser:
     _add_run(commands.add_parser("run", help="answer every prompt of a file"))
     _add_encode(commands.add_parser("encode", help="token ids of every line of text"))
     _add_decode(commands.add_parser("decode", help="text of every line of token ids"))
+    _add_score(commands.add_parser("score", help="METEOR and BERTScore against reference answers"))
     return parser
 
 
@@ -107,6 +112,59 @@ def _add_decode(parser: Parser) -> None:
     parser.set_defaults(**_defaults(DecodeOptions))
 
 
+def _add_score(parser: Parser) -> None:
+    files = parser.add_argument_group("files")
+    files.add_argument(
+        "--model",
+        "-m",
+        choices=("20b", "120b"),
+        help=f"score {_TOKEN_IDS.format('MODEL')} of ./submission against the one of ./references",
+    )
+    for flag, short, what in (
+        ("submission", "s", "of the answers"),
+        ("references", "r", "to compare them with"),
+    ):
+        files.add_argument(
+            f"--{flag}",
+            f"-{short}",
+            type=path,
+            metavar="FILE",
+            help=f"token ids {what} (default: of --model)",
+        )
+    add_encoding(files)
+    files.add_argument(
+        "--thresholds",
+        "--threshold",
+        type=path,
+        metavar="FILE",
+        help="JSON object of the least meteor and bertscore_f1; below one of them the exit code is 5",
+    )
+    files.add_argument(
+        "--output", "-o", type=path, metavar="FILE", help="parquet file of the scores by line (default: none)"
+    )
+    meteor = parser.add_argument_group("METEOR")
+    meteor.add_argument(
+        "--wordnet",
+        type=path,
+        metavar="DIR",
+        help="nltk's WordNet, unpacked or not (default: where nltk looks)",
+    )
+    meteor.add_argument("--jobs", type=int, metavar="N", help="processes (default: as many as cores)")
+    bert = parser.add_argument_group("BERTScore")
+    bert.add_argument(
+        "--bert-model",
+        type=path,
+        metavar="DIR",
+        help="folder of roberta-large-mnli (default: bs_model/roberta-large-mnli in MODELS_ROOT)",
+    )
+    bert.add_argument("--num-layers", type=int, metavar="N", help="layer of the model (default: %(default)d)")
+    bert.add_argument(
+        "--device", help="as torch names it, such as cuda:0 or cpu (default: a GPU if there is one)"
+    )
+    bert.add_argument("--batch-size", type=int, metavar="N", help="texts at once (default: %(default)d)")
+    parser.set_defaults(**_defaults(ScoreOptions))
+
+
 def _add_files(parser: Parser, given: str, written: str) -> None:
     parser.add_argument("--input", "-i", type=path, metavar="FILE", required=True, help=given)
     parser.add_argument("--output", "-o", type=path, metavar="FILE", help=f"{written} (default: stdout)")
@@ -123,7 +181,7 @@ def add_encoding(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _defaults(options: type[BatchOptions | CodeOptions]) -> dict[str, object]:
+def _defaults(options: type[BatchOptions | CodeOptions | ScoreOptions]) -> dict[str, object]:
     """Those of a command's flags; the environment may name a backend."""
     own = {field.name: field.default for field in fields(options) if field.default is not MISSING}
     from_environment = {name: run_flags.DEFAULTS[name] for name in ("server_url", "backend") if name in own}
@@ -132,14 +190,29 @@ def _defaults(options: type[BatchOptions | CodeOptions]) -> dict[str, object]:
 
 def parse_options(argv: list[str] | None = None) -> Options:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
-    given: dict[str, Any] = run_flags.parsed(build_parser(), argv)
+    parser = build_parser()
+    given: dict[str, Any] = run_flags.parsed(parser, argv)
     command = given.pop("command")
     match command:
         case "encode":
             return EncodeOptions(**_without_warnings(given))
         case "decode":
             return DecodeOptions(**_without_warnings(given))
+        case "score":
+            return _score_options(parser, _without_warnings(given))
     return BatchOptions(**given | {"server_url": given["server_url"] or ()})
+
+
+def _score_options(parser: Parser, given: dict[str, Any]) -> ScoreOptions:
+    model = given.pop("model")
+    for name, folder in (("submission", "submission"), ("references", "references")):
+        if given[name] is None and model is None:
+            parser.error(f"score needs --model, or --submission and --references; --{name} is missing")
+        given[name] = given[name] or Path(folder) / _TOKEN_IDS.format(model)
+    for name in ("jobs", "batch_size"):
+        if given[name] is not None and given[name] < 1:
+            parser.error(f"--{name.replace('_', '-')} is {given[name]}, expected at least 1")
+    return ScoreOptions(**given)
 
 
 def _without_warnings(given: dict[str, Any]) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 import sys
 
 from harness.batch.encoding import convert, decode_lines, encode_lines
-from harness.batch.options import DecodeOptions, EncodeOptions
+from harness.batch.options import DecodeOptions, EncodeOptions, ScoreOptions
 from harness.cli.signals import interruptible
 from harness.errors import EXIT_VALID
 
 
-def run(options: EncodeOptions | DecodeOptions) -> int:
+def run(options: EncodeOptions | DecodeOptions | ScoreOptions) -> int:
     """Run one of them; returns the exit code. Raises HarnessError."""
     with interruptible():
         match options:
@@ -16,6 +16,10 @@ def run(options: EncodeOptions | DecodeOptions) -> int:
                 convert(options, encode_lines(options), _to_stdout)
             case DecodeOptions():
                 convert(options, decode_lines(options), _to_stdout)
+            case ScoreOptions():
+                from harness.batch.score import score
+
+                return score(options)
     return EXIT_VALID
 
 

@@ -57,6 +57,24 @@ class CodeOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions:
+    """``score``. ``device`` and ``jobs`` None: what the machine has; ``output``: scores by line."""
+
+    submission: Path
+    references: Path
+    encoding: str = DEFAULT_ENCODING
+    thresholds: Path | None = None
+    output: Path | None = None
+    wordnet: Path | None = None
+    jobs: int | None = None
+    bert_model: Path | None = None
+    num_layers: int = 24
+    device: str | None = None
+    batch_size: int = 64
+    log_level: LogLevel = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EncodeOptions(CodeOptions):
     """``encode``."""
 

@@ -9,7 +9,7 @@ import pytest
 from scripts.check_audit import report
 from tests.runs import ROOT
 
-LOCKS = {name: (name,) for name in ("run", "embedded", "vocabulary", "pytorch", "test")}
+LOCKS = {name: (name,) for name in ("run", "embedded", "vocabulary", "pytorch", "score", "test")}
 TREES = ("harness", "sut", "scripts", "benchmarks")
 
 

@@ -1,0 +1,117 @@
+"""METEOR as nltk computes it: words split at white space, alpha 0.9, beta 3, gamma 0.5, Porter, WordNet."""
+
+import importlib.util
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+from harness.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+_WORDS = "data.noun"  # a file of every WordNet
+_FOLDERS = ("", "wordnet", "corpora/wordnet")
+_ARCHIVES = ("wordnet.zip", "corpora/wordnet.zip")
+_FEW = 32  # pairs that are not worth starting processes for
+_AT_A_TIME = 4
+_MOST_CHARACTERS = 300
+
+Pair = tuple[str, str]  # of a submission and of the reference
+
+
+def find_wordnet(path: Path | None) -> Path:
+    """WordNet's folder, or the archive of it, below ``path`` or where nltk looks. Raises ConfigError."""
+    if importlib.util.find_spec("nltk") is None:
+        raise ConfigError("nltk is not installed; run ./setup.sh")
+    roots = _nltk_folders() if path is None else [path]
+    for root in roots:
+        for folder in _FOLDERS:
+            if (root / folder / _WORDS).is_file():
+                return root / folder
+        for archive in ("", *_ARCHIVES):
+            if (root / archive).suffix == ".zip" and (root / archive).is_file():
+                return root / archive
+    if path is not None:
+        raise ConfigError(
+            f"--wordnet {path}: no {_WORDS} there, expected nltk's WordNet or the folder of its data"
+        )
+    raise ConfigError("no WordNet where nltk looks; give its folder with --wordnet")
+
+
+def meteor_scores(
+    pairs: Sequence[Pair], wordnet: Path, jobs: int | None, on_done: Callable[[int], None]
+) -> list[float]:
+    """The score of every pair; ``jobs`` processes, by default as many as there are cores.
+
+    ``on_done`` gets the number of pairs that are done. Raises ConfigError for a WordNet that cannot be read.
+    """
+    jobs = jobs or len(os.sched_getaffinity(0))
+    scores: list[float] = []
+    if jobs == 1 or len(pairs) <= _FEW:
+        reader = _open(wordnet)
+        for pair in pairs:
+            scores.append(_score(pair, reader))
+            on_done(len(scores))
+        return scores
+    _open(wordnet)  # here first: a process of a pool that fails at its start is started again for ever
+    with multiprocessing.get_context("spawn").Pool(jobs, _begin, (wordnet,)) as pool:
+        for score in pool.imap(_score_here, pairs, chunksize=_AT_A_TIME):
+            scores.append(score)
+            on_done(len(scores))
+    return scores
+
+
+def _nltk_folders() -> list[Path]:
+    import nltk.data
+
+    return [Path(folder) for folder in nltk.data.path]
+
+
+def _open(wordnet: Path) -> "WordNetCorpusReader":
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+    from nltk.data import FileSystemPathPointer, ZipFilePathPointer
+
+    class English(WordNetCorpusReader):  # type: ignore[misc]
+        """Without the map to other languages, for which nltk wants a second WordNet at its own place."""
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            """No map."""
+
+    try:
+        is_archive = wordnet.suffix == ".zip"
+        root = (
+            ZipFilePathPointer(str(wordnet), "wordnet/")
+            if is_archive
+            else FileSystemPathPointer(str(wordnet))
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is no WordNet of other languages
+            return English(root, None)
+    except (OSError, ValueError, LookupError, AssertionError, BadZipFile) as error:
+        reason = " ".join(str(error).split())[:_MOST_CHARACTERS]
+        raise ConfigError(f"{wordnet}: cannot be read as WordNet: {reason}") from error
+
+
+def _score(pair: Pair, wordnet: "WordNetCorpusReader") -> float:
+    from nltk.translate.meteor_score import meteor_score
+
+    hypothesis, reference = pair
+    return float(meteor_score([reference.split()], hypothesis.split(), wordnet=wordnet))
+
+
+_here: dict[str, Any] = {}  # the WordNet of a process of the pool
+
+
+def _begin(wordnet: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends its pool
+    _here["wordnet"] = _open(wordnet)
+
+
+def _score_here(pair: Pair) -> float:
+    return _score(pair, _here["wordnet"])

@@ -1,0 +1,225 @@
+"""Answers against reference answers: METEOR and BERTScore of their texts, thresholds, scores by line."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from unicodedata import name as name_of
+
+import msgspec
+
+from harness.batch.bert_score_f1 import bert_scores, find_model
+from harness.batch.encoding import open_encoding
+from harness.batch.formats import read_ids, writing
+from harness.batch.meteor import find_wordnet, meteor_scores
+from harness.batch.options import ScoreOptions
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
+from harness.grading.reports.progress import ProgressBar
+
+METEOR, BERTSCORE = "meteor", "bertscore_f1"
+_SHOWN_DIGITS = 6
+_LETTERS = 2000  # of a text that show its script
+
+
+class _Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The least passing values; None where a metric has none."""
+
+    meteor: float | None = None
+    bertscore_f1: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of a file of ids, a line each, and the number of their ids."""
+
+    path: Path
+    texts: tuple[str, ...]
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The scores of every pair by one metric."""
+
+    name: str
+    scores: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over all pairs, empty ones too."""
+        return sum(self.scores) / len(self.scores)
+
+
+def score(options: ScoreOptions) -> int:
+    """Print number of pairs and means, write the scores by line; returns the exit code.
+
+    Raises HarnessError for what keeps it from starting.
+    """
+    thresholds = read_thresholds(options.thresholds)
+    places = _Places.find(options, thresholds)
+    submission, references = (
+        _read(path, options.encoding) for path in (options.submission, options.references)
+    )
+    pairs = list(zip(submission.texts, references.texts, strict=False))
+    if not pairs:
+        shorter = min(submission, references, key=lambda texts: len(texts.texts))
+        raise DatasetError(f"{shorter.path}: no lines, expected answers as token ids")
+    metrics = list(_measure(options, places, pairs))
+    if options.output is not None:
+        _write(options.output, submission, references, metrics, len(pairs))
+    print(f"items\t{len(pairs)}")
+    for metric in metrics:
+        print(f"{metric.name}\t{round(metric.mean, _SHOWN_DIGITS)}")
+    for line in (*places.left_out, *_notes(submission, references, metrics)):
+        print(f"NOTE: {line}")
+    return _judge(metrics, thresholds)
+
+
+def read_thresholds(path: Path | None) -> _Thresholds:
+    """The file's thresholds, none without one. Raises ConfigError."""
+    if path is None:
+        return _Thresholds()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Thresholds)
+    except OSError as error:
+        raise ConfigError(f"--thresholds {path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f'--thresholds {path}: {error}; expected {{"{METEOR}": 0.4, "{BERTSCORE}": 0.9}}'
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where WordNet and the model are; None for a metric that is left out, and why."""
+
+    wordnet: Path | None
+    model: Path | None
+    left_out: tuple[str, ...]
+
+    @classmethod
+    def find(cls, options: ScoreOptions, thresholds: _Thresholds) -> "_Places":
+        """What is asked for or has a threshold must be there; else it is left out. Raises ConfigError."""
+        left_out = []
+        wordnet = model = None
+        try:
+            wordnet = find_wordnet(options.wordnet)
+        except ConfigError as error:
+            if options.wordnet is not None or thresholds.meteor is not None:
+                raise
+            left_out.append(f"{METEOR} is left out: {error}")
+        try:
+            model = find_model(options.bert_model, options.num_layers)
+        except ConfigError as error:
+            if options.bert_model is not None or thresholds.bertscore_f1 is not None:
+                raise
+            left_out.append(f"{BERTSCORE} is left out: {error}")
+        if wordnet is None and model is None:
+            raise ConfigError("; ".join(left_out))
+        return cls(wordnet, model, tuple(left_out))
+
+
+def _read(path: Path, encoding_name: str) -> Texts:
+    encoding = open_encoding(encoding_name)
+    ids = list(read_ids(path, encoding.vocabulary_size))
+    return Texts(path, tuple(map(encoding.decode, ids)), tuple(map(len, ids)))
+
+
+def _measure(options: ScoreOptions, places: _Places, pairs: Sequence[tuple[str, str]]) -> Iterator[Metric]:
+    with ProgressBar(sys.stderr) as bar:
+
+        def show(what: str, done: int) -> None:
+            bar.show(done, len(pairs), f"pairs by {what}")
+
+        if places.wordnet is not None:
+            meteor = meteor_scores(pairs, places.wordnet, options.jobs, lambda done: show("METEOR", done))
+            yield Metric(METEOR, tuple(meteor))
+        if places.model is not None:
+            f1 = bert_scores(
+                pairs,
+                places.model,
+                options.num_layers,
+                options.device,
+                options.batch_size,
+                lambda done: show("BERTScore", done),
+            )
+            yield Metric(BERTSCORE, tuple(f1))
+
+
+def _notes(submission: Texts, references: Texts, metrics: Sequence[Metric]) -> Iterator[str]:
+    """What the means hide: lines that are not compared, empty texts, texts in another script."""
+    ours, theirs = submission.texts, references.texts
+    if len(ours) != len(theirs):
+        yield (
+            f"{submission.path} has {len(ours)} lines, {references.path} {len(theirs)}: only the first "
+            f"{min(len(ours), len(theirs))} of both are compared"
+        )
+    pairs = list(zip(ours, theirs, strict=False))
+    empty = [index for index, pair in enumerate(pairs) if not any(map(str.strip, pair))]
+    if empty:
+        kept = [index for index in range(len(pairs)) if index not in set(empty)]
+        without = ", ".join(
+            f"{metric.name} {sum(metric.scores[index] for index in kept) / len(kept):.6f}"
+            for metric in metrics
+            if kept
+        )
+        yield (
+            f"{len(empty)} lines are empty in both files (first: {empty[0] + 1}) and count as items, with "
+            f"score 0; without them: {without or 'no items'}"
+        )
+    for which, found in (
+        ("the submission", [i for i, (a, b) in enumerate(pairs) if not a.strip() and b.strip()]),
+        ("the references", [i for i, (a, b) in enumerate(pairs) if a.strip() and not b.strip()]),
+    ):
+        if found:
+            yield f"{len(found)} lines are empty in {which} only (first: {found[0] + 1})"
+    other = [
+        i for i, (a, b) in enumerate(pairs) if (one := _script(a)) and (two := _script(b)) and one != two
+    ]
+    if other:
+        first = pairs[other[0]]
+        yield (
+            f"{len(other)} lines are in another script than their reference (first: {other[0] + 1}, "
+            f"{_script(first[0])} and {_script(first[1])}): another language"
+        )
+
+
+def _script(text: str) -> str:
+    """The script of most letters, as Unicode names it; "" without letters."""
+    counts: dict[str, int] = {}
+    for character in text[:_LETTERS]:
+        if script := _script_of(character):
+            counts[script] = counts.get(script, 0) + 1
+    return max(counts, key=counts.__getitem__, default="")
+
+
+@lru_cache(maxsize=1 << 14)
+def _script_of(character: str) -> str:
+    return name_of(character, "").partition(" ")[0] if character.isalpha() else ""
+
+
+def _judge(metrics: Sequence[Metric], thresholds: _Thresholds) -> int:
+    least = msgspec.structs.asdict(thresholds)
+    below = [
+        metric for metric in metrics if least[metric.name] is not None and metric.mean < least[metric.name]
+    ]
+    for metric in below:
+        print(
+            f"BELOW THE THRESHOLD: {metric.name} is {metric.mean:.8f}, expected at least {least[metric.name]}"
+        )
+    return EXIT_THRESHOLD if below else EXIT_VALID
+
+
+def _write(path: Path, submission: Texts, references: Texts, metrics: Sequence[Metric], lines: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "line": pa.array(range(1, lines + 1), pa.int64()),
+        "submission_tokens": pa.array(submission.lengths[:lines], pa.int64()),
+        "reference_tokens": pa.array(references.lengths[:lines], pa.int64()),
+        **{metric.name: pa.array(metric.scores, pa.float64()) for metric in metrics},
+    }
+    with writing(path) as file:
+        pq.write_table(pa.table(columns), file)
