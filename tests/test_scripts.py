@@ -126,6 +126,17 @@ def test_setup_installs_no_server_where_none_is_named(checkout, arguments, expor
     assert (result.returncode, calls) == (0, [locked("run"), locked("embedded")])
 
 
+def test_setup_keeps_bert_score_in_an_environment_of_its_own(checkout):
+    vocabulary = "share/o200k_base.tiktoken.gz"
+    setup(checkout)
+    (checkout / ".venv/share").mkdir(exist_ok=True)
+    (checkout / ".venv" / vocabulary).write_bytes(b"x")
+    result, calls = setup(checkout, "--with-score")
+    assert result.returncode == 0, result.stderr
+    assert calls[-1] == locked("score")
+    assert (checkout / ".venv-score" / vocabulary).read_bytes() == b"x"
+
+
 SETUP_ERRORS = [
     ([], {"FAKE_VERSION": "3.14", "PATH": "/nowhere"}, "needs Python 3.11 to 3.13, found: "),
     ([], {"FAKE_NO_VENV": "1"}, "has no venv module; install it"),
