@@ -375,8 +375,7 @@ class HttpClient:
             return
         cause = f"{replica.endpoint.url}: {error.strerror or error}"
         if error.errno in GIVEN_UP:
-            again = TcpInfo.of(connection.transport.info()).retransmitted
-            cause += f" ({again} segments were sent again)"
+            cause += f"; {TcpInfo.of(connection.transport.info()).nothing_came()}"
         if kind is FailureKind.NO_RESPONSE and request.reader.first_byte_ns:
             kind = FailureKind.TRUNCATED
             cause += f" after {request.reader.tokens} tokens"

@@ -54,16 +54,22 @@ class TcpInfo:
     def evidence(self) -> str:
         """What it says about an answer that did not come; "" when nothing points to the network."""
         if self.unacknowledged and self.retransmitted:
-            return (
-                f"{self.retransmitted} segments were sent again and {self.unacknowledged} not acknowledged: "
-                "the server's machine is gone, or the way to it is interrupted or drops large packets (MTU)"
-            )
+            return self.nothing_came()
         if self.gaps:
             return (
                 f"{self.gaps} segments arrived after a missing one: the way from the server loses packets or "
                 "drops large ones (MTU)"
             )
         return ""
+
+    def nothing_came(self) -> str:
+        """What it says where the other side's kernel has acknowledged nothing for long."""
+        if not self.retransmitted:
+            return "the server's machine is gone, or the way to it is interrupted"
+        return (
+            f"{self.retransmitted} segments were sent again and not acknowledged: the server's machine is "
+            "gone, or the way to it is interrupted or drops large packets (MTU)"
+        )
 
 
 class Network(IntEnum):

@@ -1,0 +1,146 @@
+"""The bad networks that the tests make, and what a run over each comes to."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.faults.matrix import INVALID, NOTHING, VALID
+from tests.network.link import DEAF, NOBODY, SECOND, SECOND6, SERVER, SERVER6, Link, Way
+
+PORT, TOKENS, ROWS = 30000, 10, 80
+DOWN_S = 5
+_LONG = {"event_delay_s": 0.02}
+_HOSTS = "127.0.0.1 localhost\n"
+
+
+@dataclass(frozen=True, slots=True)
+class BadNetwork:
+    """A link, what happens to it in the middle of the queries, and the run's outcome.
+
+    ``words`` of a reason, a warning or the error line; ``lossy_to_server``: segments with data that are lost
+    on the way there, at least.
+    """
+
+    key: str
+    what: str
+    verdict: str = VALID
+    code: int = 0
+    words: str = ""
+    up: Way = field(default_factory=Way)
+    down: Way = field(default_factory=Way)
+    fault: Callable[[Link], None] = lambda link: None
+    heal: Callable[[Link], None] | None = None
+    ipv4: bool = True
+    hosts: str = _HOSTS
+    listen: tuple[str, ...] = (SERVER,)
+    urls: tuple[str, ...] = (f"http://{SERVER}:{PORT}",)
+    knobs: Mapping[str, object] = field(default_factory=lambda: _LONG)
+    prompt: int = 200
+    tokens: int = TOKENS
+    arguments: tuple[object, ...] = ()
+    lossy_to_server: int = 0
+
+    @property
+    def verdict_cell(self) -> str:
+        """Result and exit code, as the page has them."""
+        return f"{'no run' if self.verdict == NOTHING else self.verdict}, {self.code}"
+
+
+def both(key: str, what: str, **changes) -> BadNetwork:
+    """The same in both directions."""
+    way = {name: changes.pop(name) for name in ("delay_s", "loss", "rate") if name in changes}
+    return BadNetwork(key, what, up=Way(**way), down=Way(**way), **changes)
+
+
+def _gone(*addresses: str) -> Callable[[Link], None]:
+    return lambda link: link.set(gone=frozenset(addresses))
+
+
+NETWORKS = (
+    both("delay-0.2ms", "0.2 ms of delay in each direction", delay_s=0.0002),
+    both("delay-2ms", "2 ms of delay in each direction", delay_s=0.002),
+    both("delay-20ms", "20 ms of delay in each direction", delay_s=0.02),
+    both(
+        "loss-0.1%",
+        "0.1 % of the packets lost, 2 ms of delay",
+        delay_s=0.002,
+        loss=0.001,
+    ),
+    both(
+        "loss-1%",
+        "1 % of the packets lost, 2 ms of delay",
+        delay_s=0.002,
+        loss=0.01,
+        lossy_to_server=1,
+        words="the network loses packets",
+    ),
+    both("10Mbit", "10 Mbit/s, prompts of 2000 tokens", rate=10e6, delay_s=0.001, prompt=2000),
+    both(
+        "down-5s",
+        "the link is down for 5 s",
+        delay_s=0.002,
+        fault=lambda link: link.set(up=False),
+        heal=lambda link: link.set(up=True),
+        lossy_to_server=1,
+        words="the network loses packets",
+    ),
+    both(
+        "gone",
+        "the server's machine is gone, without a FIN",
+        delay_s=0.002,
+        fault=_gone(SERVER),
+        verdict=INVALID,
+        code=4,
+        words="no server has answered for",
+    ),
+    both(
+        "one-gone",
+        "one of two machines is gone, without a FIN (--first-token-timeout 15)",
+        delay_s=0.002,
+        fault=_gone(SECOND),
+        verdict=INVALID,
+        code=4,
+        words="timeout",
+        listen=(SERVER, SECOND),
+        urls=(f"http://{SERVER}:{PORT}", f"http://{SECOND}:{PORT}"),
+        arguments=("--first-token-timeout", 15, "--stall-timeout", 15),
+    ),
+    BadNetwork(
+        "mtu-up",
+        "packets over 1000 bytes to the server vanish (--trial-timeout 10)",
+        verdict=NOTHING,
+        code=3,
+        words="drops large packets (MTU)",
+        up=Way(mtu=1000),
+        prompt=300,
+        arguments=("--trial-timeout", 10),
+    ),
+    BadNetwork(
+        "mtu-down",
+        "packets over 1000 bytes from the server vanish (--stall-timeout 5)",
+        verdict=INVALID,
+        code=4,
+        words="timeout",
+        down=Way(mtu=1000),
+        tokens=400,
+        knobs={"event_delay_s": 0.02, "tokens_per_event": 20},
+        arguments=("--stall-timeout", 5),
+    ),
+    both(
+        "ipv6",
+        "IPv6 only: an address as URL, and a name",
+        delay_s=0.002,
+        ipv4=False,
+        hosts=f"::1 localhost\n{SECOND6} six.test\n",
+        listen=(SERVER6, SECOND6),
+        urls=(f"http://[{SERVER6}]:{PORT}", f"http://six.test:{PORT}"),
+    ),
+    both(
+        "dns",
+        "a name with five addresses: one dead, one refuses, one is IPv6, two serve",
+        delay_s=0.002,
+        hosts=f"{_HOSTS}" + "".join(f"{a} many.test\n" for a in (NOBODY, DEAF, SERVER6, SECOND, SERVER)),
+        listen=(SERVER, SECOND),
+        urls=(f"http://many.test:{PORT}",),
+        words=NOBODY,
+    ),
+)

@@ -1,0 +1,70 @@
+"""Runs over bad networks: none hangs, none is VALID that should not be, and their times are the wire's."""
+
+import numpy as np
+import pytest
+
+from sut.client.transport import LATE_NS
+from tests.faults.matrix import NOTHING, VALID
+from tests.network.crossing import Crossing, cross
+from tests.network.link import why_no_link
+from tests.network.networks import NETWORKS, BadNetwork
+from tests.network.truth import lost_to_server
+from tests.runs import ROOT
+
+TOLERANCE_NS = 1_000_000  # between two clocks: kernel stamps are CLOCK_REALTIME's
+
+
+@pytest.fixture
+def link_possible():
+    if why := why_no_link():
+        pytest.skip(why)
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("link_possible")
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.key)
+def test_a_run_over(network, tmp_path):
+    crossing = cross(network, tmp_path)
+    run, said = crossing.run, crossing.run.stdout + crossing.run.stderr
+    assert run.code == network.code, said
+    assert network.words in " ".join(said.split())
+    assert "Traceback" not in said
+    if network.verdict == NOTHING:
+        assert not (run.log_dir / "run.json").exists()
+        return
+    assert run.result == network.verdict, said
+    assert set(crossing.network) == set(network.urls)
+    if network.verdict == VALID:
+        check_times(network, crossing)
+        assert (
+            crossing.total("retransmitted")
+            >= lost_to_server(crossing.link.packets)
+            >= network.lossy_to_server
+        )
+
+
+def check_times(network: BadNetwork, crossing: Crossing) -> None:
+    """No first token is earlier than its bytes, and most have the time at which the kernel got them."""
+    pairs = crossing.times
+    assert len(pairs) == crossing.run.record["statistics"]["completed"] > 0
+    first = np.array([row["first_token_ns"] for row, _ in pairs])
+    handed, taken = (np.array([getattr(one, name) for _, one in pairs]) for name in ("handed_ns", "taken_ns"))
+    assert (first - handed).min() >= -LATE_NS - TOLERANCE_NS
+    assert np.median(first - taken) <= TOLERANCE_NS  # bytes that are read late may come with later ones
+    wire_ns = 1e9 * (network.up.delay_s + network.down.delay_s)
+    for row, one in pairs:
+        assert (
+            row["first_token_ns"] - row["issued_ns"]
+            >= wire_ns + one.answered_ns - one.arrived_ns - TOLERANCE_NS
+        )
+    for one in crossing.network.values():
+        assert one["rtt_min_ns"] >= wire_ns - TOLERANCE_NS
+        assert one["connect_mean_ns"] >= wire_ns
+
+
+def test_the_page_has_every_network():
+    page = (ROOT / "docs/reference/faults.md").read_text()
+    missing = [
+        network.what for network in NETWORKS if f"| {network.what} | {network.verdict_cell}" not in page
+    ]
+    assert not missing, "python -m tests.network.crossing prints the table"
