@@ -103,10 +103,8 @@ def replica_balance(
     """Figures of a run that has ended; None where there is one replica. ``rows`` in any order."""
     if len(urls) < 2:
         return None
-    figures = {
-        url: _figures(own, _span_ns(rows))
-        for url, own in zip(urls, _by_replica(rows, len(urls)), strict=True)
-    }
+    span_ns, parts = _span_ns(rows), _by_replica(rows, len(urls))
+    figures = {url: _figures(part, span_ns) for url, part in zip(urls, parts, strict=True)}
     loads = np.array([one.in_flight for one in figures.values()])
     return ReplicaBalance(imbalance=imbalance(loads), stragglers=stragglers, replicas=figures)
 
