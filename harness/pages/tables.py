@@ -5,10 +5,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.config.server_urls import folded
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.pages.figures.queries import Queries
 from harness.pages.page import Section, Table
 from harness.pages.run_files import LATENCIES, RunFiles
+from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
 from harness.report.network import first_token_line, network_line
 from harness.report.progress import milliseconds
@@ -148,7 +150,7 @@ def provenance_section(record: RunRecord) -> Section:
         "command": shlex.join(made.command),
         "dataset": f"{plan.input_file} ({plan.samples:,} samples, sha256 {plan.dataset_sha256})",
         "generation": json.dumps(plan.parameters, default=_plain),
-        "servers": _listed(plan.server_urls),
+        "servers": folded(plan.server_urls),
         "engines": ", ".join(dict.fromkeys(f"{s.engine} {s.version or ''}".strip() for s in record.servers)),
         "user.conf": str(plan.user_conf),
         "workers": str(plan.placement),
@@ -167,13 +169,40 @@ def provenance_section(record: RunRecord) -> Section:
     return Section(
         "provenance",
         "What ran",
-        tables=[Table((), [(name, text) for name, text in rows.items() if text]), settings],
+        tables=[Table((), [(name, text) for name, text in rows.items() if text]), *_served(record), settings],
     )
 
 
-def _listed(urls: Sequence[str]) -> str:
-    more = f" and {len(urls) - _LISTED} more" if len(urls) > _LISTED else ""
-    return ", ".join(urls[:_LISTED]) + more
+def _served(record: RunRecord) -> Iterator[Table]:
+    """What the servers serve, equal ones as a row, and the servers that the run did without."""
+    kinds: dict[tuple[str, ...], list[ServerInfo]] = {}
+    for server in record.servers:
+        limits = (server.context_length, server.max_running_requests, server.dp_size, server.stream_interval)
+        options = ", ".join(f"{name} {value}" for name, value in (server.settings | server.differs).items())
+        name = f"{server.engine} {server.version or ''}".strip()
+        cells = (name, server.names, *("-" if limit is None else f"{limit:,}" for limit in limits), options)
+        kinds.setdefault(cells, []).append(server)
+    rows = [
+        (f"{len(found):,}", folded(one.url for one in found), *cells[:-1], *_trials(found), cells[-1])
+        for cells, found in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    ]
+    limits_of = ("context", "runs at once", "dp", "stream interval")
+    trials = ("trial request, s: median", "longest")
+    header = ("servers", "URL", "engine", "serves", *limits_of, *trials, "settings")
+    hidden = "What the servers serve" if len(rows) > _LISTED else ""
+    if rows:
+        yield Table(header, rows, folded=hidden)
+    reasons: dict[str, list[str]] = {}
+    for url, reason in record.left_out.items():
+        reasons.setdefault(reason, []).append(url)
+    if reasons:
+        left_out = [(f"{len(urls):,}", folded(urls), reason) for reason, urls in reasons.items()]
+        yield Table(("servers left out", "URL", "reason"), left_out)
+
+
+def _trials(servers: Sequence[ServerInfo]) -> tuple[str, str]:
+    times = sorted(one.trial_s for one in servers if one.trial_s is not None)
+    return (f"{times[len(times) // 2]:.2f}", f"{times[-1]:.2f}") if times else ("-", "-")
 
 
 def _plain(value: object) -> Any:

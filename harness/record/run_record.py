@@ -21,7 +21,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
-from harness.record.server_list import completed, shortened
+from harness.record.server_list import completed, indented, shortened
 
 SCHEMA = 1
 
@@ -235,7 +235,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Write run.json; a reader finds the old file or the new one, never a part. Raises OSError."""
         fields = msgspec.to_builtins(self, builtin_types=(datetime,), enc_hook=_builtin)
         fields["servers"] = shortened(fields["servers"])
-        text = json.dumps(_plain({"schema": SCHEMA, **fields}), indent=2, allow_nan=False, ensure_ascii=True)
+        text = indented(_plain({"schema": SCHEMA, **fields}))
         with atomic_write(path) as file:
             file.write(f"{text}\n".encode("ascii"))
 

@@ -1,5 +1,6 @@
-"""Many servers in run.json: what is equal stands there once."""
+"""Many servers in run.json: what is equal stands there once, and figures of a server on one line."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,3 +48,25 @@ def _completed(one: Any, servers: Sequence[Any]) -> Any:
         if isinstance(base, dict) and isinstance(value, dict):
             whole[name] = {key: part for key, part in (base | value).items() if part is not None}
     return whole
+
+
+def indented(value: Any, indent: str = "") -> str:
+    """Strict JSON in ASCII, indented by two; more than 16 objects in one value are a line each if flat."""
+    if not isinstance(value, dict | list) or not value:
+        return json.dumps(value, allow_nan=False)
+    deeper = f"{indent}  "
+    parts = list(value.values() if isinstance(value, dict) else value)
+    many = len(parts) > _IN_FULL and all(isinstance(part, dict) for part in parts)
+    texts = [
+        json.dumps(part, allow_nan=False) if many and _is_flat(part) else indented(part, deeper)
+        for part in parts
+    ]
+    if isinstance(value, dict):
+        texts = [f"{json.dumps(name)}: {text}" for name, text in zip(value, texts, strict=True)]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    lines = f",\n{deeper}".join(texts)
+    return f"{first}\n{deeper}{lines}\n{indent}{last}"
+
+
+def _is_flat(value: dict[str, Any]) -> bool:
+    return not any(isinstance(part, dict | list) for part in value.values())

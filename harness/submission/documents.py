@@ -5,6 +5,7 @@ Their sources are the submitter's TOML (configs/submission/example.toml is one),
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -156,11 +157,7 @@ def _made_of(record: RunRecord) -> Iterator[str]:
     commit = "unknown" if git is None else f"{git.commit}{' with changes' if git.dirty else ''}"
     yield f"- harness: commit {commit}, {client.python}; code in src/"
     yield "- packages: " + _listed(client.packages)
-    for server in record.servers:
-        names = ("engine", "version", "model", "dp_size", "context_length")
-        yield "- server: " + _listed({name: getattr(server, name) for name in names})
-        if server.settings:
-            yield "- server settings, as reported by the server: " + _listed(server.settings)
+    yield from _servers(record)
     yield f"- dataset: {plan.samples} samples, sha256 {plan.dataset_sha256}"
     parameters = msgspec.to_builtins(plan.parameters)
     yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
@@ -171,6 +168,20 @@ def _made_of(record: RunRecord) -> Iterator[str]:
             "concurrency": plan.concurrency,
         }
     )
+
+
+def _servers(record: RunRecord) -> Iterator[str]:
+    """Each kind of server once, with how many there are."""
+    names = ("engine", "version", "model", "dp_size", "context_length")
+    kinds: Counter[tuple[str, ...]] = Counter()
+    for server in record.servers:
+        lines = ["server: " + _listed({name: getattr(server, name) for name in names})]
+        if server.settings:
+            lines.append("server settings, as reported by the server: " + _listed(server.settings))
+        kinds[tuple(lines)] += 1
+    for (first, *others), count in kinds.items():
+        yield f"- {first}" if count == 1 else f"- {count} x {first}"
+        yield from (f"- {line}" for line in others)
 
 
 def _listed(fields: Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ from msgspec import structs
 from harness.errors import ConfigError
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunRecord
+from harness.record.server_list import indented
 from tests.records import started
 
 SETTINGS = {f"a_setting_of_sglang_{number}": number for number in range(20)}
@@ -51,6 +52,20 @@ def test_the_file_of_512_servers_is_small(tmp_path):
         record_of(count).write(tmp_path / "run.json")
         sizes[count] = (tmp_path / "run.json").stat().st_size
     assert sizes[512] - sizes[1] < 512 * 120
+
+
+@pytest.mark.parametrize(
+    "value", [{}, [], [1, 2], {"a": {"b": []}, "c": [{"d": None}]}, "\u00e9", 1.5, {"x": [True, {"y": {}}]}]
+)
+def test_small_values_are_indented_as_json_does_it(value):
+    assert indented(value) == json.dumps(value, indent=2)
+
+
+def test_one_of_many_flat_values_is_a_line():
+    value = {"few": [{"a": 1}], "many": {str(n): {"a": n, "b": None} for n in range(17)}, "deep": [[{}]] * 17}
+    text = indented(value)
+    assert json.loads(text) == value
+    assert '\n    "3": {"a": 3, "b": null},\n' in text
 
 
 @pytest.mark.parametrize("like", [1, -1, "0", None])
