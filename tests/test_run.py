@@ -93,6 +93,11 @@ def test_replicas_share_the_requests(tmp_path):
     assert sum(counts) == 60
     assert min(counts) >= 4  # the first twelve are shared evenly; later one server may be slower
     assert {row["replica"] for row in run.requests} == {one.url, two.url, three.url}
+    balance = run.record["balance"]
+    assert {url: figures["queries"] for url, figures in balance["replicas"].items()} == dict(
+        zip((one.url, two.url, three.url), counts, strict=True)
+    )
+    assert balance["stragglers"] is None  # Offline does not stream
     trial, *queries = one.requests
     asked = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "skip_special_tokens": False}
     for request, tokens in ((trial, 4), *((query, TOKENS) for query in queries)):
