@@ -4,6 +4,7 @@ No clock and no I/O: time spent is what the steps and probes say of themselves, 
 its history and runs against a simulator.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -262,6 +263,8 @@ class Policy:
         too.
         """
         tolerance, used = self._settings.tolerance, runs_used(history.probes)
+        if any(valid and invalid for valid, invalid in tally(history.probes).values()):
+            return 3 * tolerance  # noise, or servers that get slower
         if used >= _MANY_RUNS:
             return 2 * tolerance
         by_queue = any(one.binding == "TTFT" for one in history.probes if one.verdict == "INVALID")
@@ -280,7 +283,9 @@ class Policy:
             if aim is None:
                 return self._nothing_predicted(history)
             return self._explore(history, aim, "the prediction")
-        drop = min(0.5, self._settings.tolerance * 2 ** (len(history.probes) - 1))
+        failed = len(list(itertools.takewhile(lambda one: one.verdict == "INVALID", history.probes[::-1])))
+        first = 1.5 if any(one.verdict == "VALID" for one in history.probes) else 1.0
+        drop = min(0.5, first * self._settings.tolerance * 2 ** (failed - 1))
         lower = high * (1 - drop)
         return self._explore(history, lower if aim is None else min(aim, lower), "nothing passed yet")
 
