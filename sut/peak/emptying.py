@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
+from harness.record.server_metrics import QUANTITIES, values_of
 from sut.servers.health import ask_health, ask_work
 from sut.servers.info_client import InfoClient, WaitNotices
 
@@ -46,7 +47,7 @@ def _abort_all(url: str, key: str | None, ca_file: Path | None) -> None:
 
 
 def _wait_idle(url: str, key: str | None, ca_file: Path | None, until: float, notices: WaitNotices) -> None:
-    """Wait until the values of /metrics that change with work stay as they are."""
+    """Wait until /metrics show no request running or queued, or no sign of work, for some time."""
     before, since = ask_work(url, key, ca_file), time.monotonic()
     if before is None:
         time.sleep(_UNKNOWN_S)
@@ -54,6 +55,14 @@ def _wait_idle(url: str, key: str | None, ca_file: Path | None, until: float, no
     while time.monotonic() < until and time.monotonic() - since < _QUIET_S:
         time.sleep(_QUIET_S / 6)
         now = ask_work(url, key, ca_file)
-        if now != before:
-            before, since = now, time.monotonic()
+        if now != before and (now is None or requests_in(now) != 0):
+            since = time.monotonic()
+        before = now
         notices.tick(f"{url} to end its requests")
+
+
+def requests_in(page: bytes) -> float | None:
+    """Requests running and queued by a page of metrics; None where it does not say."""
+    names = {name for key in ("running", "queued") for name in QUANTITIES[key].names}
+    found = [value for series, value in values_of(page) if series.partition(b"{")[0].decode() in names]
+    return sum(found) if found else None

@@ -20,8 +20,9 @@ _PAUSE_S = 1.0
 _NAMED = 5  # replicas that are out when a run ends
 
 # Names of a Prometheus page that change without work, or by being asked for: of a process
-# (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of HTTP.
-_NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"http")
+# (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of the rounds of SGLang's
+# scheduler, which has them without a request too, of HTTP.
+_NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"stage_seconds", b"http")
 
 log = logging.getLogger("mlperf")
 

@@ -80,6 +80,7 @@ vllm:generation_tokens_total{engine="0"} 7.0
 process_cpu_seconds_total %d
 sglang:scheduler_process_cpu_seconds_total{tp_rank="0"} %d
 sglang:scheduler_idle_seconds_total{tp_rank="0"} %d
+sglang:scheduler_stage_seconds_total{category="recv_requests",tp_rank="0"} %d
 python_gc_objects_collected_total{generation="0"} %d
 http_requests_total{handler="/metrics"} %d
 """
@@ -88,7 +89,7 @@ http_requests_total{handler="/metrics"} %d
 def test_what_metrics_say_of_the_work():
     with StubServer() as stub:
         assert ask_work(stub.url, None) is None  # no such page
-    pages = [METRICS % (5, 1, 1, 1, 1, 1), METRICS % (5, 2, 2, 2, 2, 2), METRICS % (6, 2, 2, 2, 2, 2)]
+    pages = [METRICS % (5, *[1] * 6), METRICS % (5, *[2] * 6), METRICS % (6, *[2] * 6)]
     with StubServer(metrics=lambda: pages.pop(0)) as stub:
         idle, still, busy = (ask_work(stub.url, None) for _ in range(3))
     assert idle == still != busy
