@@ -1,11 +1,14 @@
 """The program against real SGLang on the CPU: every stream shape, all scenarios, data parallelism."""
 
 import json
+import subprocess
+import sys
 import urllib.request
 
 import pytest
 
 from harness.dataset import tokenizer
+from harness.peak.files import read_state
 from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
 from tests.runs import run_mlperf, write_dataset
@@ -68,6 +71,19 @@ def test_performance(sglang_server, greedy, scenario, tmp_path):
         tpots = [(row["reported_done_ns"] - row["reported_first_ns"]) / (row["osl"] - 1) for row in rows]
         loadgens = figure(run.loadgen_summary, "Mean Time per Output Token")
         assert sum(tpots) / len(tpots) == pytest.approx(loadgens, rel=0.05)
+
+
+def test_a_ladder(sglang_server, greedy, tmp_path):
+    """Fixed numbers in flight without LoadGen: every answer is complete, each step has its figures."""
+    words = ("ladder", "--server-url", sglang_server.url, "--concurrency", "1,3", "--seconds", "8")
+    folder = tmp_path / "peak/server/ladder"
+    command = [sys.executable, sglang.ROOT / "find_peak.py", *words, "--output-dir", tmp_path, *greedy]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ladder = read_state(folder)
+    assert not any(step.failed for step in ladder.steps)
+    assert all(step.queries and step.tpot and step.osl_mean == NEW_TOKENS for step in ladder.steps)
+    print(done.stdout)
 
 
 @pytest.mark.parametrize("sglang_server", ["dp-2"], indirect=True)
