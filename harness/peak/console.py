@@ -74,8 +74,8 @@ class LadderConsole:
         self._end_line()
         last = ladder.steps[-1]
         user = user_tokens_per_s(last)
-        shown = "" if user is None else f", {user:.4g} for a user"
-        self._print([f"{last.concurrency} in flight: {last.tokens_per_s:.4g} tokens/s{shown}"])
+        shown = "" if user is None else f", {user:,.1f} for a user"
+        self._print([f"{last.concurrency} in flight: {last.tokens_per_s:,.1f} tokens/s{shown}"])
 
     def finish(self, ladder: Ladder, plan: LadderPlan) -> int:
         """Print the result; returns the program's exit code."""
@@ -143,7 +143,7 @@ def result_lines(ladder: Ladder) -> Iterator[str]:
     yield from (f"ERROR     {error}" for error in ladder.errors if error != ladder.stopped)
     yield from (f"WARNING   {warning}" for warning in ladder.warnings)
     if ladder.steps and ladder.best is None:
-        yield "result    no step is inside the limits"
+        yield "result    no step is inside the limits, without failures and without the client as the bottleneck"
     elif ladder.best is not None:
         best = ladder.best
         yield (

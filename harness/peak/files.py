@@ -72,6 +72,8 @@ def _latency_columns(name: str, latency: Latency | None) -> dict[str, object]:
 
 
 def _write_table(path: Path, rows: Sequence[dict[str, object]]) -> None:
+    if not rows:
+        return
     table = pa.Table.from_pylist(list(rows)).replace_schema_metadata({"label": NOT_A_RESULT})
     with atomic_write(path) as file:
         pq.write_table(table, file, compression="zstd")
