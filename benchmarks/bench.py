@@ -21,23 +21,24 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 RESULTS = ROOT / "benchmarks/results"
 STUB = ROOT / "benchmarks/stub/stub_server"
-PORT = int(os.environ.get("STUB_PORT", "31900"))  # the first of as many as there are servers
+PORT = int(os.environ.get("BENCH_PORT", "31900"))  # the first of the stub servers
 
 
 class Stub:
-    """Stub servers on consecutive ports, ``servers`` or one a process; ``knobs`` as in stub/README.md."""
+    """Stub servers on consecutive ports, ``ports`` for each process; ``knobs`` as in stub/README.md."""
 
     def __init__(
-        self, processes: int = 1, cores: Sequence[int] = (1,), servers: int = 0, **knobs: int | str
+        self, processes: int = 1, cores: Sequence[int] = (1,), ports: int = 1, **knobs: int | str
     ) -> None:
         if _is_stale(STUB):
             subprocess.run([ROOT / "benchmarks/stub/build.sh"], check=True)
-        each = max(1, -(-servers // processes))
-        ports = [PORT + index * each for index in range(processes)]
-        self.urls = [f"http://127.0.0.1:{PORT + index}" for index in range(servers or processes)]
-        self._processes = [f"http://127.0.0.1:{port}" for port in ports]  # an address of each
+        self.urls = [f"http://127.0.0.1:{PORT + index}" for index in range(processes * ports)]
         flags = [word for knob, value in knobs.items() for word in (f"--{knob}", str(value))]
-        self._commands = [[str(STUB), "--port", str(port), "--ports", str(each), *flags] for port in ports]
+        flags += ["--ports", str(ports)]
+        self._commands = [
+            [str(STUB), "--port", str(PORT + index * ports), *flags] for index in range(processes)
+        ]
+        self._of_process = self.urls[::ports]
         self._cores = pinned(cores)
         self._running: list[subprocess.Popen[bytes]] = []
 
@@ -48,8 +49,10 @@ class Stub:
             )
             for command in self._commands
         ]
-        for url in self._processes:
+        for url in self.urls:
             _wait_for(url)
+        if any(process.poll() is not None for process in self._running):  # another one answers there
+            raise SystemExit(f"a stub server ended at once: are the ports from {PORT} on taken? (BENCH_PORT)")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,12 +67,12 @@ class Stub:
 
     def stats(self) -> list[dict[str, Any]]:
         """The counts of each process."""
-        return [json.loads(_get(url, "/_stats")) for url in self._processes]
+        return [json.loads(_get(url, "/_stats")) for url in self._of_process]
 
     def log(self) -> list[dict[str, int]]:
         """The true times of every complete answer, trial requests excluded."""
         rows: list[dict[str, int]] = []
-        for url in self._processes:
+        for url in self._of_process:
             rows += [
                 {key: int(value) for key, value in row.items() if value.isdecimal()}
                 for row in csv.DictReader(io.StringIO(_get(url, "/_log")))
@@ -165,12 +168,13 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         )
 
 
-def save(name: str, result: object) -> None:
+def save(name: str, result: object, *, quiet: bool = False) -> None:
     """Write the result as JSON under benchmarks/results/."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(result, indent=2, default=float) + "\n")
-    print(f"\nwritten to {path.relative_to(ROOT)}")
+    if not quiet:
+        print(f"\nwritten to {path.relative_to(ROOT)}")
 
 
 def percentiles(values: Any, *which: float) -> list[float]:

@@ -116,6 +116,7 @@ static void begin(Batch *b, uint64_t now) {
     if (c) {
         join(b, c);
         b->prefilled = c;
+        if (c->t_request > now) now = c->t_request;  // it came while this work was overdue
     }
     schedule_at(&b->timer, now + (c ? (uint64_t)(knobs.prefill_us * 1e3 * pace(b, now)) : step_ns(b, now)));
 }
