@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from harness.peak.steps import Step
 
 _FIRST_OF_SLOTS = 16  # the first step, as a part of what the servers run at once
-_FIRST_PER_REPLICA = 16
+_FIRST, _MOST_FIRST = 16, 64  # requests for each replica in the first step, where slots are unknown, at most
 _STRIDE = 4
 _FINE = 2.5  # ratio of neighbours around the limit that is narrow enough
 _GROWTH = 1.02  # of tokens per second, below which more requests in flight only wait
@@ -28,7 +28,7 @@ def next_concurrency(
     """
     top = min(slots or math.inf, most_in_flight or math.inf)
     if not steps:
-        first = slots // _FIRST_OF_SLOTS if slots else _FIRST_PER_REPLICA * replicas
+        first = min(slots // _FIRST_OF_SLOTS, _MOST_FIRST * replicas) if slots else _FIRST * replicas
         return int(min(max(first, replicas), top))
     if len(steps) >= _MOST_STEPS:
         return None

@@ -151,6 +151,21 @@ def test_a_client_at_its_limit_gives_a_lower_bound():
     assert rates.low is not None and rates.high is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({}, 16),
+        ({"replicas": 4}, 64),
+        ({"replicas": 8, "slots": 9600}, 512),
+        ({"slots": 1_000_000}, 64),
+        ({"replicas": 8, "slots": 64}, 8),
+        ({"slots": 256, "most_in_flight": 10}, 10),
+    ],
+)
+def test_the_first_step(changes, first):
+    assert decide(History(), **changes) == NextStep(first)
+
+
 def test_the_ladder_is_short_and_goes_down_where_nothing_is_kept():
     server = MadeServer(base_ms=70.0, each_ms=1.5)
     search(server, settings(replicas=1, slots=256), History())
