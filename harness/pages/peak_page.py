@@ -39,6 +39,8 @@ def peak_page(state: SearchState) -> Page:
     badges = [] if found is None else [Badge(outcome_text(found), _VERDICTS.get(found.outcome, "bad"))]
     if found is not None and found.rate is not None and not found.confirmed:
         badges.append(Badge("NOT CONFIRMED", "warn"))
+    if found is not None and found.deviations:
+        badges.append(Badge(f"NOT OFFICIAL: {found.deviations} deviations", "warn"))
     identity = state.identity
     return Page(
         title=f"Peak rate: {identity.benchmark}, {identity.scenario}",
@@ -60,7 +62,7 @@ def _figures(found: Conclusion) -> list[tuple[str, str]]:
     if found.rate is None:
         return []
     figures = [(f"{found.rate:g}", "queries/s, target_qps"), (f"{found.valid} of {found.runs}", "runs VALID")]
-    if found.margin is not None:
+    if found.margin is not None and found.margin > 0:
         figures.append((f"{100 * found.margin:.1f} %", "margin of the rate"))
     if found.tokens_per_s is not None:
         figures.append((f"{found.tokens_per_s.mean:.0f}", "completed tokens/s"))
@@ -71,7 +73,8 @@ def _result(found: Conclusion | None) -> Section:
     if found is None:
         return Section("result", "Result")
     rows = [*conclusion_facts(found), *(("user.conf", row) for row in found.conf_rows)]
-    links = {} if found.folder is None else {"the run that can be submitted": f"{found.folder}/{REPORT}"}
+    link = "the first VALID run at this rate" if found.deviations else "the run that can be submitted"
+    links = {} if found.folder is None else {link: f"{found.folder}/{REPORT}"}
     tables = [Table(("", ""), rows)] if rows else []
     return Section("result", "Result", tables=tables, links=links)
 

@@ -53,7 +53,9 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     conf_rows: tuple[str, ...] = ()
     """rows of a user.conf"""
     folder: str | None = None
-    """the first VALID run at this rate, relative to the search's folder: it can be submitted"""
+    """the first VALID run at this rate, relative to the search's folder"""
+    deviations: int = 0
+    """of this run from the benchmark's rules: without any it can be submitted"""
 
     @property
     def confirmed(self) -> bool:
@@ -95,6 +97,7 @@ def conclude(
         remarks=remarks,
         conf_rows=(f"{model_key}.Server.target_qps = {found.low:g}",),
         folder=at_rate[0].folder or None,
+        deviations=at_rate[0].deviations,
     )
 
 

@@ -40,6 +40,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens_mean: float | None = None
     client_bound: bool = False
     """this client was a bottleneck for a part of it"""
+    deviations: int = 0
+    """from the benchmark's rules: with any the run is not official"""
     folder: str = ""
     """of the run, relative to the search's"""
     started: str = ""

@@ -50,6 +50,7 @@ def probe_of(
         tokens_per_s=figures.get(_TOKENS),
         output_tokens_mean=statistics.osl_mean,
         client_bound=_client_bound(record, taken_s),
+        deviations=len(record.deviations),
         folder=folder,
         started=record.started.isoformat(),
     )

@@ -164,7 +164,11 @@ def conclusion_lines(conclusion: Conclusion, folder: Path) -> Iterator[str]:
     for label, text in conclusion_facts(conclusion):
         yield f"{label:<9} {text}"
     if conclusion.folder is not None:
-        yield f"submit    {folder / conclusion.folder}"
+        count = conclusion.deviations
+        label, why = (
+            ("run", f" (NOT OFFICIAL, {count} deviations from the rules)") if count else ("submit", "")
+        )
+        yield f"{label:<9} {folder / conclusion.folder}{why}"
     for row in conclusion.conf_rows:
         yield f"{USER_CONF:<9} {row}"
 

@@ -4,8 +4,11 @@ import msgspec
 import pytest
 
 from harness.errors import ConfigError
+from harness.pages.page import render
+from harness.pages.peak_page import peak_page
 from harness.peak.conclusion import conclude
 from harness.peak.search import Ended, History, Policy
+from harness.peak.search_console import probe_cells
 from harness.peak.search_flags import duration_s, rate, share
 from harness.peak.state import Identity, SearchState, check_same, read_state
 from tests.harness.peak.searches import LIMITS_NS, probe, settings, step
@@ -121,6 +124,19 @@ def state():
     )
     history = History(LADDER, (probe(20.0), cut_by_queue(21.0)))
     return SearchState(identity=identity, limits_ns=LIMITS_NS, tolerance=0.01, history=history)
+
+
+def test_the_page_lists_every_run(state):
+    ended = Ended("FOUND", "why")
+    policy = Policy(settings())
+    runs = [probe(20.0, folder="probe-01", deviations=2), cut_by_queue(21.0, folder="probe-02")]
+    history = History(LADDER, tuple(runs))
+    found = conclude(policy, LIMITS_NS, "gpt-oss-120b", history, ended)
+    page = peak_page(msgspec.structs.replace(state, history=history, conclusion=found))
+    cells = [row for section in page.sections for table in section.tables for row in table.rows]
+    assert all(probe_cells(one) in cells for one in runs)
+    assert [badge.status for badge in page.badges] == ["good", "warn", "warn"]  # not confirmed, not official
+    assert found.conf_rows[0] in render(page)
 
 
 def test_the_state_comes_back(tmp_path, state):
