@@ -165,10 +165,8 @@ def conclusion_lines(conclusion: Conclusion, folder: Path) -> Iterator[str]:
         yield f"{label:<9} {text}"
     if conclusion.folder is not None:
         count = conclusion.deviations
-        label, why = (
-            ("run", f" (NOT OFFICIAL, {count} deviations from the rules)") if count else ("submit", "")
-        )
-        yield f"{label:<9} {folder / conclusion.folder}{why}"
+        why = f" (NOT OFFICIAL, {count} deviations from the rules)" if count else ""
+        yield f"{'run' if count else 'submit':<9} {folder / conclusion.folder}{why}"
     for row in conclusion.conf_rows:
         yield f"{USER_CONF:<9} {row}"
 
