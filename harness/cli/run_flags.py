@@ -237,7 +237,7 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
         "--dcgm-url",
         action="append",
         metavar="URL",
-        help="DCGM exporter of the servers' GPUs, such as http://HOST:9400; repeat it or separate by commas "
+        help="DCGM exporter of the servers' GPUs, such as http://node[01-64]:9400; written as --server-url "
         "(default: the GPUs of this machine, if a server runs here and nvidia-ml-py or amdsmi is installed)",
     )
     group.add_argument(

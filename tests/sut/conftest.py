@@ -40,12 +40,12 @@ def pass_time(monkeypatch):
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A self-signed certificate for 127.0.0.1 and its key."""
+    """A self-signed certificate for 127.0.0.1 and the name llm.test, and its key."""
     folder = tmp_path_factory.mktemp("tls")
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=stub"
     )
-    command += " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    command += " -addext subjectAltName=IP:127.0.0.1,DNS:llm.test -keyout key.pem -out cert.pem"
     try:
         subprocess.run(command.split(), check=True, capture_output=True, timeout=120, cwd=folder)
     except (OSError, subprocess.CalledProcessError) as error:

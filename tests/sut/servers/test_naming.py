@@ -7,9 +7,12 @@ import pytest
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError, ServerError
 from sut.client.endpoint import resolve_endpoint
+from sut.servers.discovery import discover
 from sut.servers.naming import DuplicateError, any_is_here, check_enough, replicas_of
+from sut.servers.preflight import Preflight
+from tests.kit import VOCABULARY
 from tests.stub import StubServer
-from tests.sut.pages import find
+from tests.sut.pages import PARAMETERS, facts, find
 
 ADDRESSES = {
     "llm": ["10.0.0.1", "10.0.0.2"],
@@ -111,3 +114,16 @@ def test_more_replicas_are_asked_for_than_named():
     check_enough(2, ["a", "b"])
     with pytest.raises(ConfigError, match="--min-replicas is 3"):
         check_enough(3, ["a", "b"])
+
+
+def test_the_certificate_of_a_replica_at_an_address_is_that_of_its_name(tls, certificate):
+    cert = certificate[0]
+    with StubServer(tls=tls) as stub:
+        good, bad = (f"https://{name}:{stub.port}#127.0.0.1" for name in ("llm.test", "other.test"))
+        assert discover([good], "sglang", None, 20, cert)[0].url == good
+        with pytest.raises(ServerError, match="Hostname mismatch"):
+            discover([bad], "sglang", None, 20, cert)
+        endpoint = [resolve_endpoint(url, "/generate", None, cert) for url in (good, bad)]
+        trials = Preflight(facts(good), PARAMETERS, VOCABULARY, 20).try_all(endpoint, [1], to_the_end=True)
+    assert trials[0].error is None
+    assert "Hostname mismatch" in str(trials[1].error)
