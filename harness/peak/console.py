@@ -143,7 +143,7 @@ def result_lines(ladder: Ladder) -> Iterator[str]:
     yield from (f"ERROR     {error}" for error in ladder.errors if error != ladder.stopped)
     yield from (f"WARNING   {warning}" for warning in ladder.warnings)
     if ladder.steps and ladder.best is None:
-        yield "result    no step is inside the limits, without failures and without the client as the bottleneck"
+        yield "result    no step is inside the limits, without failures and with time to spare at the client"
     elif ladder.best is not None:
         best = ladder.best
         yield (
