@@ -21,10 +21,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: "Options") -> int:
     # Everything heavy is imported only when there is something to run.
-    from harness.batch.options import BatchOptions
+    from harness.batch.options import BatchOptions, TalkOptions
 
     if isinstance(options, BatchOptions):
         return _answer(options)
+    if isinstance(options, TalkOptions):
+        from sut.rows.talk import talk
+
+        return talk(options)
     from harness.batch.command import run
 
     return run(options)

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.api_key import api_key
+from harness.config.benchmark import Benchmark
 from harness.config.loadgen_settings import limits_ns
 from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
@@ -48,21 +49,21 @@ def servers_of(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str
     if plan.backend != "embedded":
         yield plan.server_urls, lambda: ""
         return
-    model = model_for(plan.benchmark, _CACHE)
-    log.info("starting the embedded engine with %s", model.name)
-    engine = EmbeddedEngine(
-        model.path,
-        log_dir=_CACHE,
-        slots=_EMBEDDED_SLOTS,
-        context_per_slot=samples.longest(plan.parameters.max_new_tokens) + 1,
-    )
-    with engine:
+    context = samples.longest(plan.parameters.max_new_tokens) + 1
+    with engine_of(plan.benchmark, _EMBEDDED_SLOTS, context) as engine:
         try:
             yield (engine.url,), engine.death
         except ServerError as error:
             if death := engine.death():
                 raise ServerError(death) from error
             raise
+
+
+def engine_of(benchmark: Benchmark, slots: int, context: int) -> EmbeddedEngine:
+    """The embedded engine with a benchmark's tiny model, not started; ``context``: tokens of a slot."""
+    model = model_for(benchmark, _CACHE)
+    log.info("starting the embedded engine with %s", model.name)
+    return EmbeddedEngine(model.path, log_dir=_CACHE, slots=slots, context_per_slot=context)
 
 
 def preflight(prepared: Prepared) -> tuple[Prepared, Target, tuple[str, ...]]:

@@ -9,6 +9,7 @@ import pytest
 
 import run_batch as program
 from harness.dataset import tokenizer
+from harness.text import legible
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here
 from tests.stub import Fault, StubServer, expected_ids, refused_url
@@ -161,3 +162,68 @@ def test_the_embedded_engine(batch):
     ended = [answer[-1] in (199999, 200002) for answer in answers]
     assert all(one or other for one, other in zip(whole, ended, strict=True))
     assert answers[:3] == answers[3:6]  # greedy
+
+
+def talk(command, *arguments, stdin=""):
+    words = [sys.executable, str(ROOT / "run_batch.py"), command, *map(str, arguments)]
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=300)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("backend", ["sglang", pytest.param("vllm", marks=ENGINE)])
+def test_generate_shows_the_text_as_it_comes(backend):
+    prompt = tokenizer.encode("Hello world")
+    text = legible(tokenizer.decode(expected_ids(prompt, POSITIONS - 1)))
+    with StubServer() as stub:
+        where = ("--server-url", stub.url, "--backend", backend, "-n", POSITIONS)
+        done = talk("generate", "Hello world", *where)
+        (request,) = stub.requests
+    assert (done.returncode, done.stdout) == (0, f"{text}\n"), done.stderr
+    assert request.prompt_ids == prompt
+    assert request.streams
+
+
+@ENGINE
+def test_a_chat_of_lines_and_a_failure():
+    with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 2 else None, tokens=9) as stub:
+        where = ("--server-url", stub.url, "-y", "Be brief.", "--reasoning", "low")
+        done = talk("chat", *where, stdin="Hello\n\nworld\nagain\n")
+        prompts = [tokenizer.decode(request.prompt_ids) for request in stub.requests]
+    assert done.returncode == 4
+    assert done.stderr.startswith("run_batch.py: error: ") and done.stderr.count("\n") == 1
+    assert [prompt.count("<|start|>user") for prompt in prompts] == [1, 2, 3]
+    assert "Reasoning: low" in prompts[0]
+
+
+@ENGINE
+def test_ctrl_c_ends_the_answer_and_not_the_program():
+    with StubServer(event_delay_s=0.05) as stub:
+        command = [sys.executable, str(ROOT / "run_batch.py"), "generate", "--server-url", stub.url]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        process.stdin.write("Hello\n")
+        process.stdin.flush()
+        wait_until(lambda: stub.requests)
+        assert process.stdout.read(5)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate("", timeout=60)
+    assert (process.returncode, stderr) == (0, "")
+    assert stdout.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        (("generate", "", "--server-url"), "prompt of 0 tokens", 2),
+        (("generate", "a b c d", "-n", 3, "--server-url"), "prompt of 4 tokens, -n is 3", 2),
+        (("generate", "a", "--model", "7b", "--server-url"), "--model 7b", 2),
+        (("chat", "a", "-t", -1, "--server-url"), "temperature is -1", 2),
+        (("chat", "a", "--backend", "embedded", "--server-url"), "remove --server-url", 2),
+    ],
+)
+def test_what_a_talk_refuses(words, message, code, capfd):
+    with StubServer() as stub:
+        found = main_here(capfd, program.main, [*map(str, words), stub.url])
+    assert (found[0], message in found[2], found[2].count("\n")) == (code, True, 1)

@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from harness.batch.options import (
     DEFAULT_ENCODING,
@@ -12,11 +12,13 @@ from harness.batch.options import (
     DecodeOptions,
     EncodeOptions,
     ScoreOptions,
+    TalkOptions,
 )
 from harness.cli import run_flags
 from harness.cli.parser import Parser, path
+from harness.config.options import LogLevel
 
-Options = BatchOptions | EncodeOptions | DecodeOptions | ScoreOptions
+Options = BatchOptions | TalkOptions | EncodeOptions | DecodeOptions | ScoreOptions
 
 _TOKEN_IDS = "output_{}_token_ids.txt"  # of a model, in submission/ and references/
 
@@ -31,6 +33,8 @@ def build_parser() -> Parser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="answer every prompt of a file"))
+    _add_talk(commands.add_parser("chat", help="talk to the model at a terminal"), chat=True)
+    _add_talk(commands.add_parser("generate", help="continue plain text at a terminal"), chat=False)
     _add_encode(commands.add_parser("encode", help="token ids of every line of text"))
     _add_decode(commands.add_parser("decode", help="text of every line of token ids"))
     _add_score(commands.add_parser("score", help="METEOR and BERTScore against reference answers"))
@@ -68,6 +72,28 @@ def _add_run(parser: Parser) -> None:
     run_flags.add_metrics_port(run)
     run_flags.add_dry_run(run)
     parser.set_defaults(**_defaults(BatchOptions))
+
+
+def _add_talk(parser: Parser, *, chat: bool) -> None:
+    parser.add_argument(
+        "prompt", nargs="?", metavar="PROMPT", help="answer this one and end (default: each line of stdin)"
+    )
+    generation = parser.add_argument_group("generation")
+    if chat:
+        generation.add_argument("--system", "-y", metavar="TEXT", help="instructions for the model")
+        generation.add_argument(
+            "--reasoning",
+            choices=("low", "medium", "high"),
+            help="effort of the answers (default: %(default)s)",
+        )
+    _add_generation(generation)
+    server = parser.add_argument_group("server")
+    run_flags.add_backend(server)
+    run_flags.add_ca_file(server)
+    parser.add_argument(
+        "--log-level", choices=get_args(LogLevel), help="messages on stderr (default: %(default)s)"
+    )
+    parser.set_defaults(**_defaults(TalkOptions), chat=chat)
 
 
 def _add_generation(group: argparse._ArgumentGroup) -> None:
@@ -181,7 +207,7 @@ def add_encoding(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _defaults(options: type[BatchOptions | CodeOptions | ScoreOptions]) -> dict[str, object]:
+def _defaults(options: type[BatchOptions | CodeOptions | ScoreOptions | TalkOptions]) -> dict[str, object]:
     """Those of a command's flags; the environment may name a backend."""
     own = {field.name: field.default for field in fields(options) if field.default is not MISSING}
     from_environment = {name: run_flags.DEFAULTS[name] for name in ("server_url", "backend") if name in own}
@@ -198,6 +224,8 @@ def parse_options(argv: list[str] | None = None) -> Options:
             return EncodeOptions(**_without_warnings(given))
         case "decode":
             return DecodeOptions(**_without_warnings(given))
+        case "chat" | "generate":
+            return TalkOptions(**_without_warnings(given) | {"server_url": given["server_url"] or ()})
         case "score":
             return _score_options(parser, _without_warnings(given))
     return BatchOptions(**given | {"server_url": given["server_url"] or ()})

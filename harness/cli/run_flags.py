@@ -135,22 +135,7 @@ def add_generation(group: argparse._ArgumentGroup) -> None:
 
 def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) -> None:
     """The servers, and the client's load on them, with or without the flag that limits it."""
-    group.add_argument(
-        "--backend",
-        choices=get_args(Backend),
-        help="protocol of the server: SGLang's native API (pytorch: the same of pytorch/run_server.sh), "
-        "OpenAI completions (vllm; openai: the same for other servers, or llama.cpp), TensorRT-LLM's "
-        "trtllm-serve (not yet tried on the real server), or a small engine that is started here (default: "
-        f"{DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
-    )
-    group.add_argument(
-        "--server-url",
-        action="append",
-        metavar="URL",
-        help="server URL; repeat it or separate by commas for several replicas; also "
-        "http://node[001-064,70]:30000-30007, @FILE of one URL a line, slurm:HOSTS:PORTS, or "
-        f"dns+http://NAME:PORT for every address of a name (default: {SERVER_URL})",
-    )
+    add_backend(group)
     group.add_argument(
         "--min-replicas",
         type=int,
@@ -164,12 +149,7 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
         help="wait so long for servers that are starting, such as 30m, 1h or 1800 seconds (default: not at "
         "all)",
     )
-    group.add_argument(
-        "--ca-file",
-        type=path,
-        metavar="FILE",
-        help="PEM file of certificates to trust besides the system's: a private CA's, or self-signed ones",
-    )
+    add_ca_file(group)
     group.add_argument(
         "--preflight-timeout",
         type=float,
@@ -197,6 +177,36 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
             help="maximum number of requests in flight, over all replicas (default: in offline twice the "
             "number that the servers run at once, otherwise unlimited)",
         )
+
+
+def add_backend(group: argparse._ActionsContainer) -> None:
+    """Where the servers are, and what they speak."""
+    group.add_argument(
+        "--backend",
+        choices=get_args(Backend),
+        help="protocol of the server: SGLang's native API (pytorch: the same of pytorch/run_server.sh), "
+        "OpenAI completions (vllm; openai: the same for other servers, or llama.cpp), TensorRT-LLM's "
+        "trtllm-serve (not yet tried on the real server), or a small engine that is started here (default: "
+        f"{DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
+    )
+    group.add_argument(
+        "--server-url",
+        action="append",
+        metavar="URL",
+        help="server URL; repeat it or separate by commas for several replicas; also "
+        "http://node[001-064,70]:30000-30007, @FILE of one URL a line, slurm:HOSTS:PORTS, or "
+        f"dns+http://NAME:PORT for every address of a name (default: {SERVER_URL})",
+    )
+
+
+def add_ca_file(group: argparse._ActionsContainer) -> None:
+    """Certificates to trust."""
+    group.add_argument(
+        "--ca-file",
+        type=path,
+        metavar="FILE",
+        help="PEM file of certificates to trust besides the system's: a private CA's, or self-signed ones",
+    )
 
 
 def add_failures(group: argparse._ArgumentGroup) -> None:

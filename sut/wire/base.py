@@ -42,13 +42,19 @@ class AnswerBounds:
 
 
 class Answer(Protocol):
-    """Reads one answer event by event.
+    """Reads one answer event by event."""
 
-    ``tokens`` counts the output tokens seen so far; ``first_id`` is the first of them, -1 before.
-    """
+    @property
+    def tokens(self) -> int:
+        """The number of output tokens seen so far."""
 
-    tokens: int
-    first_id: int
+    @property
+    def first_id(self) -> int:
+        """The first of them, -1 before."""
+
+    @property
+    def ids(self) -> TokenIds:
+        """All of them; not to be changed."""
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's payload; a Failure ends the answer."""
@@ -67,6 +73,11 @@ class DeltaAnswer:
         self.first_id = -1
         self._limits = limits
         self._ids = no_ids()
+
+    @property
+    def ids(self) -> TokenIds:
+        """As Answer."""
+        return self._ids
 
     def _extend(self, ids: list[int] | None) -> Failure | None:
         if not ids:

@@ -17,6 +17,7 @@ from sut.wire.base import (
     NO_ERROR,
     UNREADABLE,
     AnswerBounds,
+    TokenIds,
     after_end,
     append_ids,
     excerpt,
@@ -101,6 +102,11 @@ class SglangAnswer:
         self._ids = no_ids()
         self._shown: _Shown | None = None  # by the previous event, if it began as SGLang's do
         self._meta: _MetaInfo | None = None
+
+    @property
+    def ids(self) -> TokenIds:
+        """As Answer."""
+        return self._ids
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's JSON."""

@@ -1,0 +1,215 @@
+"""Prompts at a terminal: one at a time, each answer shown as it comes; Ctrl-C ends the answer."""
+
+import signal
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from harness.batch.chat import AnswerText, Conversation
+from harness.batch.models import model_named
+from harness.batch.options import TalkOptions
+from harness.batch.plan import allowed_positions, limit_of, sampling
+from harness.config.api_key import api_key
+from harness.config.benchmark import Benchmark
+from harness.config.deadlines import Deadlines
+from harness.config.generation import SamplingParameters
+from harness.config.options import SERVER_URL
+from harness.config.server_urls import parse_server_urls
+from harness.dataset.tokenizer import encode
+from harness.errors import EXIT_VALID, ConfigError, RunError
+from harness.record.outcome import Failure, Outcome
+from harness.record.resolved_plan import ServerInfo
+from sut.client.client import HttpClient
+from sut.client.connections import Request
+from sut.client.endpoint import resolve_endpoint
+from sut.client.response import ResponseReader
+from sut.drive import engine_of
+from sut.servers.discovery import discover
+from sut.wire import make_wire, max_event_bytes
+from sut.wire.base import Answer
+
+_QUESTIONS_S, _ANSWER_S = 60.0, 3600.0
+_LOOK_S = 0.05
+
+
+def talk(options: TalkOptions) -> int:
+    """Answer the prompt that was given, or those of stdin; returns the exit code. Raises HarnessError."""
+    benchmark = model_named(options.model)
+    positions = allowed_positions(options.positions, benchmark)
+    sampling(options, 1)
+    conversation = Conversation(options.reasoning, options.system) if options.chat else None
+    with _server(options, benchmark, positions) as server:
+        for text in _prompts(options):
+            ids = conversation.prompt(text) if conversation else encode(text)
+            parameters = sampling(options, _room(ids, positions, benchmark), stream=True)
+            answer = _shown(server, parameters, benchmark, options, ids)
+            if conversation:
+                conversation.answered(answer)
+    return EXIT_VALID
+
+
+class StreamedAnswer:
+    """An answer's reader that passes its new ids on after every event (sut.wire.base.Answer)."""
+
+    def __init__(self, answer: Answer, on_ids: Callable[[list[int]], None]) -> None:
+        self._answer = answer
+        self._on_ids = on_ids
+        self._passed_on = 0
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens so far."""
+        return self._answer.tokens
+
+    @property
+    def first_id(self) -> int:
+        """The first of them, -1 before."""
+        return self._answer.first_id
+
+    @property
+    def ids(self) -> "array[int]":
+        """All of them."""
+        return self._answer.ids
+
+    def feed(self, event: bytes) -> Failure | None:
+        """Take one event's payload."""
+        failure = self._answer.feed(event)
+        new = self._answer.ids[self._passed_on :].tolist()
+        if failure is None and new:
+            self._passed_on += len(new)
+            self._on_ids(new)
+        return failure
+
+    def finish(self) -> Outcome:
+        """Judge the answer after its last event."""
+        return self._answer.finish()
+
+
+def stream_answer(
+    server: ServerInfo,
+    parameters: SamplingParameters,
+    vocabulary_size: int,
+    prompt: list[int],
+    on_ids: Callable[[list[int]], None],
+    *,
+    ca_file: Path | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Outcome | None:
+    """One answer through the request path; ``on_ids`` gets its ids as they arrive.
+
+    None if ``is_stopped`` became true before its end: the connection is closed, so that the server ends it.
+    """
+    wire = make_wire(server.wire, parameters, vocabulary_size, server.served_name)
+    endpoint = resolve_endpoint(server.url, wire.path, api_key(), ca_file)
+    outcomes: list[Outcome] = []
+    client = HttpClient(
+        [endpoint],
+        Deadlines(request_s=_ANSWER_S),
+        lambda request: None,
+        lambda request, outcome: outcomes.append(outcome),
+    )
+    reader = ResponseReader(
+        StreamedAnswer(wire.answer(), on_ids),
+        streams=wire.streams,
+        max_event_bytes=max_event_bytes(parameters, vocabulary_size),
+    )
+    body = wire.render(prompt)
+    whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    try:
+        client.start(Request(0, 0, time.monotonic_ns(), whole, reader))
+        while not outcomes and not is_stopped():
+            client.poll(_LOOK_S)
+            client.tick()
+    finally:
+        client.close()
+    return outcomes[0] if outcomes else None
+
+
+def _shown(
+    server: ServerInfo,
+    parameters: SamplingParameters,
+    benchmark: Benchmark,
+    options: TalkOptions,
+    prompt: list[int],
+) -> list[int]:
+    """Show an answer; returns its ids. Raises RunError where it fails."""
+    shown, ids = AnswerText(harmony=options.chat), []
+
+    def show(new: list[int]) -> None:
+        ids.extend(new)
+        print(shown.text(new), end="", flush=True)
+
+    with _ctrl_c() as is_stopped:
+        outcome = stream_answer(
+            server,
+            parameters,
+            benchmark.vocabulary_size,
+            prompt,
+            show,
+            ca_file=options.ca_file,
+            is_stopped=is_stopped,
+        )
+    print(flush=True)
+    if isinstance(outcome, Failure):
+        raise RunError(f"{server.url}: {outcome.kind.label}: {outcome.detail}")
+    return ids
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C came in the block, where it does not end the program."""
+    came: list[int] = []
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        came.append(signum)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _server(options: TalkOptions, benchmark: Benchmark, positions: int) -> Iterator[ServerInfo]:
+    """The first server, which answers all prompts."""
+    if options.backend != "embedded":
+        url = parse_server_urls(options.server_url or (SERVER_URL,))[0]
+        yield discover([url], options.backend, api_key(), _QUESTIONS_S, options.ca_file)[0]
+        return
+    if options.server_url:
+        raise ConfigError("--backend embedded starts its own server; remove --server-url")
+    with engine_of(benchmark, slots=1, context=positions + 1) as engine:
+        yield discover([engine.url], options.backend, api_key(), _QUESTIONS_S)[0]
+
+
+def _prompts(options: TalkOptions) -> Iterator[str]:
+    """The prompt of the command line, or every line of stdin; empty lines are passed over."""
+    if options.prompt is not None:
+        yield options.prompt
+        return
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", flush=True)
+        line = sys.stdin.buffer.readline()
+        if not line:
+            return
+        try:
+            text = line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"stdin: byte {error.start + 1} of a line is not UTF-8") from None
+        if text.strip():
+            yield text
+
+
+def _room(prompt: list[int], positions: int, benchmark: Benchmark) -> int:
+    limit = limit_of(len(prompt), positions, benchmark)
+    if not prompt or limit < 1:
+        raise ConfigError(
+            f"prompt of {len(prompt)} tokens, -n is {positions} for it and its answer; raise -n"
+        )
+    return limit
