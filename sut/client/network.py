@@ -57,8 +57,8 @@ class TcpInfo:
             return self.nothing_came()
         if self.gaps:
             return (
-                f"{self.gaps} segments arrived after a missing one: the way from the server loses packets or "
-                "drops large ones (MTU)"
+                f"{_segments(self.gaps)} arrived after a missing one: the way from the server loses packets "
+                "or drops large ones (MTU)"
             )
         return ""
 
@@ -67,7 +67,7 @@ class TcpInfo:
         if not self.retransmitted:
             return "the server's machine is gone, or the way to it is interrupted"
         return (
-            f"{self.retransmitted} segments were sent again and not acknowledged: the server's machine is "
+            f"{_segments(self.retransmitted)} sent again without an acknowledgement: the server's machine is "
             "gone, or the way to it is interrupted or drops large packets (MTU)"
         )
 
@@ -114,6 +114,10 @@ def count_closed(figures: Figures, info: TcpInfo) -> None:
         figures[Network.RTT_US] += info.rtt_us
         least = figures[Network.MIN_RTT_US]
         figures[Network.MIN_RTT_US] = min(least, info.min_rtt_us) if least else info.min_rtt_us
+
+
+def _segments(count: int) -> str:
+    return f"{count} segment{'' if count == 1 else 's'}"
 
 
 def network_of_replicas(values: npt.NDArray[np.int64]) -> tuple[ReplicaNetwork, ...]:

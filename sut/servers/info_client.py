@@ -3,12 +3,13 @@
 import logging
 import os
 import shutil
+import socket
 import ssl
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
 from harness.text import printable
 from sut.client.endpoint import answering, resolve, tls_context
+from sut.client.network import TCP_INFO_BYTES, TcpInfo
 from sut.wire.base import UNREADABLE
 
 _MOST_BYTES = 1 << 20
@@ -55,6 +57,7 @@ class InfoClient:
     ) -> None:
         headers = {"Accept-Encoding": "identity"}
         self._place: tuple[str, dict[str, str], dict[str, str]] | None = None
+        self._socket: socket.socket | None = None
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
@@ -124,7 +127,7 @@ class InfoClient:
                 timeout=self._left(),
                 json=content,
                 headers=host,
-                extensions=extensions,
+                extensions={**extensions, "trace": self._keep_socket},
             ) as answer,
         ):
             self.headers = dict(answer.headers)
@@ -138,13 +141,24 @@ class InfoClient:
     @contextmanager
     def _closed_in_time(self) -> Iterator[None]:
         """Close the client when the time is over: httpx limits each read, and slow headers are many reads."""
-        timer = threading.Timer(self._left(), self.close)
+        timer = threading.Timer(self._left(), self._expire)
         timer.daemon = True
         timer.start()
         try:
             yield
         finally:
             timer.cancel()
+
+    def _keep_socket(self, event: str, facts: Mapping[str, Any]) -> None:
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._socket = facts["return_value"].get_extra_info("socket")
+
+    def _expire(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # closed meanwhile
+                info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+                self._remedy = TcpInfo.of(info).evidence() or self._remedy
+        self.close()
 
     def _late(self, path: str) -> ServerError:
         return NotReadyError(f"{self.url}: {path} gave no answer within {self._within_s:g} s; {self._remedy}")

@@ -97,7 +97,7 @@ def test_an_address_that_does_not_answer_is_left_early(drive, monkeypatch):
     [
         (TcpInfo(0, 40, 40, 9, 3, 9, 0), ""),  # all is acknowledged: the server's turn
         (TcpInfo(2, 40, 40, 9, 0, 9, 0), ""),  # just sent
-        (TcpInfo(2, 40, 40, 9, 3, 9, 0), "3 segments were sent again and not acknowledged"),
+        (TcpInfo(2, 40, 40, 9, 3, 9, 0), "3 segments sent again without an acknowledgement"),
         (TcpInfo(0, 40, 40, 9, 0, 9, 5), "5 segments arrived after a missing one"),
         (TcpInfo.of(b""), ""),
     ],
