@@ -28,7 +28,7 @@ def _search(options: "SearchOptions") -> int:
     from harness.config.scenario import Scenario
     from harness.pages.command import write_report_of
     from harness.pages.peak_page import write_peak_page
-    from harness.peak.search_console import SearchConsole
+    from harness.search.console import SearchConsole
     from sut.peak.offline import find_offline_rate
     from sut.peak.search import find_peak
 

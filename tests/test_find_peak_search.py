@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import find_peak
-from harness.peak.state import read_state
+from harness.search.state import read_state
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset
 from tests.stub import StubServer

@@ -7,18 +7,18 @@ import numpy as np
 
 from harness.files import REPORT
 from harness.pages.page import Badge, Chart, Limit, Page, Section, Series, Status, Table, write_page
-from harness.peak.conclusion import Conclusion
-from harness.peak.probe import Probe
-from harness.peak.search_console import (
+from harness.peak.steps import NOT_A_RESULT, Step
+from harness.report.progress import milliseconds
+from harness.search.conclusion import Conclusion
+from harness.search.console import (
     COLUMNS,
     SEARCH_PAGE,
     conclusion_facts,
     outcome_text,
     probe_cells,
 )
-from harness.peak.state import SEARCH_STATE, SearchState
-from harness.peak.steps import NOT_A_RESULT, Step
-from harness.report.progress import milliseconds
+from harness.search.probe import Probe
+from harness.search.state import SEARCH_STATE, SearchState
 
 _VERDICTS: Mapping[str, Status] = {
     "FOUND": "good",

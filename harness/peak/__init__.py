@@ -1,1 +1,1 @@
-"""find_peak.py: fixed concurrency without LoadGen, and the search for the highest rate that passes."""
+"""find_peak.py: its commands, and fixed concurrency without LoadGen."""

@@ -8,7 +8,7 @@ from harness.cli.parser import Parser
 from harness.config.options import ClientOptions
 from harness.config.scenario import Scenario
 from harness.peak.options import LadderOptions, SearchOptions
-from harness.peak.search_flags import add_search
+from harness.search.flags import add_search
 
 _SYNONYMS = {"--dataset-path": run_flags.SYNONYMS["--dataset-path"]}
 

@@ -8,13 +8,13 @@ from harness.cli.signals import interruptible, signals_kept
 from harness.config.plan import resolve_plan
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR, USER_CONF
-from harness.peak.offline import OfflineRate, full_rate, offline_rate
 from harness.peak.options import SearchOptions
 from harness.peak.plan import FOLDER
 from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.report.progress import ProgressSnapshot
+from harness.search.offline import OfflineRate, full_rate, offline_rate
 from sut.peak.prober import interruption, run_options
 from sut.run import run
 

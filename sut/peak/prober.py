@@ -14,16 +14,16 @@ from harness.config.api_key import api_key
 from harness.config.options import ClientOptions, RunOptions
 from harness.config.plan import resolve_plan
 from harness.errors import RunError
-from harness.peak.cut_off import CutOff
 from harness.peak.options import LadderOptions, SearchOptions
 from harness.peak.plan import LadderPlan, resolve_ladder_plan
-from harness.peak.probe import Probe
-from harness.peak.probe_record import probe_of, write_conf
 from harness.peak.result import Ladder
-from harness.peak.schedule import Schedule
 from harness.peak.steps import Step
 from harness.record.run_record import RunRecord
 from harness.report.progress import ProgressSnapshot
+from harness.search.cut_off import CutOff
+from harness.search.probe import Probe
+from harness.search.probe_record import probe_of, write_conf
+from harness.search.schedule import Schedule
 from sut.peak.emptying import empty_servers
 from sut.peak.ladder import climb
 from sut.run import run

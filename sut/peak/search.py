@@ -12,16 +12,16 @@ import msgspec
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.plan import resolve_plan
 from harness.errors import ConfigError, HarnessError, explained
-from harness.peak.conclusion import Conclusion, conclude
 from harness.peak.options import SearchOptions
 from harness.peak.plan import FOLDER
-from harness.peak.probe import Probe
-from harness.peak.search import Action, Ended, History, Policy, SearchSettings, search
-from harness.peak.state import SearchState, check_same, identity_of, read_state
 from harness.peak.steps import Step
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.report.progress import ProgressSnapshot, duration
+from harness.search.conclusion import Conclusion, conclude
+from harness.search.policy import Action, Ended, History, Policy, SearchSettings, search
+from harness.search.probe import Probe
+from harness.search.state import SearchState, check_same, identity_of, read_state
 from sut.peak.prober import RunProber, run_options
 from sut.run import run
 from sut.supervisor.connection_limits import ConnectionLimits

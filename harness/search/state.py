@@ -7,9 +7,9 @@ import msgspec
 
 from harness.errors import ConfigError
 from harness.files import atomic_write
-from harness.peak.conclusion import Conclusion
-from harness.peak.search import History
 from harness.record.run_record import RunRecord
+from harness.search.conclusion import Conclusion
+from harness.search.policy import History
 
 SEARCH_STATE = "search.json"
 SCHEMA = 1

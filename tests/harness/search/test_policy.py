@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.peak.search import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
-from tests.harness.peak.searches import LIMITS_NS, MadeServer, probe, settings, step
+from harness.search.policy import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
+from tests.harness.search.searches import LIMITS_NS, MadeServer, probe, settings, step
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128, 256))
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from harness.peak.probe import Probe
-from harness.peak.search import Ended, History, Outcome, Policy, bracket, tally
+from harness.search.policy import Ended, History, Outcome, Policy, bracket, tally
+from harness.search.probe import Probe
 
 Boundary = Literal["smooth", "cliff"]
 

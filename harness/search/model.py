@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.peak.probe import Probe
-from harness.peak.replay import Floats, PoolModel, Replayed, replay
-from harness.peak.schedule import Schedule
 from harness.peak.steps import Step
+from harness.search.probe import Probe
+from harness.search.replay import Floats, PoolModel, Replayed, replay
+from harness.search.schedule import Schedule
 
 _NS = 1e9
 _QUEUES = 0.93  # of the requests in flight: where fewer run, the others wait for a slot

@@ -13,11 +13,11 @@ import msgspec
 
 from harness.config.loadgen_settings import Setting, limits_ns
 from harness.config.scenario import Scenario
-from harness.peak.climb_order import keeps, next_concurrency
-from harness.peak.model import Predictor, peak_by_tpot, pool_model
-from harness.peak.probe import Probe, Prober
-from harness.peak.schedule import Schedule, rounded
 from harness.peak.steps import Step
+from harness.search.climb_order import keeps, next_concurrency
+from harness.search.model import Predictor, peak_by_tpot, pool_model
+from harness.search.probe import Probe, Prober
+from harness.search.schedule import Schedule, rounded
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ import numpy as np
 
 from harness.config.expected_queries import expected_issue
 from harness.config.loadgen_settings import Setting
-from harness.peak.schedule import rounded
 from harness.record.journal import Rows
 from harness.report.statistics import completed
+from harness.search.schedule import rounded
 
 SLACK = 1.03  # of the time that a run must last: the next one may be faster
 _MIDDLE = (0.25, 0.75)  # of the answers of the short run, whose rate is that of a full server

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.files import USER_CONF
-from harness.peak.conclusion import Conclusion
-from harness.peak.offline import OfflineRate
-from harness.peak.probe import Probe
-from harness.peak.search import Action, Ended, NextStep
-from harness.peak.state import SEARCH_STATE, SearchState
 from harness.peak.steps import NOT_A_RESULT, Step
 from harness.record.run_record import RunRecord
 from harness.report.console import render_plan
 from harness.report.progress import ProgressPrinter, ProgressSnapshot, duration, milliseconds
+from harness.search.conclusion import Conclusion
+from harness.search.offline import OfflineRate
+from harness.search.policy import Action, Ended, NextStep
+from harness.search.probe import Probe
+from harness.search.state import SEARCH_STATE, SearchState
 from harness.text import aligned, printable
 
 SEARCH_PAGE = "search.html"

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from harness.files import USER_CONF
-from harness.peak.cut_off import CutOff
-from harness.peak.probe import Probe, ProbeVerdict
-from harness.peak.schedule import ScheduledRun
 from harness.record.run_record import Distribution, RunRecord
+from harness.search.cut_off import CutOff
+from harness.search.probe import Probe, ProbeVerdict
+from harness.search.schedule import ScheduledRun
 
 # Figures of LoadGen's summary.
 _TTFT_P99 = "99.00 percentile first token latency (ns)"

@@ -6,12 +6,12 @@ import pytest
 from harness.errors import ConfigError
 from harness.pages.page import render
 from harness.pages.peak_page import peak_page
-from harness.peak.conclusion import conclude
-from harness.peak.search import Ended, History, Policy
-from harness.peak.search_console import probe_cells
-from harness.peak.search_flags import duration_s, rate, share
-from harness.peak.state import Identity, SearchState, check_same, read_state
-from tests.harness.peak.searches import LIMITS_NS, probe, settings, step
+from harness.search.conclusion import conclude
+from harness.search.console import probe_cells
+from harness.search.flags import duration_s, rate, share
+from harness.search.policy import Ended, History, Policy
+from harness.search.state import Identity, SearchState, check_same, read_state
+from tests.harness.search.searches import LIMITS_NS, probe, settings, step
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128))
 MS = 1e6

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from harness.peak.offline import SLACK, full_rate, offline_rate
 from harness.record.journal import QUERY_ROW
+from harness.search.offline import SLACK, full_rate, offline_rate
 from tests.harness.config.issuing import loadgen_issues
 
 ROWS, DURATION_S = 64, 60

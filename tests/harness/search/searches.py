@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from harness.config.scenario import Scenario
-from harness.peak.probe import Probe
-from harness.peak.replay import PoolModel, replay
-from harness.peak.schedule import Schedule
-from harness.peak.search import SearchSettings
 from harness.peak.steps import Latency, Step
+from harness.search.policy import SearchSettings
+from harness.search.probe import Probe
+from harness.search.replay import PoolModel, replay
+from harness.search.schedule import Schedule
 
 TTFT_S, TPOT_S = 3.0, 0.080
 LIMITS_NS = {"TTFT": int(TTFT_S * 1e9), "TPOT": int(TPOT_S * 1e9)}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from harness.files import JOURNAL_DIR
-from harness.peak.cut_off import CutOff, DecidedError, over_by_loadgen
 from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW, encode_row
 from harness.report.progress import ProgressSnapshot
+from harness.search.cut_off import CutOff, DecidedError, over_by_loadgen
 
 MS = 10**6
 LIMITS_NS = {"TTFT": 3000 * MS, "TPOT": 80 * MS}

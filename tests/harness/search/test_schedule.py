@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.peak.schedule import Schedule
+from harness.search.schedule import Schedule
 from tests.harness.config.issuing import loadgen_issues
 
 ROWS = 40

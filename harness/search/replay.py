@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.peak.cut_off import LATE_REPORT_NS
-from harness.peak.schedule import Schedule, ScheduledRun
+from harness.search.cut_off import LATE_REPORT_NS
+from harness.search.schedule import Schedule, ScheduledRun
 
 Floats = npt.NDArray[np.float64]
 _SEED = 20_240_607  # of what is drawn per request: the same in every replay, so that rates compare
