@@ -35,6 +35,8 @@ _SETTLED_NS = 500_000_000  # by then the workers have written what ended
 _PATIENCE = 3  # windows after the first possible one
 _LEAST_HELD = 0.95  # of the concurrency that was asked for
 _LATE = 10 * LARGEST_PART  # of the TTFT limit: our own delay at p99 decides the times
+_FEW = 100  # requests, below which p99 is the largest of them
+_NONE = "no request began and ended at this concurrency"
 _NS = 1e9
 
 Integers = npt.NDArray[np.int64]
@@ -142,7 +144,7 @@ class Measurement:
             ttft=latency_of(ttft_ns(counted)),
             tpot=latency_of(tpot_ns(counted)),
             replicas=tuple(self._replica_steps(inside, seconds)),
-            notes=(*self._longer(), *self._reasons, *client),
+            notes=(*self._longer(), *self._reasons, *client, *_few(counted)),
             ttft_samples_ns=tuple(ttft_ns(counted).tolist()),
             tpot_samples_ns=tuple(tpot_ns(counted).tolist()),
             osl_samples=tuple(inside["osl"].tolist()),
@@ -196,7 +198,8 @@ class Measurement:
         inside = self._inside(begin, end)
         tpot = np.zeros(len(inside), dtype=np.int64)
         tpot[(inside["osl"] >= 2) & (inside["first_token_ns"] > 0)] = tpot_ns(inside)
-        return tuple(unsteady(begin, end, *self._tokens(), inside["last_byte_ns"], tpot))
+        found = tuple(unsteady(begin, end, *self._tokens(), inside["last_byte_ns"], tpot))
+        return found if len(self._issued_here(inside)) else (*found, _NONE)
 
     def _held(self, begin: int, end: int) -> float:
         """Mean of the requests in flight over the looks of a window."""
@@ -237,6 +240,11 @@ class Measurement:
                 ttft=latency_of(ttft_ns(counted)),
                 tpot=latency_of(tpot_ns(counted)),
             )
+
+
+def _few(counted: Rows) -> Iterator[str]:
+    if 0 < len(counted) < _FEW:
+        yield f"p99 is of {len(counted)} requests only"
 
 
 def latency_of(values: Integers) -> Latency | None:

@@ -47,7 +47,7 @@ class ClosedLoop:
         new = []
         while len(self.open) < target:
             self._issue(end - self.random.random())
-        while self.open[0][0] <= end:
+        while self.open and self.open[0][0] <= end:
             one = heapq.heappop(self.open)
             new.append(one)
             if len(self.open) < target:

@@ -97,3 +97,10 @@ def test_the_client_as_the_bottleneck(loop, cpu, bound):
     step = ClosedLoop(**loop).measure(64, 10, cpu=cpu).step()
     assert step.client_bound == bound
     assert any("client" in note for note in step.notes) == bound
+
+
+def test_a_step_without_times_is_not_done():
+    """One request at a time, each as long as the window: the first that counts is waited for."""
+    step = ClosedLoop(lengths=lambda random: 450).measure(1, 9).step()
+    assert step.steady and step.tpot.count == step.ttft.count > 0
+    assert "only" in step.notes[-1]
