@@ -55,6 +55,8 @@ class SearchConsole:
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
         print(render_plan(record), flush=True)
+        if record.plan.scenario.poisson:
+            print("search    the rate of the conf file is not used: each run has its own, and its own folder")
 
     def checked(self) -> int:
         """The end of a dry run; returns the program's exit code."""

@@ -66,7 +66,7 @@ def identity_of(record: RunRecord) -> Identity:
     settings = {name: value for name, value in plan.loadgen_settings.items() if name != "server_target_qps"}
     servers = [
         {
-            "url": one.url,
+            "url": "" if plan.backend == "embedded" else one.url,  # its port is another one each time
             "model": one.model,
             "version": one.version,
             "max_running_requests": one.max_running_requests,

@@ -44,12 +44,14 @@ class RunProber:
     on_progress: Callable[[ProgressSnapshot], None] = lambda snapshot: None
     on_record: Callable[[RunRecord], None] = lambda record: None
     schedule: Schedule = field(init=False)
+    _at_work: bool = False  # the servers may still have requests of a step
 
     def __post_init__(self) -> None:
         self.schedule = Schedule(self.base.plan.loadgen_settings, self.base.plan.samples)
 
     def ladder(self, concurrency: int) -> Step:
         """A step at this number of requests in flight. Raises RunError where it was not measured."""
+        self._await_idle()
         names = _names(LadderOptions)
         shared = {name: getattr(self.options, name) for name in _names(SearchOptions) if name in names}
         shared |= {"concurrency": (concurrency,), "seconds": self.options.ladder_seconds, "resume": False}
@@ -60,14 +62,15 @@ class RunProber:
             ladder = climb(plan, Unwatched())
         if ladder.interrupted_by is not None:
             raise interruption(ladder.interrupted_by)
+        self._at_work = True
         if not ladder.steps:
             raise RunError(f"the ladder with {concurrency} requests in flight: {ladder.stopped}")
-        self._empty()
         return ladder.steps[-1]
 
     def probe(self, rate: float) -> Probe:
         """An ordinary run at this rate, ended once it is decided."""
         began = time.monotonic()
+        self._await_idle()
         scheduled = self.schedule.run(rate)
         folder = self._next_folder()
         folder.mkdir(parents=True)
@@ -88,6 +91,12 @@ class RunProber:
         failures = self._empty() if watch.decided_s is not None else ()
         name = plan.log_dir.relative_to(self.folder).as_posix()
         return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
+
+    def _await_idle(self) -> None:
+        """Empty the servers before a measurement, so that the step before it counts at once."""
+        if self._at_work:
+            self._empty()
+        self._at_work = False
 
     def _empty(self) -> tuple[str, ...]:
         """Let the servers drop what they still work on; why one is not usable."""
