@@ -34,6 +34,6 @@ class ReplicaBalance(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float | None
     """the largest of the replicas' mean numbers in flight over the mean of all: 1 is even"""
     stragglers: tuple[Straggler, ...] | None
-    """`null`: not judged, because answers were not streamed and show no TPOT"""
+    """`null`: not judged: answers were not streamed, or fewer than ten of a replica ended in any minute"""
     replicas: dict[str, ReplicaFigures]
     """by URL"""
