@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from harness.errors import EXIT_VALID
 from harness.peak.files import LADDER_PAGE
 from harness.peak.plan import LadderPlan
-from harness.peak.result import Ladder, broken, stragglers, user_tokens_per_s
+from harness.peak.result import SLOWER, Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.steps import NOT_A_RESULT, Latency, Step
 from harness.report.console import served_by, server_lines
 from harness.report.progress import duration, milliseconds
 from harness.text import printable
 
 _LONG = 2000
+_SLOWEST = 3  # replicas that a remark names
 _PLAIN_EVERY_S = 30.0  # between two progress lines of a log file or a pipe
 
 # Name and unit of each column; the rows are those of step_cells.
@@ -130,7 +131,10 @@ def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
     if not step.steady:
         yield "NOT STEADY"
     yield from step.notes
-    yield from (f"{url} has {ratio:.2f} times the median TPOT" for url, ratio in stragglers(step))
+    slow = sorted(stragglers(step), key=lambda one: -one[1])
+    yield from (f"{url} has {ratio:.2f} times the median TPOT" for url, ratio in slow[:_SLOWEST])
+    if len(slow) > _SLOWEST:
+        yield f"and {len(slow) - _SLOWEST} more replicas over {SLOWER:g} times"
     if step is ladder.best:
         yield "most tokens/s inside the limits"
     if step is ladder.knee:
