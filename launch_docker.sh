@@ -8,6 +8,9 @@ source "$here/scripts/launch_options.sh"
 
 sglang_image=lmsysorg/sglang:v$(<"$here/sglang/VERSION")
 vllm_image=vllm/vllm-openai:v$(<"$here/vllm/VERSION")
+# By the names of earlier releases; SGLang has none for MI250, vLLM's has gfx90a.
+sglang_amd_image=$sglang_image-rocm720-mi30x
+vllm_amd_image=vllm/vllm-openai-rocm:v$(<"$here/vllm/VERSION")
 
 usage() {
     cat <<EOF
@@ -15,6 +18,7 @@ usage: ./launch_docker.sh [OPTION]... [SERVER_OPTION]...
   --backend NAME         sglang, vllm or pytorch (default: MLPERF_BACKEND, else sglang)
   --image-name IMAGE     (default: $sglang_image; vllm: $vllm_image)
   --container-name NAME  (default: docker's choice)
+  --gpu nvidia|amd       (default: nvidia; amd: $sglang_amd_image, vllm: $vllm_amd_image)
   --gpu-count N          GPUs of the container, or all (default: all)
   --extra-mounts LIST    HOST:CONTAINER[:ro] folders, separated by commas (default: EXTRA_MOUNTS)
   --model-cache-dir DIR  Hugging Face's cache (default: HF_HOME, else ~/.cache/huggingface)
@@ -28,7 +32,7 @@ EOF
 }
 
 parse_options() {
-    backend=${MLPERF_BACKEND:-sglang} image='' name='' gpus=all mounts=${EXTRA_MOUNTS:-} local_user=0 dry_run=''
+    backend=${MLPERF_BACKEND:-sglang} image='' name='' gpu=nvidia gpus=all mounts=${EXTRA_MOUNTS:-} local_user=0 dry_run=''
     cache=${HF_HOME:-$HOME/.cache/huggingface}
     passed=()
     while (($#)); do
@@ -38,6 +42,7 @@ parse_options() {
             --backend) take "$@" && backend=$value && shift "$taken" ;;
             --image-name | --docker_image) take "$@" && image=$value && shift "$taken" ;;
             --container-name) take "$@" && name=$value && shift "$taken" ;;
+            --gpu) take "$@" && gpu=$value && shift "$taken" ;;
             --gpu-count) take "$@" && gpus=$value && shift "$taken" ;;
             --extra-mounts) take "$@" && mounts=$value && shift "$taken" ;;
             --model-cache-dir) take "$@" && cache=$(absolute "$value") && shift "$taken" ;;
@@ -47,6 +52,11 @@ parse_options() {
         esac
     done
     [[ $gpus == all ]] || check_count --gpu-count "$gpus"
+    case $gpu in
+        nvidia) ;;
+        amd) sglang_image=$sglang_amd_image vllm_image=$vllm_amd_image ;;
+        *) fail "--gpu $gpu: expected nvidia or amd" ;;
+    esac
 }
 
 # take_switch OPTION | OPTION 0|1 | OPTION=0|1
@@ -105,13 +115,24 @@ add_user() {
     fi
 }
 
+# Docker passes NVIDIA's GPUs on itself; AMD's are devices of the kernel, chosen by ROCm.
+add_gpus() {
+    if [[ $gpu == nvidia ]]; then
+        command+=(--gpus "$gpus")
+        return
+    fi
+    command+=(--device /dev/kfd --device /dev/dri --group-add video)
+    [[ $gpus == all ]] || command+=(--env HIP_VISIBLE_DEVICES="$(seq -s , 0 $((gpus - 1)))")
+}
+
 parse_options "$@"
 read_server_command
 [[ -n $dry_run ]] || command -v docker >/dev/null ||
     fail "docker is not installed; use $backend/run_server.sh, or setup_enroot.sh for SGLang"
 [[ -n $dry_run ]] || mkdir -p -- "$cache"
 
-command=(docker run --rm --gpus "$gpus" --network host --ipc host)
+command=(docker run --rm --network host --ipc host)
+add_gpus
 command+=(--ulimit memlock=-1 --ulimit stack=67108864)
 [[ -z $name ]] || command+=(--name "$name")
 add_user

@@ -79,6 +79,7 @@ def test_ids_in_the_order_of_the_prompts_with_limits_that_count_them(backend, ba
     sent = [request.body.get("sampling_params", request.body) for request in requests]
     fixed = ("temperature", "top_p", "skip_special_tokens")
     assert {tuple(one[name] for name in fixed) for one in sent} == {(0, 0.9, False)}
+    assert [one["stop_token_ids"] for one in sent] == [[199999, 200002]] * len(PROMPTS)
     assert {one.get("sampling_seed", one.get("seed")) for one in sent} == {7}
 
 

@@ -235,6 +235,7 @@ CONTAINERS = [
     ),
     (["--model-cache-dir", "/c"], f"--gpus all {CACHE}".replace("/hf", "/c")),
     (["--local-user", "0"], f"--gpus all {CACHE}"),
+    (["--gpu", "nvidia"], f"--gpus all {CACHE}"),
     (["--local-user", "1"], f"--gpus all {AS_ME}"),
     (["--local-user"], f"--gpus all {AS_ME}"),
 ]
@@ -249,11 +250,23 @@ def test_docker_is_asked_for_this_container(arguments, expected):
 
 
 @pytest.mark.parametrize(
+    ("count", "visible"), [([], []), (["--gpu-count", "2"], ["--env", "HIP_VISIBLE_DEVICES=0,1"])]
+)
+def test_docker_passes_on_the_devices_of_amd(count, visible):
+    words = dry_run(LAUNCH_DOCKER, "--gpu", "amd", *count, HF_HOME="/hf")
+    devices = ["--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "video"]
+    between = words[2 : words.index(f"lmsysorg/sglang:v{VERSION}-rocm720-mi30x")]
+    assert sorted(between) == sorted([*f"{ALWAYS} {CACHE}".split(), *devices, *visible])
+
+
+@pytest.mark.parametrize(
     ("arguments", "environment", "image", "server"),
     [
         (["--backend", "sglang"], {"MLPERF_BACKEND": "vllm"}, f"lmsysorg/sglang:v{VERSION}", RUN_SERVER),
         (["--backend", "vllm"], {}, f"vllm/vllm-openai:v{VLLM_VERSION}", RUN_VLLM),
         (["--image-name", "my/image"], {"MLPERF_BACKEND": "vllm"}, "my/image", RUN_VLLM),
+        (["--gpu", "amd"], {}, f"lmsysorg/sglang:v{VERSION}-rocm720-mi30x", RUN_SERVER),
+        (["--gpu=amd", "--backend=vllm"], {}, f"vllm/vllm-openai-rocm:v{VLLM_VERSION}", RUN_VLLM),
         (["--backend", "pytorch"], {}, f"lmsysorg/sglang:v{VERSION}", ROOT / "pytorch/run_server.sh"),
     ],
 )
@@ -273,6 +286,7 @@ def test_a_container_runs_what_the_backends_script_would(arguments, environment,
     ("arguments", "message"),
     [
         (["--backend", "trt"], "--backend trt: expected sglang, vllm or pytorch"),
+        (["--gpu", "intel"], "--gpu intel: expected nvidia or amd"),
         (["--gpu-count", "two"], "--gpu-count is 'two', expected an integer of at least 1"),
         (["--local-user=yes"], "--local-user is 'yes', expected 0 or 1"),
         (["--extra-mounts", "/data"], "--extra-mounts: '/data', expected /HOST:/CONTAINER"),

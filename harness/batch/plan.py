@@ -73,7 +73,7 @@ def resolve_batch(options: BatchOptions) -> Batch:
     prompts = read_prompts(options.input_file)
     samples = _samples(prompts, positions, benchmark)
     assert samples.limits is not None
-    parameters = sampling(options, int(samples.limits.max()))
+    parameters = sampling(options, benchmark, int(samples.limits.max()))
     shared = {name: getattr(options, name) for name in _CLIENT}
     given = RunOptions(
         **shared,
@@ -107,9 +107,13 @@ def limit_of(prompt_tokens: int, positions: int, benchmark: Benchmark) -> int:
 
 
 def sampling(
-    options: BatchOptions | TalkOptions, max_new_tokens: int, *, stream: bool = False
+    options: BatchOptions | TalkOptions, benchmark: Benchmark, max_new_tokens: int, *, stream: bool = False
 ) -> SamplingParameters:
-    """What travels with every request. Raises ConfigError for a value that no server takes."""
+    """What travels with every request. Raises ConfigError for a value that no server takes.
+
+    The end tokens are named: a server may have others, from the model's files. llama.cpp has its own alone.
+    """
+    ends = [token for token in END_TOKENS if token < benchmark.vocabulary_size]
     try:
         return SamplingParameters(
             max_new_tokens=max_new_tokens,
@@ -119,6 +123,7 @@ def sampling(
             skip_special_tokens=False,
             stream=stream,
             seed=options.seed,
+            extra={"stop_token_ids": ends},
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error

@@ -40,12 +40,12 @@ def talk(options: TalkOptions) -> int:
     """Answer the prompt that was given, or those of stdin; returns the exit code. Raises HarnessError."""
     benchmark = model_named(options.model)
     positions = allowed_positions(options.positions, benchmark)
-    sampling(options, 1)
+    sampling(options, benchmark, 1)
     conversation = Conversation(options.reasoning, options.system) if options.chat else None
     with _server(options, benchmark, positions) as server:
         for text in _prompts(options):
             ids = conversation.prompt(text) if conversation else encode(text)
-            parameters = sampling(options, _room(ids, positions, benchmark), stream=True)
+            parameters = sampling(options, benchmark, _room(ids, positions, benchmark), stream=True)
             answer = _shown(server, parameters, benchmark, options, ids)
             if conversation:
                 conversation.answered(answer)
