@@ -2,28 +2,38 @@
 """The model in virtual time against the stub server, LoadGen and the client, at the same rates.
 
     python benchmarks/peak_stub.py [--seconds 20]
+    python benchmarks/peak_stub.py --search [--only NAME ...]
 
 Real runs against the stub's decode batches (benchmarks/stub/batch.c), and the simulation of the same
 schedule and samples (benchmarks/peak/server_model.py). The stub begins a prefill after the running step, and
 a step with the running requests of its begin; the model does neither, so that TTFT differs by up to a step.
 The real times are the stub's own, from the complete request on. BENCH_PORT is the first port.
+
+With --search: complete searches by find_peak.py, and one by LoadGen itself, on runs of half a minute. A busy
+machine is slower than the model: t_max is 2 here, and one stall is more.
 """
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from bench import Stub, print_table, run_harness, save
+from bench import ROOT, Stub, print_table, run_harness, save
 
+from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
 from benchmarks.peak.server_model import Server
+from benchmarks.peak.truth import true_peak
 from benchmarks.peak.workload import LEAST_TOKENS, Floats, Workload, lengths
+from harness.search.state import read_state
 
-ROWS, TOKENS, PROMPT = 480, 60.0, 40
+ROWS, TOKENS = 480, 60.0
 MS = 1000
 
 
@@ -46,13 +56,26 @@ CASES = (
 )
 
 
+_LOADED = {"step_s": 0.020, "stream_s": 2.5e-3, "prefill_s": 0.004, "slots": 64}
+SEARCHED = {
+    "4 ports": Server(**_LOADED, replicas=4),
+    "4 ports, 16 slots": Server(**{**_LOADED, "slots": 16}, replicas=4),
+    "4 ports, one 20 % slower": Server(**_LOADED, replicas=4, slow=1.2),
+}
+
+
 def main() -> None:
     """Run each case for real and in virtual time, and print both."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--search", action="store_true", help="search instead of comparing")
+    parser.add_argument("--only", nargs="+", help="names of the servers to search on")
     arguments = parser.parse_args()
+    if arguments.search:
+        search_all(arguments.only)
+        return
     columns = ("case", "queries", *(f"{q} ms: real, model" for q in ("TTFT p50", "TTFT p99")))
     columns += ("TPOT p50", "TPOT p99")
     rows: list[list[object]] = []
@@ -76,43 +99,16 @@ def compare(folder: Path, case: Case, seconds: float) -> list[object]:
     return [case.name, len(answers.done), *cells]
 
 
-def write_dataset(path: Path, workload: Workload) -> Path:
-    """Prompts whose first id is the number of tokens of their answers (the stub's ``first_id_tokens``)."""
-    ids = [[int(tokens), *range(row + 1, row + PROMPT)] for row, tokens in enumerate(workload.tokens)]
-    pq.write_table(pa.table({"input_tokens": pa.array(ids, pa.list_(pa.int32()))}), path)
-    return path
-
-
-def knobs(server: Server) -> dict[str, int]:
-    """The stub's knobs for a server without noise."""
-    return {
-        "ports": server.replicas,
-        "first_id_tokens": 1,
-        "cumulative": 0,
-        "batch_us": round(server.step_s * 1e6),
-        "stream_ns": round(server.stream_s * 1e9),
-        "square_ps": round(server.square_s * 1e12),
-        "slots": server.slots if server.slots < 1_000_000 else 0,
-        "prefill_us": round(server.prefill_s * 1e6),
-        "slow_permille": round(1000 * (server.slow - 1)),
-        "drift_permille": round(1000 * server.drift),
-        "drift_s": round(server.drift_s),
-    }
-
-
 def _real(folder: Path, case: Case, workload: Workload) -> tuple[Floats, Floats]:
     """TTFT and TPOT of the queries of a real run in seconds, by the stub's own record."""
     dataset = write_dataset(folder / "prompts.parquet", workload)
-    conf = (
-        f"*.Server.target_qps = {case.rate}\n*.Server.min_duration = {workload.min_duration_s * 1000:.0f}\n"
-    )
     with Stub(**knobs(case.server)) as stub:
         run = run_harness(
             folder,
             *("--input-file", dataset, "--max-samples", len(workload.tokens), "--max-new-tokens", 1000),
             scenario="server",
             urls=stub.urls,
-            conf=conf + "*.Server.min_query_count = 1\n",
+            conf=conf_rows(workload, case.rate),
         )
         log = [row for row in stub.log() if row["tokens"] >= LEAST_TOKENS]  # not the trial request
         print(case.name, "events later than due, us:", [stats["late_us"] for stats in stub.stats()])
@@ -123,6 +119,51 @@ def _real(folder: Path, case: Case, workload: Workload) -> tuple[Floats, Floats]
     ttft: Floats = (first - [row["t_request"] for row in log]) / 1e9
     tpot: Floats = (done - first) / 1e9 / np.maximum(np.array([row["tokens"] for row in log]) - 1, 1)
     return ttft, tpot
+
+
+def search_all(only: Sequence[str] | None) -> None:
+    """Search on each server and print the rates beside the true ones."""
+    rows: list[list[object]] = []
+    for name, server in SEARCHED.items():
+        if only and name not in only:
+            continue
+        workload = Workload(lengths(1000, mean=TOKENS), min_duration_s=30.0)
+        peak = true_peak(server, workload)
+        methods = [find_peak, loadgens] if server is SEARCHED["4 ports"] else [find_peak]
+        for method in methods:
+            with tempfile.TemporaryDirectory() as folder, Stub(**knobs(server)) as stub:
+                dataset = write_dataset(Path(folder) / "prompts.parquet", workload)
+                (Path(folder) / "user.conf").write_text(conf_rows(workload, 0.55 * peak))
+                rate, runs, seconds = method(Path(folder), dataset, stub.urls)
+            error = f"{100 * (rate / peak - 1):+.1f} %" if rate else "-"
+            rows.append([f"{name}: {method.__name__}", peak, rate or 0.0, error, runs, seconds / 60])
+    columns = ("server and search", "true qps", "found", "error", "runs", "minutes")
+    print_table("peak_stub: searches on the stub", columns, rows)
+    save("peak_stub_search", rows)
+
+
+def find_peak(folder: Path, dataset: Path, urls: Sequence[str]) -> tuple[float | None, str, float]:
+    """The rate that find_peak.py finds, its runs and its seconds."""
+    begun = time.monotonic()
+    words = ["search", "--input-file", dataset, "--user-conf", folder / "user.conf", "--ladder-seconds", 15]
+    words += ["--server-url", ",".join(urls), "--output-dir", folder, "--max-new-tokens", 1000]
+    subprocess.run([sys.executable, ROOT / "find_peak.py", *map(str, words)], check=False)
+    state = read_state(folder / "peak/server/search")
+    cut = sum(probe.cut_after_s is not None for probe in state.history.probes)
+    for probe in state.history.probes:
+        print(probe.rate, probe.verdict, probe.over_ttft, probe.over_tpot, probe.most_over, probe.cut_after_s)
+    print(state.conclusion)
+    rate = state.conclusion.rate if state.conclusion else None
+    return rate, f"{len(state.history.probes) - cut}+{cut} cut", time.monotonic() - begun
+
+
+def loadgens(folder: Path, dataset: Path, urls: Sequence[str]) -> tuple[float | None, str, float]:
+    """The same of LoadGen's FindPeakPerformance."""
+    words = ["-m", "benchmarks.peak.loadgen_search", folder, dataset, folder / "user.conf", *urls]
+    done = subprocess.run([sys.executable, *map(str, words)], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    print(found)
+    return found["rate"], str(len(found["runs"])), found["s"]
 
 
 def _at(values: Floats, share: float) -> float:

@@ -90,7 +90,7 @@ def main(folder: Path, dataset: Path, conf: Path, urls: list[str]) -> None:
     detail = (folder / "mlperf_log_detail.txt").read_text()
     found = re.findall(r"Found peak performance field: ([\d.]+)", detail)
     runs = re.findall(
-        r"(?:base settings field|Checking fields \[[\d.]+,|mid value of bounds [^:]*:) ?([\d.]+)", detail
+        r"(?:base settings field:|Checking fields \[[\d.]+,|mid value of bounds [^:]*:) ?([\d.]+)", detail
     )
     seconds = time.monotonic() - begun
     print(

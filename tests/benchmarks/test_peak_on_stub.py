@@ -1,0 +1,52 @@
+"""A complete search through the real program, LoadGen and client, on a server whose peak is known."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
+from benchmarks.peak.server_model import Server
+from benchmarks.peak.truth import true_peak
+from benchmarks.peak.workload import Workload, lengths
+from harness.search.state import read_state
+from tests.benchmarks.test_stub_server import binary, free_ports  # noqa: F401
+from tests.runs import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the stub needs a C compiler")
+
+PORTS = 4
+SERVER = Server(step_s=0.010, stream_s=3e-3, slots=64, prefill_s=0.001, replicas=PORTS)
+WORKLOAD = Workload(lengths(700, mean=20.0), min_duration_s=10.0)
+
+
+@pytest.mark.engine
+def test_a_search_finds_the_peak_of_the_stub(binary, tmp_path):  # noqa: F811
+    """A busy machine is slower than the model: what is found may be lower, but not much higher."""
+    peak = true_peak(SERVER, WORKLOAD)
+    dataset = write_dataset(tmp_path / "prompts.parquet", WORKLOAD)
+    conf = tmp_path / "user.conf"
+    conf.write_text(conf_rows(WORKLOAD, 1.0))
+    port = free_ports(PORTS)
+    flags = [word for name, value in knobs(SERVER).items() for word in (f"--{name}", str(value))]
+    urls = ",".join(f"http://127.0.0.1:{port + index}" for index in range(PORTS))
+    words = ["search", "--input-file", dataset, "--user-conf", conf, "--server-url", urls]
+    words += ["--output-dir", tmp_path, "--max-new-tokens", 1000, "--tolerance", "10%", "--ladder-seconds", 2]
+    stub = subprocess.Popen([binary, "--port", str(port), *flags], stderr=subprocess.PIPE)
+    try:
+        stub.stderr.readline()  # it says when it listens
+        command = [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    finally:
+        stub.kill()
+        stub.wait()
+        stub.stderr.close()
+    state = read_state(tmp_path / "peak/server/search")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert state.conclusion.outcome == "FOUND", done.stdout
+    assert 0.5 * peak < state.conclusion.rate < 1.1 * peak
+    assert {probe.queries % len(WORKLOAD.tokens) for probe in state.history.probes} == {0}
+    (verdict,) = {one.verdict for one in state.history.probes if one.rate == state.conclusion.rate}
+    assert verdict == "VALID" and Path(tmp_path / "peak/server/search" / state.conclusion.folder).is_dir()
