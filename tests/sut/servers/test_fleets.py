@@ -115,7 +115,11 @@ def test_every_difference_between_replicas_is_named():
         info = {"version": "1", "schedule_policy": "fcfs", "cuda_graph_max_bs": 256, "random_seed": 1}
         return {"/health": b"", "/model_info": {"model_path": "m"}, "/server_info": info | changed}
 
-    secret = {"random_seed": 5, "api_key": "sk-secret", "host": "h", "nccl_port": 7}
+    secret = dict.fromkeys(
+        ("api_key", "admin_api_key", "watermark_key_b", "ssl_keyfile_password"), "sk-secret"
+    )
+    secret |= {"launch_command": "sglang --api-key sk-secret", "startup_time": 1.5, "base_gpu_id": 3}
+    secret |= {"random_seed": 5, "host": "h", "nccl_port": 7, "node_rank": 2}
     tables = [
         pages_of(),
         pages_of(**secret, max_total_num_tokens=7),
