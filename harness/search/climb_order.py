@@ -52,7 +52,8 @@ def _is_over(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> bool:
     highest = ordered[-1]
     if highest.client_bound or highest.failures or not keeps(highest, limits_ns):
         return True
-    return len(ordered) > 1 and highest.tokens_per_s < _GROWTH * ordered[-2].tokens_per_s
+    before = max((step.tokens_per_s for step in ordered[:-1]), default=0.0)
+    return highest.tokens_per_s < _GROWTH * before
 
 
 def _between(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> int | None:

@@ -166,6 +166,12 @@ def test_the_first_step(changes, first):
     assert decide(History(), **changes) == NextStep(first)
 
 
+def test_a_ladder_that_stopped_growing_is_not_climbed_on():
+    """A slow step in between, as a busy machine measures it, changes nothing."""
+    steps = tuple(step(count, 20.0, tokens_per_s=rate) for count, rate in ((8, 23.9), (32, 22.9), (16, 15.9)))
+    assert not isinstance(decide(History(steps), slots=128), NextStep)
+
+
 def test_the_ladder_is_short_and_goes_down_where_nothing_is_kept():
     server = MadeServer(base_ms=70.0, each_ms=1.5)
     search(server, settings(replicas=1, slots=256), History())
