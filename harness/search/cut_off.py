@@ -19,6 +19,7 @@ from harness.report.statistics import tpot_ns as tpot_of
 # LoadGen takes the time of a first token when it is called, so much later at the most than the bytes came:
 # by this, over the tokens of an answer, its TPOT can be smaller than ours.
 LATE_REPORT_NS = 100_000_000
+_COUNTED_S = 1.0  # workers count first tokens four times a second: by then each is counted
 _NS = 1e9
 
 
@@ -78,7 +79,7 @@ class CutOff:
     def _overdue(self, moment: ProgressSnapshot) -> int:
         """Queries without a first token that were issued longer ago than the limit of TTFT."""
         self._issued.append((moment.elapsed_s, moment.issued))
-        since_s = moment.elapsed_s - self._ttft_ns / _NS
+        since_s = moment.elapsed_s - self._ttft_ns / _NS - _COUNTED_S
         while len(self._issued) > 1 and self._issued[1][0] <= since_s:
             self._issued.popleft()
         at_s, issued = self._issued[0]

@@ -71,11 +71,12 @@ def test_it_is_decided_by_one_more_than_may_be(journal):
 @pytest.mark.parametrize(
     ("moments", "waiting"),
     [
-        ([(1.0, 10, 0), (2.0, 20, 0), (3.9, 30, 0)], 0),  # none is older than the limit
-        ([(1.0, 10, 0), (4.0, 40, 0)], 10),
-        ([(1.0, 10, 0), (4.0, 40, 8)], 2),
-        ([(1.0, 10, 10), (4.0, 40, 30)], 0),
-        ([(1.0, 10, 0), (1.5, 15, 0), (4.6, 40, 4)], 11),
+        # none is older than the limit and the second in which a first token may not be counted yet
+        ([(1.0, 10, 0), (2.0, 20, 0), (4.9, 30, 0)], 0),
+        ([(1.0, 10, 0), (5.0, 40, 0)], 10),
+        ([(1.0, 10, 0), (5.0, 40, 8)], 2),
+        ([(1.0, 10, 10), (5.0, 40, 30)], 0),
+        ([(1.0, 10, 0), (1.5, 15, 0), (5.6, 40, 4)], 11),
     ],
 )
 def test_queries_without_a_first_token_count_once_they_are_too_old(journal, moments, waiting):
