@@ -15,8 +15,8 @@ from tests.kit import wait_until
 from tests.runs import ROOT, small_dataset
 from tests.stub import Fault, StubServer, every
 
-TOKENS = 60
-KNOBS = {"event_delay_s": 0.004, "first_delay_s": 0.02}  # far from the limits, also on a busy machine
+TOKENS = 30
+KNOBS = {"event_delay_s": 0.008, "first_delay_s": 0.02}  # far from the limits, also on a busy machine
 
 
 def command(folder, dataset, stubs, *arguments):
@@ -74,7 +74,7 @@ def test_a_ladder_over_two_replicas(tmp_path):
         assert np.median(at_servers) == step.concurrency
         assert [one.url for one in step.replicas] == [stub.url for stub in stubs]
         assert {row["osl"] for row in counted} == {TOKENS}
-        assert step.ttft.p50_ns > 2e7 and step.tpot.p50_ns > 4e6
+        assert step.ttft.p50_ns > 2e7 and step.tpot.p50_ns > 8e6
     assert NOT_A_RESULT in done.stdout
     for name in ("ladder.parquet", "ladder_replicas.parquet", "requests.parquet"):
         metadata = pq.read_schema(folder / name).metadata
