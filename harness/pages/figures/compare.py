@@ -9,15 +9,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from harness.config.server_urls import folded
 from harness.errors import ConfigError
 from harness.files import ACCURACY_RESULT
 from harness.pages.figures.bootstrap import Estimate, estimates
 from harness.pages.figures.queries import Floats
 from harness.pages.run_files import RunFiles
 from harness.record.run_record import RunRecord
+from harness.record.server_list import shortened
 from harness.report.binomial import log_cumulative
 
 _LEVEL = (2.5, 97.5)  # percent
+_NAMED = ("url", "like")
 _OFTEN = 0.05  # a chance below which a difference is called one
 # Settings of LoadGen in which comparable runs may differ: the load is what is compared.
 _LOAD = ("server_target_qps", "offline_expected_qps", "single_stream_expected_latency_ns")
@@ -161,7 +164,17 @@ def _flat(run: RunFiles) -> dict[str, str]:
     record = run.record
     parts = {"plan": record.plan, "provenance": record.provenance, "servers": record.servers}
     plain = msgspec.to_builtins(parts, enc_hook=str)
+    plain["plan"]["server_urls"] = folded(record.plan.server_urls)
+    plain["servers"] = _served(plain["servers"])
     return dict(_leaves("", plain))
+
+
+def _served(servers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What servers serve: of many only what differs from the first, as the plan has their URLs."""
+    kept = [{name: value for name, value in one.items() if name != "trial_s"} for one in servers]
+    if (short := shortened(kept)) == kept:
+        return kept
+    return [{name: part for name, part in one.items() if name not in _NAMED} for one in short]
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -105,6 +105,25 @@ def test_plans_are_compared_leaf_by_leaf(tmp_path):
     assert [name for name, *_ in rows] == ["plan.concurrency", "plan.loadgen_settings.server_target_qps"]
 
 
+def test_servers_are_compared_by_what_they_serve(tmp_path):
+    def run_with(name, count, port, **odd):
+        one = replace(ENDED.servers[0], trial_s=None)
+        servers = [replace(one, url=f"http://n{n}:{port}", trial_s=n / port) for n in range(count)]
+        servers[-1] = replace(servers[-1], **odd)
+        urls = tuple(server.url for server in servers)
+        plan = replace(ENDED.plan, server_urls=urls)
+        return run_of(tmp_path / name, replace(ENDED, plan=plan, servers=tuple(servers)))
+
+    base = run_with("a", 512, 1)
+    assert plan_differences(base, run_with("b", 512, 1)) == []
+    rows = plan_differences(base, run_with("c", 512, 2, context_length=77))
+    assert [name for name, *_ in rows] == [
+        "plan.server_urls",
+        "servers[511].context_length",
+    ]
+    assert rows[0][1:] == ("http://n[0-511]:1", "http://n[0-511]:2")
+
+
 # p of the exact McNemar test, from scipy.stats.binomtest(min, n, 0.5).pvalue.
 @pytest.mark.parametrize(
     ("first", "second", "to_wrong", "to_right", "chance"),
