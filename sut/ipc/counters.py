@@ -34,7 +34,7 @@ class Counter(IntEnum):
     CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps
     LOOP_LAG_NS = 17  # the greatest delay of a worker's tick
     GC_RUNS = 18  # collections since the run began
-    PARTIAL_TOKENS = 19  # tokens of answers that are not complete yet
+    PARTIAL_TOKENS = 19  # tokens of answers that are not complete yet, as far as they were parsed
 
 
 FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind
