@@ -362,7 +362,6 @@ def run_on_stub(slow_permille: int, unweighted: bool) -> list[object]:
         tempfile.TemporaryDirectory() as folder,
         Stub(1, ports=8, slow_permille=slow_permille, **STUB) as stub,
     ):
-        port = int(stub.urls[0].rpartition(":")[2])
         run = run_harness(
             Path(folder),
             *(
@@ -373,7 +372,7 @@ def run_on_stub(slow_permille: int, unweighted: bool) -> list[object]:
             ),
             *("--num-workers", 2),
             scenario="server",
-            urls=[f"http://127.0.0.1:{port + number}" for number in range(8)],
+            urls=stub.urls,
             conf=CONF.format(STUB_QPS, STUB_S * 1000),
             program=("-c", UNWEIGHTED) if unweighted else (ROOT / "run_mlperf.py",),
         )
