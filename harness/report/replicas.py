@@ -54,7 +54,9 @@ class ReplicaWatch:
         self.ratios = self.medians_ns / middle
         slow = np.where(least > middle, self.ratios, 0.0)
         self.factors = np.where(slow > _EQUAL, slow.clip(max=_SLOWEST) ** _POWER, 1.0)
-        self._since = np.where(slow > SLOWER, np.fmin(self._since, now_s), np.nan)
+        # Once over the limit, a replica is slow for as long as it gets less to do: that hides its slowness.
+        over = (slow > SLOWER) | (np.isfinite(self._since) & (slow > _EQUAL))
+        self._since = np.where(over, np.fmin(self._since, now_s), np.nan)
         known, self._now = set(self._found), np.flatnonzero(now_s - self._since >= _LASTS_S).tolist()
         for index in self._now:
             self._note(now_s, index)

@@ -65,6 +65,19 @@ def test_a_straggler_is_one_for_a_minute(made, named, to_s):
     assert len(list(straggler_warnings(watch.stragglers or (), 8))) == named
 
 
+def test_a_straggler_that_gets_less_to_do_is_still_one():
+    """Above the limit at first, then at 1.08 by its smaller load."""
+    rows, ended = journal(300, 8, slow=1.3, noise=0.02)
+    eased = (rows["replica"] == 1) & (ended > 60)
+    tpot = (rows["last_byte_ns"] - rows["first_token_ns"])[eased] * 1.08 / 1.3
+    rows["first_token_ns"][eased] = rows["last_byte_ns"][eased] - tpot.astype(np.int64)
+    watch = ReplicaWatch(URLS[:8])
+    for now in np.arange(5.0, 301, 5.0):
+        begin, end = np.searchsorted(ended, [now - 60, now])
+        watch.look(float(now), rows[begin:end])
+    assert [one.url for one in watch.stragglers_now] == [URLS[1]]
+
+
 def test_a_slow_replica_weighs_as_the_square_of_its_slowness():
     watch, _ = followed(120, 8, slow=1.3, noise=0.02)
     assert watch.factors.tolist() == [1.0, pytest.approx(1.69, rel=0.05), *[1.0] * 6]
