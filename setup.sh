@@ -99,8 +99,8 @@ install() {
 
 # LoadGen has wheels for x86-64 alone; elsewhere pip compiles it.
 require_compiler() {
-    [[ $(uname -m) == x86_64 ]] || command -v g++ >/dev/null ||
-        fail "LoadGen has no wheel for $(uname -m) and needs g++ to be compiled (Debian and Ubuntu: apt install g++ python3-dev)"
+    [[ $HOSTTYPE == x86_64 ]] || command -v g++ >/dev/null ||
+        fail "LoadGen has no wheel for $HOSTTYPE and needs g++ to be compiled (Debian and Ubuntu: apt install g++ python3-dev)"
 }
 
 explain() {
