@@ -81,14 +81,15 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
         "gap_us": int(load.tpot_ms * INTERVAL * 1000),
         "cumulative": 0,
     }
-    with tempfile.TemporaryDirectory() as name, Stub(processes, servers=load.servers, **knobs) as stub:
+    ports = -(-load.servers // processes)
+    with tempfile.TemporaryDirectory() as name, Stub(processes, ports=ports, **knobs) as stub:
         folder = Path(name)
         dataset = write_prompts(folder / "prompts.parquet", 6396, 200)
         run = run_harness(
             folder,
             *("--input-file", dataset, "--max-new-tokens", TOKENS, "--num-workers", processes),
             scenario="server",
-            urls=stub.urls,
+            urls=stub.urls[: load.servers],
             conf=CONF.format(load.qps, int(hold_s * 1000)),
         )
         stats = stub.stats()

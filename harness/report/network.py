@@ -58,7 +58,10 @@ def network_warnings(network: Mapping[str, ReplicaNetwork]) -> Iterator[str]:
     if gaps > _LOST_FROM * received:
         parts.append(f"{gaps} of {received} segments from them arrived after a missing one")
     if parts:
-        yield f"the network loses packets: {', '.join(parts)}{_worst(network)}; times include the repetition"
+        yield (
+            f"the network loses packets, or a server's full listen queue does: {', '.join(parts)}"
+            f"{_worst(network)}; times include the repetition"
+        )
 
 
 def _worst(network: Mapping[str, ReplicaNetwork]) -> str:

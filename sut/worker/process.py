@@ -9,6 +9,7 @@ connection, and a journal that cannot be written; ("suspect", replica)
 and ("trust", replica) come back when the supervisor has checked that replica's health.
 """
 
+import contextlib
 import gc
 import os
 import select
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
+from typing import NoReturn
 
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
@@ -341,9 +343,14 @@ def worker_main(
         control.send(("ready", None))
         worker.run()
     except (OSError, MemoryError) as error:
-        control.send(("error", f"worker {spec.index}: {machine_failure(error)}"))
-        os._exit(1)
+        _end_with(control, f"worker {spec.index}: {machine_failure(error)}")
     except Exception as error:  # noqa: BLE001 - the process's edge: reported to the supervisor
-        control.send(("error", f"worker {spec.index}: {type(error).__name__}: {error}"))
-        os._exit(1)
+        _end_with(control, f"worker {spec.index}: {type(error).__name__}: {error}")
     os._exit(0)
+
+
+def _end_with(control: Pipe, reason: str) -> NoReturn:
+    """Report why the worker ends; a supervisor that was interrupted no longer listens."""
+    with contextlib.suppress(OSError):
+        control.send(("error", reason))
+    os._exit(1)

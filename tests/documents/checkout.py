@@ -73,6 +73,7 @@ class Checkout:
             "STAND_INS": str(self.stand_ins),
             "TEST_PID": str(os.getpid()),
             "REAL_PYTHON": sys.executable,
+            "SLURM_JOB_NODELIST": "127.0.0.1",
             "VOCABULARY": str(Path(sys.prefix) / "share/o200k_base.tiktoken.gz"),
         }
 
