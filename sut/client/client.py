@@ -22,8 +22,6 @@ from sut.client.transport import KernelClock
 # With at least this number of requests in flight, streams with events this far apart are polled in batches.
 _BATCHED_FROM = 64
 _BATCHED_GAP_NS = 5_000_000
-# With at least this number everything is; see sut/client/poller.py.
-_PACED_FROM = 4096
 MAX_CONNECTING = 256  # a listen backlog is finite
 _CONNECT_TIMEOUT_NS = 10_000_000_000
 _NEXT_ADDRESS_NS = 2_000_000_000  # where a name has another address: time for one lost SYN
@@ -143,7 +141,6 @@ class HttpClient:
     def poll(self, timeout_s: float) -> None:
         """Handle what has happened, or wait for it up to ``timeout_s``; end what is late."""
         wait_s = self._deadlines.wait_s(time.monotonic_ns(), timeout_s)
-        self._poller.paced = len(self.in_flight) >= _PACED_FROM
         for descriptor, mask in self._poller.poll(wait_s):
             connection = self._connections.get(descriptor)
             if connection is None:
@@ -349,10 +346,8 @@ class HttpClient:
 
     def _flows(self, connection: Connection, request: Request) -> None:
         if request.first_token_sent:
-            connection.in_flow = True
-            if not self._poller.paced:
-                connection.batched = True
-                self._poller.to_batched(connection.fd, connection.mask)
+            connection.in_flow = connection.batched = True
+            self._poller.to_batched(connection.fd, connection.mask)
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
         request, replica = connection.request, connection.replica

@@ -88,17 +88,6 @@ def test_another_mask_is_kept_in_either_set(polls, pairs):
     assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
 
 
-def test_paced_all_are_seen_together_after_a_nap(polls, pairs):
-    for ours, theirs in pairs:
-        polls.register(ours.fileno(), READ)
-        theirs.send(b"x")
-    polls.to_batched(pairs[1][0].fileno(), READ)
-    polls.paced = True
-    events, seconds = timed(polls, 60)
-    assert {descriptor for descriptor, _ in events} == {ours.fileno() for ours, _ in pairs}
-    assert NAP_S / 2 < seconds < 60
-
-
 @pytest.fixture
 def flowing_from_one(monkeypatch):
     monkeypatch.setattr(client_module, "_BATCHED_FROM", 1)
@@ -139,23 +128,6 @@ def test_a_paced_stream_flows_and_its_connection_serves_the_next_query(drive, fl
             script.go(driver, lambda: query in driver.outcomes)  # noqa: B023
             assert driver.outcomes[query].output_ids.tolist() == [7, 8, 9]
             assert driver.client._poller.batched == 0
-        assert len(held) == 1
-
-
-def test_many_streams_flow_in_their_set(drive, flowing_from_one, monkeypatch):
-    monkeypatch.setattr(client_module, "_PACED_FROM", 1)
-    script = Paced(FIRST, SECOND, SECOND, LAST)
-    with scripted(script) as (url, held):
-        driver = drive(url)
-        for _ in range(2):
-            query = driver.start()
-            reader = driver.requests[query].reader
-            script.go(driver, lambda: query in driver.firsts)  # noqa: B023
-            script.go(driver, lambda: reader.tokens == 2)  # noqa: B023
-            script.go(driver, lambda: reader._held)  # noqa: B023
-            assert driver.client._poller.batched == 0
-            script.go(driver, lambda: query in driver.outcomes)  # noqa: B023
-            assert driver.outcomes[query].output_ids.tolist() == [7, 8, 9]
         assert len(held) == 1
 
 
