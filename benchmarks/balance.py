@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench import ROOT, Stub, percentiles, print_table, run_harness, save
+from bench import Stub, percentiles, print_table, run_harness, save
 
 from harness.record.journal import QUERY_ROW
 from harness.report.replicas import ReplicaWatch, tpot_binds
@@ -338,25 +338,17 @@ STUB = {
 STUB_QPS, STUB_S, STUB_MEAN, STUB_LONGEST = 8.0, 200, 300, 2000
 CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
 # The weights of slow replicas, computed in the program's own process, stay 1.
-UNWEIGHTED = """
-import runpy, sys
-import harness.report.replicas as replicas
-replicas._SLOWEST = 1.0
-sys.argv[0] = "run_mlperf.py"
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
 def on_stub() -> list[list[object]]:
     """This client on 8 ports, the last one 1.3 x slow, and on 8 equal ones."""
     rows = []
     for name, slow in (("8 equal", 0), ("8, one 1.3 x slow", 300)):
-        for policy, switched_off in (("least in flight", True), ("this client", False)):
-            rows.append([name, policy, *run_on_stub(slow, switched_off)])
+        rows.append([name, *run_on_stub(slow)])
     return rows
 
 
-def run_on_stub(slow_permille: int, unweighted: bool) -> list[object]:
+def run_on_stub(slow_permille: int) -> list[object]:
     """Cells of a row."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -374,7 +366,6 @@ def run_on_stub(slow_permille: int, unweighted: bool) -> list[object]:
             scenario="server",
             urls=stub.urls,
             conf=CONF.format(STUB_QPS, STUB_S * 1000),
-            program=("-c", UNWEIGHTED) if unweighted else (ROOT / "run_mlperf.py",),
         )
     statistics = run.statistics
     return [
@@ -407,7 +398,6 @@ def main() -> None:
     if arguments.stub:
         columns = (
             "replicas",
-            "policy",
             "TPOT p50",
             "TPOT p99",
             "TTFT p99",

@@ -165,7 +165,6 @@ def _drive(test: Test, progress_log: ProgressLog) -> Observations:
     def observe(totals: Counts) -> None:
         snapshot = progress(totals)
         progress_log(snapshot)
-        session.weigh(progress_log.weights)
         snapshot = replace(snapshot, stragglers=len(watch.stragglers_now))
         if test.on_progress is not None:
             test.on_progress(snapshot)

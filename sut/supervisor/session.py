@@ -213,11 +213,6 @@ class QuerySession:
         board = self._replicas
         return np.zeros(1, np.int64) if board is None else board.in_flight.sum(axis=0, dtype=np.int64)
 
-    def weigh(self, factors: npt.NDArray[np.float64]) -> None:
-        """Let a request on each replica count as so many when the next replica is chosen."""
-        if self._replicas is not None:
-            self._replicas.weigh(factors)
-
     def abort(self) -> Lost:
         """End every process: workers close their channels and flush their journals, LoadGen writes its logs.
 
