@@ -3,19 +3,19 @@
 
     python benchmarks/balance.py            # in virtual time, some minutes
     python benchmarks/balance.py --large    # 512 replicas
-    python benchmarks/balance.py --stub     # the complete harness on stub servers, 8 minutes
+    python benchmarks/balance.py --stub     # the complete harness on stub servers, 11 minutes
 
 Virtual time: a replica gives all N requests that it runs a token every (a + b N + c K) seconds, K being the
 tokens of their contexts; others wait. Answers are lognormal with the mean 1 364, and what is known of an
-answer's length before is off by a factor with a deviation of 0.4. "this client" is the code that runs, its
-weights included. Each run lasts 600 s like an official one, and all its queries count.
+answer's length before is off by a factor with a deviation of 0.4. "this client" is the code that runs. Each
+run lasts 600 s like an official one, and all its queries count.
 """
 
 import argparse
 import heapq
 import tempfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -25,17 +25,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from bench import Stub, percentiles, print_table, run_harness, save
 
-from harness.record.journal import QUERY_ROW
-from harness.report.replicas import ReplicaWatch, tpot_binds
 from sut.client.balance import Balance
 from sut.ipc.replica_board import ReplicaBoard
 
 MEAN, LONGEST, SAMPLES = 1364, 10240, 6396
 BETWEEN, WITHIN = 0.75, 0.4  # deviations of log length: of the samples, of one sample's answers
 PROMPT_COST = 0.1  # of a prompt's token, in tokens to come
-LOOK_S, WINDOW_S = 5.0, 60.0
+LOOK_S = 5.0
 LIMIT_MS = 40.0  # of TPOT
-LIMITS_S = 3.0, LIMIT_MS / 1e3
 
 
 # -- policies
@@ -49,9 +46,6 @@ class Policy(Protocol):
 
     def ended(self, worker: int, replica: int, cost: float) -> None:
         """Called at the end of a query."""
-
-    def look(self, factors: np.ndarray) -> None:
-        """Called each five seconds with what a request on each replica should weigh."""
 
 
 class RoundRobin:
@@ -67,9 +61,6 @@ class RoundRobin:
         return chosen
 
     def ended(self, worker: int, replica: int, cost: float) -> None:  # noqa: D102
-        pass
-
-    def look(self, factors: np.ndarray) -> None:  # noqa: D102
         pass
 
 
@@ -89,15 +80,14 @@ class TokensToCome(RoundRobin):
 
 
 class ThisClient:
-    """The code of the workers; ``shared``: they see each other; ``weighted``: slow replicas weigh more."""
+    """The code of the workers; ``shared``: they see each other."""
 
-    def __init__(self, workers: int, replicas: int, *, shared: bool = True, weighted: bool = True) -> None:
+    def __init__(self, workers: int, replicas: int, *, shared: bool = True) -> None:
         boards = (
             [ReplicaBoard(workers, replicas)]
             if shared
             else [ReplicaBoard(1, replicas) for _ in range(workers)]
         )
-        self._boards, self._weighted = boards, weighted
         self._balances = [
             Balance(replicas, boards[0] if shared else boards[worker], worker if shared else 0)
             for worker in range(workers)
@@ -109,17 +99,11 @@ class ThisClient:
     def ended(self, worker: int, replica: int, cost: float) -> None:  # noqa: D102
         self._balances[worker].ended(replica)
 
-    def look(self, factors: np.ndarray) -> None:  # noqa: D102
-        if self._weighted:
-            for board in self._boards:
-                board.weigh(factors)
-
 
 POLICIES: dict[str, Callable[[int, int], Policy]] = {
     "round robin": RoundRobin,
     "tokens to come": TokensToCome,
-    "in flight, each worker alone": lambda w, r: ThisClient(w, r, shared=False, weighted=False),
-    "in flight, all workers": lambda w, r: ThisClient(w, r, weighted=False),
+    "in flight, each worker alone": lambda w, r: ThisClient(w, r, shared=False),
     "this client": ThisClient,
 }
 
@@ -212,10 +196,6 @@ def simulate(setting: Setting, make: Callable[[int, int], Policy], seed: int = 7
     slow = [*setting.slow, *[1.0] * (setting.replicas - len(setting.slow))]
     replicas = [Replica(factor, setting.slow_from, setting) for factor in slow]
     policy = make(setting.workers, setting.replicas)
-    watch, recent = (
-        ReplicaWatch([str(number) for number in range(setting.replicas)]),
-        deque[tuple[float, int, float, float]](),
-    )
     held, where, of_worker = [0] * setting.workers, np.zeros(count, np.int64), np.zeros(count, np.int64)
     first, last = np.zeros(count), np.zeros(count)
     ends: list[tuple[float, int, int]] = []
@@ -245,8 +225,6 @@ def simulate(setting: Setting, make: Callable[[int, int], Policy], seed: int = 7
             worker = int(of_worker[query])
             held[worker] -= 1
             policy.ended(worker, number, costs[query])
-            ttft = first[query] - arrivals[query]
-            recent.append((now, number, (now - first[query]) * noise[query] / tokens[query], ttft))
             if replica.waiting:
                 begin(replica, replica.waiting.popleft(), now)
             schedule(number, now)
@@ -267,28 +245,11 @@ def simulate(setting: Setting, make: Callable[[int, int], Policy], seed: int = 7
             schedule(number, now)
         if now >= next_look:
             next_look = now + LOOK_S
-            while recent and recent[0][0] < now - WINDOW_S:
-                recent.popleft()
-            watch.look(now, _rows(recent))
-            binds = not recent or tpot_binds(
-                *np.percentile([row[:1:-1] for row in recent], 99, axis=0), *LIMITS_S
-            )
-            policy.look(watch.factors if binds else np.ones(setting.replicas))
             if now > setting.seconds / 4 and issued < count:
                 spread.append(loads.max() / loads.mean())
     tpot = (last - first) / tokens * noise * 1e3
     ttft = (first - np.array(arrivals)) * 1e3
     return Outcome(*percentiles(tpot, 50, 99), *percentiles(ttft, 99), float(np.mean(spread)))
-
-
-def _rows(recent: Sequence[tuple[float, int, float, float]]) -> np.ndarray:
-    """Journal rows of answers: time, replica, TPOT and TTFT in s."""
-    rows = np.zeros(len(recent), QUERY_ROW)
-    if recent:
-        _, rows["replica"], tpot, _ = np.array(recent).T
-        rows["osl"], rows["first_token_ns"] = 1001, 1
-        rows["last_byte_ns"] = 1 + (tpot * 1e12).astype(np.int64)
-    return rows
 
 
 def best_rate(setting: Setting, make: Callable[[int, int], Policy]) -> float:
@@ -337,7 +298,6 @@ STUB = {
 }
 STUB_QPS, STUB_S, STUB_MEAN, STUB_LONGEST = 8.0, 200, 300, 2000
 CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
-# The weights of slow replicas, computed in the program's own process, stay 1.
 
 
 def on_stub() -> list[list[object]]:

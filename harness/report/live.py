@@ -19,7 +19,7 @@ from harness.files import JOURNAL_DIR, PROGRESS
 from harness.record.journal import QUERY_ROW, Rows
 from harness.report.early_stopping import most_over_limit
 from harness.report.progress import ProgressSnapshot
-from harness.report.replicas import ReplicaWatch, tpot_binds
+from harness.report.replicas import ReplicaWatch
 from harness.report.statistics import completed, percentile, tpot_ns, ttft_ns
 
 _EVERY_S = 5.0
@@ -81,9 +81,8 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
 class ProgressLog:
     """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
 
-    ``watch`` has followed the replicas up to the last line; ``weights`` are its factors, but 1 unless TPOT
-    binds: the others get more to do, and where they queue it, TTFT suffers. The first failure to write ends
-    the file, with a warning; to read the journal, both.
+    ``watch`` has followed the replicas up to the last line. The first failure to write ends the file, with a
+    warning; to read the journal, both.
     """
 
     def __init__(
@@ -99,7 +98,6 @@ class ProgressLog:
         self._limits_ns = limits_ns
         self._queries = queries
         self.watch = ReplicaWatch(replicas)
-        self.weights = self.watch.factors
         self._replicas = replicas
         self._on_line = on_line
         self._over = dict.fromkeys(limits_ns, 0)
@@ -124,7 +122,6 @@ class ProgressLog:
                 "straggler: %s: median TPOT %.2f x that of all replicas for a minute", one.url, one.ratio
             )
         line = self._line(snapshot, recent)
-        self.weights = self.watch.factors if _tpot_binds(line) else np.ones(len(self._replicas))
         self._on_line(line)
         self._write(line)
 
@@ -187,14 +184,6 @@ class ProgressLog:
             for index in order
             if np.isfinite(ratios[index])
         )
-
-
-def _tpot_binds(line: ProgressLine) -> bool:
-    """False where TTFT's p99 of the last minute is nearer to its limit; True where there are no limits."""
-    if line.ttft is None or line.tpot is None or len(line.over_limit) < 2:
-        return True
-    limits = [line.over_limit[name].limit_ms for name in ("TTFT", "TPOT")]
-    return tpot_binds(line.ttft.p99_ms, line.tpot.p99_ms, *limits)
 
 
 def _latencies(values_ns: np.ndarray) -> Latencies | None:

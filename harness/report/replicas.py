@@ -15,10 +15,7 @@ _LASTS_S = 60.0
 _FEWEST = 10  # answers of a replica that say something about it
 # Standard deviations of a sample's median that a replica's must be above that of all: noise is no reason.
 _SURE = 4.0
-# Up to this ratio a replica counts as equal; from there on its requests weigh as much as the ratio's square
-# (docs/design/performance.md has what that gains).
-_EQUAL, _POWER, _SLOWEST = 1.05, 2, 2.0
-_NEARER = 3  # shares of their limits
+_EQUAL = 1.05  # up to this ratio one that was slower is a straggler no longer
 _NAMED = 5
 _TIME_BITS = 44  # five hours in ns
 _LONGEST_NS = (1 << _TIME_BITS) - 1
@@ -29,14 +26,13 @@ Floats = npt.NDArray[np.float64]
 class ReplicaWatch:
     """Follows the replicas' median TPOT over a run.
 
-    ``look`` takes the answers of the last minute. After it, ``medians_ns`` (NaN where unknown), ``ratios`` to
-    their median and ``factors``, what a request on each replica should weigh, are those of this minute.
+    ``look`` takes the answers of the last minute. After it, ``medians_ns`` (NaN where unknown) and ``ratios``
+    to their median are those of this minute.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
         self.medians_ns: Floats = np.full(len(urls), np.nan)
         self.ratios: Floats = self.medians_ns
-        self.factors: Floats = np.ones(len(urls))
         self.judged = False  # whether there was anything to compare
         self._urls = urls
         self._since = np.full(len(urls), np.nan)  # when each began to be slower
@@ -53,8 +49,6 @@ class ReplicaWatch:
         self.judged |= np.isfinite(middle)
         self.ratios = self.medians_ns / middle
         slow = np.where(least > middle, self.ratios, 0.0)
-        self.factors = np.where(slow > _EQUAL, slow.clip(max=_SLOWEST) ** _POWER, 1.0)
-        # Once over the limit, a replica is slow for as long as it gets less to do: that hides its slowness.
         over = (slow > SLOWER) | (np.isfinite(self._since) & (slow > _EQUAL))
         self._since = np.where(over, np.fmin(self._since, now_s), np.nan)
         known, self._now = set(self._found), np.flatnonzero(now_s - self._since >= _LASTS_S).tolist()
@@ -77,11 +71,6 @@ class ReplicaWatch:
         if before := self._found.get(index):
             ratio, since = max(ratio, before.ratio), before.from_s
         self._found[index] = Straggler(self._urls[index], round(ratio, 3), round(since, 1), round(now_s, 1))
-
-
-def tpot_binds(ttft: float, tpot: float, ttft_limit: float, tpot_limit: float) -> bool:
-    """Whether TPOT is much nearer to its limit than TTFT to its own."""
-    return _NEARER * ttft * tpot_limit <= tpot * ttft_limit
 
 
 def straggler_warnings(stragglers: Sequence[Straggler], replicas: int) -> Iterator[str]:

@@ -1,20 +1,19 @@
 """Which replica gets the next request: the one with the fewest in flight, over all workers.
 
-A replica that is slower than the others gets fewer: its requests weigh more. The choice is one ``argmin``, so
-it costs the same for one replica and for hundreds.
+The choice is one ``argmin``, so it costs the same for one replica and for hundreds.
 """
 
 import numpy as np
 
 from sut.ipc.replica_board import ReplicaBoard
 
-# A key of a replica, the smallest is chosen: (in flight + 1) * weight, and below it the number of the start
-# that was its last, so that ties go round.
+# A key of a replica, the smallest is chosen: the number in flight, and below it the number of the start that
+# was its last, so that ties go round.
 _LOAD_BITS = 32
-_TURNS = (1 << _LOAD_BITS) - 1
+_ONE = 1 << _LOAD_BITS
+_TURNS = _ONE - 1
 _SHUNNED = 1 << 62  # more than any load
-# How old the view of other workers' requests, and of the weights, may be.
-_FRESH_NS, _ALONE_FRESH_NS = 2_000_000, 250_000_000
+_FRESH_NS = 2_000_000  # how old the view of other workers' requests may be
 
 
 class Balance:
@@ -23,18 +22,17 @@ class Balance:
     def __init__(self, replicas: int, board: ReplicaBoard | None = None, worker: int = 0) -> None:
         board = board or ReplicaBoard(1, replicas)
         workers = len(board.in_flight)
-        self._all, self._weights = board.in_flight, board.weights
+        self._all = board.in_flight
         # Each worker begins at another replica.
         first = np.arange(replicas) - worker * replicas // workers
         self._keys = (first % replicas).astype(np.int64)
-        self._steps = np.zeros_like(self._keys)  # what one more request adds to a key
-        self._fresh_ns = _FRESH_NS if workers > 1 else _ALONE_FRESH_NS
+        self._alone = workers == 1
         self._refresh_ns = 0
         self._turn = replicas
         self._single = replicas == 1
         # Elements of a memoryview are read and written several times faster than numpy's.
         self._own = self._all[worker].data
-        self._key, self._step = self._keys.data, self._steps.data
+        self._key = self._keys.data
         self._smallest = self._keys.argmin
 
     def choose(self, now: int) -> int:
@@ -42,19 +40,18 @@ class Balance:
         if self._single:
             self._own[0] += 1
             return 0
-        if now >= self._refresh_ns:
+        if not self._alone and now >= self._refresh_ns:
             self._refresh(now)
         index = int(self._smallest())
         self._turn += 1
         self._own[index] += 1
-        load = self._key[index] + self._step[index] >> _LOAD_BITS
-        self._key[index] = load << _LOAD_BITS | self._turn & _TURNS
+        self._key[index] = self._key[index] + _ONE & ~_TURNS | self._turn & _TURNS
         return index
 
     def ended(self, index: int) -> None:
         """Count a request that has ended."""
         self._own[index] -= 1
-        self._key[index] -= self._step[index]
+        self._key[index] -= _ONE
 
     def shun(self, index: int) -> None:
         """Choose this replica only where all are shunned."""
@@ -65,8 +62,6 @@ class Balance:
         self._key[index] &= ~_SHUNNED
 
     def _refresh(self, now: int) -> None:
-        self._refresh_ns = now + self._fresh_ns
-        in_flight = self._all.sum(axis=0, dtype=np.int64)
-        np.left_shift(self._weights, _LOAD_BITS, out=self._steps, dtype=np.int64)
+        self._refresh_ns = now + _FRESH_NS
         self._keys &= _SHUNNED | _TURNS
-        self._keys |= (in_flight + 1) * self._steps
+        self._keys |= self._all.sum(axis=0, dtype=np.int64) << _LOAD_BITS

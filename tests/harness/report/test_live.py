@@ -52,21 +52,6 @@ def test_a_line_has_the_figures_of_the_journal(folder, progress):
     assert line.slowest[0].ratio == pytest.approx(1.3, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("limits", "weight"),
-    [
-        ({}, 1.69),
-        ({"TTFT": 10**10, "TPOT": 45_000_000}, 1.69),
-        ({"TTFT": 3 * 10**9, "TPOT": 45_000_000}, 1.0),  # TTFT's p99 is above a third of TPOT's share
-    ],
-)
-def test_a_slow_replica_gets_less_unless_the_others_may_queue(folder, limits, weight):
-    progress = ProgressLog(folder, limits, 900, made.REPLICAS)
-    append(folder, made.rows(slow=2))
-    progress(snapshot(5.0))
-    assert progress.weights.tolist() == [1.0, 1.0, pytest.approx(weight, rel=0.02)]
-
-
 def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress):
     append(folder, made.rows(100))
     for second in range(1, 71):

@@ -40,7 +40,6 @@ def followed(seconds, replicas, **made):
 def test_equal_replicas_with_noise_raise_no_alarm_in_an_hour(seed):
     watch, found = followed(3600, 64, noise=0.5, seed=seed, per_s=0.5)
     assert (found, watch.stragglers) == ([], ())
-    assert watch.factors.max() < 1.5
 
 
 @pytest.mark.parametrize(
@@ -78,18 +77,12 @@ def test_a_straggler_that_gets_less_to_do_is_still_one():
     assert [one.url for one in watch.stragglers_now] == [URLS[1]]
 
 
-def test_a_slow_replica_weighs_as_the_square_of_its_slowness():
-    watch, _ = followed(120, 8, slow=1.3, noise=0.02)
-    assert watch.factors.tolist() == [1.0, pytest.approx(1.69, rel=0.05), *[1.0] * 6]
-
-
 def test_answers_that_were_not_streamed_are_not_judged():
     rows, _ = journal(60, 4)
     rows["first_token_ns"] = 0
     watch = ReplicaWatch(URLS[:4])
     assert watch.look(60.0, rows) == ()
     assert watch.stragglers is None
-    assert watch.factors.tolist() == [1.0] * 4
 
 
 def test_the_figures_of_each_replica():

@@ -1,6 +1,4 @@
-"""The choice of a replica: a table of loads, several workers, and the cost of slow replicas."""
-
-from collections import Counter
+"""The choice of a replica: a table of loads, and several workers."""
 
 import numpy as np
 import pytest
@@ -46,13 +44,3 @@ def test_workers_see_each_other(workers, replicas):
         assert in_flight.max() - in_flight.min() <= 1
     board.forget(0)
     assert board.in_flight[0].sum() == 0
-
-
-@pytest.mark.parametrize(("factor", "share"), [(1.0, 1), (2.0, 1 / 2), (9.0, 1 / 4)])
-def test_requests_of_a_slow_replica_weigh_more(factor, share):
-    board = ReplicaBoard(1, 4)
-    balance = Balance(4, board)
-    choices(balance, 2)
-    board.weigh(np.array([1.0, factor, 1.0, 1.0]))
-    counts = Counter(choices(balance, 4000, LATER_NS))
-    assert counts[1] == pytest.approx(share * counts[0], rel=0.01)
