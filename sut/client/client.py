@@ -302,7 +302,7 @@ class HttpClient:
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
             if isinstance(outcome, Completion):
-                outcome = self._in_time(request, connection, before_ns) or outcome
+                outcome = self._refusal(request, outcome, before_ns) or outcome
             self._finish(request, outcome)
             return
         tokens = request.reader.tokens
@@ -317,10 +317,14 @@ class HttpClient:
             elif not connection.in_flow and len(self.in_flight) >= _BATCHED_FROM:
                 self._flows(connection, request)
 
-    def _in_time(self, request: Request, connection: Connection, before_ns: int) -> Failure | None:
-        """The Failure of a complete answer that came before its request was sent, or too late."""
-        if connection.unsent:
+    def _refusal(self, request: Request, answer: Completion, before_ns: int) -> Failure | None:
+        """The Failure of a complete answer that is to another request, or too late."""
+        if request.connection is not None and request.connection.unsent:
             return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
+        counted, known = answer.prompt_tokens, request.prompt_tokens
+        if counted is not None and known is not None and counted != known:
+            detail = f"the answer is to a prompt of {counted} tokens, the query's has {known}"
+            return Failure(FailureKind.TOKEN_COUNT, detail)
         return self._deadlines.missed_at_end(request, before_ns)
 
     def _end_late(self) -> None:

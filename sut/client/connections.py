@@ -23,6 +23,7 @@ class Request:
 
     LoadGen's ids, the times so far in monotonic ns (0 until they came), and the reader of its answer.
     ``accepted``: whether a byte of it was handed to the kernel for the server; ``attempt`` counts from 0.
+    ``prompt_tokens``: what the server must have counted, where it tells; None: anything.
     """
 
     __slots__ = (
@@ -33,6 +34,7 @@ class Request:
         "first_token_sent",
         "issued_ns",
         "look_ns",
+        "prompt_tokens",
         "query_id",
         "reader",
         "replica",
@@ -58,6 +60,7 @@ class Request:
         self.first_token_sent = False
         self.accepted = False
         self.attempt = 0
+        self.prompt_tokens: int | None = None
         self.connection: Connection | None = None
 
 

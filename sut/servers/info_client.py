@@ -30,6 +30,8 @@ _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0
 _NOTICE_EVERY_S = 10.0
 _ON_TERMINAL_S = 0.5
+# httpx's own limit of a read comes later than ours, which first asks the kernel about the connection.
+_LATER_S = 5.0
 # Given to clients that use no TLS: httpx would make a context for each, in 0.8 ms.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -120,11 +122,11 @@ class InfoClient:
             self._place = place_of(self.url, _answering(self.url))
         base, host, extensions = self._place
         with (
-            self._closed_in_time(),
+            self._ended_in_time(),
             self._http.stream(
                 method,
                 base + path,
-                timeout=self._left(),
+                timeout=httpx.Timeout(self._left() + _LATER_S, connect=self._left()),
                 json=content,
                 headers=host,
                 extensions={**extensions, "trace": self._keep_socket},
@@ -139,8 +141,8 @@ class InfoClient:
         return answer.status_code, bytes(body)
 
     @contextmanager
-    def _closed_in_time(self) -> Iterator[None]:
-        """Close the client when the time is over: httpx limits each read, and slow headers are many reads."""
+    def _ended_in_time(self) -> Iterator[None]:
+        """End the connection when time is over: httpx limits each read, and slow headers are many reads."""
         timer = threading.Timer(self._left(), self._expire)
         timer.daemon = True
         timer.start()
@@ -158,7 +160,8 @@ class InfoClient:
             with suppress(OSError):  # closed meanwhile
                 info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
                 self._remedy = TcpInfo.of(info).evidence() or self._remedy
-        self.close()
+                # Of the plain socket: an SSLSocket's own would take its state from the thread that reads.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _late(self, path: str) -> ServerError:
         return NotReadyError(f"{self.url}: {path} gave no answer within {self._within_s:g} s; {self._remedy}")

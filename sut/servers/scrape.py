@@ -33,7 +33,7 @@ _LARGEST_PART = 0.2  # of the time that a round may take; more, and the next one
 _TRIES = 3  # failures in a row, after which a server is asked in every tenth round
 _SELDOM = 10
 _NICE = 10
-_END_S = 10.0
+_END_S = 30.0  # of a thread of low priority, perhaps on a busy machine
 _SHOWN = 3
 GPUS_HERE = "GPUs of this machine"
 

@@ -8,6 +8,7 @@ from email.utils import formatdate
 from .protocol import Options
 from .request import Request
 
+_END_OF_CHUNKS = b"0\r\n\r\n"
 REASONS = {200: "OK", 302: "Found", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
@@ -58,19 +59,24 @@ class Exchange:
 
     async def send_whole(self, status: int, kind: str, body: bytes, extra: str = "") -> None:
         """A response with content-length."""
-        length = f"content-length: {len(body)}\r\n"
-        await self.send(_head(status, kind, length + extra + self._close_header()) + body)
+        await self.send(self._whole(status, kind, body, extra))
 
-    async def send_answer(self) -> None:
-        """All blocks as an honest server would send them."""
+    async def send_answer(self, then: bytes = b"") -> None:
+        """All blocks as an honest server would send them; ``then`` follows in the write that ends them."""
         await asyncio.sleep(self.options.first_delay_s + self.silent_s)
         if not self.request.streams:
             self._stamp()
-            await self.send_whole(200, "application/json", self.blocks[0])
+            await self.send(self.at_once() + then)
             return
         await self.send_head(chunked=True)
         await self.send_blocks(self.blocks)
-        await self.end_chunks()
+        await self.send(_END_OF_CHUNKS + then)
+
+    def at_once(self) -> bytes:
+        """All of the answer."""
+        if not self.request.streams:
+            return self._whole(200, "application/json", self.blocks[0])
+        return self.head(chunked=True) + b"".join(map(self.framed, self.blocks)) + _END_OF_CHUNKS
 
     async def send_blocks(self, blocks: list[bytes]) -> None:
         """One chunk per block, paced; the end mark follows the last event at once."""
@@ -81,7 +87,7 @@ class Exchange:
             await self.send(self.framed(block))
 
     async def end_chunks(self) -> None:
-        await self.send(b"0\r\n\r\n")
+        await self.send(_END_OF_CHUNKS)
 
     @staticmethod
     def framed(block: bytes) -> bytes:
@@ -90,6 +96,10 @@ class Exchange:
     def _stamp(self) -> None:
         self.request.last_sent_ns = time.monotonic_ns()
         self.request.first_sent_ns = self.request.first_sent_ns or self.request.last_sent_ns
+
+    def _whole(self, status: int, kind: str, body: bytes, extra: str = "") -> bytes:
+        length = f"content-length: {len(body)}\r\n"
+        return _head(status, kind, length + extra + self._close_header()) + body
 
     def _close_header(self) -> str:
         closes = self.options.close_after_response and self.options.announce_close

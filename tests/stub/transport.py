@@ -175,8 +175,7 @@ async def _crlf(x: Exchange) -> None:
 
 async def _bytewise(x: Exchange) -> None:
     """Every byte of the response is its own write, chunk framing included."""
-    framed = b"".join(x.framed(block) for block in x.blocks) + b"0\r\n\r\n"
-    for byte in x.head(chunked=True) + framed:
+    for byte in x.at_once():
         await x.send(bytes([byte]))
         await asyncio.sleep(0)
 
@@ -204,14 +203,12 @@ async def _endless_event(x: Exchange) -> None:
 
 async def _garbage_after(x: Exchange) -> None:
     """Bytes that nobody asked for follow a whole answer, and the connection stays open."""
-    await x.send_answer()
-    await x.send(b"\x00\xff garbage after the answer\r\n\r\n")
+    await x.send_answer(then=b"\x00\xff garbage after the answer\r\n\r\n")
 
 
 async def _second_response(x: Exchange) -> None:
-    """A whole second answer, to no request, follows the first."""
-    await x.send_answer()
-    await x.send_answer()
+    """A whole second answer, to no request, begins with the bytes that end the first."""
+    await x.send_answer(then=x.at_once())
 
 
 async def _gzip(x: Exchange) -> None:
@@ -234,8 +231,7 @@ async def _one_piece(x: Exchange) -> None:
     """A proxy that buffers: all events arrive at once, at the end."""
     for _ in x.blocks[1:]:
         await asyncio.sleep(x.options.event_delay_s)
-    framed = b"".join(x.framed(block) for block in x.blocks)
-    await x.send(x.head(chunked=True) + framed + b"0\r\n\r\n")
+    await x.send(x.at_once())
 
 
 async def _huge_event(x: Exchange) -> None:

@@ -104,6 +104,20 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection(drive):
         assert driver.client.opened == 3
 
 
+def test_an_answer_to_another_prompt_ends_its_connection(drive):
+    """One answer too many on a connection must not be followed by all others one request too late."""
+    with StubServer() as stub:
+        driver = drive(stub.url)
+        outcomes = []
+        for known in (2, 3, 2):
+            query = driver.start([1, 2])
+            driver.requests[query].prompt_tokens = known
+            outcomes += driver.wait(query)
+    assert_failed(outcomes[1], FailureKind.TOKEN_COUNT, "to a prompt of 2 tokens, the query's has 3")
+    assert [type(outcome) for outcome in outcomes[::2]] == [Completion, Completion]
+    assert driver.client.opened == 2
+
+
 def test_connections_idle_for_long_are_closed_by_us(drive, pass_time):
     with StubServer() as stub:
         driver = drive(stub.url)
