@@ -12,9 +12,9 @@ from harness.pages import results as runs_table
 from harness.pages import watch as watching
 from harness.pages.cli import CompareOptions, HtmlOptions, ResultsOptions, WatchOptions
 from harness.pages.compare_page import compare_lines, compare_page
+from harness.pages.figures.run_files import read_run
 from harness.pages.page import Page, write_page
-from harness.pages.run_files import read_run
-from harness.pages.run_page import run_page
+from harness.pages.run.run_page import run_page
 from harness.record.run_record import RunRecord
 from harness.text import aligned, printable
 

@@ -14,10 +14,10 @@ from harness.pages.figures.compare import (
     plan_differences,
 )
 from harness.pages.figures.queries import Floats, Queries
+from harness.pages.figures.run_files import RunFiles
 from harness.pages.figures.shapes import percentile_curve
 from harness.pages.figures.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.pages.page import Badge, Chart, Page, Section, Series, Table
-from harness.pages.run_files import RunFiles
 from harness.text import aligned
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")

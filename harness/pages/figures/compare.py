@@ -14,7 +14,7 @@ from harness.errors import ConfigError
 from harness.files import ACCURACY_RESULT
 from harness.pages.figures.bootstrap import Estimate, estimates
 from harness.pages.figures.queries import Floats
-from harness.pages.run_files import RunFiles
+from harness.pages.figures.run_files import RunFiles
 from harness.record.run_record import RunRecord
 from harness.record.server_list import shortened
 from harness.report.binomial import log_cumulative

@@ -6,7 +6,7 @@ from harness.files import REPORT
 from harness.pages.cli import main
 from tests.browser import DRIVER, browser
 from tests.harness.pages import made
-from tests.harness.pages.test_page import hostile  # noqa: F401
+from tests.harness.pages.run.test_run_page import hostile  # noqa: F401
 
 pytestmark = [
     pytest.mark.engine,

@@ -13,8 +13,8 @@ from harness.pages.cli import main
 from harness.pages.compare_page import compare_page
 from harness.pages.figures.bootstrap import estimates
 from harness.pages.figures.compare import changed_samples, differences, incomparable, plan_differences
+from harness.pages.figures.run_files import read_run
 from harness.pages.page import render
-from harness.pages.run_files import read_run
 from tests.harness.pages import made
 from tests.records import ENDED, with_plan
 

@@ -8,8 +8,8 @@ from typing import Any
 from harness.config.server_urls import folded
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.pages.figures.queries import Queries
+from harness.pages.figures.run_files import LATENCIES, RunFiles
 from harness.pages.page import Section, Table
-from harness.pages.run_files import LATENCIES, RunFiles
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
 from harness.report.network import first_token_line, network_line

@@ -8,8 +8,8 @@ import numpy as np
 from harness.errors import DatasetError
 from harness.files import SERVER_METRICS
 from harness.pages.figures.queries import Floats
+from harness.pages.figures.run_files import RunFiles
 from harness.pages.page import Chart, Section, Series, Table
-from harness.pages.run_files import RunFiles
 from harness.record.run_record import ServerLoad
 from harness.record.server_metrics import QUANTITIES
 from harness.report.server_load import ServerSamples, read_samples

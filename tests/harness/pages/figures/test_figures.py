@@ -9,7 +9,7 @@ import pytest
 from harness.pages.figures.queries import read_queries
 from harness.pages.figures.shapes import histogram, percentile_curve, sample_points
 from harness.pages.figures.timeline import bins_of, in_flight, percentiles, tokens_per_second
-from harness.pages.replicas import replicas_of, replicas_section
+from harness.pages.run.replicas import replicas_of, replicas_section
 from harness.report.early_stopping import most_over_limit
 from tests.harness.pages import made
 

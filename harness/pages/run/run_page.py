@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.pages.accuracy import accuracy_section
-from harness.pages.charts import distributions, over_time
 from harness.pages.figures.queries import Queries
+from harness.pages.figures.run_files import LATENCIES, RunFiles, known_over, metric
 from harness.pages.page import Badge, Gauge, Page, Section
 from harness.pages.picture import clock
-from harness.pages.replicas import replicas_section
-from harness.pages.run_files import LATENCIES, RunFiles, known_over, metric
-from harness.pages.server import server_section
-from harness.pages.tables import (
+from harness.pages.run.accuracy import accuracy_section
+from harness.pages.run.charts import distributions, over_time
+from harness.pages.run.replicas import replicas_section
+from harness.pages.run.server import server_section
+from harness.pages.run.tables import (
     client_section,
     endings,
     loadgen_percentiles,

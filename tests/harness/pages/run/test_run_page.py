@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from harness.files import ACCURACY_RESULT, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
 from harness.pages import page as page_module
 from harness.pages.cli import main
+from harness.pages.figures.run_files import read_run
 from harness.pages.page import render
-from harness.pages.run_files import read_run
-from harness.pages.run_page import run_page
+from harness.pages.run.run_page import run_page
 from harness.record.run_record import Level, ReplicaNetwork, ServerLoad
 from harness.record.server_metrics import MetricsWriter
 from tests.harness.pages import made

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from harness.pages.figures.queries import Floats, Queries
+from harness.pages.figures.run_files import RunFiles, known_over, metric
 from harness.pages.figures.shapes import histogram, percentile_curve, sample_points
 from harness.pages.figures.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.pages.page import Chart, Limit, Series
-from harness.pages.run_files import RunFiles, known_over, metric
 from harness.report.early_stopping import most_over_limit
 
 _MS = 1e3
