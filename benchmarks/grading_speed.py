@@ -38,8 +38,8 @@ import numpy as np
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
+from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.graders import AIME, LIVECODEBENCH, aime, gpqa, graders_of
-from harness.grading.harmony import HarmonyText
 from harness.grading.livecodebench.compare import same_printout
 from harness.grading.references import Reference, load_references
 
@@ -196,9 +196,9 @@ def _official(output: HarmonyText, reference: Reference) -> bool:
 
 def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
+    from harness.grading.decoding.output_decoder import HarmonyDecoder
     from harness.grading.evaluate import grade
     from harness.grading.grade import BOTH_MODES, Grade, Mode
-    from harness.grading.output_decoder import HarmonyDecoder
     from harness.loadgen_logs.accuracy_log import AccuracyLog
 
     decoder, references = HarmonyDecoder(LONGEST), load_references(folder / "reference.parquet", GPT_OSS)
@@ -306,10 +306,10 @@ def alone(folder: Path) -> str:
 
     It is taken inside of the sandbox, from the first statement to the last.
     """
+    from harness.grading.decoding.output_decoder import HarmonyDecoder
     from harness.grading.grade import Mode
     from harness.grading.livecodebench.index import ProblemIndex, prepared
     from harness.grading.livecodebench.runner import ProgramTask
-    from harness.grading.output_decoder import HarmonyDecoder
     from harness.grading.sandbox.jail.protocol import OK, Job, TestRun
     from harness.grading.sandbox.probe import choose_sandbox
     from harness.grading.sandbox.process import SandboxProcess

@@ -15,10 +15,10 @@ from harness.compliance.compliance_test import (
 )
 from harness.config.benchmark import Benchmark
 from harness.errors import GradingError
+from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.evaluate import Evaluation, evaluate
 from harness.grading.grade import EXACT_MATCH, Mode
 from harness.grading.graders import LIVECODEBENCH, graders_of
-from harness.grading.output_decoder import open_decoder
 from harness.grading.outputs import LoggedOutputs
 from harness.grading.references import Reference
 from harness.grading.reports.console import scorecard

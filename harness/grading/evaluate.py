@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from harness.grading.decoding.output import Output
 from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task, Total
 from harness.grading.graders import Batch, DatasetKind, Grader, RemarkingGrader
-from harness.grading.output import Output
 from harness.grading.outputs import Entry, Outputs
 from harness.grading.references import Reference, by_dataset, repeats_are_whole
 from harness.grading.score import DatasetScore, Lengths, Score, lengths, total

@@ -11,9 +11,9 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.table import ParquetTable, Table, is_binary_table, open_table
 from harness.errors import ConfigError, DatasetError, GradingError
-from harness.grading.harmony import HarmonyText
-from harness.grading.output import Output, TextOutput, ThinkingText
-from harness.grading.output_decoder import BUILT_IN, OutputDecoder, RunFacts, open_decoder, run_facts
+from harness.grading.decoding.harmony import HarmonyText
+from harness.grading.decoding.output import Output, TextOutput, ThinkingText
+from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, RunFacts, open_decoder, run_facts
 from harness.loadgen_logs.accuracy_log import AccuracyLog, Cut, LogEntry, TokenIds
 from harness.text import printable
 

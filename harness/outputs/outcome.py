@@ -11,7 +11,7 @@ from harness.dataset.extended_table import NewColumn, unreadable_columns, write_
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, open_table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
-from harness.grading.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
+from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
 from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowAnswer
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.outputs.attempts import EvalSettings

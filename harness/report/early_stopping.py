@@ -7,8 +7,7 @@ at 1 - percentile, t or fewer would be seen with a probability below 1 - confide
 import math
 
 import numpy as np
-
-from harness.report.binomial import log_cumulative
+import numpy.typing as npt
 
 PERCENTILE, CONFIDENCE = 0.99, 0.99  # of the Server scenario
 _SPREADS = 10  # standard deviations around the mean that are looked through
@@ -20,3 +19,13 @@ def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: fl
     top = min(queries, int(mean + _SPREADS * spread) + 1)
     cumulative = log_cumulative(queries, 1 - percentile, top)
     return int(np.searchsorted(cumulative, math.log1p(-confidence), side="left")) - 1
+
+
+def log_cumulative(n: int, share: float, top: int) -> npt.NDArray[np.float64]:
+    """log P(X <= t) for t from 0 to ``top`` when each of ``n`` counts with the probability ``share``."""
+    counted = np.arange(top)
+    # log P(X = 0), then the ratios of neighbours: nothing underflows.
+    steps = np.log((n - counted) / (counted + 1)) + math.log(share / (1 - share))
+    logs = n * math.log1p(-share) + np.concatenate([[0.0], np.cumsum(steps)])
+    cumulative: npt.NDArray[np.float64] = np.logaddexp.accumulate(logs)
+    return cumulative

@@ -10,8 +10,8 @@ from harness.config.options import DEFAULT_BENCHMARK
 from harness.dataset.table import is_binary_table, open_table
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG, ROOT
+from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
-from harness.grading.output_decoder import tokenizer_beside
 from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord
 

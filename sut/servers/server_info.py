@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from harness.config.benchmark import Benchmark
 from harness.config.generation import SamplingParameters
-from harness.config.model_name import Match, match_names
 from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
+from sut.servers.model_name import Match, match_names
 
 # SGLang passes on tokens of unstreamed answers in steps of 50, too: from there on streams cost it no more.
 _CHEAP_STREAM_INTERVAL = 50

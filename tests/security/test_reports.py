@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset.tokenizer import encode
+from harness.grading.decoding.output_decoder import HarmonyDecoder
 from harness.grading.evaluate import GradedSample, Logged
 from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Reason
 from harness.grading.graders import AIME
-from harness.grading.output_decoder import HarmonyDecoder
 from harness.grading.outputs import LoggedOutputs
 from harness.grading.references import Reference
 from harness.grading.reports.disagreements import write_report

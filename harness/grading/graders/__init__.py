@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NewType, Protocol, runtime_checkable
 
 from harness.errors import ConfigError
+from harness.grading.decoding.output import Output
 from harness.grading.grade import Grade, Metric, Mode, Progress, Task
 from harness.grading.graders import aime, gpqa, livecodebench, summaries
 from harness.grading.graders.deepseek_r1 import aime as r1_aime
@@ -15,7 +16,6 @@ from harness.grading.graders.deepseek_r1 import livecodebench as r1_livecodebenc
 from harness.grading.graders.deepseek_r1 import math500
 from harness.grading.graders.deepseek_r1 import multiple_choice as r1_multiple_choice
 from harness.grading.options import EvaluationOptions
-from harness.grading.output import Output
 from harness.grading.sandbox.tiers import Sandbox
 
 # A part of the names of all data sets of one kind.

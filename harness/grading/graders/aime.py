@@ -6,9 +6,9 @@ Strict: the last explicit answer of the final channel, however it is dressed.
 
 import re
 
+from harness.grading.decoding.output import Output
+from harness.grading.decoding.screen import Screen
 from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
-from harness.grading.output import Output
-from harness.grading.screen import Screen
 
 LARGEST = 999
 _MAX_DIGITS = 50  # longer digit strings are no answers by the strict rules

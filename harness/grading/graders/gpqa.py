@@ -7,10 +7,10 @@ final channel.
 
 import re
 
+from harness.grading.decoding.output import Output
+from harness.grading.decoding.screen import Screen
 from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
 from harness.grading.graders.letters import LetterReader, unescaped, unlisted
-from harness.grading.output import Output
-from harness.grading.screen import Screen
 
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 # Possessive quantifiers keep long runs of spaces linear; they match what the official patterns match.

@@ -3,8 +3,8 @@
 import re
 import string
 
+from harness.grading.decoding.output import Output
 from harness.grading.grade import Grade, Reason, answered, unanswered
-from harness.grading.output import Output
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
 _OPEN = r"(?:\\\(|\\\[|[\s*_`$({\[\"'“]|\\(?:text|textbf|mathbf|mathrm|bf)\b)*+"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
+from harness.grading.decoding.output import Output
+from harness.grading.decoding.screen import Screen
 from harness.grading.grade import (
     BOTH_MODES,
     RIGHT,
@@ -39,10 +41,8 @@ from harness.grading.livecodebench.runner import (
     usable_cores,
 )
 from harness.grading.options import EvaluationOptions
-from harness.grading.output import Output
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import Sandbox
-from harness.grading.screen import Screen
 
 METRICS = RIGHT_OR_WRONG
 MODES = BOTH_MODES

@@ -20,10 +20,10 @@ from types import MappingProxyType
 
 from harness.cli.signals import deferred_signals
 from harness.errors import GradingError
+from harness.grading.decoding.output import Output
 from harness.grading.grade import Grade, Metric, Mode, Progress, Reason, Task, Total, scored
 from harness.grading.graders.rouge import ROUGE, Comparison, compare
 from harness.grading.options import EvaluationOptions
-from harness.grading.output import Output
 
 _LENGTH, _NUMBER = "gen_len", "gen_num"
 

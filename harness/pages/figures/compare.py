@@ -17,7 +17,7 @@ from harness.pages.figures.queries import Floats
 from harness.pages.figures.run_files import RunFiles
 from harness.record.run_record import RunRecord
 from harness.record.server_list import shortened
-from harness.report.binomial import log_cumulative
+from harness.report.early_stopping import log_cumulative
 
 _LEVEL = (2.5, 97.5)  # percent
 _NAMED = ("url", "like")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.files import ROOT
-from harness.grading.output import THOUGHT_END
+from harness.grading.decoding.output import THOUGHT_END
 from sut.servers.embedded import tiny_llama
 from sut.servers.embedded.gguf_model import Array, half
 from sut.servers.embedded.tiny_llama import SIZES, Tokenizer, Vocabulary

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.grade import Reason
 from harness.grading.graders import aime, gpqa, livecodebench
-from harness.grading.harmony import HarmonyText
 
 
 def harmony(final: str, analysis: str = "let me think") -> str:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from harness.errors import DatasetError, GradingError
+from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.grade import Mode, Reason
 from harness.grading.graders import livecodebench
-from harness.grading.harmony import HarmonyText
 from harness.grading.livecodebench.compare import same_printout, same_value
 from harness.grading.livecodebench.index import ProblemIndex, prepared
 from harness.grading.livecodebench.journal import ResultJournal

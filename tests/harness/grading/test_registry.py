@@ -13,11 +13,11 @@ import pytest
 
 from harness.grading import graders
 from harness.grading.cli import main
+from harness.grading.decoding.output import Output, TextOutput
+from harness.grading.decoding.output_decoder import DECODERS
 from harness.grading.grade import OF_LOGGED, Grade, Metric, Mode, Progress, Task, Total, answered, scored
 from harness.grading.graders import Batch, DatasetKind, Grader
 from harness.grading.options import EvaluationOptions
-from harness.grading.output import Output, TextOutput
-from harness.grading.output_decoder import DECODERS
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
 from harness.submission.accuracy_files import parse_accuracy
 from tests.harness.grading.logs import array, entry, write_log

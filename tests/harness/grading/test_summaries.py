@@ -22,10 +22,10 @@ from harness.config.benchmark import load_benchmark
 from harness.config.rounds import benchmark_rules, current_round
 from harness.errors import GradingError
 from harness.grading.cli import main
+from harness.grading.decoding.model_decoder import cleaned_up
+from harness.grading.decoding.output import TextOutput
 from harness.grading.graders import summaries as grader
 from harness.grading.graders.rouge import ROUGE, by_line, compare
-from harness.grading.model_decoder import cleaned_up
-from harness.grading.output import TextOutput
 from harness.grading.score import total
 from harness.submission.accuracy_files import parse_accuracy
 from tests.harness.grading.logs import array, entry

@@ -6,10 +6,10 @@ block behind the thinking.
 
 import re
 
+from harness.grading.decoding.output import Output
 from harness.grading.grade import BOTH_MODES, Grade, Mode, Reason, Task
 from harness.grading.graders import deepseek_r1, livecodebench
 from harness.grading.graders.livecodebench import Extraction
-from harness.grading.output import Output
 
 METRICS = deepseek_r1.METRICS
 FIRST_ENTRY_COUNTS = deepseek_r1.FIRST_ENTRY_COUNTS

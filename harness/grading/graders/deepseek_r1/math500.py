@@ -7,13 +7,13 @@ the thinking, boxed or called so, compared by what it means.
 import re
 from collections.abc import Sequence
 
+from harness.grading.decoding.output import Output
 from harness.grading.grade import BOTH_MODES, Grade, Mode, Reason, Task, answered, unanswered
 from harness.grading.graders import deepseek_r1
 from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
 from harness.grading.graders.deepseek_r1.prm800k import plain
 from harness.grading.livecodebench.runner import usable_cores
 from harness.grading.options import EvaluationOptions
-from harness.grading.output import Output
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import sandbox
 

@@ -6,10 +6,10 @@ that stands alone, be it an article. Strict: the last explicit answer behind the
 
 import re
 
+from harness.grading.decoding.output import Output
 from harness.grading.grade import BOTH_MODES, Grade, Reason, answered, unanswered
 from harness.grading.graders import deepseek_r1
 from harness.grading.graders.letters import LetterReader, unlisted
-from harness.grading.output import Output
 
 
 class MultipleChoice:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import tokenizer
+from harness.grading.decoding.output import TextOutput, repeats_itself
+from harness.grading.decoding.screen import Screen
 from harness.grading.grade import Reason
-from harness.grading.output import TextOutput, repeats_itself
-from harness.grading.screen import Screen
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 RETURN, CHANNEL, MESSAGE = (tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "channel", "message"))

@@ -11,7 +11,7 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, load_tokenizer
 from harness.errors import ConfigError, GradingError
-from harness.grading.output import THOUGHT_END, Answer, TextOutput, ThinkingText, repeats_itself
+from harness.grading.decoding.output import THOUGHT_END, Answer, TextOutput, ThinkingText, repeats_itself
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from harness.dataset import tokenizer
+from harness.grading.decoding.harmony import HarmonyOutput, HarmonyText
+from harness.grading.decoding.screen import Screen
 from harness.grading.graders import aime, gpqa, livecodebench
-from harness.grading.harmony import HarmonyOutput, HarmonyText
-from harness.grading.screen import Screen
 from tests.harness.grading.logs import harmony_ids
 
 # What the official rules look for, whole and in parts, between what they take out or overlook.

@@ -12,9 +12,9 @@ from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.errors import ConfigError, GradingError
 from harness.files import RUN_RECORD
-from harness.grading.harmony import HarmonyOutput, was_truncated
-from harness.grading.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
-from harness.grading.output import Answer, Output
+from harness.grading.decoding.harmony import HarmonyOutput, was_truncated
+from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
+from harness.grading.decoding.output import Answer, Output
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord

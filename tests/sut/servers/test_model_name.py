@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.config.model_name import Match, match_names
+from sut.servers.model_name import Match, match_names
 
 GPT_OSS, R1, LLAMA = "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-8B-Instruct"
 R1_REVISION = "56d4cbbb4d29f4355bab4b9a39ccb717a14ad5ad"

@@ -9,13 +9,13 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.errors import ConfigError, GradingError
+from harness.grading.decoding.model_decoder import ModelDecoder
+from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.grade import Reason
-from harness.grading.model_decoder import ModelDecoder
-from harness.grading.output_decoder import open_decoder
 from harness.loadgen_logs.accuracy_log import AccuracyLog, LogEntry
 from tests.harness.grading.logs import write_log
 
-SAMPLES = Path(__file__).parents[3] / "datasets" / "samples"
+SAMPLES = Path(__file__).parents[4] / "datasets" / "samples"
 TOKENIZER, LLAMA = SAMPLES / "r1_sample_tokenizer.json", SAMPLES / "cnn_sample_tokenizer.json"
 R1 = load_benchmark("deepseek-r1")
 END = 1

@@ -4,8 +4,8 @@ from typing import Protocol
 
 import numpy as np
 
+from harness.grading.decoding.screen import Screen
 from harness.grading.grade import Reason
-from harness.grading.screen import Screen
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 THOUGHT_END = "</think>"

@@ -1,0 +1,1 @@
+"""One output from its token ids to the text that graders read."""
