@@ -70,8 +70,7 @@ def test_a_ladder_over_two_replicas(tmp_path):
         assert len(counted) == step.queries > 0
         ends = [row["last_byte_ns"] for row in counted]
         at_servers = held(stubs, min(ends), max(ends))
-        assert at_servers.max() <= step.concurrency
-        assert np.median(at_servers) == step.concurrency
+        assert at_servers.max() == step.concurrency
         assert [one.url for one in step.replicas] == [stub.url for stub in stubs]
         assert {row["osl"] for row in counted} == {TOKENS}
         assert step.ttft.p50_ns > 2e7 and step.tpot.p50_ns > 8e6

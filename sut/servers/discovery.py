@@ -111,18 +111,23 @@ class _Asking:
         self._until = until
         self._pause_s = max(_PAUSE_S, len(urls) / _STARTING_PER_S)
         self._ended = threading.Event()
+        self._hopeless = False
         self._clients: dict[str, InfoClient] = {}
         self._starting: dict[str, NotReadyError] = {}
         self.calls: Calls[str, Answer] = Calls(self._ask, urls)
 
     def faults(self) -> list[tuple[str, HarnessError]]:
-        """The servers that cannot be used, once all have answered or the time is over."""
+        """The servers that cannot be used, once all have answered or the time is over.
+
+        Where waiting cannot help, those that have answered by then: of the others nothing is known.
+        """
         left_s = max(self._until - time.monotonic(), 0) + self._limits.questions_s + _MARGIN_S
         with WaitNotices() as notices:
             for _ in self.calls.wait(left_s):
                 running = self.calls.running()
                 notices.tick(self._waiting(running))
-                if self._is_hopeless():
+                self._hopeless = self._is_hopeless()
+                if self._hopeless:
                     break
         self._ended.set()
         found = ((url, self._fault(url)) for url in self.calls.items)
@@ -149,9 +154,12 @@ class _Asking:
     def _fault(self, url: str) -> HarnessError | None:
         if url in self.calls.results:
             return None
+        error = self.calls.errors.get(url) or self._starting.get(url)
+        if error is None and self._hopeless:
+            return None
         within_s = self._limits.questions_s
         late = ServerError(f"{url}: its answers did not end within {within_s:g} s; {_TIMEOUT_REMEDY}")
-        error = self.calls.errors.get(url) or self._starting.get(url) or late
+        error = error or late
         if (known := explained(error)) is None:
             raise error
         return known

@@ -83,6 +83,8 @@ class Exchange:
         for i, block in enumerate(blocks):
             if i and i < len(self.blocks) - 1 and self.options.event_delay_s:
                 await asyncio.sleep(self.options.event_delay_s)
+            while not self.options.event_gate(self.request, i):
+                await asyncio.sleep(0.01)
             self._stamp()
             await self.send(self.framed(block))
 

@@ -47,6 +47,7 @@ class Options:
     metrics: Callable[[], bytes] | None = None  # the page /metrics, as with --enable-metrics
     drip_s: float = 0.05  # pause between the header bytes of Fault.SLOW_HEADERS
     gate: Callable[[Request], bool] = lambda request: True  # a request waits for its answer until this
+    event_gate: Callable[[Request, int], bool] = lambda request, number: True  # each event, counted from 0
     facts: Facts = field(default_factory=Facts)
 
 

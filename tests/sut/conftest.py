@@ -1,5 +1,6 @@
 """Fixtures of the request path's tests."""
 
+import socket
 import ssl
 import subprocess
 import time
@@ -7,9 +8,29 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.kit import PATIENCE_S
+from sut.client.transport import _SO_TIMESTAMPNS, _TIMESPEC
+from tests.kit import PATIENCE_S, wait_until
 from tests.sut.driver import Driver
 from tests.sut.rig import Rig
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_stamps():
+    """The kernel turns its stamps on in the background, for the first socket that asks; this one stays."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        own.bind(("127.0.0.1", 0))
+        own.connect(own.getsockname())
+
+        def stamped_on_arrival():
+            own.send(b"x")
+            time.sleep(0.001)
+            before_ns = time.time_ns()
+            seconds, nanoseconds = _TIMESPEC.unpack(own.recvmsg(1, 100)[1][0][2])
+            return seconds * 10**9 + nanoseconds < before_ns
+
+        wait_until(stamped_on_arrival)
+        yield
 
 
 @pytest.fixture

@@ -50,12 +50,6 @@ class Driver:
         self.client.start(request)
         return request.query_id
 
-    def poll(self, seconds):
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.client.poll(min(left, 0.05))
-            self.client.tick()
-
     def poll_until(self, happened):
         until = time.monotonic() + PATIENCE_S
         while not happened():

@@ -1,5 +1,6 @@
 """Times are the server's, and nothing stands between client and server."""
 
+import threading
 import time
 
 import pytest
@@ -11,20 +12,22 @@ from tests.sut.driver import assert_completed
 
 
 def test_first_token_is_told_once_and_before_the_end(drive):
-    with StubServer(event_delay_s=0.25) as stub:
+    told = threading.Event()
+    with StubServer(event_gate=lambda request, number: number == 0 or told.is_set()) as stub:
         driver = drive(stub.url)
         queries = [driver.start([8, i]) for i in range(5)]
-        while not driver.firsts:
-            driver.client.poll(0.05)
+        driver.poll_until(lambda: len(driver.firsts) == len(queries))
         assert not driver.outcomes
+        told.set()
         driver.wait()
         assert sorted(driver.firsts) == queries
 
 
 @pytest.mark.parametrize("cumulative", [True, False])
 def test_tokens_of_answers_in_flight_are_counted_while_they_come(drive, cumulative):
-    with StubServer(event_delay_s=0.05, cumulative=cumulative) as stub:
-        driver, seen = drive(stub.url), set()
+    seen = set()
+    with StubServer(event_gate=lambda request, number: len(seen) >= number, cumulative=cumulative) as stub:
+        driver = drive(stub.url)
         for i in range(3):
             driver.start([8, i])
         while driver.client.in_flight:

@@ -158,15 +158,16 @@ BROKEN = SECOND.replace(b"]", b"")
 
 
 @pytest.mark.parametrize(("third", "kind"), [(SECOND, FailureKind.TIMEOUT), (BROKEN, FailureKind.MALFORMED)])
-def test_events_in_flow_are_held_until_the_end_or_a_deadline(drive, flowing_from_one, third, kind):
+def test_events_in_flow_are_held_until_the_end_or_a_deadline(drive, flowing_from_one, pass_time, third, kind):
     script = Paced(FIRST, SECOND, third, LAST)
     with scripted(script) as (url, _):
-        driver = drive(url, timeout_s=1)
+        driver = drive(url, timeout_s=600)
         query = driver.start()
         reader = driver.requests[query].reader
         script.go(driver, lambda: driver.firsts)
         script.go(driver, lambda: driver.client._poller.batched)
         script.go(driver, lambda: reader._held)
         assert reader.tokens == 2
+        pass_time(601)
         driver.poll_until(lambda: driver.outcomes)
         assert_failed(driver.outcomes[query], kind)

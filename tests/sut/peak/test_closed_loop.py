@@ -10,7 +10,7 @@ from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FIRST, TokenMessageWriter
 from sut.loadgen.dispatcher import WorkerChannel
 from sut.peak.closed_loop import ClosedLoop, Rise
-from tests.kit import PATIENCE_S
+from tests.kit import PATIENCE_S, wait_until
 
 SAMPLES = 5
 
@@ -35,8 +35,8 @@ class Loop:
         self.workers = [pair[1] for pair in pairs]
         self.control, theirs = Pipe()
         channels = [WorkerChannel(pair[0], 0) for pair in pairs]
-        loop = ClosedLoop(SAMPLES, channels, CounterBoard(1).row(0), theirs)
-        self.thread = threading.Thread(target=loop.run, daemon=True)
+        self.loop = ClosedLoop(SAMPLES, channels, CounterBoard(1).row(0), theirs)
+        self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
         self.held = [[] for _ in self.workers]  # (query id, sample) of each worker
         for worker in self.workers:
@@ -44,6 +44,10 @@ class Loop:
 
     def set(self, requests, seconds=0.0):
         self.control.send(("concurrency", (requests, seconds)))
+
+    def followed(self, requests):
+        """Wait until the loop has read the command, which has no order with what the workers send."""
+        wait_until(lambda: self.loop._rise.end == requests)
 
     def take(self, count):
         """Wait until the workers have got ``count`` more queries."""
@@ -96,6 +100,7 @@ def test_what_ends_is_replaced_and_the_number_follows_commands(loop):
     loop.set(10, seconds=0.05)
     loop.take(4)
     loop.set(7)
+    loop.followed(7)
     loop.answer(0, 4)  # three too many, so one is replaced
     loop.take(1)
     seen = {number for held in loop.held for number, _ in held}

@@ -165,16 +165,20 @@ def test_a_port_in_use_is_one_line_before_the_run(program, words, tmp_path, capf
 
 @pytest.mark.parametrize("program", [run_mlperf, run_eval])
 def test_a_program_hands_its_lines_over(program, tmp_path, monkeypatch, capfd):
-    """At the supervisor's first look; answers take longer."""
+    """While the run lasts: no query is answered before a line has them all."""
     lines = []
     monkeypatch.setattr(live, "_EVERY_S", 0.0)
     monkeypatch.setattr(MetricsServer, "__call__", lambda server, line: lines.append(line))
     dataset, prompts = small_dataset(tmp_path)
-    with StubServer(event_delay_s=0.4) as stub:
+
+    def all_issued():
+        return any(line.issued == len(prompts) for line in lines)
+
+    with StubServer(gate=lambda request: request.index == 0 or all_issued()) as stub:
         words = ["--server-url", stub.url, "--input-file", str(dataset), "--max-new-tokens", "5"]
         words += ["--stream", "on", "--output-dir", str(tmp_path / "out"), "--metrics-port", "0"]
         if program is run_mlperf:
             words += ["--user-conf", str(quick_conf(tmp_path)), "--no-report"]
         code, _, err = main_here(capfd, program.main, words)
     assert code == 0, err
-    assert lines[0].issued == len(prompts)
+    assert all_issued()

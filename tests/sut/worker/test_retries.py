@@ -41,8 +41,12 @@ def test_an_accuracy_query_is_sent_again(start):
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_first_token_that_is_held_on_purpose_is_no_time_of_the_client(start, retries):
     """LoadGen is told of it as soon as it may be told: that moment is the report's."""
-    with StubServer(event_delay_s=0.2) as stub:
+    rigs = []
+    with StubServer(
+        event_gate=lambda request, number: number == 0 or rigs[0].counter(Counter.PARTIAL_TOKENS)
+    ) as stub:
         rig = start(stub.url, retries=retries, accuracy=True)
+        rigs.append(rig)
         rig.assign(5)
         rig.collect(1)
         (row,) = rig.finish().rows
