@@ -138,6 +138,11 @@ def main_here(
     return code, *capture.readouterr()
 
 
+def without_waits(stderr: str) -> list[str]:
+    """The lines but for those of a wait for a server, which come after a second: on a busy machine."""
+    return [line for line in stderr.splitlines() if not line.startswith("waiting for ")]
+
+
 def _word(argument: object) -> str | bytes:
     return argument if isinstance(argument, bytes) else str(argument)
 

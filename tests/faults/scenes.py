@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -108,8 +109,11 @@ def _restart_server(run: Going, back_after_s: float = 0.4) -> None:
     """The first server drops everything and listens again on its port."""
     gone = run.stubs[0]
     gone.stop()
-    time.sleep(back_after_s)
-    again = StubServer(port=gone.port, event_delay_s=0.02)
+    with socket.socket() as kept:  # else the port may be given to a connection meanwhile
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", gone.port))
+        time.sleep(back_after_s)
+        again = StubServer(port=gone.port, event_delay_s=0.02)
     again.__enter__()
     run.stubs = [again, *run.stubs[1:]]
 
