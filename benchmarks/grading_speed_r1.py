@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.grading_speed import ROOT, hexed, measured
 from harness.dataset.model_tokenizer import load_tokenizer
-from tests.harness.submission import made_up_r1
-from tests.harness.submission.made_up_r1 import END, Row
+from tests.made_up import deepseek_r1 as made_up_r1
+from tests.made_up.deepseek_r1 import END, Row
 
 MEAN, LONGEST, SPREAD = 3756, 20_000, 0.75  # tokens of an output; spread of the logarithm
 PROMPT, LONGEST_PROMPT = 400, 3136

@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import ROOT, Stub, print_table, save
 
 from tests.harness.submission.building import write_info
-from tests.harness.submission.made_up_cnn import DATACENTER, ROWS, MadeUp, write
+from tests.made_up.cnn import DATACENTER, ROWS, MadeUp, write
 
 SCENARIOS = ("offline", "server")
 CONF = """\

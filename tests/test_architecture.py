@@ -5,6 +5,7 @@ import functools
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 TREES = ("harness", "sut", "scripts")
 SHADOWED = ("datasets", "sglang", "vllm")
 MAX_LINES = 450
+MAX_MODULES = 13  # of a folder; its __init__.py does not count
 
 # Whoever imports one of these can talk to a server.
 HTTP_CLIENTS = {"httpx", "httptools", "aiohttp", "requests", "urllib3", "http", "openai", "websockets"}
@@ -189,6 +191,11 @@ def test_modules_have_one_subject():
         if (lines := len(path.read_text().splitlines())) > MAX_LINES
     }
     assert long == {}
+
+
+def test_folders_are_rooms():
+    inside = Counter(relative(path.parent) for path in modules(*TREES, "tests") if path.stem != "__init__")
+    assert {folder: number for folder, number in inside.items() if number > MAX_MODULES} == {}
 
 
 @pytest.mark.parametrize("folder", SHADOWED)

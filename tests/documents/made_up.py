@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 from harness.config.rounds import current_round
-from tests.harness.submission import made_up_cnn, made_up_r1
-from tests.harness.submission.synthetic import Datasets, accuracy_rows, make_datasets
+from tests.made_up import cnn as made_up_cnn
+from tests.made_up import deepseek_r1 as made_up_r1
+from tests.made_up.synthetic import Datasets, accuracy_rows, make_datasets
 
 SIZES = {"aime25": 1, "gpqa_diamond": 1, "livecodebench_v6": 6}
 ACCURACY, COMPLIANCE = 1 * 8 + 1 * 5 + 6 * 3, 1 * 5

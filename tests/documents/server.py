@@ -81,7 +81,7 @@ def wait_for_the_test_to_end() -> None:
 
 def serve_stub(port: int) -> None:
     """SGLang's protocol and OpenAI's, with all facts of a node with 8 GPUs."""
-    from tests.harness.submission.synthetic import AnsweringServer, long_answers, truth
+    from tests.made_up.synthetic import AnsweringServer, long_answers, truth
     from tests.stub import Facts
 
     rows = made_up.rows()
@@ -111,8 +111,8 @@ def serve_llama_stub(port: int) -> None:
 
 def serve_deepseek_stub(port: int) -> None:
     """Mostly right answers to numbered questions."""
-    from tests.harness.submission.made_up_r1 import DEEPSEEK, answers
     from tests.harness.submission.recorded_runs import RECIPES
+    from tests.made_up.deepseek_r1 import DEEPSEEK, answers
 
     answer = answers(made_up.R1_COMPOSITION, made_up.R1_TOKENS, spread=0)
     serve_answers(port, answer, RECIPES[DEEPSEEK.name].facts)
@@ -120,7 +120,7 @@ def serve_deepseek_stub(port: int) -> None:
 
 def serve_answers(port: int, answer, facts) -> None:
     """These answers, Offline's so slowly that the run has its length."""
-    from tests.harness.submission.synthetic import AnsweringServer
+    from tests.made_up.synthetic import AnsweringServer
 
     class Server(AnsweringServer):
         async def _generate(self, exchange):

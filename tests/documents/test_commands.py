@@ -25,7 +25,7 @@ NOT_RUN = {
     "--reference-data data/cnn_eval.json --tokenizer": "a part of llama3.1-8b.md's block",
     "eval_accuracy.py --input-file r1.pkl": "needs the reference's outputs; tests of the evaluator have some",
     "run_batch.py score": "needs WordNet and a model; tests/engines/test_bert_score.py has tiny ones",
-    "find_peak.py ": "takes minutes; tests/test_find_peak.py runs it",
+    "find_peak.py ": "takes minutes; tests/programs/test_find_peak.py runs it",
     "report.py ": "needs runs: test_the_readme_leads_to_a_checked_submission",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
     "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",

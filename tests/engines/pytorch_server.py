@@ -43,13 +43,13 @@ def environment() -> dict[str, str]:
 
 def make_model(kind: str, vocabulary: int, directory: Path) -> Path:
     """A tiny model in ``directory``."""
-    python(sglang.HERE / "make_tiny_models.py", kind, vocabulary, directory)
+    python(sglang.HERE / "models/make_tiny_models.py", kind, vocabulary, directory)
     return directory
 
 
 def generated(model: Path, *jobs: dict) -> list[list[list[int]]]:
     """transformers' own answers to the prompts of each job; see ``job``."""
-    return json.loads(python(sglang.HERE / "generate.py", model, stdin=json.dumps(jobs)))
+    return json.loads(python(sglang.HERE / "models/generate.py", model, stdin=json.dumps(jobs)))
 
 
 def job(prompts: list[list[int]], tokens: int, seed: int | None = None, **options) -> dict:

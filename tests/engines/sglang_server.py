@@ -72,7 +72,7 @@ def make_model() -> Path:
     """The tiny gpt-oss, written once."""
     if not MODEL.exists():
         partial = MODEL.with_name(f"{MODEL.name}.partial-{os.getpid()}")
-        python(HERE / "make_tiny_gpt_oss.py", partial)
+        python(HERE / "models/make_tiny_gpt_oss.py", partial)
         try:
             partial.rename(MODEL)
         except OSError:  # another process of the tests was quicker; both write the same
@@ -83,7 +83,7 @@ def make_model() -> Path:
 def greedy_gaps(answers: list[tuple[list[int], list[int]]]) -> list[list[float]]:
     """For (prompt, output) pairs, each output token's distance in logits from transformers' greedy choice."""
     gaps: list[list[float]] = json.loads(
-        python(HERE / "greedy_gaps.py", make_model(), stdin=json.dumps(answers))
+        python(HERE / "models/greedy_gaps.py", make_model(), stdin=json.dumps(answers))
     )
     return gaps
 

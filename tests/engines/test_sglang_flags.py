@@ -6,8 +6,8 @@ import pytest
 
 from sut.servers.discovery import discover
 from tests.engines import sglang_server as sglang
+from tests.scripts.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, dry_run
 from tests.sut.pages import pages
-from tests.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, dry_run
 
 pytestmark = pytest.mark.engine
 

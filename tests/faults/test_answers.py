@@ -20,7 +20,7 @@ from tests.faults.matrix import (
     WHOLE_TRTLLM_RUNS,
 )
 from tests.runs import run_mlperf, small_dataset
-from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, StubServer, expected_ids
+from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, Fault, StubServer, expected_ids
 
 WHOLE = [row for row in ANSWERS if row.whole != ONLY_STREAMS]
 TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
@@ -110,3 +110,22 @@ def check_verdict(run, victims):
     assert run.failures == Counter(victims.values())
     assert all(row["failure_detail"].isprintable() for row in run.requests if row["failure"])
     assert f"{len(victims)} ERRORS encountered" in run.loadgen_summary
+
+
+@pytest.mark.parametrize(
+    ("scenario", "fault", "timeout", "kind", "least"),
+    [
+        ("single-stream", Fault.SILENT, 0.5, "timeout", 3),
+        pytest.param("server", Fault.NO_FINISH, 60, "unfinished", 10, marks=pytest.mark.engine),
+    ],
+)
+def test_a_server_that_fails_every_query_ends_the_run(tmp_path, scenario, fault, timeout, kind, least):
+    """Not one answer completes, although some have tokens: the run ends early and names the reason."""
+    dataset, _ = small_dataset(tmp_path, rows=80)
+    with StubServer(faults=lambda request: fault if request.index else None, event_delay_s=0.01) as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", 5)
+        limits = {"scenario": scenario, "qps": 10, "duration_ms": 3_600_000}
+        run = run_mlperf(tmp_path, *where, "--timeout", timeout, **limits)
+    assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
+    assert least <= run.failures[kind] < 80
+    assert f"all failed: {kind} " in run.record["verdict"]["reasons"][0]

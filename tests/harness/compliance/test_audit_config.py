@@ -13,7 +13,7 @@ from harness.compliance.registry import find_test, needed_tests
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from tests.harness.compliance.test_compliance_test import CHECKOUT, SUBMISSIONS
-from tests.harness.config.readback import loadgen_reads
+from tests.harness.config.loadgen import loadgen_reads
 
 TEST07_OF_GPT_OSS = find_test(load_benchmark("gpt-oss-120b"), "TEST07")
 SEED = 720381539243781796

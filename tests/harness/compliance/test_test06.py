@@ -12,7 +12,8 @@ import pytest
 
 import run_compliance as program
 from tests.harness.compliance.program import run_compliance, user_conf
-from tests.harness.submission.made_up_cnn import (
+from tests.harness.submission.recorded_runs import FACTS, RECIPES, ending
+from tests.made_up.cnn import (
     DATACENTER,
     EDGE,
     END_OF_MESSAGE,
@@ -20,10 +21,9 @@ from tests.harness.submission.made_up_cnn import (
     END_OF_TURN,
     ROWS,
 )
-from tests.harness.submission.made_up_r1 import DEEPSEEK
-from tests.harness.submission.made_up_r1 import END as END_OF_SENTENCE
-from tests.harness.submission.recorded_runs import FACTS, RECIPES, ending
-from tests.harness.submission.synthetic import AnsweringServer
+from tests.made_up.deepseek_r1 import DEEPSEEK
+from tests.made_up.deepseek_r1 import END as END_OF_SENTENCE
+from tests.made_up.synthetic import AnsweringServer
 from tests.runs import main_here
 
 CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")

@@ -20,7 +20,7 @@ from harness.dataset.tokenizer import decode
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
 from harness.submission.rules import load_rules
-from tests.harness.config.readback import loadgen_reads
+from tests.harness.config.loadgen import loadgen_reads
 
 LOADGEN_SCENARIO = {"server": "Server", "interactive": "Server"}
 LOADGEN_SCENARIO |= {"offline": "Offline", "single-stream": "SingleStream"}

@@ -5,8 +5,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.expected_queries import expected_issue
 from harness.files import CONFIG_DIR
-from tests.harness.config.issuing import loadgen_issues
-from tests.harness.config.readback import loadgen_reads
+from tests.harness.config.loadgen import loadgen_issues, loadgen_reads
 
 ONCE = "*.*.sample_concatenate_permutation = 0\n"
 UNIQUE = "*.*.performance_issue_unique = 1\n"

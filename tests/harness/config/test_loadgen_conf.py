@@ -13,7 +13,7 @@ import pytest
 from harness.config.loadgen_conf import MODELS, USER_KEYS, ConfRow, Target, read_conf
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
-from tests.harness.config.readback import loadgen_reads
+from tests.harness.config.loadgen import loadgen_reads
 
 MODEL, SEED = "gpt-oss-120b", 720381539243781796
 SERVER = Target(MODEL, "Server")

@@ -9,7 +9,7 @@ from harness.config.loadgen_conf import USER_KEYS
 from harness.config.loadgen_settings import BY_ATTRIBUTE, SETTINGS, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.loadgen_logs.summary_and_detail import read_detail
-from tests.harness.config.readback import loadgen_reads
+from tests.harness.config.loadgen import loadgen_reads
 
 RECORDED = Path(__file__).parents[2] / "data" / "loadgen"
 # A number for a conf file that is no setting's default; the whole numbers of rows that hold decimals too.

@@ -7,7 +7,7 @@ import pytest
 
 from harness.config.loadgen_conf import Conf, Target, read_conf
 from harness.errors import ConfigError
-from tests.harness.config.readback import loadgen_reads
+from tests.harness.config.loadgen import loadgen_reads
 from tests.harness.config.test_loadgen_conf import MODEL, SERVER, write
 
 INTERACTIVE = Target("gpt-oss-120b-interactive", "Server", interactive=True)

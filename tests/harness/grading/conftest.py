@@ -7,7 +7,7 @@ import pytest
 from harness.grading.livecodebench.index import build
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.samples import RELEASE
-from tests.harness.grading.tiers import TIERS, obstacle
+from tests.harness.grading.sandbox.tiers import TIERS, obstacle
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from harness.record.journal import QUERY_ROW
 from harness.search.offline import SLACK, full_rate, offline_rate
-from tests.harness.config.issuing import loadgen_issues
+from tests.harness.config.loadgen import loadgen_issues
 
 ROWS, DURATION_S = 64, 60
 CONF = (

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.search.schedule import Schedule
-from tests.harness.config.issuing import loadgen_issues
+from tests.harness.config.loadgen import loadgen_issues
 
 ROWS = 40
 CONF = "*.Server.min_duration = 300\n*.Server.min_query_count = 50\n*.Server.target_qps = {}\n"

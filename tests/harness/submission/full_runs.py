@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.harness.submission.building import run_program
-from tests.harness.submission.synthetic import AnsweringServer, Datasets, long_answers, make_datasets, truth
+from tests.made_up.synthetic import AnsweringServer, Datasets, long_answers, make_datasets, truth
 
 CONF = """\
 *.Offline.target_qps = 9.0

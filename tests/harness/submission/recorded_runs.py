@@ -14,11 +14,12 @@ from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
-from tests.harness.submission import made_up_cnn, made_up_r1
 from tests.harness.submission.building import run_program, write_info
-from tests.harness.submission.made_up_cnn import ANSWER, DATACENTER, EDGE, END_OF_TURN, MadeUp
-from tests.harness.submission.made_up_r1 import DEEPSEEK
-from tests.harness.submission.synthetic import Answer, AnsweringServer
+from tests.made_up import cnn as made_up_cnn
+from tests.made_up import deepseek_r1 as made_up_r1
+from tests.made_up.cnn import ANSWER, DATACENTER, EDGE, END_OF_TURN, MadeUp
+from tests.made_up.deepseek_r1 import DEEPSEEK
+from tests.made_up.synthetic import Answer, AnsweringServer
 from tests.stub.protocol import Facts, expected_ids
 
 FACTS = Facts(

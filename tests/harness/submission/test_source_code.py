@@ -8,7 +8,7 @@ import pytest
 from harness.errors import ConfigError
 from harness.submission.source_code import copy_source, refuse_secrets
 from tests.harness.submission.building import files
-from tests.test_scripts import FAKE_PYTHON, run, stand_in
+from tests.scripts.test_scripts import FAKE_PYTHON, run, stand_in
 
 
 def git(folder, *words):

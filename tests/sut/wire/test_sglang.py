@@ -91,7 +91,7 @@ def test_recorded_whole_answer():
     assert_completed(judge([whole], asked=4), GREEDY[:4], "length")
 
 
-# Of pytorch/run_server.sh with the tiny DeepSeek of tests/engines/make_tiny_models.py.
+# Of pytorch/run_server.sh with the tiny DeepSeek of tests/engines/models/make_tiny_models.py.
 PYTORCH = [140, 190, 47, 175, 315, 201]
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from harness.submission.checks.check import check_tree
 from tests.harness.submission.checks.official_checker import CHECKER, accepts
-from tests.harness.submission.made_up_cnn import DATACENTER, EDGE, ROWS
 from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, edit_json, edit_text, unpack
+from tests.made_up.cnn import DATACENTER, EDGE, ROWS
 
 R1 = "deepseek-r1"
 LEAST, MOST = {DATACENTER: 7350880, EDGE: 2746002}, {DATACENTER: 8984408, EDGE: 3356224}  # characters

@@ -5,8 +5,8 @@ import pwd
 
 import pytest
 
-from tests.test_run_server import LAUNCH_DOCKER, RUN_SERVER, RUN_VLLM, VERSION, VLLM_VERSION, dry_run
-from tests.test_scripts import ROOT, run, stand_in
+from tests.scripts.test_run_server import LAUNCH_DOCKER, RUN_SERVER, RUN_VLLM, VERSION, VLLM_VERSION, dry_run
+from tests.scripts.test_scripts import ROOT, run, stand_in
 
 
 def test_docker_mounts_the_model_and_hides_the_token(tmp_path):

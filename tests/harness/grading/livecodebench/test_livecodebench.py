@@ -30,8 +30,8 @@ from harness.grading.sandbox.process import SandboxProcess
 from harness.grading.sandbox.tiers import Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import RELEASE
+from tests.harness.grading.sandbox.tiers import process_in
 from tests.harness.grading.shared import SHARED_DATA
-from tests.harness.grading.tiers import process_in
 
 SHARED = SHARED_DATA / "livecodebench"
 

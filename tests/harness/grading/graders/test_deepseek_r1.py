@@ -28,7 +28,7 @@ from harness.grading.target import check_target
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import RELEASE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 RECORDED = json.loads((ROOT / "tests/data/deepseek_r1/official.json").read_text("utf-8"))
 GRADERS = graders_of("deepseek-r1")
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 # Last, so that this repository's folders datasets/ and sglang/ cannot shadow the packages.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
+sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from harness.dataset import tokenizer
 from sut.servers.embedded.gguf_model import spell

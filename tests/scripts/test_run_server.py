@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_scripts import ROOT, run, stand_in
+from tests.scripts.test_scripts import ROOT, run, stand_in
 
 RUN_SERVER = ROOT / "sglang/run_server.sh"
 VERSION = (ROOT / "sglang/VERSION").read_text().strip()

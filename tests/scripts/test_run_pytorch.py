@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from tests.test_run_server import dry_run, flags
-from tests.test_scripts import ROOT, run
+from tests.scripts.test_run_server import dry_run, flags
+from tests.scripts.test_scripts import ROOT, run
 
 RUN_PYTORCH = ROOT / "pytorch/run_server.sh"
 

@@ -17,7 +17,7 @@ from harness.grading.sandbox.jail.syscalls import ARCHITECTURES
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.process import SandboxLostError
 from harness.grading.sandbox.tiers import Tier
-from tests.harness.grading.tiers import attempt, process_in
+from tests.harness.grading.sandbox.tiers import attempt, process_in
 
 # The tables of the Linux headers; aarch64 has the generic one and asks for memfd_secret besides.
 HEADERS = {

@@ -28,11 +28,11 @@ from harness.grading.graders import summaries as grader
 from harness.grading.graders.rouge import ROUGE, by_line, compare
 from harness.grading.score import total
 from harness.submission.accuracy_files import parse_accuracy
+from tests.harness.grading.graders.summaries import pairs
 from tests.harness.grading.logs import array, entry
-from tests.harness.grading.summaries import pairs
 from tests.records import ENDED, with_plan
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 SAMPLES = ROOT / "datasets" / "samples"
 REFERENCE, TOKENIZER = SAMPLES / "cnn_sample.json", SAMPLES / "cnn_sample_tokenizer.json"
 # By nltk 3.8.1 with its english.pickle and rouge-score 0.1.2, on the pairs of summaries.py.

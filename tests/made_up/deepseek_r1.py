@@ -1,6 +1,6 @@
 """A made-up dataset of deepseek-r1 in the official size and composition, and answers that are mostly right.
 
-    python -m tests.harness.submission.made_up_r1 FOLDER
+    python -m tests.made_up.deepseek_r1 FOLDER
 
 Questions are numbers. An answer is a thought of words from the sample's tokenizer, ``</think>`` and a final
 text, right for 81.25 % of the rows of each data set; lengths are as those of published runs.
@@ -17,8 +17,8 @@ import pandas as pd
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset.model_tokenizer import load_tokenizer
-from tests.harness.submission.made_up_cnn import MadeUp
-from tests.harness.submission.synthetic import PROGRAM, Answer, problem
+from tests.made_up.cnn import MadeUp
+from tests.made_up.synthetic import PROGRAM, Answer, problem
 from tests.runs import ROOT
 
 DEEPSEEK = load_benchmark("deepseek-r1")

@@ -1,6 +1,6 @@
 """Made-up datasets of llama3.1-8b of the official sizes, and a tokenizer that reads the stubs' answers.
 
-    python -m tests.harness.submission.made_up_cnn FOLDER [--long]
+    python -m tests.made_up.cnn FOLDER [--long]
 
 The stubs answer with ids that follow from the prompt. Here each id is a word, and the reference summary of a
 row has some of the words that the stubs answer with: scores and lengths are near the official ones. With

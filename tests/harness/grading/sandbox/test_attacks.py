@@ -18,7 +18,7 @@ from harness.grading.livecodebench.run_solution import RunLimits, run_solution
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import Tier, sandbox
-from tests.harness.grading.tiers import TIERS, attempt, process_in
+from tests.harness.grading.sandbox.tiers import TIERS, attempt, process_in
 from tests.kit import wait_until
 
 FREE = "REACHED"
@@ -108,7 +108,7 @@ def test_nothing_is_reached(name: str, process: SandboxProcess, tmp_path: Path):
             "secret": secret,
             "target": str(target),
         }
-        code = _attack(REACHING[name], {**facts, "root": str(Path(__file__).parents[3])})
+        code = _attack(REACHING[name], {**facts, "root": str(Path(__file__).parents[4])})
         report = attempt(process, code)
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
