@@ -1,11 +1,13 @@
-"""Names of the files that a run leaves, and files that appear complete or not at all."""
+"""Names of the files that a run leaves; files that appear complete or not at all; a user's files, decoded."""
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
+
+from harness.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]  # the checkout
 CONFIG_DIR = ROOT / "configs"  # benchmark definitions, LoadGen's conf files
@@ -48,6 +50,21 @@ def sha256_of(path: Path) -> str:
     """The digest of a file, in hex. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_Decoded = TypeVar("_Decoded")
+
+
+def read_decoded(source: str, path: Path, decode: Callable[[bytes], _Decoded], remedy: str) -> _Decoded:
+    """The content of a user's file by a decoder of msgspec. Raises ConfigError with source and remedy."""
+    import msgspec
+
+    try:
+        return decode(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{source}: {error.strerror}; {remedy}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter only from TOML
+        raise ConfigError(f"{source}: {error}; {remedy}") from error
 
 
 def unofficial(path: Path) -> Path:

@@ -11,6 +11,7 @@ import msgspec
 
 from harness.batch.meteor import Pair
 from harness.errors import ConfigError, RunError
+from harness.files import read_decoded
 
 if TYPE_CHECKING:
     from bert_score import BERTScorer
@@ -43,14 +44,10 @@ def find_model(path: Path | None, layers: int) -> Path:
             f"no model; give its folder with --bert-model (roberta-large-mnli), or set {_MODELS_ROOT}"
         )
     folder = path or Path(root or "") / _BELOW_IT
-    try:
-        known = msgspec.json.decode((folder / _CONFIG).read_bytes(), type=_Config)
-    except OSError as error:
-        raise ConfigError(
-            f"--bert-model {folder}: {_CONFIG}: {error.strerror}; give the model's folder"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"--bert-model {folder}: {_CONFIG}: {error}") from error
+    decode = msgspec.json.Decoder(_Config).decode
+    known = read_decoded(
+        f"--bert-model {folder}: {_CONFIG}", folder / _CONFIG, decode, "give the model's folder"
+    )
     if not 1 <= layers <= known.num_hidden_layers:
         raise ConfigError(f"--num-layers is {layers}, the model in {folder} has {known.num_hidden_layers}")
     return folder

@@ -8,6 +8,7 @@ import msgspec
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.options import DEFAULT_BENCHMARK, available_models
 from harness.errors import ConfigError
+from harness.files import read_decoded
 
 _SHORT = {"20b": "gpt-oss-20b", "120b": DEFAULT_BENCHMARK}
 GGUF = ".gguf"
@@ -82,14 +83,9 @@ def _without_rules(benchmark: Benchmark, **changes: object) -> Benchmark:
 
 def _of_folder(path: Path) -> Benchmark:
     config = path / _CONFIG
-    try:
-        known = msgspec.json.decode(config.read_bytes(), type=_HuggingFace)
-    except OSError as error:
-        raise ConfigError(
-            f"--model {path}: {config}: {error.strerror}; expected a model's folder as Hugging Face has it"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"--model {path}: {config}: {error}") from error
+    decode = msgspec.json.Decoder(_HuggingFace).decode
+    expected = "expected a model's folder in Hugging Face's format"
+    known = read_decoded(f"--model {path}: {config}", config, decode, expected)
     return _without_rules(
         load_benchmark(DEFAULT_BENCHMARK),
         name=path.name,

@@ -15,6 +15,7 @@ from harness.batch.formats import read_ids, writing
 from harness.batch.meteor import find_wordnet, meteor_scores
 from harness.batch.options import ScoreOptions
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
+from harness.files import read_decoded
 from harness.grading.reports.progress import ProgressBar
 
 METEOR, BERTSCORE = "meteor", "bertscore_f1"
@@ -80,14 +81,8 @@ def read_thresholds(path: Path | None) -> _Thresholds:
     """The file's thresholds, none without one. Raises ConfigError."""
     if path is None:
         return _Thresholds()
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Thresholds)
-    except OSError as error:
-        raise ConfigError(f"--thresholds {path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise ConfigError(
-            f'--thresholds {path}: {error}; expected {{"{METEOR}": 0.4, "{BERTSCORE}": 0.9}}'
-        ) from error
+    expected = f'expected a JSON object such as {{"{METEOR}": 0.4, "{BERTSCORE}": 0.9}}'
+    return read_decoded(f"--thresholds {path}", path, msgspec.json.Decoder(_Thresholds).decode, expected)
 
 
 @dataclass(frozen=True, slots=True)

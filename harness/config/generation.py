@@ -9,6 +9,7 @@ import msgspec
 from harness.config.benchmark import Benchmark
 from harness.config.options import Stream
 from harness.errors import ConfigError
+from harness.files import read_decoded
 
 _ALIASES = {
     "max_output_len": "max_new_tokens",
@@ -173,9 +174,7 @@ def _split_extra(path: Path, values: Mapping[str, Any], known: set[str]) -> dict
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read the generation config: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{path}: expected a JSON object of generation parameters: {error}") from error
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    return read_decoded(
+        f"--generation-config {path}", path, decode, "expected a JSON object of generation parameters"
+    )

@@ -1,7 +1,9 @@
-"""The texts of run_eval.py on stdout: the plan, the progress, the result."""
+"""The texts of runs without LoadGen on stdout, and of run_eval.py: the plan, the progress, the result."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from harness.grading.reports.progress import ProgressBar
 from harness.outputs.outcome import EvalResult
@@ -15,34 +17,42 @@ from harness.text import printable
 _LONG = 2000
 
 
-class EvalConsole:
-    """Prints a run to stdout while it runs."""
+class RowsConsole(ABC):
+    """Prints a run of rows to stdout while it lasts (sut.rows.run.Watcher)."""
+
+    ROWS: ClassVar[str]
+    """what is answered"""
+    WRITTEN: ClassVar[str]
+    """what the file of answers consists of"""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """``command``: sys.argv, for the command that resumes it."""
+        """``command``: sys.argv, for the command that resumes the run."""
         self._command = command
         self._progress = ProgressPrinter()
         self._writing = ProgressBar(sys.stderr)
+
+    @abstractmethod
+    def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
+        """What is answered, and how."""
+
+    @abstractmethod
+    def lines(self, result: EvalResult) -> list[str]:
+        """The result of a run that sent its rows."""
 
     def plan(
         self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
     ) -> None:
         """Everything is checked, nothing was sent yet."""
-        parameters, run = plan.run.parameters, plan.run
-        rows = f"{samples} rows of {run.input_file}" + (
-            f", behind the first {plan.skip}" if plan.skip else ""
-        )
+        rows, answers = self.heading(plan, samples)
         lines = [
-            f"{run.benchmark.name}, every row once, without LoadGen: {rows}",
-            f"answers   at most {parameters.max_new_tokens} tokens, temperature {parameters.temperature:g}, "
-            f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
-            + ("" if parameters.seed is None else f", seed {parameters.seed}"),
+            rows,
+            f"answers   {answers}",
             *(f"server    {line}" for line in server_lines(servers, served_by)),
             f"output    {plan.output}",
-            *([f"resuming  {kept} of {samples} rows are answered already"] if kept else []),
+            *([f"resuming  {kept} of {samples} {self.ROWS} are answered already"] if kept else []),
             *(f"WARNING   {warning}" for warning in warnings),
-        ]  # fmt: skip
-        print("\n".join(printable(line, _LONG) for line in lines), flush=True)
+        ]
+        _print(lines)
 
     def progress(self, snapshot: ProgressSnapshot) -> None:
         """Once a second."""
@@ -51,7 +61,7 @@ class EvalConsole:
     def written(self, done: int, total: int) -> None:
         """After each row of the file."""
         self._progress.end()
-        self._writing.show(done, total, "rows written")
+        self._writing.show(done, total, f"{self.WRITTEN} written")
 
     def finish(self, result: EvalResult) -> int:
         """Print the result; returns the program's exit code."""
@@ -59,15 +69,43 @@ class EvalConsole:
         if result.plan.run.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return 0
-        print("\n".join(printable(line, _LONG) for line in self._lines(result)), flush=True)
+        _print(self.lines(result))
         return result.exit_code
 
-    def _lines(self, result: EvalResult) -> list[str]:
-        answered, failed = len(result.answers), len(result.failures)
-        tokens = sum(answer.count for answer in result.answers.values())
+    def counted(self, result: EvalResult) -> str:
+        """How many rows were answered, and how many failed of what."""
         kinds = ", ".join(f"{kind} {count}" for kind, count in result.failure_kinds.items())
-        lines = [f"rows           {result.samples}: {answered} answered, {failed} failed"
-                 + (f" ({kinds})" if kinds else "")]  # fmt: skip
+        counts = f"{result.samples}: {len(result.answers)} answered, {len(result.failures)} failed"
+        return f"{counts} ({kinds})" if kinds else counts
+
+    def resuming(self, result: EvalResult) -> str:
+        """The command that sends the rows without an answer."""
+        return resuming_command(self._command)
+
+
+class EvalConsole(RowsConsole):
+    """Prints a run of run_eval.py."""
+
+    ROWS, WRITTEN = "rows", "rows"
+
+    def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
+        """Rows of a table, with the benchmark's parameters."""
+        parameters, run = plan.run.parameters, plan.run
+        rows = f"{samples} rows of {run.input_file}" + (
+            f", behind the first {plan.skip}" if plan.skip else ""
+        )
+        answers = (
+            f"at most {parameters.max_new_tokens} tokens, temperature {parameters.temperature:g}, "
+            f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
+        )
+        seed = "" if parameters.seed is None else f", seed {parameters.seed}"
+        return f"{run.benchmark.name}, every row once, without LoadGen: {rows}", answers + seed
+
+    def lines(self, result: EvalResult) -> list[str]:
+        """The counts, and how to score or resume."""
+        answered, failed = len(result.answers), len(result.failures)
+        tokens = result.tokens
+        lines = [f"rows           {self.counted(result)}"]
         if answered:
             lines.append(f"tokens         {tokens}, {tokens / answered:.1f} each on average")
         lines += [f"WARNING        {warning}" for warning in result.warnings]
@@ -90,11 +128,16 @@ class EvalConsole:
             lines.append(f"ended by {result.interrupted_by}")
         if result.failures or not result.written:
             what = "send the failed rows again" if result.written else "resume"
-            lines.append(f"{answered} answers are kept; to {what}: {self._resuming(result)}")
+            lines.append(f"{answered} answers are kept; to {what}: {self.resuming(result)}")
         return lines
 
-    def _resuming(self, result: EvalResult) -> str:
+    def resuming(self, result: EvalResult) -> str:
+        """The command with the file, whose default name has the time."""
         words = list(self._command)
         if not any(word.replace("_", "-").split("=")[0] == "--output-file" for word in words):
             words += ["--output-file", str(result.plan.output)]
         return resuming_command(words)
+
+
+def _print(lines: Sequence[str]) -> None:
+    print("\n".join(printable(line, _LONG) for line in lines), flush=True)

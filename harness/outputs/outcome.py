@@ -56,6 +56,11 @@ class EvalResult:
         return EXIT_VALID if self.is_complete and not self.failures else EXIT_INVALID
 
     @property
+    def tokens(self) -> int:
+        """The number of tokens of all answers."""
+        return sum(answer.count for answer in self.answers.values())
+
+    @property
     def failure_kinds(self) -> dict[str, int]:
         """Failed rows by kind, the most frequent first."""
         return dict(Counter(kind.label for kind, _ in self.failures.values()).most_common())

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
-from harness.files import PERFORMANCE
+from harness.files import PERFORMANCE, read_decoded
 from harness.record.run_record import RunRecord
 from harness.submission.checks.check_context import Logs
 from harness.submission.checks.documents import system_issues
@@ -43,14 +44,9 @@ class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
     """Read the TOML and check its names; ``division`` overrides that of the file. Raises ConfigError."""
-    try:
-        found = msgspec.toml.decode(path.read_bytes(), type=SubmitterInfo, dec_hook=_as_path)
-    except OSError as error:
-        raise ConfigError(
-            f"--submission {path}: {error.strerror}; start from a copy of configs/submission/example.toml"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"--submission {path}: {error}") from error
+    decode = partial(msgspec.toml.decode, type=SubmitterInfo, dec_hook=_as_path)
+    remedy = "start from a copy of configs/submission/example.toml"
+    found: SubmitterInfo = read_decoded(f"--submission {path}", path, decode, remedy)
     for field in ("submitter", "system_id"):
         _check_name(path, field, getattr(found, field))
     nameplate = None if found.nameplate is None else path.absolute().parent / found.nameplate

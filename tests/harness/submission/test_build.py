@@ -153,6 +153,11 @@ def stated(old, new):
     return change
 
 
+def in_latin_1(results):
+    path = results.parent / "submission.toml"
+    path.write_bytes(path.read_text().replace("MyOrg", "M\xfcller").encode("latin-1"))
+
+
 def unofficial(results):
     folder = results / "offline/TEST07"
     (folder / "verify_accuracy.txt").rename(folder / "verify_accuracy.NOT_OFFICIAL.txt")
@@ -184,6 +189,7 @@ BROKEN = [
     ("an empty name", stated('"MyOrg"', '""'), "submitter is ''"),
     ("no submitter", stated('submitter = "MyOrg"', ""), "submitter"),
     ("no TOML", stated("submitter", "[submitter"), "submission.toml"),
+    ("a TOML in Latin-1", in_latin_1, "submission.toml"),
     ("a misspelt key", stated("[measurements]", "[measurement]"), "measurement"),
     ("system fields missing", stated('"cooling"', '"coolness"'), "cooling"),
     ("measurements missing", stated('retraining = "No"', ""), "retraining"),
