@@ -1,7 +1,7 @@
 """One benchmark run: checks, processes, the LoadGen test, and its record."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -57,9 +57,8 @@ def run(
     ):
         servers = find_servers(urls, plan.backend, api_key(), plan.ca_file, plan.preflight)
         prepared = prepare(plan, inputs, placement, session.readback(), servers.found)
-        prepared = replace(
-            prepared, left_out=servers.left_out, warnings=(*servers.warnings, *prepared.warnings)
-        )
+        warnings = (*servers.warnings, *prepared.warnings)
+        prepared = replace(prepared, left_out=servers.left_out, warnings=warnings)
         record = _planned(prepared)
         if on_plan is not None:
             on_plan(record)
@@ -73,21 +72,31 @@ def run(
         with locked(plan.results_dir):
             prepared, target, warnings = preflight(prepared)
             target = replace(target, saved=_prepare_output_dir(prepared))
-            clock, warnings = read_clocks(), (*record.warnings, *changes, *warnings)
-            record = structs.replace(record, started=clock.utc, clock=clock, warnings=warnings)
-            record = structs.replace(record, servers=prepared.servers, left_out=dict(prepared.left_out))
+            record = _started(record, prepared, (*changes, *warnings))
             record.write(plan.log_dir / RUN_RECORD)
-            scraper = MetricsScraper(
-                prepared.servers,
-                plan.log_dir,
-                api_key(),
-                plan.ca_file,
-                dcgm_urls=plan.dcgm_urls,
-                gpus=_gpus(plan),
-            )
-            test = Test(session, prepared, target, death, on_progress, scraper, on_line)
+            test = Test(session, prepared, target, death, on_progress, _scraper(prepared), on_line)
             with ended(test, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
+
+
+def _started(record: RunRecord, prepared: Prepared, warnings: Sequence[str]) -> RunRecord:
+    """The record at the start of the run, with the servers that passed the preflight."""
+    clock = read_clocks()
+    return structs.replace(
+        record,
+        started=clock.utc,
+        clock=clock,
+        warnings=(*record.warnings, *warnings),
+        servers=prepared.servers,
+        left_out=dict(prepared.left_out),
+    )
+
+
+def _scraper(prepared: Prepared) -> MetricsScraper:
+    plan, gpus = prepared.plan, _gpus(prepared.plan)
+    return MetricsScraper(
+        prepared.servers, plan.log_dir, api_key(), plan.ca_file, dcgm_urls=plan.dcgm_urls, gpus=gpus
+    )
 
 
 def _gpus(plan: RunPlan) -> LocalGpus | None:

@@ -168,7 +168,12 @@ def _add_score(parser: Parser) -> None:
     files.add_argument(
         "--output", "-o", type=path, metavar="FILE", help="parquet file of the scores by line (default: none)"
     )
-    meteor = parser.add_argument_group("METEOR")
+    _add_meteor(parser.add_argument_group("METEOR"))
+    _add_bert_score(parser.add_argument_group("BERTScore"))
+    parser.set_defaults(**_defaults(ScoreOptions))
+
+
+def _add_meteor(meteor: argparse._ArgumentGroup) -> None:
     meteor.add_argument(
         "--wordnet",
         type=path,
@@ -176,7 +181,9 @@ def _add_score(parser: Parser) -> None:
         help="nltk's WordNet, unpacked or not (default: where nltk looks)",
     )
     meteor.add_argument("--jobs", type=int, metavar="N", help="processes (default: as many as cores)")
-    bert = parser.add_argument_group("BERTScore")
+
+
+def _add_bert_score(bert: argparse._ArgumentGroup) -> None:
     bert.add_argument(
         "--bert-model",
         type=path,
@@ -188,7 +195,6 @@ def _add_score(parser: Parser) -> None:
         "--device", help="as torch names it, such as cuda:0 or cpu (default: a GPU if there is one)"
     )
     bert.add_argument("--batch-size", type=int, metavar="N", help="texts at once (default: %(default)d)")
-    parser.set_defaults(**_defaults(ScoreOptions))
 
 
 def _add_files(parser: Parser, given: str, written: str) -> None:

@@ -150,19 +150,7 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
         "all)",
     )
     add_ca_file(group)
-    group.add_argument(
-        "--preflight-timeout",
-        type=float,
-        metavar="S",
-        help="time limit in seconds for the checks of each server before a run (default: %(default)g)",
-    )
-    group.add_argument(
-        "--trial-timeout",
-        type=float,
-        metavar="S",
-        help="time limit in seconds for the trial request before a run; a cold server compiles its kernels "
-        "during it (default: %(default)g)",
-    )
+    _add_preflight(group)
     group.add_argument(
         "--num-workers",
         type=int,
@@ -177,6 +165,22 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
             help="maximum number of requests in flight, over all replicas (default: in offline twice the "
             "number that the servers run at once, otherwise unlimited)",
         )
+
+
+def _add_preflight(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--preflight-timeout",
+        type=float,
+        metavar="S",
+        help="time limit in seconds for the checks of each server before a run (default: %(default)g)",
+    )
+    group.add_argument(
+        "--trial-timeout",
+        type=float,
+        metavar="S",
+        help="time limit in seconds for the trial request before a run; a cold server compiles its kernels "
+        "during it (default: %(default)g)",
+    )
 
 
 def add_backend(group: argparse._ActionsContainer) -> None:

@@ -102,18 +102,8 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
     """
     _check_choices(options)
     benchmark = load_benchmark(options.benchmark, options.round)
-    official = generation.official_parameters(benchmark, accuracy=options.accuracy)
-    if audit is not None:
-        official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
-    parameters = generation.resolve_parameters(
-        official, _optional("--generation-config", options.generation_config), options.max_new_tokens
-    )
-    official, parameters = generation.settle_stream(
-        official, parameters, options.stream, timed=options.scenario.streams
-    )
+    official, parameters = _parameters(options, benchmark, audit)
     mode: Mode = "accuracy" if options.accuracy else "performance"
-    scenario_dir = options.output_dir.absolute() / options.scenario
-    log_dir = scenario_dir / (mode if audit is None else f"{audit.test}/{COMPLIANCE_RUN}")
     audit_config = _optional("--audit-config", options.audit_config)
     audit_text, rewritten = (None, ()) if audit_config is None else _audit_text(audit_config)
     return RunPlan(
@@ -136,7 +126,7 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         ),
         policy=resolve_policy(options, streams=parameters.stream),
         resume=_resume(options.resume, options.accuracy),
-        log_dir=log_dir,
+        log_dir=options.output_dir.absolute() / options.scenario / _folder(mode, audit),
         user_conf=_existing("--user-conf", options.user_conf),
         mlperf_conf=_optional("--mlperf-conf", options.mlperf_conf),
         round_settings=round_settings(benchmark, options.scenario),
@@ -157,6 +147,22 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         ),
         audit=audit,
     )
+
+
+def _parameters(
+    options: RunOptions, benchmark: Benchmark, audit: AuditRun | None
+) -> tuple[SamplingParameters, SamplingParameters]:
+    """The official generation parameters, and those of the run."""
+    official = generation.official_parameters(benchmark, accuracy=options.accuracy)
+    if audit is not None:
+        official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
+    config = _optional("--generation-config", options.generation_config)
+    parameters = generation.resolve_parameters(official, config, options.max_new_tokens)
+    return generation.settle_stream(official, parameters, options.stream, timed=options.scenario.streams)
+
+
+def _folder(mode: Mode, audit: AuditRun | None) -> str:
+    return mode if audit is None else f"{audit.test}/{COMPLIANCE_RUN}"
 
 
 def _check_choices(options: RunOptions) -> None:

@@ -11,7 +11,7 @@ from harness.grading.graders import Batch, DatasetKind, Grader, RemarkingGrader
 from harness.grading.outputs import Entry, Outputs
 from harness.grading.references import Reference, by_dataset, repeats_are_whole
 from harness.grading.score import DatasetScore, Lengths, Score, lengths, total
-from harness.loadgen_logs.accuracy_log import Checklist, Cut
+from harness.loadgen_logs.accuracy_log import Checklist, Coverage, Cut
 
 _NO_BATCHES: Mapping[DatasetKind, Batch] = MappingProxyType({})
 
@@ -91,6 +91,45 @@ def evaluate(
 
     Raises GradingError for a log that is not one output per sample, and what the batches raise.
     """
+    read = _read(outputs, references, graders, modes, progress)
+    graded = _graded_in_batches(read.found, references, batches, progress)
+    samples = tuple(
+        GradedSample(index, reference, read.logged[index], graded[index], read.remarks.get(index))
+        if index in graded
+        else _missing(index, reference, graders[reference.kind], modes)
+        for index, reference in enumerate(references)
+    )
+    grader = next(iter(graders.values()))
+    scored = [one for one in samples if grader.MISSING_ARE_WRONG or one.logged is not None]
+    return Evaluation(
+        graded=samples,
+        missing=read.coverage.missing,
+        cut=outputs.cut,
+        lengths=_lengths(samples),
+        scores={mode: _score(scored, mode, grader.METRICS, repeats) for mode in modes},
+        repeated=read.coverage.repeated,
+        remarks=_meanings(graders),
+        missing_are_wrong=grader.MISSING_ARE_WRONG,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Every output of a log, by qsl_idx: its entry, grades or the tasks that lead to them, and remarks."""
+
+    logged: Mapping[int, Logged]
+    found: Mapping[int, Mapping[Mode, Grade | Task]]
+    remarks: Mapping[int, tuple[str, ...]]
+    coverage: Coverage
+
+
+def _read(
+    outputs: Outputs,
+    references: Sequence[Reference],
+    graders: Mapping[DatasetKind, Grader],
+    modes: Sequence[Mode],
+    progress: Progress,
+) -> _Read:
     checklist = Checklist(len(references))
     first_counts = all(grader.FIRST_ENTRY_COUNTS for grader in graders.values())
     logged: dict[int, Logged] = {}
@@ -107,26 +146,7 @@ def evaluate(
         if isinstance(grader, RemarkingGrader):
             remarks[index] = grader.remarks(output, reference.prompt)
         progress(len(found), len(references), "outputs")
-    graded = _graded_in_batches(found, references, batches, progress)
-    samples = tuple(
-        GradedSample(index, reference, logged[index], graded[index], remarks.get(index))
-        if index in graded
-        else _missing(index, reference, graders[reference.kind], modes)
-        for index, reference in enumerate(references)
-    )
-    grader = next(iter(graders.values()))
-    scored = [one for one in samples if grader.MISSING_ARE_WRONG or one.logged is not None]
-    coverage = checklist.coverage()
-    return Evaluation(
-        graded=samples,
-        missing=coverage.missing,
-        cut=outputs.cut,
-        lengths=_lengths(samples),
-        scores={mode: _score(scored, mode, grader.METRICS, repeats) for mode in modes},
-        repeated=coverage.repeated,
-        remarks=_meanings(graders),
-        missing_are_wrong=grader.MISSING_ARE_WRONG,
-    )
+    return _Read(logged, found, remarks, checklist.coverage())
 
 
 def grade(

@@ -24,57 +24,64 @@ class Metric:
 
 def metrics(line: ProgressLine) -> tuple[Metric, ...]:
     """Every metric, also those without a sample yet. Times are in seconds."""
+    return (*_queries(line), *_latencies(line), *_limits(line), *_replicas(line))
+
+
+def _queries(line: ProgressLine) -> Iterator[Metric]:
+    yield _gauge("mlperf_progress_timestamp_seconds", "Unix time of these figures", line.time.timestamp())
+    yield _gauge("mlperf_elapsed_seconds", "Since the first query", line.elapsed_s)
+    yield _gauge("mlperf_remaining_seconds", "Estimated", line.remaining_s)
+    yield _gauge("mlperf_queries_expected", "Queries that are expected to be issued in all", line.total)
+    yield _counter("mlperf_queries_issued_total", "Queries issued by LoadGen", line.issued)
+    yield _counter("mlperf_queries_completed_total", "Queries with an answer", line.completed)
+    yield _counter("mlperf_queries_failed_total", "Queries that failed", line.failed)
+    yield _counter_by("mlperf_failures_total", "Failed queries", "kind", line.failures.items())
+    yield _gauge("mlperf_queries_in_flight", "Queries issued and not ended", line.in_flight)
+
+
+def _latencies(line: ProgressLine) -> Iterator[Metric]:
+    yield _gauge("mlperf_output_tokens_per_second", "Over the last ten seconds", line.tokens_per_s)
+    yield _gauge("mlperf_answers_last_minute", "Answers that ended in it", line.ended_last_minute)
+    yield _quantiles("mlperf_ttft_seconds", "TTFT of the last minute's answers", line.ttft)
+    yield _quantiles("mlperf_tpot_seconds", "TPOT of the last minute's answers", line.tpot)
+
+
+def _limits(line: ProgressLine) -> Iterator[Metric]:
     over = line.over_limit.items()
-    return (
-        _gauge("mlperf_progress_timestamp_seconds", "Unix time of these figures", line.time.timestamp()),
-        _gauge("mlperf_elapsed_seconds", "Since the first query", line.elapsed_s),
-        _gauge("mlperf_remaining_seconds", "Estimated", line.remaining_s),
-        _gauge("mlperf_queries_expected", "Queries that are expected to be issued in all", line.total),
-        _counter("mlperf_queries_issued_total", "Queries issued by LoadGen", line.issued),
-        _counter("mlperf_queries_completed_total", "Queries with an answer", line.completed),
-        _counter("mlperf_queries_failed_total", "Queries that failed", line.failed),
-        _counter_by("mlperf_failures_total", "Failed queries", "kind", line.failures.items()),
-        _gauge("mlperf_queries_in_flight", "Queries issued and not ended", line.in_flight),
-        _gauge("mlperf_output_tokens_per_second", "Over the last ten seconds", line.tokens_per_s),
-        _gauge("mlperf_answers_last_minute", "Answers that ended in it", line.ended_last_minute),
-        _quantiles("mlperf_ttft_seconds", "TTFT of the last minute's answers", line.ttft),
-        _quantiles("mlperf_tpot_seconds", "TPOT of the last minute's answers", line.tpot),
-        _counter_by(
-            "mlperf_queries_over_limit_total",
-            "Queries over a latency limit",
-            "latency",
-            ((name, part.queries) for name, part in over),
-        ),
-        _gauge_by(
-            "mlperf_queries_over_limit_allowed",
-            "The most with which the run can be VALID; -1: the run has too few queries",
-            "latency",
-            ((name, part.most) for name, part in over),
-        ),
-        _gauge_by(
-            "mlperf_latency_limit_seconds",
-            "The limits",
-            "latency",
-            ((name, part.limit_ms / 1e3) for name, part in over),
-        ),
-        _gauge("mlperf_stragglers", "Replicas above 1.1 x the median TPOT for a minute", line.stragglers),
-        _gauge(
-            "mlperf_imbalance",
-            "Largest mean number in flight on a replica over that of all, last minute",
-            line.imbalance,
-        ),
-        _gauge_by(
-            "mlperf_slow_replica_tpot_seconds",
-            "Median TPOT of the last minute of the slowest replicas",
-            "replica",
-            ((one.url, one.tpot_p50_ms / 1e3) for one in line.slowest),
-        ),
-        _gauge_by(
-            "mlperf_slow_replica_tpot_ratio",
-            "The same over the median of all replicas",
-            "replica",
-            ((one.url, one.ratio) for one in line.slowest),
-        ),
+    yield _counter_by(
+        "mlperf_queries_over_limit_total",
+        "Queries over a latency limit",
+        "latency",
+        ((name, part.queries) for name, part in over),
+    )
+    yield _gauge_by(
+        "mlperf_queries_over_limit_allowed",
+        "The most with which the run can be VALID; -1: the run has too few queries",
+        "latency",
+        ((name, part.most) for name, part in over),
+    )
+    limits = ((name, part.limit_ms / 1e3) for name, part in over)
+    yield _gauge_by("mlperf_latency_limit_seconds", "The limits", "latency", limits)
+
+
+def _replicas(line: ProgressLine) -> Iterator[Metric]:
+    yield _gauge("mlperf_stragglers", "Replicas above 1.1 x the median TPOT for a minute", line.stragglers)
+    yield _gauge(
+        "mlperf_imbalance",
+        "Largest mean number in flight on a replica over that of all, last minute",
+        line.imbalance,
+    )
+    yield _gauge_by(
+        "mlperf_slow_replica_tpot_seconds",
+        "Median TPOT of the last minute of the slowest replicas",
+        "replica",
+        ((one.url, one.tpot_p50_ms / 1e3) for one in line.slowest),
+    )
+    yield _gauge_by(
+        "mlperf_slow_replica_tpot_ratio",
+        "The same over the median of all replicas",
+        "replica",
+        ((one.url, one.ratio) for one in line.slowest),
     )
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from harness.outputs.outcome import EvalResult
 from harness.outputs.plan import EvalPlan
 from harness.record.answer_log import SavedAnswer
 from harness.record.resolved_plan import ServerInfo
+from harness.report.finish_run import Observations
 from harness.report.live import ProgressLine
 from harness.report.progress import ProgressSnapshot
 from sut.drive import Test, ended, preflight, servers_of
@@ -148,19 +150,23 @@ def _send(
                 QuerySession(journaled, samples, placement, rows=rows.left) as session,
                 ended(Test(session, prepared, target, death, watcher.progress, on_line=on_line)) as seen,
             ):
-                result = EvalResult(
-                    plan=plan,
-                    samples=len(samples),
-                    kept=len(rows.kept),
-                    answers=attempts.answers(plan.folder, len(samples)),
-                    failures=attempts.failures(attempt, seen.lost),
-                    errors=tuple(seen.errors),
-                    warnings=(*more, *seen.warnings),
-                    interrupted_by=seen.interrupted_by,
-                    warm_up_s=warm_up_s,
-                    elapsed_s=attempts.elapsed_s(plan.folder),
-                )
-    return result, settings
+                result = _ended_with(plan, rows, attempt, seen)
+    warnings = (*more, *result.warnings)
+    return replace(result, warnings=warnings, warm_up_s=warm_up_s), settings
+
+
+def _ended_with(plan: EvalPlan, rows: _Rows, attempt: Path, seen: Observations) -> EvalResult:
+    return EvalResult(
+        plan=plan,
+        samples=len(rows.samples),
+        kept=len(rows.kept),
+        answers=attempts.answers(plan.folder, len(rows.samples)),
+        failures=attempts.failures(attempt, seen.lost),
+        errors=tuple(seen.errors),
+        warnings=tuple(seen.warnings),
+        interrupted_by=seen.interrupted_by,
+        elapsed_s=attempts.elapsed_s(plan.folder),
+    )
 
 
 def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[EvalSettings, Sequence[str]]:

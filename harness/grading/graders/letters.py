@@ -30,6 +30,59 @@ def unescaped(text: str) -> str:
     return text.replace(r"\n", "\n").replace(r"\'", "'")
 
 
+def _explicit(upper: str, either: str) -> tuple[re.Pattern[str], ...]:
+    """A letter boxed, called the answer after the word, or after the bare word."""
+    boxed = re.compile(
+        rf"\\boxed\s*{{{_OPEN}(?:option |choice )?{_OPEN}([{either}])(?![A-Za-z])(?!\s*+[=+*/^<>_])",
+        re.IGNORECASE,
+    )
+    stated = re.compile(
+        rf"\b(?:answer|choice|option|result)\b[\s*_`]*+{_VERB}[\s*_`:]*+"
+        r"(?:(?:indeed|the|correct|option|choice|letter|statement|answer|therefore|thus|clearly)\b[\s*_`:]*+){0,9}+"
+        rf"{_OPEN}([{either}])(?![A-Za-z'])",
+        re.IGNORECASE,
+    )
+    called = re.compile(
+        rf"(?:\b(?:Answer|ANSWER|answer)\s++|答案[\s：:是为]*+){_OPEN}([{upper}])(?![A-Za-z'])"  # noqa: RUF001
+    )
+    return boxed, stated, called
+
+
+def _chosen(upper: str) -> tuple[re.Pattern[str], ...]:
+    """A letter on a line of its own, picked, called correct, or concluded."""
+    chosen = re.compile(rf"\b(?:choose|select|pick)\s++(?:option |choice )?{_OPEN}([{upper}])(?![A-Za-z'])")
+    praised = re.compile(
+        r"(?:(?:^|(?<=[.!?]\s))[*_`(]*+|\(|\b[Oo]ption [*_`(]*+|\b[Cc]hoice [*_`(]*+)"
+        rf"([{upper}])\b[)*_`]*+\s"
+        r"(?:is|are)\s(?:indeed\s)?(?:the\s)?(?:correct|right|best|answer)\b",
+        re.MULTILINE,
+    )
+    concluded = re.compile(
+        r"(?:\b(?:[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]o|[Ii]t is|[Tt]hat is|[Tt]his is"
+        r"|corresponds to|matches)\b|=>|⇒|→)"
+        rf"[\s,:]*+(?:(?:the|correct|option|choice|answer)\b[\s*_`:]*+){{0,9}}+{_OPEN}([{upper}])"
+        r"[\s*_`)}\]$\"'”]*+(?:[.!\n]|$)"
+    )
+    line = re.compile(rf"^[ \t*_`#>$({{\[\"']*+([{upper}])[ \t*_`$)}}\].:\"']*+$", re.MULTILINE)
+    return line, chosen, praised, concluded
+
+
+def _at_the_start(upper: str, either: str) -> tuple[re.Pattern[str], ...]:
+    """A letter that begins a text, is all of it, or is followed by another letter."""
+    first = re.compile(
+        rf"[\s*_`#>$({{\[]*+([{upper}])[*_`$}}\]]*+[ \t]*+"
+        r"(?:[).:,;–—]|(?<=\s)(?:-\s|because\b|since\b)|\n|$)"  # noqa: RUF001
+    )
+    alone = re.compile(rf"[\W_]*+([{either}])[\W_]*+$")
+    # "A and B", "A, B", "A/B": several letters are no answer.
+    several = re.compile(
+        r"[\s*_`)}\]$\"']*+(?:,|/|&|\band\b|\bor\b|\bplus\b)(?:\s*+(?:and|or)\b)?+"
+        rf"[\s*_`({{\[$\"']*+[{upper}]"
+        r"[*_`)}\]$\"']*+(?=\s*+(?:[.,;:!?)\n]|$|and\b|or\b|are\b))"
+    )
+    return first, alone, several
+
+
 class LetterReader:
     """Reads the last explicit answer among the options from A to ``last``."""
 
@@ -39,46 +92,9 @@ class LetterReader:
         either = f"{upper}a-{last.lower()}"
         letters = string.ascii_uppercase[: string.ascii_uppercase.index(last) + 1]
         self._full_width = str.maketrans({chr(ord(one) - ord("A") + 0xFF21): one for one in letters})
-        self._boxed = re.compile(
-            rf"\\boxed\s*{{{_OPEN}(?:option |choice )?{_OPEN}([{either}])(?![A-Za-z])(?!\s*+[=+*/^<>_])",
-            re.IGNORECASE,
-        )
-        self._stated = re.compile(
-            rf"\b(?:answer|choice|option|result)\b[\s*_`]*+{_VERB}[\s*_`:]*+"
-            r"(?:(?:indeed|the|correct|option|choice|letter|statement|answer|therefore|thus|clearly)\b[\s*_`:]*+){0,9}+"
-            rf"{_OPEN}([{either}])(?![A-Za-z'])",
-            re.IGNORECASE,
-        )
-        self._called = re.compile(
-            rf"(?:\b(?:Answer|ANSWER|answer)\s++|答案[\s：:是为]*+){_OPEN}([{upper}])(?![A-Za-z'])"  # noqa: RUF001
-        )
-        self._chosen = re.compile(
-            rf"\b(?:choose|select|pick)\s++(?:option |choice )?{_OPEN}([{upper}])(?![A-Za-z'])"
-        )
-        self._praised = re.compile(
-            r"(?:(?:^|(?<=[.!?]\s))[*_`(]*+|\(|\b[Oo]ption [*_`(]*+|\b[Cc]hoice [*_`(]*+)"
-            rf"([{upper}])\b[)*_`]*+\s"
-            r"(?:is|are)\s(?:indeed\s)?(?:the\s)?(?:correct|right|best|answer)\b",
-            re.MULTILINE,
-        )
-        self._concluded = re.compile(
-            r"(?:\b(?:[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]o|[Ii]t is|[Tt]hat is|[Tt]his is"
-            r"|corresponds to|matches)\b|=>|⇒|→)"
-            rf"[\s,:]*+(?:(?:the|correct|option|choice|answer)\b[\s*_`:]*+){{0,9}}+{_OPEN}([{upper}])"
-            r"[\s*_`)}\]$\"'”]*+(?:[.!\n]|$)"
-        )
-        self._line = re.compile(rf"^[ \t*_`#>$({{\[\"']*+([{upper}])[ \t*_`$)}}\].:\"']*+$", re.MULTILINE)
-        self._first = re.compile(
-            rf"[\s*_`#>$({{\[]*+([{upper}])[*_`$}}\]]*+[ \t]*+"
-            r"(?:[).:,;–—]|(?<=\s)(?:-\s|because\b|since\b)|\n|$)"  # noqa: RUF001
-        )
-        self._alone = re.compile(rf"[\W_]*+([{either}])[\W_]*+$")
-        # "A and B", "A, B", "A/B": several letters are no answer.
-        self._several = re.compile(
-            r"[\s*_`)}\]$\"']*+(?:,|/|&|\band\b|\bor\b|\bplus\b)(?:\s*+(?:and|or)\b)?+"
-            rf"[\s*_`({{\[$\"']*+[{upper}]"
-            r"[*_`)}\]$\"']*+(?=\s*+(?:[.,;:!?)\n]|$|and\b|or\b|are\b))"
-        )
+        self._boxed, self._stated, self._called = _explicit(upper, either)
+        self._chosen = _chosen(upper)
+        self._first, self._alone, self._several = _at_the_start(upper, either)
 
     def check_reference(self, value: object) -> str:
         """The true letter, a capital."""
@@ -101,7 +117,7 @@ class LetterReader:
         final = final.translate(self._full_width)
         return (
             self._last(final, (self._boxed, self._stated, self._called))
-            or self._last(final, (self._line, self._chosen, self._praised, self._concluded))
+            or self._last(final, self._chosen)
             or self._at_the_start(final)
         )
 
