@@ -60,6 +60,7 @@ class InfoClient:
         headers = {"Accept-Encoding": "identity"}
         self._place: tuple[str, dict[str, str], dict[str, str]] | None = None
         self._socket: socket.socket | None = None
+        self._expired = False
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
@@ -154,8 +155,11 @@ class InfoClient:
     def _keep_socket(self, event: str, facts: Mapping[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = facts["return_value"].get_extra_info("socket")
+            if self._expired:  # while it was connected
+                self._expire()
 
     def _expire(self) -> None:
+        self._expired = True
         if self._socket is not None:
             with suppress(OSError):  # closed meanwhile
                 info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)

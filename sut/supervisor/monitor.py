@@ -23,6 +23,7 @@ from sut.servers.health import ActivityProbe, HealthMonitor
 
 _LOOK_S = 1.0
 _STUCK_S = 15.0
+_EXIT_S = 15.0  # of a process that has closed its pipe: soon, but not on a busy machine
 _STOOD_STILL_S = 3.0
 # After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0
@@ -133,7 +134,7 @@ class Monitor:
         try:
             kind, value = control.recv()
         except (EOFError, OSError):
-            process.join(1)
+            process.join(_EXIT_S)
             self._on_death(index)
             if process.exitcode != 0:  # 0: the LoadGen process has closed the channel, and reports the end
                 self._errors.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
@@ -268,7 +269,7 @@ def receive_from_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
     try:
         message: tuple[str, Any] = loadgen.control.recv()
     except (EOFError, OSError):  # OSError: it died with an unread message of ours
-        loadgen.process.join(1)
+        loadgen.process.join(_EXIT_S)
         raise RunError(f"{loadgen.name} {describe_exit(loadgen.process)}") from None
     return message
 

@@ -55,7 +55,7 @@ class StubServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=1024)
         self.port: int = self._socket.getsockname()[1]
-        self._loop = asyncio.new_event_loop()
+        self._loop, self._stopping = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="stub-server", daemon=True)
 
     @property
@@ -73,11 +73,10 @@ class StubServer:
         """Drop every connection and stop listening, as a killed server does."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(timeout=10)
+            self._thread.join()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._stopping = asyncio.Event()
         try:
             self._loop.run_until_complete(self._serve())
         finally:

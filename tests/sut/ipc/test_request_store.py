@@ -8,7 +8,7 @@ import pytest
 
 from sut.ipc.request_store import render_requests
 from sut.wire import Wires
-from tests.kit import VOCABULARY, parameters, sample_set
+from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
 
 PROMPTS = [[200006, 1, 2], [7], list(range(5000)), [201087], [3, 3, 3]]
 
@@ -68,7 +68,7 @@ def test_a_spawned_process_sees_the_same_bytes():
     ours, theirs = context.Pipe()
     process = context.Process(target=_child, args=(store, theirs))
     process.start()
-    assert ours.poll(20)
+    assert ours.poll(PATIENCE_S)
     assert ours.recv() == [bytes(store.request(i)) for i in range(len(PROMPTS))]
     process.join(90)
     assert process.exitcode == 0

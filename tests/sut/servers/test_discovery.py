@@ -8,6 +8,7 @@ import pytest
 
 from harness.errors import ConfigError, ServerError
 from sut.servers.discovery import discover
+from sut.servers.info_client import InfoClient
 from tests.kit import listening
 from tests.stub import Facts, StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, NOT_SGLANG, pages, refusal
@@ -264,12 +265,14 @@ def test_a_server_that_says_nothing(monkeypatch, evidence, remedy):
     assert remedy in text
 
 
-def test_a_wait_is_named_after_a_second(caplog):
+def test_a_wait_is_named(caplog, monkeypatch):
+    """After a second, but a busy machine may let that one and the end of the wait pass together."""
+    monkeypatch.setattr("sut.servers.info_client._FIRST_NOTICE_S", 0.0)
     with (
         caplog.at_level("INFO", "mlperf"),
         listening(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url,
     ):
-        refusal(url, seconds=1.5)
+        refusal(url, seconds=2.0)
     (message,) = caplog.messages
     assert f"{url}/health" in message
     assert "--preflight-timeout" in message
@@ -314,6 +317,28 @@ def test_a_server_that_never_comes_to_an_end(start):
 
     with listening(trickle) as url:
         assert "within 0.3 s" in refusal(url, seconds=0.3)
+
+
+def test_time_that_is_over_before_the_connection_is_there(monkeypatch):
+    """The thread that asks may stand still in between; nothing else ends headers that trickle."""
+
+    def trickle(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+        for _ in range(60):
+            connection.sendall(b"y")
+            time.sleep(0.05)
+        connection.sendall(b"\r\ncontent-length: 0\r\n\r\n")
+
+    monkeypatch.setattr("sut.servers.info_client.threading.Timer", AtOnce)
+    with listening(trickle) as url, InfoClient(url, None, 60.0) as client, pytest.raises(ServerError):
+        client.ask("/health")
+
+
+class AtOnce:
+    """A timer that is over at its start."""
+
+    def __init__(self, seconds, call):
+        self.start, self.cancel = call, lambda: None
 
 
 def test_an_endless_page():
