@@ -85,6 +85,7 @@ def test_loadgens_own_trace_says_the_same(tmp_path):
     late = [int(ns) for ns in re.findall(r'"name":"Sample".*?"issue_start_ns":(\d+)', trace)]
     assert len(late) > 50
     # Beyond the trace's figure there is the call in which LoadGen stamps the first token: some us.
-    assert -5_000 < derived - np.mean(late) < 5 * MS
+    # Its thread may stand still in it; an answer takes 150 ms and more.
+    assert -5_000 < derived - np.mean(late) < 50 * MS
     shown = re.search(r"schedule lag +([\d.]+)\n", done.stdout)
     assert float(shown[1]) == pytest.approx(derived / MS, rel=0.01)

@@ -213,9 +213,14 @@ def test_deadline_of_its_own(drive, pass_time, tokens, deadlines, wording):
     ],
 )
 def test_a_complete_answer_beyond_a_deadline_is_a_failure(drive, delays, deadlines, wording):
-    """The client's own look is put off until all has arrived: the arrival decides."""
-    with StubServer(**delays) as stub:
+    """The client's own look is put off until all has arrived: the arrival decides.
+
+    It reads the first event before the second is sent: of those read together only the last has its time.
+    """
+    drivers = []
+    with StubServer(**delays, event_gate=lambda request, number: number == 0 or drivers[0].firsts) as stub:
         driver = drive(stub.url, deadlines=deadlines)
+        drivers.append(driver)
         query = driver.start()
         driver.client._deadlines._heap.clear()
         assert_failed(driver.wait(query)[0], FailureKind.TIMEOUT, wording)
