@@ -18,7 +18,7 @@ _NS = 1e9
 
 @dataclass
 class SimulatedProber:
-    """A server that ages, and makes another noise in every measurement, as a real one does."""
+    """A server that ages, with another noise in every measurement, like a real one."""
 
     server: Server
     workload: Workload
@@ -83,7 +83,7 @@ def _probe(outcome: Outcome) -> Probe:
 
 
 def _step(answers: Answers, concurrency: int, replicas: int, fill_s: float, window_s: float) -> Step:
-    """What the ladder measures in the window: requests that ended in it, tokens that arrived in it."""
+    """The ladder's measurement in the window: requests that ended in it, tokens that arrived in it."""
     ended = answers.done > fill_s
     latency = (answers.done - answers.arrived)[ended]
     return Step(

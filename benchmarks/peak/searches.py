@@ -19,9 +19,9 @@ MOST_RUNS = 40
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search ended with: ``rate`` 0 where it found none.
+    """The result of a search: ``rate`` 0 where it found none.
 
-    ``full`` runs went on to their last answer, ``cut`` ones were ended before; ``in_full`` counts a cut run
+    ``full`` runs lasted to their last answer, ``cut`` ones were ended before; ``in_full`` counts a cut run
     by its share of the schedule.
     """
 

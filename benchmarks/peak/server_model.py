@@ -1,4 +1,4 @@
-"""A made-up server whose answers' times follow from a few numbers, in virtual time.
+"""A made-up server in virtual time, the times of whose answers follow from a few numbers.
 
 The same rules as the stub's decode batch (benchmarks/stub/batch.c). A replica decodes all of its running
 requests together: with N of them a token of each takes ``tpot(N)``. A request that arrives at full slots
@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-TICK_S = 10.0  # the pace of a noisy or drifting server is constant for so long
+TICK_S = 10.0  # time for which the pace of a noisy or drifting server is constant
 NEVER = math.inf
 
 Floats = npt.NDArray[np.float64]
@@ -226,7 +226,7 @@ class _Machine:
             self._move(replica, now)
 
     def answers(self) -> Answers:
-        """What has happened so far."""
+        """The answers so far."""
         produced = np.array(self._tokens, np.float64)
         produced[np.isnan(self._done)] = 0.0
         for replica, ends in enumerate(self._ends):
@@ -264,7 +264,7 @@ class _Machine:
         heappush(self._ends[replica], (self._progress[replica] + self._tokens[index] - 1, index))
 
     def _plan(self, replica: int, now: float) -> None:
-        """Note when the replica's next request ends, as things are."""
+        """Store the time at which the replica's next request ends at the present load."""
         if ends := self._ends[replica]:
             left = ends[0][0] - self._progress[replica]
             since = max(now, self._prefilled[replica])

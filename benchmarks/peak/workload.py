@@ -1,4 +1,4 @@
-"""LoadGen's Server runs over a made-up dataset: which queries, when, how many may be over a limit.
+"""LoadGen's Server runs over a made-up dataset: the queries, their times, how many may be over a limit.
 
 The schedule and the order of samples are LoadGen's own: GenerateQueries and GenerateLoadableSets of
 loadgen.cc with libstdc++'s shuffle.
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run showed, by LoadGen's rules, and where it could have been cut off."""
+    """The result of a run by LoadGen's rules, and the time at which it could have been cut off."""
 
     run: Run
     answers: Answers
@@ -53,7 +53,7 @@ class Outcome:
     @property
     def p99_within_limits(self) -> bool:
         """LoadGen's PerfConstraintsMet: the element at 0.99 n of the sorted latencies is within the limit."""
-        beyond = self.run.queries - int(0.99 * self.run.queries)  # so many are at that element or above
+        beyond = self.run.queries - int(0.99 * self.run.queries)  # the number at that element or above
         return self.over_ttft < beyond and self.over_tpot < beyond
 
 
@@ -82,7 +82,7 @@ class Workload:
         return Run(rate, datasets, queries, self._arrival(queries) / rate, most_over_limit(queries))
 
     def best_rate(self, datasets: int) -> float:
-        """The highest rate with so many datasets."""
+        """The highest rate with this number of datasets."""
         return self._arrival(datasets * len(self.tokens)) / self.min_duration_s * (1 - 1e-9)
 
     def outcome(

@@ -82,7 +82,7 @@ def bert_scores(
 
 
 def _open(model: Path, layers: int, device: str | None) -> "BERTScorer":
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a folder is a folder: nothing is looked up elsewhere
+    os.environ["HF_HUB_OFFLINE"] = "1"  # a folder's name is never looked up on the Hub
     from bert_score import BERTScorer
     from transformers.utils import logging
 

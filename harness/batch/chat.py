@@ -1,4 +1,4 @@
-"""A conversation in the harmony format: its token ids, and the text of an answer as it comes."""
+"""A conversation in the harmony format: its token ids, and the text of an answer while it arrives."""
 
 import codecs
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class Conversation:
     _ids: list[int] = field(default_factory=list)
 
     def prompt(self, text: str) -> list[int]:
-        """The ids of all messages, with this one of the user, up to where the answer begins."""
+        """The ids of all messages, with this one of the user, up to the start of the answer."""
         if not self._ids:
             system = _SYSTEM.format(today=self.today, reasoning=self.reasoning)
             self._add("system", encode(system))
@@ -65,7 +65,7 @@ class AnswerText:
         self._channel = ""
 
     def is_text(self, token: int) -> bool:
-        """Take a token; whether it is text of a message, of the final one with ``only_final``."""
+        """Take a token; returns whether it is text of a message, with ``only_final`` of the final one."""
         special = token >= SPECIAL["<|startoftext|>"]
         if not self._harmony:
             return not special
@@ -81,7 +81,7 @@ class AnswerText:
         return False
 
     def text(self, ids: Iterable[int]) -> str:
-        """What can be shown now, safe for a terminal."""
+        """The text that can be shown now, safe for a terminal."""
         found = []
         for token in ids:
             was_header = self._header is not None

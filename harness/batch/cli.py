@@ -76,7 +76,7 @@ def _add_run(parser: Parser) -> None:
 
 def _add_talk(parser: Parser, *, chat: bool) -> None:
     parser.add_argument(
-        "prompt", nargs="?", metavar="PROMPT", help="answer this one and end (default: each line of stdin)"
+        "prompt", nargs="?", metavar="PROMPT", help="a prompt to answer (default: each line of stdin)"
     )
     generation = parser.add_argument_group("generation")
     if chat:
@@ -84,7 +84,7 @@ def _add_talk(parser: Parser, *, chat: bool) -> None:
         generation.add_argument(
             "--reasoning",
             choices=("low", "medium", "high"),
-            help="effort of the answers (default: %(default)s)",
+            help="reasoning effort of the answers (default: %(default)s)",
         )
     _add_generation(generation)
     server = parser.add_argument_group("server")
@@ -129,7 +129,7 @@ def _add_decode(parser: Parser) -> None:
         type=int,
         nargs="?",
         metavar="LINE",
-        help="only this line, counted from 0; -1: all, each behind a line with its number",
+        help="only this line, counted from 0; -1: all, each after a line with its number",
     )
     _add_files(parser, "token ids, one answer in each line", "their text")
     parser.add_argument(

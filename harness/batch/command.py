@@ -9,7 +9,7 @@ from harness.errors import EXIT_VALID
 
 
 def run(options: EncodeOptions | DecodeOptions | ScoreOptions) -> int:
-    """Run one of them; returns the exit code. Raises HarnessError."""
+    """Run a command; returns the exit code. Raises HarnessError."""
     with interruptible():
         match options:
             case EncodeOptions():

@@ -52,7 +52,7 @@ def encode_lines(options: CodeOptions) -> Iterator[bytes]:
 
 
 def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
-    """The text of every line of ids, or of the one that was asked for. Raises ConfigError, DatasetError."""
+    """The text of every line of ids, or of the line that was asked for. Raises ConfigError, DatasetError."""
     encoding, wanted = open_encoding(options.encoding), options.line
     number = -1
     for number, ids in enumerate(read_ids(options.input, encoding.vocabulary_size)):
@@ -67,7 +67,7 @@ def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
 
 
 def convert(options: CodeOptions, lines: Iterator[bytes], stdout: Callable[[bytes], object]) -> None:
-    """Write the lines to the file that was asked for, which appears once complete, or to stdout."""
+    """Write the lines to the output file, which appears once it is complete, or to stdout."""
     if options.output is None:
         for line in lines:
             stdout(line)

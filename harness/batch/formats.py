@@ -1,4 +1,4 @@
-"""The files of a batch: prompts behind their number, lines of text, and lines of token ids.
+"""The files of a batch: the number of prompts and the prompts, lines of text, lines of token ids.
 
 Lines end with LF or CR LF. Text is UTF-8. A file of ids holds one answer in each line, every id followed by a
 space, and ends with one empty line.
@@ -21,7 +21,7 @@ from harness.text import printable
 BOM = b"\xef\xbb\xbf"
 _WORD = re.compile(rb"[^ \t\r\v\f]+")
 _MOST_DIGITS = 10  # of an id; more are beyond every vocabulary
-_SHOWN = 40  # characters of what is wrong
+_SHOWN = 40  # characters that a message quotes
 
 Ids = npt.NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def read_prompts(path: Path) -> Prompts:
         )
     returns = sum(line.endswith(b"\r") for line in lines)
     texts = tuple(_prompt(path, number, line) for number, line in enumerate(lines, start=2))
-    warning = f"{path}: {returns} lines end with CR LF; the CR is no part of their prompts"
+    warning = f"{path}: {returns} lines end with CR LF; the CR is not part of the prompts"
     return Prompts(path, texts, (warning,) if returns else ())
 
 

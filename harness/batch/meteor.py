@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WORDS = "data.noun"  # a file of every WordNet
 _FOLDERS = ("", "wordnet", "corpora/wordnet")
 _ARCHIVES = ("wordnet.zip", "corpora/wordnet.zip")
-_FEW = 32  # pairs that are not worth starting processes for
+_FEW = 32  # pairs for which starting processes takes longer than scoring
 _AT_A_TIME = 4
 _MOST_CHARACTERS = 300
 
@@ -59,7 +59,7 @@ def meteor_scores(
             scores.append(_score(pair, reader))
             on_done(len(scores))
         return scores
-    _open(wordnet)  # here first: a process of a pool that fails at its start is started again for ever
+    _open(wordnet)  # here first: a process of a pool that fails at its start is restarted forever
     with multiprocessing.get_context("spawn").Pool(jobs, _begin, (wordnet,)) as pool:
         for score in pool.imap(_score_here, pairs, chunksize=_AT_A_TIME):
             scores.append(score)
@@ -78,7 +78,7 @@ def _open(wordnet: Path) -> "WordNetCorpusReader":
     from nltk.data import FileSystemPathPointer, ZipFilePathPointer
 
     class English(WordNetCorpusReader):  # type: ignore[misc]
-        """Without the map to other languages, for which nltk wants a second WordNet at its own place."""
+        """Without the map to other languages, for which nltk needs a second WordNet in another folder."""
 
         def map_wn(self, version: str = "wordnet") -> None:
             """No map."""

@@ -32,14 +32,14 @@ class _Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _HuggingFace(msgspec.Struct, frozen=True):
-    """What counts here of a model's config.json."""
+    """The fields of a model's config.json that are used here."""
 
     vocab_size: int
     max_position_embeddings: int
 
 
 def model_named(name: str) -> Benchmark:
-    """The definition of a model by its name or its path: facts for the client, no rules.
+    """The definition of a model, by its name or its path: facts for the client, no rules.
 
     Raises ConfigError for what no engine here can serve.
     """

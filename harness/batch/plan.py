@@ -1,4 +1,4 @@
-"""The plan of a batch: prompts as ids with their limits, the run's settings, and where the answers go."""
+"""The plan of a batch: prompts as ids with their limits, the run's settings, the file of the answers."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ class Batch:
         return self.notes
 
     def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
-        """Write the answers if every prompt has one: a line that is missing would move all behind it."""
+        """Write the answers if every prompt has one: a missing line would shift all lines after it."""
         if result.failures:
             return result
         without_end: list[int] = []
@@ -109,7 +109,7 @@ def limit_of(prompt_tokens: int, positions: int, benchmark: Benchmark) -> int:
 def sampling(
     options: BatchOptions | TalkOptions, benchmark: Benchmark, max_new_tokens: int, *, stream: bool = False
 ) -> SamplingParameters:
-    """What travels with every request. Raises ConfigError for a value that no server takes.
+    """The parameters of every request. Raises ConfigError for a value that no server takes.
 
     The end tokens are named: a server may have others, from the model's files. llama.cpp has its own alone.
     """
@@ -160,5 +160,5 @@ def _end_warnings(without_end: list[int]) -> Iterator[str]:
         names = " and ".join(map(str, END_TOKENS))
         yield (
             f"{len(without_end)} answers were stopped by the server and do not end with {names}, the first "
-            f"in line {without_end[0] + 1}: it ends them at other tokens, too, or does not send the end token"
+            f"in line {without_end[0] + 1}: it also stops at other tokens, or does not send the end token"
         )

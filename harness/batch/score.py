@@ -95,7 +95,7 @@ class _Places:
 
     @classmethod
     def find(cls, options: ScoreOptions, thresholds: _Thresholds) -> "_Places":
-        """What is asked for or has a threshold must be there; else it is left out. Raises ConfigError."""
+        """WordNet and the model, those that no flag or threshold needs only if found. Raises ConfigError."""
         left_out = []
         wordnet = model = None
         try:
@@ -143,7 +143,7 @@ def _measure(options: ScoreOptions, places: _Places, pairs: Sequence[tuple[str, 
 
 
 def _notes(submission: Texts, references: Texts, metrics: Sequence[Metric]) -> Iterator[str]:
-    """What the means hide: lines that are not compared, empty texts, texts in another script."""
+    """Facts that the means hide: lines that are not compared, empty texts, texts in another script."""
     ours, theirs = submission.texts, references.texts
     if len(ours) != len(theirs):
         yield (

@@ -146,8 +146,7 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
     group.add_argument(
         "--wait-for-servers",
         metavar="TIME",
-        help="wait so long for servers that are starting, such as 30m, 1h or 1800 seconds (default: not at "
-        "all)",
+        help="longest wait for servers that are starting, such as 30m, 1h or 1800 seconds (default: none)",
     )
     add_ca_file(group)
     _add_preflight(group)

@@ -50,12 +50,12 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When a run is ended early, and what is tried again.
+    """When a run is ended early, and what is retried.
 
     ``max_failures`` None: failures alone do not end the run. ``give_up``: end it when no replica answers any
-    more, and when the first ``first_failures`` queries to end all fail. ``progress_s``: end it when nothing
-    at all has arrived for so long; with ``ask_in_silence`` only when the servers' own pages show no work
-    either. ``retries``: how often a query is sent again, where that is honest.
+    more, and when the first ``first_failures`` queries to end all fail. ``progress_s``: end it when no data
+    has arrived for this time; with ``ask_in_silence`` only when the servers' own pages show no work either.
+    ``retries``: the most retries of a query; waiting for them counts towards its latency.
     """
 
     max_failures: int | None

@@ -1,4 +1,4 @@
-"""What lies beside an output file until it is complete: the settings, and the journal of each attempt.
+"""The folder beside an output file until the file is complete: settings, and a journal of each attempt.
 
 ``FILE.run/`` holds settings.json, a lock, and attempt.N/journal/ as a run's folder does.
 """
@@ -26,7 +26,7 @@ _MAY_CHANGE = ("backend", "version")
 
 
 class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides which prompts are answered, by which model, and how; also in a parquet file's schema.
+    """Prompts, model and parameters that a resumed run must share; also in a parquet file's schema.
 
     ``samples`` rows of the dataset are answered, behind the first ``skip``.
     """
@@ -53,7 +53,7 @@ def require_new(output: Path, folder: Path) -> None:
 
 
 def require_writable(output: Path) -> None:
-    """Raise ConfigError where the file could not be written. Makes no folder that is not there."""
+    """Raise ConfigError where the file could not be written. Creates no folder."""
     folder = output.parent
     while not folder.exists():
         folder = folder.parent
@@ -76,7 +76,7 @@ def locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise ConfigError(f"{folder}: another run is writing there; let it end") from None
+        raise ConfigError(f"{folder}: another run is writing there; wait for its end") from None
     finally:
         os.close(lock)
 
@@ -88,10 +88,10 @@ def read_settings(folder: Path) -> EvalSettings:
         return msgspec.json.decode(path.read_bytes(), type=EvalSettings)
     except FileNotFoundError:
         raise ConfigError(
-            f"--resume: {folder} holds no run to resume; check the name of the output file, or start anew"
+            f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"
         ) from None
     except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"--resume: {path} cannot be read: {error}; start anew without it") from None
+        raise ConfigError(f"--resume: {path} cannot be read: {error}; start again without it") from None
 
 
 def write_settings(folder: Path, settings: EvalSettings) -> None:
@@ -110,7 +110,7 @@ def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[s
     if decisive:
         raise ConfigError(
             f"--resume: {folder} holds a run with {'; '.join(decisive)}; give the same arguments as before, "
-            "or start anew with another output file"
+            "or start again with another output file"
         )
     return [f"--resume: earlier answers are of {text}" for name in _MAY_CHANGE for text in found[name]]
 

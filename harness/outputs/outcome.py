@@ -1,4 +1,4 @@
-"""The end of run_eval.py: what came of the rows, and the file of them."""
+"""The result of run_eval.py: answers and failures of the rows, and the file of them."""
 
 import signal
 from collections import Counter
@@ -101,7 +101,7 @@ class OutputTable:
         return samples
 
     def warnings(self) -> tuple[str, ...]:
-        """What will be missing in the table. Raises ConfigError for a tokenizer of another model."""
+        """The columns that the table will lack. Raises ConfigError for a tokenizer of another model."""
         self._texts, warnings = open_texts(self._plan)
         return (*column_warnings(self._table), *warnings)
 

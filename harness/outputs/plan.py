@@ -33,7 +33,7 @@ class EvalPlan:
 
     @property
     def folder(self) -> Path:
-        """What is there until the file is complete: settings, and a journal for each attempt."""
+        """The folder that exists until the file is complete: settings, and a journal for each attempt."""
         return self.output.with_name(f"{self.output.name}.run")
 
 
@@ -50,7 +50,7 @@ def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
     given = {field.name: getattr(options, field.name) for field in fields(options)}
     shared = {name: value for name, value in given.items() if name not in _OWN}
     run = resolve_plan(RunOptions(**shared, accuracy=True, scenario=Scenario.OFFLINE))
-    if options.max_failures is None and not options.fail_fast:  # a failure is a row among others here
+    if options.max_failures is None and not options.fail_fast:  # here a failure is a row like any other
         run = msgspec.structs.replace(run, policy=msgspec.structs.replace(run.policy, max_failures=None))
     output = (options.output_file or _default_output(options)).absolute()
     check_suffix(output, "--output-file")

@@ -52,14 +52,14 @@ def build_parser() -> argparse.ArgumentParser:
     """All flags."""
     parser = Parser(
         prog="report.py",
-        description="Show runs that lie on disk.",
+        description="Show the results of runs.",
         epilog="Exit codes: 0 done, 2 input that cannot be used,"
         " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_html(commands.add_parser("html", help="write report.html for runs of this or another harness"))
     _add_compare(commands.add_parser("compare", help="show two runs or more beside each other"))
-    _add_watch(commands.add_parser("watch", help="show a run that lasts, from a second shell"))
+    _add_watch(commands.add_parser("watch", help="show the progress of a run, from a second shell"))
     _add_results(commands.add_parser("results", help="print a table of all runs below some folders"))
     return parser
 

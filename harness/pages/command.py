@@ -78,7 +78,7 @@ def _write(path: Path, page: Page) -> None:
 def write_report_of(record: RunRecord) -> None:
     """Write report.html beside a run's other files and print where.
 
-    Whatever fails is a warning: the run is complete, and its exit code is its verdict's.
+    A failure is only a warning: the run is complete, and its exit code is that of its verdict.
     """
     folder = record.plan.log_dir
     try:
@@ -86,7 +86,7 @@ def write_report_of(record: RunRecord) -> None:
     except HarnessError as error:
         log.warning("warning: no %s: %s", REPORT, error)
     except Exception:
-        log.exception("warning: no %s, by a fault of this program", REPORT)
+        log.exception("warning: no %s, because of a defect of this program", REPORT)
     else:
         print(f"Report: {folder / REPORT}")
 
@@ -94,7 +94,7 @@ def write_report_of(record: RunRecord) -> None:
 def add_result(folder: Path, result: Mapping[str, Any]) -> None:
     """Keep the evaluator's result in the folder of a run, and write its page again where it has one.
 
-    Folders without run.json are left alone; a failure is a warning, no more.
+    Folders without run.json are not changed; a failure is only a warning.
     """
     if not (folder / RUN_RECORD).is_file():
         return

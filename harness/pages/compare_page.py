@@ -1,4 +1,4 @@
-"""The page and the console table of runs beside each other; the first run is what the others change."""
+"""The page and the console table that compare runs with the first of them."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -125,7 +125,7 @@ def _knee_at(ladder: Ladder, where: Callable[[Step], float]) -> list[Limit]:
 
 
 def _points(steps: Sequence[Step], rates: Floats, ladder: Ladder) -> Iterator[Series]:
-    """The steps that stand out, as points of their own."""
+    """The steps to emphasize, as separate points."""
     knee = np.array([step is ladder.knee for step in steps])
     beyond = np.array([bool(broken(step, ladder.limits_ns)) for step in steps])
     for label, color, mask in (("knee", 1, knee), ("beyond a limit", 3, beyond)):
@@ -198,7 +198,7 @@ def _replica_tpot(step: Step, number: int) -> float:
 
 
 def _settings(ladder: Ladder) -> Section:
-    """What was asked for and of whom."""
+    """The settings of the ladder, and its servers."""
     rows = [
         ("dataset", f"{ladder.samples:,} samples of {ladder.input_file}, in order, repeated"),
         ("wanted", ", ".join(map(str, ladder.wanted))),

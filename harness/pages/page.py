@@ -64,7 +64,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells; numbers are set right. ``marked`` rows stand out."""
+    """Rows of cells; numbers are right-aligned. ``marked`` rows are emphasized."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]

@@ -1,4 +1,4 @@
-"""The page of a search: what was measured, and what follows."""
+"""The page of a search: its measurements and their result."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

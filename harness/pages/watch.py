@@ -1,4 +1,4 @@
-"""A run that lasts or is graded, seen from a second shell: a calm screen on a terminal, else plain lines."""
+"""The progress of a run or of its grading, from a second shell: a screen on a terminal, else plain lines."""
 
 import os
 import select
@@ -23,7 +23,7 @@ from harness.text import printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # three lines that did not come
-_LONGEST_STEP_S = 600.0  # of grading; after it, the evaluator is taken for killed
+_LONGEST_STEP_S = 600.0  # of grading; after it, the evaluator is assumed to have been killed
 _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
@@ -139,7 +139,7 @@ def _over(name: str, line: ProgressLine) -> str:
         return ""
     if over.most < 0:
         return f"; {over.queries:,} over {over.limit_ms:g} ms (too few queries to become VALID)"
-    lost = " LOST: it can no longer become VALID" if over.queries > over.most else ""
+    lost = " LOST: the run can no longer become VALID" if over.queries > over.most else ""
     return f"; {over.queries:,} of at most {over.most:,} over {over.limit_ms:g} ms{lost}"
 
 
@@ -166,7 +166,7 @@ def _plain_state(run: Path) -> str:
 
 
 def _grading(run: Path, now: datetime) -> GradingProgress | None:
-    """None where no evaluator is at work."""
+    """None where no evaluator is running."""
     found = read_grading(run)
     return found if found and (now - found.time).total_seconds() < _LONGEST_STEP_S else None
 

@@ -59,7 +59,7 @@ class LadderConsole:
         self._print(lines)
 
     def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
-        """Show the moment: one line that renews itself on a terminal, a plain line now and then elsewhere."""
+        """Show the progress: a line that is overwritten on a terminal, sometimes a plain line elsewhere."""
         text = f"[{duration(elapsed_s)}] {concurrency} in flight, {phase}"
         if self._terminal:
             columns = max(shutil.get_terminal_size().columns - 1, 1)
@@ -123,7 +123,7 @@ def step_cells(step: Step, ladder: Ladder) -> tuple[str, ...]:
 
 
 def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
-    """What to know of a step, the most important first."""
+    """Remarks on a step, the most important first."""
     if step.failed:
         yield f"{step.failed} FAILED"
     if found := broken(step, ladder.limits_ns):
@@ -142,7 +142,7 @@ def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
 
 
 def result_lines(ladder: Ladder) -> Iterator[str]:
-    """Why it ended, and what follows."""
+    """Why the ladder ended, and the result."""
     yield f"stopped   {ladder.stopped}"
     yield from (f"ERROR     {error}" for error in ladder.errors if error != ladder.stopped)
     yield from (f"WARNING   {warning}" for warning in ladder.warnings)

@@ -2,7 +2,7 @@
 
 ``<org>/<submission>/results/<system>/<model>/r<concurrency>/`` holds point.yaml, result_summary.json and
 system_desc.json. The viewer computes tokens/s of the system from the total of the output lengths over the
-duration, and those of a user from TPOT p90. A ladder keeps other rules than Endpoints; ``unmet`` names them.
+duration, and those of a user from TPOT p90. ``unmet`` names the rules of Endpoints that it breaks.
 """
 
 import json
@@ -26,7 +26,7 @@ Value = str | int | float | bool | None
 
 
 def write_endpoints(folder: Path, ladder: Ladder) -> None:
-    """Write the tree and what it is not. Raises OSError."""
+    """Write the tree and a warning about its status. Raises OSError."""
     root = folder / ENDPOINTS
     system, model = _system(ladder), _safe(ladder.benchmark)
     curve = root / _safe(NOT_A_RESULT) / "ladder" / "results" / _safe(system) / model

@@ -80,7 +80,7 @@ def _write_table(path: Path, rows: Sequence[dict[str, object]]) -> None:
 
 
 def _requests(folder: Path, ladder: Ladder, steps: Sequence[StepRows]) -> pa.Table:
-    """All requests that ended, with the step in which they did and what they count for there."""
+    """All requests that ended, with the step in which they ended and what they count for there."""
     if not steps:
         return requests_table(read_journal(folder / JOURNAL_DIR).rows, _urls(ladder))
     rows = np.concatenate([one.rows for one in steps])

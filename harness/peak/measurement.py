@@ -1,4 +1,4 @@
-"""One step of a ladder from what is seen while it lasts: filling, window, plateau, and what is counted.
+"""One step of a ladder: its filling, its window, the test for a plateau, and which requests count.
 
 The filling ends when as many requests have ended at the new concurrency as are in flight: one mean latency
 by Little's law, in which the lengths of the answers in flight have come to their own distribution. From then
@@ -151,7 +151,7 @@ class Measurement:
         )
 
     def kept(self) -> "StepRows":
-        """What the step leaves of its requests, also of one that was cut."""
+        """The requests of the step, also of one that was cut."""
         now = self._looks[-1].time_ns - _SETTLED_NS if self._looks else 0
         begin = now - self._width_ns
         ends, ok = self._rows["last_byte_ns"], self._rows["failure"] == 0
@@ -161,17 +161,17 @@ class Measurement:
 
     @property
     def _width_ns(self) -> int:
-        """``seconds``, or one mean latency where that is longer: less would see no answer through."""
+        """``seconds``, or one mean latency where that is longer, so that it can hold complete answers."""
         return max(int(self._settings.seconds * _NS), int((self._latency_s() or 0) * _NS))
 
     def _latency_s(self) -> float | None:
-        """Mean of the requests that ended after the filling's begin."""
+        """Mean of the requests that ended after the start of the filling."""
         good = completed(self._rows)
         return _mean_s(latency_ns(good[good["last_byte_ns"] >= self._since_full]))
 
     @property
     def _since_full(self) -> int:
-        """The same time; far away as long as it is not known."""
+        """The same time; far in the future while it is not known."""
         return np.iinfo(np.int64).max if self._full_ns is None else self._full_ns
 
     def _issued_here(self, rows: Rows) -> Rows:

@@ -24,9 +24,9 @@ _UNKNOWN_RANK_RUNS = 1024  # as in sut/prepare.py
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderPlan:
-    """``run`` has everything that a run has; ``concurrency`` empty: what follows from the servers.
+    """``run`` is the plan of a run; ``concurrency`` empty: the steps follow from the servers' limits.
 
-    ``goes_on``: after a step with failed requests.
+    ``goes_on``: whether the ladder continues after a step with failed requests.
     """
 
     run: RunPlan

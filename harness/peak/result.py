@@ -79,7 +79,7 @@ def user_tokens_per_s(step: Step) -> float | None:
 
 
 def unreliable(step: Step) -> bool:
-    """Whether it shows something other than the servers under this load."""
+    """Whether failures or the client itself falsify the step."""
     return bool(step.failed or step.client_bound)
 
 

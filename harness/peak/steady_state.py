@@ -1,4 +1,4 @@
-"""Whether a window of a step is on a plateau: tokens, completions and TPOT neither rise nor fall over it.
+"""The test for a plateau: tokens, completions and TPOT neither rise nor fall over a window of a step.
 
 A straight line is fitted to each. Its rise over the window, as a part of the mean, may be 5 %, or what chance
 alone explains: three standard errors of the fit. Of tokens, which come all the time, chance explains 15 % at
@@ -29,7 +29,7 @@ class Trend:
     error: float
 
     def flat(self, most_by_chance: float) -> bool:
-        """Whether nothing says that it rises or falls by more than is allowed."""
+        """Whether the fit shows no rise or fall beyond what is allowed."""
         return abs(self.rise) <= max(MOST_RISE, min(_ERRORS * self.error, most_by_chance))
 
 
@@ -56,7 +56,7 @@ def unsteady(
     ended_ns: npt.NDArray[np.int64],
     tpot_ns: npt.NDArray[np.int64],
 ) -> Iterator[str]:
-    """What keeps the window from being a plateau; nothing for a steady one.
+    """The reasons why the window is not a plateau; none for a steady one.
 
     ``tokens``: the count of all tokens so far at ``times_ns``. ``ended_ns`` and ``tpot_ns``: when the
     requests of the window ended, and their TPOT, 0 for those of a single token.

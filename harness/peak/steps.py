@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     the requests that were issued at this concurrency and ended in the window, one for each in
     ``ttft_samples_ns`` and ``tpot_samples_ns`` (harness/peak/measurement.py says why these); ``osl_samples``
     are of all that ended in it. ``failures``: by kind, since the step began. ``client_bound``: the client was
-    the bottleneck. ``notes`` say what to know before relying on the step.
+    the bottleneck. ``notes``: what to know before relying on the step.
     """
 
     concurrency: int

@@ -1,1 +1,1 @@
-"""What a run leaves: readers of logs, statistics, tables and the texts for people."""
+"""The end of a run: statistics, warnings, verdict, and the texts for people."""

@@ -33,7 +33,7 @@ def share_warnings(share: Distribution | None, ttft_limit_ns: int | None) -> tup
 
 
 _SECOND = 1_000_000_000
-_SATURATED = 0.95  # of a core: a process that does everything in one thread has no more to give
+_SATURATED = 0.95  # of a core: the limit of a process that does everything in one thread
 _SHORTEST_BUSY_S = 2  # one busy second is a start, not a bottleneck
 _LARGEST_GAP_S = 2
 _FEWEST = 10  # calls in a second, for a figure of that second
@@ -151,7 +151,7 @@ def mean_schedule_lag(
 
 
 def lag_warnings(lag_ns: float | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
-    """A warning when queries left too late on average for the TTFT that the rules allow."""
+    """A warning when queries were sent too late on average for the TTFT that the rules allow."""
     if lag_ns is None or ttft_limit_ns is None or lag_ns <= LARGEST_PART * ttft_limit_ns:
         return ()
     return (

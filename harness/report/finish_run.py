@@ -1,4 +1,4 @@
-"""The end of a run: reads what it left, decides its verdict, writes requests.parquet and run.json."""
+"""The end of a run: reads its files, decides its verdict, writes requests.parquet and run.json."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,7 +179,7 @@ def _verdict(
 
 
 def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
-    """Reasons to distrust the figures of ``record``."""
+    """Reasons not to rely on the figures of ``record``."""
     limit_ns = record.plan.limits_ns.get("TTFT")
     if record.statistics is not None:
         yield from repeat_warnings(record.statistics)

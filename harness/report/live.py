@@ -1,7 +1,7 @@
-"""progress.jsonl: a line each five seconds of a run, for those who watch it from outside.
+"""progress.jsonl: a line every five seconds of a run, for other programs that show its progress.
 
 Figures of tokens are of the answers that ended in the last minute, read from the journal that workers write
-anyway: nothing is asked of the request path.
+anyway: the request path has no part in it.
 """
 
 import logging

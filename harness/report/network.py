@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from harness.record.run_record import ReplicaNetwork, RunRecord
 from harness.report.progress import milliseconds
 
-# A query meets about a hundred segments; what fewer meet than one in a thousand does not reach a p99.
+# A query has about a hundred segments; a loss of fewer than one in a thousand does not reach a p99.
 _LOST_FROM = 0.001
 _NAMED = 3  # servers
 
@@ -30,7 +30,7 @@ def network_line(network: Mapping[str, ReplicaNetwork]) -> str:
 
 
 def first_token_line(record: RunRecord) -> str:
-    """Where the mean TTFT went, as far as this client can know; "" where no first token was measured."""
+    """The parts of the mean TTFT that this client knows; "" where no first token was measured."""
     stats, known = record.statistics, [n for n in record.network.values() if n.rtt_min_ns is not None]
     sent = sum(one.sent for one in known)
     if stats is None or stats.ttft is None or stats.issue_delay is None or not sent:

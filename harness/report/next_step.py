@@ -27,7 +27,7 @@ def next_step(record: RunRecord) -> str:
     if record.verdict.result == "VALID":
         command = scoring_command(plan.log_dir / ACCURACY_LOG, plan.input_file, plan.benchmark)
         return f"Score it with: {command}"
-    if arguments and record.statistics.completed and plan.audit is None:  # a compliance test starts anew
+    if arguments and record.statistics.completed and plan.audit is None:  # a compliance test is repeated
         return f"Resume it with: {resuming_command(arguments)}"
     return ""
 

@@ -40,7 +40,7 @@ class ProgressSnapshot:
 
 
 class ProgressPrinter:
-    """Writes to stdout: one line that renews itself on a terminal, a plain line now and then elsewhere."""
+    """Writes to stdout: one line that is overwritten on a terminal, a plain line now and then elsewhere."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -48,7 +48,7 @@ class ProgressPrinter:
         self._open = False
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
-        """Show a moment."""
+        """Show the run's present state."""
         if self._terminal:
             sys.stdout.write(terminal_progress(snapshot, shutil.get_terminal_size().columns))
             sys.stdout.flush()
@@ -58,7 +58,7 @@ class ProgressPrinter:
             print(plain_progress(snapshot), flush=True)
 
     def end(self) -> None:
-        """Leave the renewing line standing."""
+        """End the overwritten line, so that it stays."""
         if self._open:
             print(flush=True)
             self._open = False

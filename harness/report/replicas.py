@@ -1,4 +1,4 @@
-"""Replicas beside each other: how slow each is, which are stragglers, how evenly requests are spread."""
+"""Replicas compared: how slow each is, which are stragglers, how evenly requests are spread."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +12,10 @@ from harness.report.statistics import completed, percentile, tpot_ns, ttft_ns
 
 SLOWER = 1.1  # times the replicas' median TPOT: a straggler, if it lasts
 _LASTS_S = 60.0
-_FEWEST = 10  # answers of a replica that say something about it
-# Standard deviations of a sample's median that a replica's must be above that of all: noise is no reason.
+_FEWEST = 10  # answers of a replica, the fewest for a judgement
+# Standard deviations of a sample's median that a replica's must be above that of all, against noise.
 _SURE = 4.0
-_EQUAL = 1.05  # up to this ratio one that was slower is a straggler no longer
+_EQUAL = 1.05  # up to this ratio a replica that was slower is no longer a straggler
 _NAMED = 5
 _TIME_BITS = 44  # five hours in ns
 _LONGEST_NS = (1 << _TIME_BITS) - 1

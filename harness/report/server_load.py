@@ -1,4 +1,4 @@
-"""What server_metrics.parquet says of the servers: levels over time, counts over the run, and advice."""
+"""Figures of the servers from server_metrics.parquet: levels over time, counts over the run, advice."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,10 @@ _COLUMNS = ("time_ns", *_LABELS, "value")
 _BATCH_ROWS = 1 << 17
 _FULL = 0.95  # of a KV cache
 _PARTS = ("kv_use", "swa_kv_use")
-# Processes of one replica that say the same: the first one counts.
+# Processes of one replica that report the same: the first one counts.
 _RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
 
-_FEWEST_ROUNDS = 6  # half a minute: less says nothing of a run
+_FEWEST_ROUNDS = 6  # half a minute: less is too little of a run
 _OFTEN = 0.05
 _SHOWS = 0.005  # as 1 %
 _MOSTLY = 0.5
@@ -45,7 +45,7 @@ class LevelOverTime:
 
 @dataclass(frozen=True, slots=True)
 class ServerSamples:
-    """Rounds of questions; ``times_ns`` is CLOCK_MONOTONIC. Keys are those of QUANTITIES."""
+    """Rounds of reading the pages; ``times_ns`` is CLOCK_MONOTONIC. Keys are those of QUANTITIES."""
 
     times_ns: npt.NDArray[np.int64]
     servers: int
@@ -113,7 +113,7 @@ class _Reading:
         self._times: set[int] = set()
         self._replicas: set[str] = set()
         self._began: dict[str, int] = {}  # a server's first round
-        self._groups: dict[_Series, _Group | None] = {}  # None: another series has its place
+        self._groups: dict[_Series, _Group | None] = {}  # None: another series represents it
         self._chosen: dict[_Group, _Series] = {}
         self._levels: dict[str, _Sums] = {}
         self._counts: dict[str, float] = {}
@@ -203,7 +203,7 @@ def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
 def server_load(
     samples: ServerSamples, without: Mapping[str, str], scenario: Scenario, output_tokens: int = 0
 ) -> ServerLoad:
-    """What the record of the run keeps of them; ``output_tokens`` of all answers."""
+    """The figures for the record of the run; ``output_tokens`` of all answers."""
     millijoules = samples.counts.get("gpu_energy")
     load = ServerLoad(
         rounds=len(samples.times_ns),

@@ -1,4 +1,4 @@
-"""What a search found: the rate to use, how sure it is, and what speaks against it."""
+"""The result of a search: the rate to use, how sure it is, and the evidence against it."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from harness.search.probe import Probe
 
 Boundary = Literal["smooth", "cliff"]
 
-_FAR = 0.5  # of its limit: a first token that is so early just below the peak, and too late above, is a cliff
+_FAR = 0.5  # of its limit: a TTFT below this part just below the peak, and over the limit above, is a cliff
 _SLOWER = 1.01  # time of one server over that before: more is reported
 _FEWEST_SLOWER = 3  # measurements, each slower than the one before
 
@@ -142,7 +142,7 @@ def _not_monotone(policy: Policy, probes: Sequence[Probe]) -> Iterator[str]:
 
 
 def _slower(policy: Policy, history: History) -> Iterator[str]:
-    """A server that is slower with every probe, such as one that warms up."""
+    """A server that is slower in every probe, such as one that gets hot."""
     scales = policy.scales(history)
     growing = all(later > earlier for earlier, later in itertools.pairwise(scales))
     if len(scales) >= _FEWEST_SLOWER and growing and scales[-1] > _SLOWER * scales[0]:

@@ -72,7 +72,7 @@ class SearchConsole:
         return EXIT_VALID
 
     def action(self, action: Action, spent_s: float) -> None:
-        """What comes next."""
+        """Before each measurement."""
         if isinstance(action, Ended):
             return
         if isinstance(action, NextStep):
@@ -160,7 +160,7 @@ def result_lines(state: SearchState, folder: Path) -> Iterator[str]:
 
 
 def conclusion_lines(conclusion: Conclusion, folder: Path) -> Iterator[str]:
-    """The result and what speaks against it."""
+    """The result and the evidence against it."""
     yield f"search    {outcome_text(conclusion)}: {conclusion.why}"
     yield from (f"WARNING   {remark}" for remark in conclusion.remarks)
     for label, text in conclusion_facts(conclusion):
@@ -193,7 +193,7 @@ def conclusion_facts(conclusion: Conclusion) -> Iterator[tuple[str, str]]:
     if found.binding is not None:
         kind = {
             "smooth": ": it grows smoothly with the rate",
-            "cliff": ": a queue grows once the servers are full, so that a little more is much too slow",
+            "cliff": ": a queue grows once the servers are full, so that a little more is far too slow",
             None: "",
         }[found.boundary]
         yield "limit", f"{found.binding}{kind}"

@@ -16,7 +16,7 @@ from harness.report.progress import ProgressSnapshot
 from harness.report.statistics import completed, ttft_ns
 from harness.report.statistics import tpot_ns as tpot_of
 
-# LoadGen takes the time of a first token when it is called, so much later at the most than the bytes came:
+# LoadGen takes the time of a first token when it is called, at most this much after the bytes arrived:
 # by this, over the tokens of an answer, its TPOT can be smaller than ours.
 LATE_REPORT_NS = 100_000_000
 _COUNTED_S = 1.0  # workers count first tokens four times a second: by then each is counted
@@ -24,7 +24,7 @@ _NS = 1e9
 
 
 class DecidedError(RunError):
-    """The run cannot become VALID whatever follows."""
+    """The run can no longer become VALID."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class CutOff:
 
     It counts only what LoadGen will count, too. Its times begin when a query is scheduled and end when it is
     called, so its TTFT is never less than ours. Queries that wait for their first token longer than its limit
-    count at once: those that had been issued by then, less all first tokens, are so many at the least.
+    count at once; a lower bound of their number is the queries issued by then less all first tokens.
     """
 
     def __init__(self, log_dir: Path, limits_ns: Mapping[str, int], most_over: int) -> None:

@@ -13,7 +13,7 @@ _TOLERANCES = (0.001, 0.2)
 
 
 def add_search(parser: Parser) -> None:
-    """What is searched, how long and how narrow; the flags of a run."""
+    """The budget and the precision of a search; the flags of a run."""
     group = parser.add_argument_group("search")
     run_flags.add_scenario(group)
     run_flags.add_input_file(group)
@@ -44,7 +44,7 @@ def add_search(parser: Parser) -> None:
     group.add_argument(
         "--resume",
         action="store_true",
-        help="resume the search in the output folder: what it has measured counts",
+        help="resume the search in the output folder; its measurements are used",
     )
     run_flags.add_settings(parser.add_argument_group("settings"))
 

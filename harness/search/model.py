@@ -1,4 +1,4 @@
-"""The servers as a ladder and probes show them, and the highest rate that passes in a replay."""
+"""A model of the servers from a ladder and probes, and the highest rate that passes in its replay."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ def pool_model(steps: Sequence[Step], slots: int | None, ttft_ns: int) -> PoolMo
 def _points(steps: Sequence[Step]) -> list[_Point]:
     found = []
     for step in steps:
-        decoded = step.tokens_per_s - step.queries_per_s  # the first tokens come of the prefill
+        decoded = step.tokens_per_s - step.queries_per_s  # the first tokens are those of the prefill
         if not step.ttft_samples_ns or not step.tpot_samples_ns or decoded <= 0:
             continue
         waiting = step.queries_per_s * float(np.mean(step.ttft_samples_ns)) / _NS  # Little's law

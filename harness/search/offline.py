@@ -1,4 +1,4 @@
-"""The target_qps of Offline: a run that lasts as long as it must, and not much longer."""
+"""The target_qps of Offline: for a run that is valid and not much longer than necessary."""
 
 import math
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def _count(settings: Mapping[str, Setting], samples: int, rate: float) -> int:
 
 
 def _lowest(settings: Mapping[str, Setting], samples: int, needed: int, low: float, high: float) -> float:
-    """The lowest rate in between whose query has so many samples."""
+    """The lowest rate in between whose query has at least the needed samples."""
     while high / low - 1 > 1e-5:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _count(settings, samples, middle) >= needed else (middle, high)

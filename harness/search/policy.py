@@ -1,6 +1,6 @@
 """The policy of a search: what is measured next, as a function of what has been measured.
 
-No clock and no I/O: time spent is what the steps and probes say of themselves, so that a search resumes from
+No clock and no I/O: time spent is the sum of the steps' and probes' own times, so that a search resumes from
 its history and runs against a simulator.
 """
 
@@ -69,9 +69,9 @@ Outcome = Literal["FOUND", "AT_LEAST", "NOTHING_PASSES", "BUDGET", "STOPPED"]
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """Nothing more is measured.
+    """The end of all measurements.
 
-    ``AT_LEAST``: this client's limit was reached before the servers'. ``STOPPED``: it could not go on.
+    ``AT_LEAST``: this client's limit was reached before the servers'. ``STOPPED``: none is possible.
     """
 
     outcome: Outcome
@@ -80,12 +80,12 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 Action = NextStep | NextProbe | Ended
 
-_CLOSE = 0.7  # of t_max: such a verdict can be another one in the next run
+_CLOSE = 0.7  # of t_max: so near, the next run may have the other verdict
 _SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
 _MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
 _SMALL_MARGIN = 0.01
 _NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
-_JUMP = 1.25  # by which a rate is raised where nothing predicts it
+_JUMP = 1.25  # factor by which a rate is raised where nothing predicts it
 _MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
 _MOST_PROBES = 16
 _TAIL_S = 120.0  # of a run beyond its last query, where none was measured yet
@@ -102,7 +102,7 @@ def search(
 
     ``show`` gets what comes next, and the time spent.
 
-    Raises what ``prober`` raises; what was measured until then has been kept.
+    Raises what ``prober`` raises; the measurements until then have been kept.
     """
     policy = Policy(settings)
     while not isinstance(action := policy.decide(history), Ended):
@@ -168,7 +168,7 @@ class Policy:
         return self._next_probe(history)
 
     def expected_peak(self, history: History) -> float | None:
-        """The highest rate that would pass as far as is known; None where nothing predicts it."""
+        """The highest rate that is expected to pass; None where nothing predicts it."""
         if (predictor := self._predictor(history)) is not None:
             return predictor.peak(history.probes)
         return peak_by_tpot(history.probes, self._limits_ns["TPOT"])
@@ -355,7 +355,7 @@ def runs_used(probes: Sequence[Probe]) -> float:
 
 
 def _repeats(probes: Sequence[Probe], rate: float) -> bool:
-    """Whether complete runs at one rate agree so well that another one would show nothing new."""
+    """Whether complete runs at one rate agree so well that another one would add nothing."""
     same = [one for one in probes if one.rate == rate and one.verdict == "VALID" and one.tpot_p99_ns]
     if len(same) < 2:
         return False
@@ -376,5 +376,5 @@ def _stopped(history: History) -> Ended | None:
         outcome: Outcome = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
         return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}")
     if len(history.probes) >= _MOST_PROBES:
-        return Ended("STOPPED", f"{len(history.probes)} runs without an end")
+        return Ended("STOPPED", f"{len(history.probes)} runs that did not end")
     return None

@@ -1,4 +1,4 @@
-"""What a search measures: steps at a fixed concurrency, and probes, which are ordinary runs at a rate."""
+"""The measurements of a search: steps at a fixed concurrency, and probes, ordinary runs at a rate."""
 
 from typing import Literal, Protocol
 
@@ -10,24 +10,24 @@ ProbeVerdict = Literal["VALID", "INVALID", "FAILED"]
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of official length at one rate, as its own record judged it."""
+    """A run of official length at one rate, with the verdict of its own record."""
 
     rate: float
     """`target_qps`, queries per second"""
     datasets: int
-    """the run's queries are so many times the dataset; 0 where LoadGen does not fill up"""
+    """the run's queries as a multiple of the dataset; 0 where LoadGen does not fill up"""
     queries: int
     planned_s: float
     """when its last query is to be issued"""
     seconds: float
-    """what it took from the first query to the last answer, or to the cut"""
+    """time from the first query to the last answer, or to the cut"""
     cost_s: float
-    """what it took in all, with start, end and emptying of the servers"""
+    """time in all, with start, end and emptying of the servers"""
     verdict: ProbeVerdict
     """`FAILED`: queries failed, the server died or the run was ended: it shows nothing about the rate"""
     reasons: tuple[str, ...] = ()
     cut_after_s: float | None = None
-    """it was ended then, since more queries were over a limit than a VALID run may have"""
+    """time at which it was ended, since more queries were over a limit than a VALID run may have"""
     ttft_p99_ns: float | None = None
     tpot_p99_ns: float | None = None
     over_ttft: int = 0
@@ -66,7 +66,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prober(Protocol):
-    """Measures. Raises HarnessError where nothing can be measured any more, such as a server that is gone."""
+    """Measures. Raises HarnessError where no measurement is possible any more, such as without a server."""
 
     def ladder(self, concurrency: int) -> Step:
         """A step with this many requests in flight, over all replicas."""

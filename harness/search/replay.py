@@ -27,8 +27,8 @@ _SHARE = 0.99  # of LoadGen's Server: a p99
 class PoolModel:
     """The servers together. Times in seconds.
 
-    ``running`` and ``tpot_s`` are points of TPOT(N), ascending in N; before the first and behind the last the
-    line of the nearest two goes on. ``slots``: the most that run at once (inf: no limit). ``first_s``:
+    ``running`` and ``tpot_s`` are points of TPOT(N), ascending in N; before the first and after the last, the
+    line of the nearest two is extended. ``slots``: the most that run at once (inf: no limit). ``first_s``:
     measured times to the first token without a queue, drawn for each request. ``spread``: TPOT of single
     requests over the mean at their load, drawn likewise. ``lengths``: output tokens, dealt in an order of
     their own. ``scale`` multiplies all times.
@@ -60,7 +60,7 @@ class PoolModel:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay shows. ``cut_s``: when more queries are over a limit than may be, None for never."""
+    """The result of a replay. ``cut_s``: when too many queries are over a limit, None for never."""
 
     run: ScheduledRun
     over_ttft: int
@@ -87,7 +87,7 @@ def replay(
 ) -> Replayed:
     """Replay the run at ``rate``."""
     run = schedule.run(rate)
-    # Every n-th query against an n-th of the pool: loads vary about their mean as those of all queries do.
+    # Every n-th query against an n-th of the pool: loads vary around their mean as those of all queries do.
     part = -(-run.queries // _MOST_REPLAYED)
     arrivals = schedule.arrivals_s(rate, run.queries)[::part]
     random = np.random.Generator(np.random.PCG64(_SEED))
@@ -124,8 +124,8 @@ def _served(
 ) -> tuple[list[float], list[float], int]:
     """When each request gets its slot and when it ends, and the most that were in flight.
 
-    ``made`` is the number of tokens that a request running since the begin would have: a request that starts
-    at ``made`` = m with L tokens ends at m + L. Its time to the first token is a delay behind which it makes
+    ``made`` is the number of tokens that a request running since the start would have: a request that starts
+    at ``made`` = m with L tokens ends at m + L. Its time to the first token is a delay after which it makes
     tokens.
     """
     count = len(arrivals)
@@ -186,7 +186,7 @@ def _dealt(values: Floats, count: int, random: np.random.Generator) -> Floats:
 
 
 def _moment(times: Floats, most: int) -> float | None:
-    """When the first one above ``most`` comes; at once where a run may not even have none."""
+    """When the first one above ``most`` comes; at once where not even a run without any passes."""
     if most < 0:
         return 0.0
     return float(np.partition(times, most)[most]) if len(times) > most else None

@@ -1,4 +1,4 @@
-"""LoadGen's Server schedule at every rate: how many queries a run has, and when they arrive.
+"""LoadGen's Server schedule at every rate: the number of queries of a run, and when they arrive.
 
 LoadGen draws the times between two queries from a fixed seed and divides them by target_qps, so that the
 schedules of all rates are one, stretched. It fills up to complete datasets: with n rows a run has k x n
@@ -75,9 +75,7 @@ class Schedule:
         rate = float(self._unit[queries - 1]) / self._duration_s
         last_digit = 10.0 ** (math.floor(math.log10(rate)) + 1 - _DIGITS)
         steps = math.floor(rate / last_digit)
-        while (
-            self.run(rounded(steps * last_digit)).datasets > datasets
-        ):  # LoadGen's whole ns are a little less
+        while self.run(rounded(steps * last_digit)).datasets > datasets:  # LoadGen rounds down to ns
             steps -= 1
         return rounded(steps * last_digit)
 

@@ -16,7 +16,7 @@ SCHEMA = 1
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be the same for a search to be resumed: other servers or data do not compare."""
+    """The facts that must be the same for a search to be resumed."""
 
     benchmark: str
     scenario: str
@@ -66,7 +66,7 @@ def identity_of(record: RunRecord) -> Identity:
     settings = {name: value for name, value in plan.loadgen_settings.items() if name != "server_target_qps"}
     servers = [
         {
-            "url": "" if plan.backend == "embedded" else one.url,  # its port is another one each time
+            "url": "" if plan.backend == "embedded" else one.url,  # its port differs each time
             "model": one.model,
             "version": one.version,
             "max_running_requests": one.max_running_requests,
@@ -96,6 +96,6 @@ def check_same(folder: Path, before: Identity, now: Identity) -> None:
     if changed:
         details = "; ".join(f"{name}: {getattr(before, name)} -> {getattr(now, name)}" for name in changed)
         raise ConfigError(
-            f"--resume: the search in {folder} measured something else ({details}); omit --resume to begin "
+            f"--resume: the search in {folder} has other settings ({details}); omit --resume to begin "
             "a new one"
         )

@@ -2,7 +2,7 @@
 
 Its dialogue is that of sut/rows/issuer.py, and ("concurrency", (requests, seconds)) changes the number: in
 even steps over the seconds, so that the new requests do not stay in step with each other. It ends by an abort
-only. Samples come in the order of the dataset, from its start again behind its end, without a break between
+only. Samples come in the order of the dataset, and again from its start, without a break between
 two numbers. A query's id counts the queries.
 """
 
@@ -63,7 +63,7 @@ class ClosedLoop(Issuer):
 
     @property
     def done(self) -> bool:
-        """Whether no worker is left; else the supervisor ends it."""
+        """Whether no worker is left; otherwise the supervisor ends the loop."""
         return not self.served
 
     def commanded(self, word: str, value: Any) -> bool:
@@ -76,7 +76,7 @@ class ClosedLoop(Issuer):
         return True
 
     def proceed(self) -> float:
-        """Issue what is missing."""
+        """Issue the requests that are missing."""
         now = time.monotonic()
         for _ in range(self._rise.at(now) - self.waiting):
             self.issue([self._next], [self._next % self._samples])  # one by one, each where the fewest are

@@ -1,4 +1,4 @@
-"""Servers without work again, after a probe was cut off or a step of a ladder has ended."""
+"""Empties the servers after a probe was cut off or a step of a ladder has ended."""
 
 import logging
 import time
@@ -23,8 +23,8 @@ log = logging.getLogger("mlperf")
 def empty_servers(servers: Sequence[ServerInfo], key: str | None, ca_file: Path | None) -> tuple[str, ...]:
     """Have every server drop its requests, and wait until none works; returns why a server is not usable.
 
-    The connections of the requests are closed by now, which most servers take as an abort. SGLang is asked,
-    too.
+    The connections of the requests are closed by now, which most servers take as an abort. SGLang also
+    gets a request to abort them.
     """
     for server in servers:
         if server.wire == "sglang":
@@ -62,7 +62,7 @@ def _wait_idle(url: str, key: str | None, ca_file: Path | None, until: float, no
 
 
 def requests_in(page: bytes) -> float | None:
-    """Requests running and queued by a page of metrics; None where it does not say."""
+    """Requests running and queued by a page of metrics; None where it does not report them."""
     names = {name for key in ("running", "queued") for name in QUANTITIES[key].names}
     found = [value for series, value in values_of(page) if series.partition(b"{")[0].decode() in names]
     return sum(found) if found else None

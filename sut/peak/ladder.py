@@ -83,7 +83,7 @@ def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
 
 
 def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[Prepared, Ladder]:
-    """Ask the servers, settle the steps and check them. Raises ConfigError and ServerError."""
+    """Query the servers, choose the steps and check them. Raises ConfigError and ServerError."""
     run = plan.run
     asked = find_servers(urls, run.backend, api_key(), run.ca_file, run.preflight)
     servers = asked.found
@@ -111,7 +111,7 @@ def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tupl
 
 
 def _untimed(run: RunPlan) -> tuple[str, ...]:
-    """A warning where answers come whole."""
+    """A warning where answers are not streamed."""
     return () if run.parameters.stream else (_UNTIMED,)
 
 
@@ -168,7 +168,7 @@ def _climb(
 def _client(
     plan: LadderPlan, prepared: Prepared, target: Target, death: Death
 ) -> Iterator["ClosedLoopClient"]:
-    """The client's processes, connected; at the end of the block what is in flight is given up."""
+    """The client's processes, connected; requests in flight at the end of the block are abandoned."""
     run, key = prepared.plan, api_key()
     wires = Wires(target.wire, run.parameters, run.benchmark.vocabulary_size, target.model)
     urls = [server.url for server in prepared.servers]

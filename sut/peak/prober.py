@@ -99,7 +99,7 @@ class RunProber:
         self._at_work = False
 
     def _empty(self) -> tuple[str, ...]:
-        """Let the servers drop what they still work on; why one is not usable."""
+        """Have the servers drop their requests; returns why one is not usable."""
         if self.options.backend == "embedded":  # it has ended
             return ()
         return empty_servers(self.base.servers, api_key(), self.options.ca_file)
@@ -111,7 +111,7 @@ class RunProber:
 
 
 class Unwatched:
-    """Shows nothing of a ladder: its step is shown once it is measured."""
+    """Ignores the progress of a ladder: its step is shown once it is measured."""
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
         """Nothing."""

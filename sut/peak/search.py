@@ -53,7 +53,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The state as search.json has it; ``error`` ended the search, None for one that came to its end."""
+    """The state as search.json has it; ``error`` ended the search, None for one that was completed."""
 
     folder: Path
     state: SearchState
@@ -63,7 +63,7 @@ class Searched:
 def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
     """Search; None after a dry run. Raises HarnessError for whatever keeps it from starting.
 
-    What ends a search that has started comes back with everything that was measured.
+    A search that has started returns its measurements, whatever ends it.
     """
     folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
     with interruptible():
@@ -80,7 +80,7 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
 
 
 def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
-    """What the checked plan says of the servers and of this client."""
+    """The limits of the servers and of this client in the checked plan."""
     servers, asked = base.servers, options.max_concurrency
     known = [one.max_running_requests for one in servers]
     slots = sum(one or 0 for one in known) if all(known) else None
@@ -102,7 +102,7 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
 
 
 def _check_budget(settings: SearchSettings, base: RunRecord) -> None:
-    """Refuse what no run fits into. Raises ConfigError."""
+    """Refuse a budget that is too short for a run. Raises ConfigError."""
     if settings.budget_s is None:
         return
     least_s = float(base.plan.loadgen_settings["min_duration_ms"]) / 1000

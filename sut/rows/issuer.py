@@ -81,11 +81,11 @@ class Issuer:
         return False
 
     def proceed(self) -> float:
-        """Called in each turn of the loop; returns the seconds until the next turn at the latest."""
+        """Called in each turn of the loop; returns the longest time until the next one, in seconds."""
         return _SIGN_OF_LIFE_S
 
     def issue(self, query_ids: Sequence[int], sample_indexes: Sequence[int]) -> None:
-        """Issue queries; those that no worker has room for wait."""
+        """Issue queries; those for which no worker has a free slot wait."""
         self.waiting += len(query_ids)
         self._dispatcher.issue(list(query_ids), list(sample_indexes))
 
@@ -95,7 +95,7 @@ class Issuer:
         return any(channel.alive for channel in self._channels)
 
     def run(self) -> None:
-        """Issue and wait until all is done, or the supervisor aborts."""
+        """Issue all queries and wait for their ends, or for the supervisor's abort."""
         poll = select.epoll()
         readers = {channel.socket.fileno(): (channel, TokenMessageReader()) for channel in self._channels}
         for channel in self._channels:
@@ -174,7 +174,7 @@ class Issuer:
 
 
 class RowIssuer(Issuer):
-    """All rows at once; workers get them as they have room."""
+    """All rows at once; workers get them as slots become free."""
 
     def __init__(
         self, rows: Sequence[int], channels: Sequence[WorkerChannel], counters: memoryview, control: Pipe

@@ -27,7 +27,7 @@ from sut.supervisor.session import QuerySession
 
 
 class Watcher(Protocol):
-    """What a run reports while it lasts."""
+    """Receives the progress of a run."""
 
     def plan(
         self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
@@ -45,10 +45,10 @@ class RowFiles(Protocol):
     """The file of the prompts, and the one of their answers."""
 
     def read(self) -> SampleSet:
-        """The prompts. Raises ConfigError and DatasetError, also for what would keep it from writing."""
+        """The prompts. Raises ConfigError and DatasetError, also where the answers could not be written."""
 
     def warnings(self) -> Sequence[str]:
-        """Of what was read, before anything is sent."""
+        """Warnings about the prompts, before anything is sent."""
 
     def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
         """Write the answers once every row has one, or its failure; ``on_row`` gets the rows done."""
@@ -73,11 +73,11 @@ def run_rows(
     watcher: Watcher,
     on_line: Callable[[ProgressLine], None] = lambda line: None,
 ) -> EvalResult:
-    """Answer the rows and write the file. The result comes back for interrupted runs and failed rows, too.
+    """Answer the rows and write the file. Also returns for interrupted runs and failed rows.
 
     ``on_line`` is called with each line of progress.jsonl.
 
-    Raises HarnessError for whatever keeps the run from starting.
+    Raises HarnessError where the run cannot start.
     """
     rows = _read(plan, files)
     warnings = (*plan.run.warnings, *plan.run.deviations, *files.warnings())
@@ -126,7 +126,7 @@ def _send(
     watcher: Watcher,
     on_line: Callable[[ProgressLine], None],
 ) -> tuple[EvalResult, EvalSettings]:
-    """Send what is left; the journal keeps every answer."""
+    """Send the rows without an answer; the journal keeps every answer."""
     run, samples = plan.run, rows.samples
     placement = place_workers(run, Inputs(samples, {}, None, ()))
     with interruptible(), servers_of(run, samples) as (urls, death):

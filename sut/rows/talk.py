@@ -1,4 +1,4 @@
-"""Prompts at a terminal: one at a time, each answer shown as it comes; Ctrl-C ends the answer."""
+"""Prompts at a terminal: one at a time, each answer shown while it arrives; Ctrl-C ends the answer."""
 
 import signal
 import sys
@@ -161,7 +161,7 @@ def _shown(
 
 @contextmanager
 def _ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C came in the block, where it does not end the program."""
+    """Whether Ctrl-C was pressed in the block, where it does not end the program."""
     came: list[int] = []
 
     def stop(signum: int, frame: FrameType | None) -> None:

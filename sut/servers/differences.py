@@ -12,7 +12,7 @@ from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.servers.pages import Reported
 
-# Of a replica by its nature, or of the moment; and what may hold a secret, the command of its start among it.
+# Fields that differ by nature or with time, and those that may hold a secret, such as the start command.
 # The names are those of SGLang 0.5.23.
 _OWN = re.compile(
     r"(.*_)?(url|host|ip|ports?|addr|seed|gpu_id|worker_id|ipc_name|throughput|(start|up)?time)|node_rank|"

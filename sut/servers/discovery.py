@@ -1,4 +1,4 @@
-"""Information about every replica, asked for in parallel and within a deadline, also of those that start."""
+"""Information about every replica, queried in parallel and within a deadline, also while servers start."""
 
 import logging
 import threading
@@ -20,9 +20,9 @@ from sut.servers.info_client import InfoClient, NotReadyError, WaitNotices
 from sut.servers.naming import Calls, DuplicateError, Replicas, check_enough, replicas_of
 from sut.servers.pages import Reported, ask_server
 
-_MARGIN_S = 0.5  # for the thread that asks, after its own deadline
+_MARGIN_S = 0.5  # for the querying thread, after its own deadline
 _TIMEOUT_REMEDY = "a busy server may need a larger --preflight-timeout"
-_PAUSE_S = 1.0  # between two questions to a server that is starting
+_PAUSE_S = 1.0  # between two queries to a server that is starting
 _STARTING_PER_S = 100  # questions to all of them
 _ROWS = 20  # of the table of servers that cannot be used
 _REASON = 160  # characters
@@ -48,7 +48,7 @@ def discover(
     within_s: float,
     ca_file: Path | None = None,
 ) -> tuple[ServerInfo, ...]:
-    """Ask every replica once. Raises HarnessError unless all can be used."""
+    """Query every replica once. Raises HarnessError unless all can be used."""
     return find_servers(urls, backend, api_key, ca_file, Preflight(questions_s=within_s, trial_s=1)).found
 
 
@@ -220,7 +220,7 @@ def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int 
 
 
 def left_out_warning(left_out: Mapping[str, str], total: int) -> tuple[str, ...]:
-    """The warning about servers that the run does without; none where it has all."""
+    """The warning about servers that the run leaves out; none where it uses all."""
     if not left_out:
         return ()
     return (f"{len(left_out)} of {total} servers are left out (--min-replicas): {folded(left_out)}",)

@@ -28,7 +28,7 @@ _Questions = Mapping[str, Callable[[], float | None]]
 
 
 class _Library(Protocol):
-    """What a vendor's library answers; ``errors`` are raised for what a GPU does not have."""
+    """The answers of a vendor's library; ``errors`` are raised for values that a GPU does not have."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]: ...
@@ -59,7 +59,7 @@ class LocalGpus:
         return sum(len(library.handles) for library in self._libraries)
 
     def page(self) -> bytes:
-        """What all GPUs report now; a value that one does not have is left out."""
+        """The present values of all GPUs, without those that a GPU does not report."""
         gpus = ((library, number) for library in self._libraries for number in range(len(library.handles)))
         lines = (
             f'{name}{{gpu="{place}"}} {value}'

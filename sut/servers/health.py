@@ -30,7 +30,7 @@ Ask = Callable[[str], str]  # a replica's URL; "" when it is healthy, else the e
 
 
 def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> str:
-    """One question to /health."""
+    """One request to /health."""
     with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
             status, _ = control.ask("/health")
@@ -74,13 +74,13 @@ class ActivityProbe:
         self._thread: threading.Thread | None = None
 
     def probe(self) -> None:
-        """Ask all replicas, in a thread; does nothing while an earlier one runs."""
+        """Query all replicas, in a thread; does nothing while an earlier one runs."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._ask_all, name="activity", daemon=True)
             self._thread.start()
 
     def _ask_all(self) -> None:
-        """Ask one after another until one works, which is enough."""
+        """Query one after another until one works, which is enough."""
         for url in self._urls:
             if self._works(url):
                 self.seen_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Questions to a server outside the request path, each within a deadline and of bounded size."""
+"""Requests to a server outside the request path, each within a deadline and of bounded size."""
 
 import logging
 import os
@@ -39,7 +39,7 @@ log = logging.getLogger("mlperf")
 
 
 class NotReadyError(ServerError):
-    """The server cannot be used now, and may be later: it is not there yet, or still starting."""
+    """The server cannot be used yet: it is not reachable, or still starting."""
 
 
 class InfoClient:
@@ -161,7 +161,7 @@ class InfoClient:
     def _expire(self) -> None:
         self._expired = True
         if self._socket is not None:
-            with suppress(OSError):  # closed meanwhile
+            with suppress(OSError):  # closed in the meantime
                 info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
                 self._remedy = TcpInfo.of(info).evidence() or self._remedy
                 # Of the plain socket: an SSLSocket's own would take its state from the thread that reads.
@@ -242,7 +242,7 @@ def tls_remedy(error: BaseException) -> str:
 
 
 class WaitNotices:
-    """Reports about a wait: on a terminal one line that renews itself; elsewhere lines, after a second and
+    """Reports about a wait: on a terminal one line that is overwritten; elsewhere lines, after a second and
     then every ten.
     """
 
@@ -262,7 +262,7 @@ class WaitNotices:
         self.end()
 
     def tick(self, what: str) -> None:
-        """Report that the program waits for ``what``, when a report is due."""
+        """Report that the program waits for ``what``, where a report is due."""
         waited_s = time.monotonic() - self._began
         if waited_s < self._next_s:
             return

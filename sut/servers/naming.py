@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 
 
 class Calls(Generic[Item, Found]):
-    """A call for each item, each in a daemon thread: one that hangs holds nothing up.
+    """A call for each item, each in a daemon thread, so that one that hangs delays no other.
 
     ``results`` and ``errors`` fill while they run.
     """
@@ -54,7 +54,7 @@ class Calls(Generic[Item, Found]):
             yield
 
     def running(self) -> list[Item]:
-        """Items without an end yet."""
+        """Items whose calls have not ended yet."""
         return [item for item in self.items if item not in self.results and item not in self.errors]
 
 
@@ -64,7 +64,7 @@ class DuplicateError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """One URL for each replica. ``faults``: URLs that are none, and why."""
+    """One URL for each replica. ``faults``: URLs that name no replica, and why."""
 
     urls: tuple[str, ...]
     faults: tuple[tuple[str, HarnessError], ...] = ()
@@ -155,7 +155,7 @@ def _distinct(
 ) -> Replicas:
     """Sort out URLs of a server that an earlier one names.
 
-    Two names with one address may be two servers behind a proxy that goes by names: that is a warning.
+    Two names with one address may be two servers behind a proxy that distinguishes names: that is a warning.
     """
     kept: list[str] = []
     shared: list[str] = []
@@ -178,7 +178,7 @@ def _distinct(
         kept.append(url)
     warnings = (
         f"{len(shared)} of {len(kept)} servers have the address and port of another: {folded(shared)}; "
-        "unless a proxy there goes by their names, they are one server",
+        "unless a proxy there distinguishes their names, they are one server",
     )
     return Replicas(tuple(kept), tuple(faults), warnings if shared else ())
 

@@ -1,4 +1,4 @@
-"""What a server's information pages say about it, by protocol."""
+"""Readers of a server's information pages, by protocol."""
 
 import re
 from collections.abc import Mapping

@@ -109,7 +109,7 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a replica did with its trial request; ``seconds`` None without an end of it."""
+    """The result of a replica's trial request; ``seconds`` None where it did not end."""
 
     keeps_alive: bool
     seconds: float | None
@@ -117,7 +117,7 @@ class Trial:
 
 
 def trial_summary(servers: Sequence[ServerInfo]) -> str:
-    """The trial requests' times in one line, with the slowest three where they stand out."""
+    """The trial requests' times in one line, with the slowest three where they are outliers."""
     times = sorted((one.trial_s, one.url) for one in servers if one.trial_s is not None)
     if not times:
         return ""

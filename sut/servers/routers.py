@@ -1,4 +1,4 @@
-"""A router between this client and the servers: known by its answers, and what it may hide."""
+"""A router between this client and the servers: how to detect it, and what it may hide."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ _PROXIES = {
     "awselb": "AWS load balancer",
     "cloudflare": "Cloudflare",
 }
-_RISK = "which may hide failures by trying again, and hides stragglers"
+_RISK = "which may hide failures by retrying, and hides stragglers"
 _RISKS = {
-    GATEWAY: "which hides failures by trying again (--disable-retries), and stragglers; its policy is not "
+    GATEWAY: "which hides failures by retrying (--disable-retries), and stragglers; its policy is not "
     "known (cache_aware by default; --policy power_of_two)",
-    "nginx": "which hides failures by trying again (proxy_next_upstream off), and stragglers, and may hold "
+    "nginx": "which hides failures by retrying (proxy_next_upstream off), and stragglers, and may hold "
     "back streams (proxy_buffering off)",
 }
 _LONGEST = 100

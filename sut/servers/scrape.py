@@ -1,4 +1,4 @@
-"""The servers' /metrics pages, asked for every 5 s during a run and kept as server_metrics.parquet.
+"""The servers' /metrics pages, read every 5 s during a run and kept as server_metrics.parquet.
 
 A thread of the supervisor does it, at a low priority; neither LoadGen's process nor a worker has a part.
 """
@@ -30,7 +30,7 @@ EVERY_S = 5.0
 _ANSWER_S = 2.0
 _AT_ONCE = 32
 _LARGEST_PART = 0.2  # of the time that a round may take; more, and the next one comes later
-_TRIES = 3  # failures in a row, after which a server is asked in every tenth round
+_TRIES = 3  # failures in a row, after which a server is queried in every tenth round only
 _SELDOM = 10
 _NICE = 10
 _END_S = 30.0  # of a thread of low priority, perhaps on a busy machine
@@ -58,14 +58,14 @@ class _Server:
 
 @dataclass(slots=True)
 class Scraped:
-    """What the end of a scrape says: servers that never had metrics, and why; other remarks."""
+    """The end of a scrape: servers that never had metrics, and why; other remarks."""
 
     without: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 class MetricsScraper:
-    """Asks from ``start`` to ``stop``. Nothing that goes wrong here ends a run."""
+    """Asks from ``start`` to ``stop``. No failure here ends a run."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class MetricsScraper:
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to read the pages."""
         if self._servers or self._gpus is not None:
             self._thread.start()
 
     def stop(self) -> Scraped:
-        """Ask once more and close the file."""
+        """Read the pages once more and close the file."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(_END_S)
@@ -152,7 +152,7 @@ class MetricsScraper:
                 last = await self._pause(max(EVERY_S, took / _LARGEST_PART) - took)
 
     async def _pause(self, seconds: float) -> bool:
-        """Whether the run has ended meanwhile."""
+        """Whether the run has ended in the meantime."""
         return await asyncio.to_thread(self._ended.wait, seconds)
 
     async def _ask(

@@ -1,4 +1,4 @@
-"""What a server reports about itself, and whether the run fits it."""
+"""A server's facts about itself, and checks of the run against them."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Runs beside each other: whether they can be compared, what differs, and what their plans differ in."""
+"""A comparison of runs: whether they are comparable, which figures differ, and which settings."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from harness.report.early_stopping import log_cumulative
 
 _LEVEL = (2.5, 97.5)  # percent
 _NAMED = ("url", "like")
-_OFTEN = 0.05  # a chance below which a difference is called one
+_OFTEN = 0.05  # chance below which a difference is reported
 # Settings of LoadGen in which comparable runs may differ: the load is what is compared.
 _LOAD = ("server_target_qps", "offline_expected_qps", "single_stream_expected_latency_ns")
 # Parts of a record that differ between any two runs, or follow from what is listed.
@@ -66,9 +66,9 @@ class Changed:
 
 
 def incomparable(base: RunFiles, other: RunFiles) -> tuple[str, ...]:
-    """Why the figures of two runs say nothing about their systems; empty where they can be compared."""
+    """Why the figures of two runs do not compare their systems; empty where they do."""
     if base.record is None or other.record is None:
-        return ("a folder has no run.json, so what was run is not known",)
+        return ("a folder has no run.json, so its settings are not known",)
     return tuple(_incomparable(base, other))
 
 
@@ -121,7 +121,7 @@ def _difference(name: str, base: Estimate, other: Estimate) -> Difference:
 
 
 def changed_samples(base: RunFiles, other: RunFiles) -> Changed | None:
-    """None where a run was not scored, or its metric knows no right and wrong."""
+    """None where a run was not scored, or its metric has no right and wrong answers."""
     first, second = _right(base), _right(other)
     if first is None or second is None or len(first) != len(second):
         return None

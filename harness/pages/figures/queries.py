@@ -22,7 +22,7 @@ Codes = npt.NDArray[np.int16]
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Queries in order of issue. Seconds; NaN where the moment never came or the query failed.
+    """Queries in order of issue. Seconds; NaN where the event did not occur or the query failed.
 
     ``issued`` and ``ended`` count from the first issue; ``ended`` is there for failed queries, too. ``tpot``
     needs two tokens. ``replica``, ``finish`` and ``failure`` number the names beside them, -1 where there is

@@ -1,4 +1,4 @@
-"""What a folder has of a run."""
+"""The files of a run in a folder."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What happened when: a run in equal intervals, at most 600, that mostly hold several queries."""
+"""A run over time, in at most 600 equal intervals that mostly hold several queries."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The charts of a run: what happened when, and how values are distributed."""
+"""The charts of a run: its course over time, and distributions of its values."""
 
 from collections.abc import Iterator, Sequence
 
@@ -61,7 +61,7 @@ def _budget(run: RunFiles, queries: Queries, bins: Bins) -> Iterator[Chart]:
         for (name, limit), color in zip(run.limits.items(), (3, 4), strict=True)
     ]
     limits = [Limit(f"most that pass: {most:,}", most)]
-    note = "the run is lost where a curve crosses the line"
+    note = "the run can no longer be VALID after a curve crosses the line"
     yield _timed("budget", "Queries over a limit, so far", bins, series, limits, note)
 
 

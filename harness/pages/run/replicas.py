@@ -1,4 +1,4 @@
-"""Each replica beside the others: what it did, and which are slower than the rest."""
+"""The replicas compared with each other: their figures, and which are slower than the rest."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def replicas_of(queries: Queries) -> list[Replica]:
 
 
 def replicas_section(queries: Queries, balance: ReplicaBalance | None = None) -> Section:
-    """A row for each of several replicas, the furthest from the median TPOT first."""
+    """A row for each of several replicas, the one furthest from the median TPOT first."""
     replicas = replicas_of(queries)
     if len(replicas) < 2:
         return Section("replicas", "Replicas")

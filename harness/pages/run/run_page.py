@@ -1,4 +1,4 @@
-"""The page of one run: its verdict and why, what happened when, how values are distributed, what ran."""
+"""The page of one run: its verdict with reasons, charts over time, distributions, and its settings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -53,7 +53,7 @@ def run_page(run: RunFiles) -> Page:
 
 
 def _measured(run: RunFiles) -> Iterator[Section]:
-    """What single queries show, or what LoadGen's summary has of them."""
+    """Sections from single queries, or from LoadGen's summary where there are none."""
     queries = run.queries
     if queries is None or not queries.span:
         yield Section("distributions", "Latencies", tables=tuple(loadgen_percentiles(run)))

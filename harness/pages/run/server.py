@@ -1,4 +1,4 @@
-"""What the servers said of themselves during the run: requests running and queued, use of the KV cache."""
+"""The servers' own metrics during the run: requests running and queued, use of the KV cache."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _NS = 1e9
 
 
 def server_section(run: RunFiles) -> Section:
-    """Sentences, levels over time, and a table; empty where the servers were not asked."""
+    """Sentences, levels over time, and a table; empty where the servers' metrics were not read."""
     load = run.record.server_load if run.record is not None else None
     if load is None:
         return Section("server", "Server")
@@ -94,7 +94,7 @@ def _tables(load: ServerLoad) -> Iterator[Table]:
         if key in QUANTITIES
     ]
     if rows:
-        header = ("of a server, asked every few seconds", "mean", "highest", "of the run above 0 (KV: 95 %)")
+        header = ("of a server, read every few seconds", "mean", "highest", "of the run above 0 (KV: 95 %)")
         yield Table(header, rows)
     counted = [
         (QUANTITIES[key].meaning, f"{count:,.0f}") for key, count in load.counts.items() if key in QUANTITIES

@@ -64,7 +64,7 @@ def loadgen_percentiles(run: RunFiles) -> Iterator[Table]:
 
 
 def client_section(record: RunRecord) -> Section:
-    """What this client itself added."""
+    """The delays that this client added."""
     stats = record.statistics
     rows = {
         "issue delay, ms": stats.issue_delay if stats is not None else None,
@@ -88,7 +88,7 @@ def client_section(record: RunRecord) -> Section:
 
 
 def network_section(record: RunRecord) -> Section:
-    """What this client's kernel knows of the network, for each server."""
+    """Figures of this client's kernel about the network, for each server."""
     text = network_line(record.network)
     if not text:
         return Section("network", "Network")
@@ -174,7 +174,7 @@ def provenance_section(record: RunRecord) -> Section:
 
 
 def _served(record: RunRecord) -> Iterator[Table]:
-    """What the servers serve, equal ones as a row, and the servers that the run did without."""
+    """The models and versions of the servers, equal ones in one row, and the servers that were left out."""
     kinds: dict[tuple[str, ...], list[ServerInfo]] = {}
     for server in record.servers:
         limits = (server.context_length, server.max_running_requests, server.dp_size, server.stream_interval)
@@ -189,7 +189,7 @@ def _served(record: RunRecord) -> Iterator[Table]:
     limits_of = ("context", "runs at once", "dp", "stream interval")
     trials = ("trial request, s: median", "longest")
     header = ("servers", "URL", "engine", "serves", *limits_of, *trials, "settings")
-    hidden = "What the servers serve" if len(rows) > _LISTED else ""
+    hidden = "Models and versions of the servers" if len(rows) > _LISTED else ""
     if rows:
         yield Table(header, rows, folded=hidden)
     reasons: dict[str, list[str]] = {}

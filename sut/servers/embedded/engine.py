@@ -150,7 +150,7 @@ def _how_it_ended(code: int | None) -> str:
 
 
 def default_threads() -> int:
-    """All cores that this process may use but one, which the client needs; at least one."""
+    """The number of cores of this process less one, which the client needs; at least 1."""
     return max(1, len(os.sched_getaffinity(0)) - 1)
 
 

@@ -1,4 +1,4 @@
-"""What the tiny models share: sizes, GPT-2's spelling of tokens, random weights, and the GGUF file itself."""
+"""Common parts of the tiny models: sizes, GPT-2's spelling of tokens, random weights, the GGUF file."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def describe_vocabulary(
 
 
 def write_out(writer: gguf.GGUFWriter, tensors: Iterable[tuple[str, Array]]) -> None:
-    """Write the file, once everything is described."""
+    """Write the file, after all metadata and tensors have been added."""
     for name, tensor in tensors:
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
@@ -72,7 +72,7 @@ def spell(token: bytes) -> str:
 
 
 def unspell(name: str) -> bytes:
-    """The token that ``spell`` has written so."""
+    """The inverse of ``spell``."""
     return name.translate(_BYTES).encode("latin-1")
 
 

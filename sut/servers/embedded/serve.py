@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
-    """Serve until the parent is gone."""
+    """Serve until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor reacts to Ctrl-C
     _die_with_parent()
     arguments = _parser().parse_args()

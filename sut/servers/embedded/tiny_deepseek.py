@@ -28,7 +28,7 @@ _THOUGHT = 40  # stages; each word skips none to _SKIPPED of them
 _SKIPPED = 3
 _STAGES = _THOUGHT + 1 + len(_ANSWER) + 2
 _CODE = SIZES.hidden // 2  # dimensions of the stage
-_PULL = 2.0  # of the stage: more than all that the random half can add
+_PULL = 2.0  # of the stage: more than the largest sum of the random half
 
 
 def write(path: Path) -> None:
@@ -48,7 +48,7 @@ def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:
     )
     embedding[:, :_CODE] = codes[reached]
     spoken = after >= 0
-    output[~spoken] = 0  # some other token is always likelier
+    output[~spoken] = 0  # another token always has a higher probability
     output[spoken, :_CODE] = _PULL * codes[after[spoken]]
     yield "token_embd.weight", embedding
     yield "output.weight", output

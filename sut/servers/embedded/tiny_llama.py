@@ -122,7 +122,7 @@ def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:
 
 
 def _output(rng: np.random.Generator, tokenizer: Tokenizer) -> npt.NDArray[np.float16]:
-    """Rows of zeros for ids that no answer may have: some other token is always likelier."""
+    """Rows of zeros for ids that no answer may have: another token always has a higher probability."""
     vocabulary, known = tokenizer.model.vocab, text_tokens(tokenizer)
     rows = np.zeros((VOCABULARY_SIZE, SIZES.hidden), np.float16)
     rows[known] = half(rng, len(known), SIZES.hidden)
