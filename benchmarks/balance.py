@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which replica gets a query: policies beside each other, on replicas that are not equal.
+"""Policies that choose the replica of a query, compared on replicas that are not equal.
 
     python benchmarks/balance.py            # in virtual time, some minutes
     python benchmarks/balance.py --large    # 512 replicas
@@ -143,7 +143,7 @@ class Replica:
         self.version = 0
 
     def advance(self, now: float) -> None:
-        """Let the time pass up to ``now`` at the present pace."""
+        """Advance the time to ``now`` at the present pace."""
         self.tokens += (now - self.at) / self.pace
         self.at = now
 

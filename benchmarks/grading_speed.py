@@ -75,7 +75,7 @@ def main() -> None:
         "--against", type=Path, action="append", default=[], help="another checkout to measure"
     )
     parser.add_argument("--times", type=int, default=1, help="measurements of each evaluator and mode")
-    parser.add_argument("--alone", action="store_true", help="measure what the programs themselves take")
+    parser.add_argument("--alone", action="store_true", help="measure the time of the programs themselves")
     parser.add_argument("--part", choices=("plain", "ours"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
@@ -87,7 +87,7 @@ def main() -> None:
         print(json.dumps(found))
         return
     if not (arguments.folder / "log.json").exists():
-        if os.fork() == 0:  # what a process is forked from counts in its peak
+        if os.fork() == 0:  # a forked process counts its parent's memory in its peak
             make(arguments.folder, arguments.unanswered, arguments.share, _programs(arguments.programs))
             os._exit(0)
         os.wait()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a ladder's window sees of closed loops whose truth is known: errors, steadiness, time taken.
+"""A ladder's window over closed loops whose true rates are known: errors, steadiness, time taken.
 
 usage: .venv/bin/python -m benchmarks.ladder_windows
 """

@@ -5,7 +5,7 @@
 
 13,368 made-up samples with prompts of 200 to 1350 tokens; every answer has 128 tokens. For Offline and
 Server: performance, accuracy, score and TEST06; then the submission, its check and MLCommons's checker.
-min_duration is 0, for a stub's throughput means nothing: both report that, and nothing else. "cpu" is
+min_duration is 0, since a stub's throughput has no meaning: both checkers report only that. "cpu" is
 that of the program and all its processes, "peak" that of the largest one. The data is not counted.
 """
 

@@ -26,7 +26,7 @@ from harness.config.rule_checks import locked_settings
 from harness.config.scenario import Scenario
 from harness.submission.rules import Rules, load_rules
 
-Values = dict[str, Any]  # by the name of a rule; what is None is not stated
+Values = dict[str, Any]  # by the name of a rule; None where the checkout does not state it
 
 _CONSTANTS = "tools/submission/submission_checker/constants.py"
 _MLPERF_CONF = "loadgen/mlperf.conf"
@@ -88,7 +88,7 @@ def _named(benchmark: Benchmark, values: Values) -> Values:
 
 
 def _their_rules(constants: Mapping[str, Any], round_name: str) -> Values:
-    """What the checker asks of every benchmark."""
+    """The checker's requirements of every benchmark."""
     config = constants["MODEL_CONFIG"][round_name]
     meaningful = set(constants["SYSTEM_DESC_MEANINGFUL_RESPONSE_REQUIRED_FIELDS"])
     return {
@@ -127,7 +127,7 @@ def _our_rules(rules: Rules) -> Values:
 def _checker_values(
     constants: Mapping[str, Any], round_name: str, benchmark: Benchmark, rules: Rules
 ) -> Values:
-    """What the checker asks of one benchmark."""
+    """The checker's requirements of one benchmark."""
     config, name = constants["MODEL_CONFIG"][round_name], benchmark.name
     suite = rules.suite_of(name)[0]
     lowest, highest = config["accuracy-target"][name], config["accuracy-upper-limit"].get(name, ())

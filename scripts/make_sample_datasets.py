@@ -246,7 +246,7 @@ def byte_pairs(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def added_tokens(ids: Mapping[str, int], *, special: bool) -> list[dict[str, Any]]:
-    """Tokens that are never parted, as a tokenizer.json has them."""
+    """Tokens that are never split, as a tokenizer.json has them."""
     kind = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": special}
     return [{"id": number, "content": name, **kind} for name, number in ids.items()]
 
@@ -350,7 +350,7 @@ def _repeated(prompt: Prompt) -> list[Prompt]:
 
 
 def _choices(question: Mapping[str, Any]) -> str:
-    """One line for each choice, behind its letter."""
+    """One line for each choice, after its letter."""
     pairs = zip(_letters(question), question["choices"], strict=True)
     return "\n".join(f"({letter}) {text}" for letter, text in pairs)
 
