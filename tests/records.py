@@ -7,12 +7,28 @@ from typing import Any
 from msgspec.structs import replace
 
 from harness.config.scenario import Scenario
-from harness.record.run_record import RunRecord
+from harness.record.run_record import ReplicaNetwork, RunRecord
 
 # Of a server run of the embedded engine with configs/quick.conf: INVALID, for the engine was too slow. Its
 # warnings have the field's earlier name.
 PATH = Path(__file__).parent / "data/runs/server.json"
 ENDED = RunRecord.read(PATH)
+
+# A server on the same network that loses nothing.
+NEAR = ReplicaNetwork(
+    connects=64,
+    connect_mean_ns=300_000.0,
+    connect_max_ns=900_000,
+    failed_connects=0,
+    waited=0,
+    waited_mean_ns=None,
+    rtt_mean_ns=210_000.0,
+    rtt_min_ns=200_000,
+    sent=5000,
+    retransmitted=0,
+    received=90_000,
+    gaps=0,
+)
 
 
 def with_plan(record: RunRecord, **fields: Any) -> RunRecord:

@@ -83,18 +83,27 @@ def test_a_ladder_over_two_replicas(tmp_path):
     assert NOT_A_RESULT in (folder / "ladder.html").read_text()
 
 
+def climb_until(end, folder, seconds):
+    """A ladder of 2 and 4 whose second step meets ``end`` (process, stub): code, stdout, output folder."""
+    dataset, _ = small_dataset(folder)
+    output = folder / "peak/server/ladder"
+    with StubServer(**KNOBS) as stub:
+        words = command(folder, dataset, [stub], "--concurrency", "2,4", "--seconds", seconds)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: (output / "ladder.json").is_file())  # the first step has ended
+        end(process, stub)
+        stdout, _ = process.communicate(timeout=120)
+    return process.returncode, stdout, output
+
+
 @pytest.mark.engine
 def test_a_signal_keeps_the_finished_steps(tmp_path):
-    dataset, _ = small_dataset(tmp_path)
-    folder = tmp_path / "peak/server/ladder"
-    with StubServer(**KNOBS) as stub:
-        words = command(tmp_path, dataset, [stub], "--concurrency", "2,4", "--seconds", 5)
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: (folder / "ladder.json").is_file())  # the first step has ended
+    def interrupt(process, stub):
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 130, stdout + stderr
+
+    code, stdout, folder = climb_until(interrupt, tmp_path, seconds=5)
+    assert code == 130, stdout
     ladder = read_state(folder)
     assert ([step.concurrency for step in ladder.steps], ladder.interrupted_by) == ([2], "SIGINT")
     rows = pq.read_table(folder / "requests.parquet").to_pylist()
@@ -104,15 +113,8 @@ def test_a_signal_keeps_the_finished_steps(tmp_path):
 
 @pytest.mark.engine
 def test_a_server_that_dies_leaves_the_finished_steps(tmp_path):
-    dataset, _ = small_dataset(tmp_path)
-    folder = tmp_path / "peak/server/ladder"
-    with StubServer(**KNOBS) as stub:
-        words = command(tmp_path, dataset, [stub], "--concurrency", "2,4", "--seconds", 3)
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: (folder / "ladder.json").is_file())
-        stub.stop()
-        stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 4, stdout + stderr
+    code, stdout, folder = climb_until(lambda process, stub: stub.stop(), tmp_path, seconds=3)
+    assert code == 4, stdout
     ladder = read_state(folder)
     assert ([step.concurrency for step in ladder.steps], ladder.complete) == ([2], False)
     assert ladder.errors

@@ -3,24 +3,10 @@
 import pytest
 from msgspec import structs
 
-from harness.record.run_record import Distribution, ReplicaNetwork
+from harness.record.run_record import Distribution
 from harness.report.network import first_token_line, network_line, network_warnings
-from tests.records import ENDED
+from tests.records import ENDED, NEAR
 
-NEAR = ReplicaNetwork(
-    connects=64,
-    connect_mean_ns=300_000.0,
-    connect_max_ns=900_000,
-    failed_connects=0,
-    waited=0,
-    waited_mean_ns=None,
-    rtt_mean_ns=210_000.0,
-    rtt_min_ns=200_000,
-    sent=5000,
-    retransmitted=0,
-    received=90_000,
-    gaps=0,
-)
 FAR = structs.replace(
     NEAR, connect_mean_ns=40.3e6, connect_max_ns=1_043_000_000, waited=7, rtt_min_ns=40_000_000
 )

@@ -16,11 +16,11 @@ from harness.pages.cli import main
 from harness.pages.figures.run_files import read_run
 from harness.pages.page import render
 from harness.pages.run.run_page import run_page
-from harness.record.run_record import Level, ReplicaNetwork, ServerLoad
+from harness.record.run_record import Level, ServerLoad
 from harness.record.server_metrics import MetricsWriter
 from tests.harness.pages import made
 from tests.kit import DATA
-from tests.records import ENDED, with_plan
+from tests.records import ENDED, NEAR, with_plan
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&\"'\u2028"
 
@@ -117,21 +117,7 @@ def test_what_the_servers_said(tmp_path):
 
 
 def test_the_network_of_each_server(tmp_path):
-    near = ReplicaNetwork(
-        connects=64,
-        connect_mean_ns=3e5,
-        connect_max_ns=900_000,
-        failed_connects=0,
-        waited=0,
-        waited_mean_ns=None,
-        rtt_mean_ns=2.1e5,
-        rtt_min_ns=200_000,
-        sent=5000,
-        retransmitted=0,
-        received=90_000,
-        gaps=0,
-    )
-    network = {"http://a": near, "http://b": replace(near, retransmitted=3)}
+    network = {"http://a": NEAR, "http://b": replace(NEAR, retransmitted=3)}
     page = run_page(read_run(made.folder(tmp_path, made.rows(), replace(ENDED, network=network))))
     (section,) = [section for section in page.sections if section.id == "network"]
     (table,) = section.tables
