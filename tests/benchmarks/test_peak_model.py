@@ -95,7 +95,17 @@ def test_lengths_are_like_those_of_the_benchmark():
     assert np.median(tokens) < 0.75 * tokens.mean()
 
 
-@pytest.mark.parametrize("setting", [one for one in SMALL if one.kind != "noisy"], ids=lambda one: one.name)
+QUICK = ("cliff", "drift")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(one, marks=() if one.name in QUICK else pytest.mark.engine, id=one.name)
+        for one in SMALL
+        if one.kind != "noisy"
+    ],
+)
 def test_the_search_finds_the_true_peak(setting):
     found, _ = ours(setting)
     peak = true_peak(setting.server, setting.workload(), age_s=found.seconds if setting.server.drift else 0.0)

@@ -38,9 +38,14 @@ def run(dataset, output, *arguments):
     return done
 
 
+def here(capfd, dataset, output, *arguments):
+    """Exit code, stdout and stderr of a run in this process: its imports take longer than these runs."""
+    return main_here(capfd, program.main, command(dataset, output, *arguments)[2:])
+
+
 def refuse(capfd, dataset, output, *arguments):
     """The one line of an error, whose exit code is 2."""
-    code, _, stderr = main_here(capfd, program.main, command(dataset, output, *arguments)[2:])
+    code, _, stderr = here(capfd, dataset, output, *arguments)
     assert code == 2, stderr
     (line,) = without_waits(stderr)
     return line
@@ -81,13 +86,13 @@ BENCHMARKS = [
 @pytest.mark.parametrize(
     ("benchmark", "facts", "dataset_in", "name"), BENCHMARKS, ids=lambda value: str(value)[:12]
 )
-def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name, tmp_path):
+def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name, tmp_path, capfd):
     dataset, prompts = dataset_in(tmp_path)
     output = tmp_path / name
     with StubServer(facts=facts) as stub:
-        done = run(dataset, output, "--benchmark", benchmark, "--server-url", stub.url)
+        code, *said = here(capfd, dataset, output, "--benchmark", benchmark, "--server-url", stub.url)
         requests = stub.requests[1:]  # behind the trial
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert code == 0, said
     assert left_behind(output) == [name]
     table = open_table(output)
     assert list(table.names) == [*open_table(dataset).names, *COLUMNS]
@@ -185,9 +190,9 @@ def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_pat
         return Fault.HTTP_500 if request.prompt_ids == prompts[2] and request.index else None
 
     with StubServer(faults=third) as stub:
-        done = run(dataset, output, "--server-url", stub.url)
-        assert done.returncode == 4
-        assert "--resume" in done.stdout.splitlines()[-1]
+        code, said, _ = here(capfd, dataset, output, "--server-url", stub.url)
+        assert code == 4
+        assert "--resume" in said.splitlines()[-1]
         assert "add --resume" in refuse(capfd, dataset, output, "--server-url", stub.url)
         changed = refuse(capfd, dataset, output, "--server-url", stub.url, "--resume", "--num-samples", 3)
         assert "samples 12, this one has 3" in changed
@@ -198,7 +203,7 @@ def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_pat
     for name in COLUMNS[:3]:
         assert [value is None for value in table.column(name)] == [bool(failure) for failure in failures]
     with StubServer() as stub:
-        assert run(dataset, output, "--server-url", stub.url, "--resume").returncode == 0
+        assert here(capfd, dataset, output, "--server-url", stub.url, "--resume")[0] == 0
         assert [request.prompt_ids for request in stub.requests[1:]] == [prompts[2]]
     assert [list(ids) for ids in open_table(output).column("tok_model_output")] == [
         expected_ids(prompt, TOKENS) for prompt in prompts
@@ -278,12 +283,12 @@ def test_a_server_that_goes_away_ends_the_run_and_answers_are_kept(tmp_path):
     assert len(read_saved_answers([tmp_path / "out.parquet.run/attempt.1/journal"], 40)) == 9
 
 
-def test_servers_that_cannot_be_used_leave_nothing_behind(tmp_path):
+def test_servers_that_cannot_be_used_leave_nothing_behind(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     output = tmp_path / "out.parquet"
     with refused_url() as url:
-        done = run(dataset, output, "--server-url", url)
-    assert (done.returncode, len(without_waits(done.stderr))) == (3, 1)
+        code, _, stderr = here(capfd, dataset, output, "--server-url", url)
+    assert (code, len(without_waits(stderr))) == (3, 1)
     assert left_behind(output) == []
 
 
@@ -291,8 +296,7 @@ def test_a_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     output = tmp_path / "out.parquet"
     with StubServer() as stub:
-        words = command(dataset, output, "--server-url", stub.url, "--dry-run")[2:]
-        code, stdout, _ = main_here(capfd, program.main, words)
+        code, stdout, _ = here(capfd, dataset, output, "--server-url", stub.url, "--dry-run")
         assert stub.requests == []
     assert (code, left_behind(output)) == (0, [])
     assert str(output) in stdout

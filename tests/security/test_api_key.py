@@ -58,7 +58,7 @@ def run_with_key(tmp_path, url, *arguments):
     lines = set()
     while process.poll() is None:
         lines |= command_lines(process.pid)
-        time.sleep(0.02)
+        time.sleep(0.1)
     return process.returncode, process.stdout.read(), lines
 
 

@@ -1,6 +1,7 @@
 """The lock files hold what pyproject.toml pins, by hash, and name no place; nothing runs foreign code."""
 
 import ast
+import functools
 import re
 import tomllib
 
@@ -88,11 +89,14 @@ LOADERS = {"load", "loads", "read_pickle", "Unpickler", "full_load", "unsafe_loa
 LOADING_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "torch", "yaml"}
 
 
+@functools.cache
 def calls():
-    for path in sorted(path for tree in TREES for path in (ROOT / tree).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                yield path.relative_to(ROOT).as_posix(), node
+    return [
+        (path.relative_to(ROOT).as_posix(), node)
+        for path in sorted(path for tree in TREES for path in (ROOT / tree).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
 
 
 def test_nothing_runs_code_outside_of_the_jail():

@@ -1,13 +1,14 @@
 """The one edge of all programs: errors of one line without secrets and escapes, signals, exit codes."""
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.runs import ROOT
+from tests.runs import ROOT, main_here
 
 KEY = "sk-very-secret"
 # A path as a user may have it, with the key and an escape sequence in it.
@@ -23,15 +24,18 @@ PROGRAMS = [
     ("prepare_submission.py", "check", PATH),
     ("report.py", "html", PATH),
 ]
-ENVIRONMENT = {**os.environ, "OPENAI_API_KEY": KEY}
 
 
 @pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words[0])
-def test_an_error_is_one_line_without_key_and_escapes(words, tmp_path):
-    command = [sys.executable, ROOT / words[0], *words[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, timeout=120)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+def test_an_error_is_one_line_without_key_and_escapes(words, tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    mains = []
+    monkeypatch.setattr("harness.cli.main.run_main", mains.append)
+    runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+    code, stdout, stderr = main_here(capfd, mains[0], list(words[1:]))
+    assert (code, stdout) == (2, "")
+    (line,) = stderr.splitlines()
     assert line.startswith(f"{words[0]}: error: ")
     assert KEY not in line
     assert "\x1b" not in line

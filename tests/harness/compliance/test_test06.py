@@ -12,7 +12,7 @@ import pytest
 
 import run_compliance as program
 from tests.harness.compliance.program import run_compliance, user_conf
-from tests.harness.submission.recorded_runs import FACTS, RECIPES, ending
+from tests.harness.submission.recorded_runs import RECIPES, ending
 from tests.made_up.cnn import (
     DATACENTER,
     EDGE,
@@ -56,11 +56,11 @@ SLOW = [
     pytest.param(benchmark, scenario, marks=pytest.mark.engine)
     for benchmark in ENDS
     for scenario in ("offline", "server", "interactive")
-    if (benchmark, scenario) != (DATACENTER, "server")
+    if (benchmark, scenario) != (R1, "server")
 ]
 
 
-@pytest.mark.parametrize(("benchmark", "scenario"), [*SLOW, (DATACENTER, "server")])
+@pytest.mark.parametrize(("benchmark", "scenario"), [*SLOW, (R1, "server")])
 def test_one_end_of_each_output_passes(benchmark, scenario, dataset_of, tmp_path):
     done = test06(tmp_path, dataset_of, benchmark, scenario)
     assert done.code == 0, done.stdout + done.stderr
@@ -113,12 +113,12 @@ def test_two_ends_fail(benchmark, ends, dataset_of, tmp_path):
         (["--benchmark", EDGE, "--test", "TEST06"], f"{EDGE} has no TEST06; it needs no compliance test"),
         (["--benchmark", EDGE, "--test", "all"], f"{EDGE} needs no compliance test"),
         (["--benchmark", DATACENTER, "--test", "TEST07"], f"{DATACENTER} has no TEST07; it needs TEST06"),
-        (["--benchmark", DATACENTER, "--test", "TEST06", "--scenario", "single-stream"], "single-stream"),
+        (["--benchmark", R1, "--test", "TEST06", "--scenario", "single-stream"], "single-stream"),
     ],
 )
 def test_what_the_benchmark_does_not_have(words, said, dataset_of, tmp_path, capfd):
-    given = [*words, "--input-file", str(dataset_of(DATACENTER)), "--output-dir", str(tmp_path / "out")]
-    with AnsweringServer(ending(), facts=FACTS) as server:
+    given = [*words, "--input-file", str(dataset_of(R1)), "--output-dir", str(tmp_path / "out")]
+    with AnsweringServer(ending(), facts=RECIPES[R1].facts) as server:
         code, stdout, stderr = main_here(capfd, program.main, [*given, "--server-url", server.url])
         assert server.requests == []
     assert (code, stdout) == (2, "")

@@ -5,8 +5,6 @@ datasets 5.2.0, transformers 5.23.0 and simplejson 4.3.0, from made-up articles 
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +14,8 @@ import pytest
 from harness.dataset import cnndm
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.dataset.samples import load_samples
+from scripts.build_cnndm import main
+from tests.runs import main_here
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "data" / "cnndm"
@@ -38,13 +38,13 @@ def validation_split(path, **changes):
     return path
 
 
-def build(tmp_path, *words, tokenizer=TOKENIZER, output="cnn_eval.json"):
+def build(capture, tmp_path, *words, tokenizer=TOKENIZER, output="cnn_eval.json"):
     if not (tmp_path / "validation.parquet").exists():
         validation_split(tmp_path / "validation.parquet")
     flags = ["--input-file", tmp_path / "validation.parquet", "--tokenizer", tokenizer]
-    script = ROOT / "scripts" / "build_cnndm.py"
-    command = [sys.executable, script, *flags, "--output-file", tmp_path / output]
-    return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    given = [*flags, "--output-file", tmp_path / output, *words]
+    code, _, stderr = main_here(capture, main, list(map(str, given)))
+    return code, stderr
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def build(tmp_path, *words, tokenizer=TOKENIZER, output="cnn_eval.json"):
         (["--n_samples", "3"], "three_shuffled.json"),
     ],
 )
-def test_same_bytes_as_the_reference_implementation(tmp_path, words, name):
-    done = build(tmp_path, *words)
-    assert done.returncode == 0, done.stderr
+def test_same_bytes_as_the_reference_implementation(tmp_path, words, name, capfd):
+    code, said = build(capfd, tmp_path, *words)
+    assert code == 0, said
     assert (tmp_path / "cnn_eval.json").read_bytes() == (GOLDEN / name).read_bytes()
-    assert "7 rows" in done.stderr  # of another number than the official split
-    assert "13368" in done.stderr
+    assert "7 rows" in said  # of another number than the official split
+    assert "13368" in said
 
 
 def test_the_shuffle_is_that_of_datasets():
@@ -71,8 +71,8 @@ def test_the_shuffle_is_that_of_datasets():
     assert list(cnndm.selected(4, None)) == [0, 1, 2, 3]
 
 
-def test_what_is_built_can_be_run(tmp_path):
-    build(tmp_path)
+def test_what_is_built_can_be_run(tmp_path, capfd):
+    build(capfd, tmp_path)
     samples = load_samples(tmp_path / "cnn_eval.json", vocabulary_size=128256)
     tokenizer = load_tokenizer(TOKENIZER)
     assert {int(samples.tokens(row)[0]) for row in range(len(samples))} == {128000}
@@ -114,11 +114,11 @@ def empty(path):
 
 
 @pytest.mark.parametrize(("prepare", "message"), BAD.values(), ids=BAD)
-def test_bad_input_is_one_clear_line(tmp_path, prepare, message):
+def test_bad_input_is_one_clear_line(tmp_path, prepare, message, capfd):
     given = prepare(tmp_path)
     given.pop("input", None)
     words = given.pop("words", [])
-    done = build(tmp_path, *words, **given)
-    *_, last = done.stderr.splitlines()
-    assert done.returncode == 2 and message in last and "Traceback" not in done.stderr
+    code, said = build(capfd, tmp_path, *words, **given)
+    *_, last = said.splitlines()
+    assert code == 2 and message in last
     assert not list(tmp_path.glob("cnn_eval.json*"))

@@ -150,12 +150,12 @@ RUNS = [
 
 @pytest.mark.parametrize("piece", RUNS)
 def test_long_runs_take_linear_time(piece: str):
-    text = "answer" + piece * (300_000 // len(piece))
+    text = "answer" + piece * (80_000 // len(piece))
     started = time.process_time()
     for kind in GRADERS:
         grader(kind).official(ThinkingText(text), "1")
         grader(kind).strict(ThinkingText("</think>" + text), "1")
-    assert time.process_time() - started < 60  # of CPU; it takes under 2, and quadratic time would be minutes
+    assert time.process_time() - started < 20  # of CPU; it takes a tenth, quadratic time a minute
 
 
 # --- strict -----------------------------------------------------------------------------------
