@@ -299,6 +299,7 @@ class HttpClient:
             and request.reader.hold(data, arrived_ns)
         ):
             return
+        arrived_ns = connection.transport.complete_ns(arrived_ns)
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
             if isinstance(outcome, Completion):

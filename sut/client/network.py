@@ -3,8 +3,8 @@
 import errno
 import struct
 from collections.abc import MutableSequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,15 @@ from harness.record.run_record import ReplicaNetwork
 TCP_INFO_BYTES = (
     232  # of struct tcp_info, linux/tcp.h, with rcv_ooopack (Linux 5.4); an older kernel gives fewer
 )
-_U32 = struct.Struct("=I")
-_UNACKNOWLEDGED, _RTT, _RETRANSMITTED, _MIN_RTT, _IN, _OUT, _GAPS = 24, 68, 100, 148, 152, 156, 224
+# tcpi_unacked, _rtt, _total_retrans, _min_rtt, _data_segs_in, _data_segs_out, _rcv_ooopack
+_FIELDS = struct.Struct("=24xI40xI28xI44xIII64xI4x")
+_GAPS = struct.Struct("=224xI")
 _NEVER_MEASURED = (1 << 32) - 1  # tcpi_min_rtt before the first answer
 # The kernel gave up: nothing was acknowledged for as long as sut.client.transport allows.
 GIVEN_UP = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
-@dataclass(frozen=True, slots=True)
-class TcpInfo:
+class TcpInfo(NamedTuple):
     """One connection until now, in segments and µs; retransmissions are this side's, gaps the other's.
 
     ``gaps``: segments that arrived while an earlier one was missing: lost on the way, or overtaken.
@@ -39,17 +39,10 @@ class TcpInfo:
     @classmethod
     def of(cls, data: bytes) -> "TcpInfo":
         """Of the bytes of getsockopt(TCP_INFO); fields that the kernel does not have are 0."""
-        data = data.ljust(TCP_INFO_BYTES, b"\0")
-        least = _read(data, _MIN_RTT)
-        return cls(
-            _read(data, _UNACKNOWLEDGED),
-            _read(data, _RTT),
-            0 if least == _NEVER_MEASURED else least,
-            _read(data, _OUT),
-            _read(data, _RETRANSMITTED),
-            _read(data, _IN),
-            _read(data, _GAPS),
-        )
+        fields = _FIELDS.unpack(data.ljust(TCP_INFO_BYTES, b"\0"))
+        unacknowledged, rtt_us, retransmitted, least, received, sent, gaps = fields
+        min_rtt_us = 0 if least == _NEVER_MEASURED else least
+        return cls(unacknowledged, rtt_us, min_rtt_us, sent, retransmitted, received, gaps)
 
     def evidence(self) -> str:
         """What it says about an answer that did not come; "" when nothing points to the network."""
@@ -70,6 +63,12 @@ class TcpInfo:
             f"{_segments(self.retransmitted)} sent again without an acknowledgement: the server's machine is "
             "gone, or the way to it is interrupted or drops large packets (MTU)"
         )
+
+
+def gaps_of(info: bytes) -> int:
+    """``TcpInfo.of(info).gaps``, several times as fast: for every read of a busy client."""
+    gaps: int = _GAPS.unpack_from(info)[0] if len(info) >= _GAPS.size else 0
+    return gaps
 
 
 class Network(IntEnum):
@@ -145,8 +144,3 @@ def _of_replica(row: list[int]) -> ReplicaNetwork:
         received=row[Network.RECEIVED],
         gaps=row[Network.GAPS],
     )
-
-
-def _read(data: bytes, offset: int) -> int:
-    number: int = _U32.unpack_from(data, offset)[0]
-    return number

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sut.client.endpoint import AddressPair
-from sut.client.network import TCP_INFO_BYTES, TcpInfo
+from sut.client.network import TCP_INFO_BYTES, gaps_of
 
 
 def realtime_offset_ns() -> int:
@@ -91,7 +91,10 @@ class Transport(Protocol):
         """Bytes accepted, 0 when the socket is full. Raises OSError."""
 
     def receive(self) -> tuple[bytes, int] | None:
-        """Bytes and their arrival in monotonic ns, b"" at the end, None when there are none yet."""
+        """Bytes and the arrival of the last in monotonic ns, b"" at the end, None when there are none yet."""
+
+    def complete_ns(self, arrived_ns: int) -> int:
+        """When all bytes of the latest read had arrived, by the arrival of the last."""
 
     def alive(self) -> bool:
         """Whether an idle connection may carry another request, as far as can be seen without waiting."""
@@ -150,13 +153,16 @@ class PlainTransport:
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
             arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns
             if self._latest_ns - _SLACK_NS <= arrived_ns <= now + _SLACK_NS:
-                if now - arrived_ns < LATE_NS or not TcpInfo.of(self.info()).gaps:
-                    self._latest_ns = arrived_ns
-                    return data, arrived_ns
-            else:
-                self._clock.refresh()  # the wall clock was stepped: stamps are used from the next one on
+                self._latest_ns = arrived_ns
+                return data, arrived_ns
+            self._clock.refresh()  # the wall clock was stepped: stamps are used from the next one on
         self._latest_ns = now
         return data, now
+
+    def complete_ns(self, arrived_ns: int) -> int:
+        """The time of the latest read where its last segment may have waited for a lost one."""
+        now = time.monotonic_ns()
+        return arrived_ns if now - arrived_ns < LATE_NS or not gaps_of(self.info()) else now
 
     def alive(self) -> bool:
         """False when the peer has closed, or has sent unexpected bytes."""
@@ -243,6 +249,10 @@ class TlsTransport:
                 break
         return (b"".join(parts), time.monotonic_ns()) if parts else None
 
+    def complete_ns(self, arrived_ns: int) -> int:
+        """The moment of the read."""
+        return arrived_ns
+
     def close(self) -> None:
         """Close the descriptor."""
         (self._tls or self._plain).close()
@@ -262,9 +272,8 @@ class TlsTransport:
 
 def _connecting_socket(route: AddressPair) -> socket.socket:
     """A non-blocking socket that is being connected. Raises OSError when that fails at once."""
-    plain = socket.socket(route.family, socket.SOCK_STREAM)
+    plain = socket.socket(route.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        plain.setblocking(False)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for level, option, value in _KEEP_ALIVE:
             plain.setsockopt(level, option, value)
