@@ -70,7 +70,7 @@ def add_scenario(
     """Scenario and benchmark: ``default_scenario`` describes what holds without the flag."""
     group.add_argument(
         "--scenario",
-        type=_scenario,
+        type=lambda text: _scenario(text, scenarios),
         choices=tuple(scenarios),
         help="MLPerf scenario; interactive is LoadGen's Server with tighter limits "
         f"(default: {default_scenario})",
@@ -78,12 +78,15 @@ def add_scenario(
     add_benchmark(group)
 
 
-def _scenario(text: str) -> Scenario:
+def _scenario(text: str, scenarios: Sequence[Scenario]) -> Scenario:
     try:
-        return Scenario.parse(text)
+        scenario = Scenario.parse(text)
     except ConfigError as error:
         remedy = "; accuracy mode is --accuracy" if text.lower() in ("accuracy", "performance") else ""
         raise argparse.ArgumentTypeError(f"{error}{remedy}") from None
+    if scenario not in scenarios:
+        raise argparse.ArgumentTypeError(f"scenario is {text!r}, expected one of {', '.join(scenarios)}")
+    return scenario
 
 
 def add_input_file(group: argparse._ArgumentGroup) -> None:

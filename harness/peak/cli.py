@@ -8,7 +8,7 @@ from harness.cli.parser import Parser
 from harness.config.options import ClientOptions
 from harness.config.scenario import Scenario
 from harness.peak.options import LadderOptions, SearchOptions
-from harness.search.flags import add_search
+from harness.search.flags import add_search, duration_s
 
 _SYNONYMS = {"--dataset-path": run_flags.SYNONYMS["--dataset-path"]}
 
@@ -58,7 +58,7 @@ def _add_ladder(parser: Parser) -> None:
     )
     steps.add_argument(
         "--seconds",
-        type=float,
+        type=duration_s,
         metavar="S",
         help="time over which each step is measured, after its filling (default: %(default)g)",
     )

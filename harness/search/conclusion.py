@@ -41,7 +41,7 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     expected_peak: float | None = None
     """the highest rate that would pass, in a replay of what was measured"""
     margin: float | None = None
-    """share by which `expected_peak` is above `rate`"""
+    """share by which the lower one of `expected_peak` and `lowest_invalid` is above `rate`"""
     binding: Literal["TTFT", "TPOT"] | None = None
     """the limit that ends the rate"""
     boundary: Boundary | None = None
@@ -90,7 +90,7 @@ def conclude(
         runs=valid + invalid,
         lowest_invalid=found.high,
         expected_peak=peak,
-        margin=None if peak is None else peak / found.low - 1,
+        margin=None if peak is None else min(peak, found.high or peak) / found.low - 1,
         binding=binding,
         boundary=boundary,
         tokens_per_s=_spread([one.tokens_per_s for one in at_rate if one.tokens_per_s is not None]),

@@ -155,6 +155,9 @@ def result_lines(state: SearchState, folder: Path) -> Iterator[str]:
     conclusion = state.conclusion
     if conclusion is not None:
         yield from conclusion_lines(conclusion, folder)
+    if conclusion is not None and conclusion.outcome in ("INTERRUPTED", "ERROR", "BUDGET"):
+        larger = " and a larger --budget" if conclusion.outcome == "BUDGET" else ""
+        yield f"resume    repeat the command with --resume{larger}: what is measured is kept"
     yield f"page      {folder / SEARCH_PAGE}"
     yield f"record    {folder / SEARCH_STATE}"
 
@@ -189,7 +192,10 @@ def conclusion_facts(conclusion: Conclusion) -> Iterator[tuple[str, str]]:
         yield "INVALID", f"from {found.lowest_invalid:g} queries/s on{above}"
     if found.margin is not None and found.expected_peak is not None:
         left = f"{100 * found.margin:.2f} % of the rate" if found.margin > 0 else "none"
-        yield "margin", f"{left}: a replay puts the peak at {found.expected_peak:.5g}"
+        failed = found.lowest_invalid is not None and found.expected_peak > found.lowest_invalid
+        beyond = ", where a run did not pass" if failed else ""
+        most = "at most " if failed else ""
+        yield "margin", f"{most}{left}: a replay puts the peak at {found.expected_peak:.5g}{beyond}"
     if found.binding is not None:
         kind = {
             "smooth": ": it grows smoothly with the rate",

@@ -97,7 +97,7 @@ def test_a_signal_in_a_run_keeps_the_state(tmp_path):
     assert (state.conclusion.outcome, state.history.probes) == ("INTERRUPTED", ())
     record = json.loads((tmp_path / FOLDER / "probe-01/server/performance/run.json").read_text())
     assert record["verdict"]["result"] == "INTERRUPTED"
-    assert "search.json" in stdout
+    assert "search.json" in stdout and "--resume" in stdout
 
 
 @pytest.mark.engine

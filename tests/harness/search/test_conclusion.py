@@ -60,6 +60,17 @@ def test_the_first_valid_run_is_the_one_to_submit_and_all_count():
     assert any("INVALID in 1 of 4" in remark for remark in found.remarks)
 
 
+def test_the_margin_ends_at_a_rate_that_did_not_pass():
+    """Whatever the replay says: here the first probe shows servers far from their limits."""
+    valid = probe(10.0, tpot_p99_ns=20 * MS)
+    free = concluded(valid, steps=LADDER)
+    assert free.margin == pytest.approx(free.expected_peak / 10.0 - 1) and free.margin > 0.2
+    stalled = probe(11.0, "INVALID", tpot_p99_ns=20 * MS, over_tpot=0, over_ttft=50)
+    found = concluded(valid, stalled, steps=LADDER)
+    assert found.expected_peak > found.lowest_invalid
+    assert found.margin == pytest.approx(0.1)
+
+
 def test_one_valid_run_is_not_confirmed():
     assert not concluded(probe(20.0)).confirmed
     assert concluded(probe(20.0), probe(20.0)).confirmed
