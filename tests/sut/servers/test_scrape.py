@@ -1,8 +1,10 @@
 """/metrics pages of servers, asked for during a run: what is kept of them, and servers that have none."""
 
+import asyncio
 import itertools
 import sys
 import threading
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ from harness.config.scenario import Scenario
 from harness.files import SERVER_METRICS
 from harness.report.server_load import read_samples, server_load
 from sut.run import _gpus as gpus_of
+from sut.servers import scrape
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
 from tests.kit import DATA, PATIENCE_S, listening, read_request, wait_until
@@ -135,6 +138,18 @@ def test_a_server_that_hangs_holds_up_nothing(tmp_path, monkeypatch):
     assert "no answer" in found.without[hung]
     assert found.without.keys() == {hung, refused}
     assert not (tmp_path / SERVER_METRICS).exists()
+
+
+def test_a_pause_of_the_thread_is_not_the_server_s():
+    """Of low priority on a busy machine it may stand still for longer than an answer may take."""
+
+    async def answer():
+        time.sleep(0.3)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return b"a 1\n"
+
+    assert asyncio.run(scrape._within(0.2, answer())) == b"a 1\n"
 
 
 def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
