@@ -19,7 +19,8 @@ from sut.ipc.messages import FAILED, FIRST, TokenMessage, TokenMessageReader
 from sut.loadgen import binding
 from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
 
-_RECEIVE_BYTES = 1 << 20
+# malloc maps, clears and unmaps memory of its own for more: that costs more than the rest of a read.
+_RECEIVE_BYTES = 1 << 16
 _EMPTY = np.zeros(1, dtype=np.int32)  # LoadGen wants an address even for no data
 _EMPTY_ADDRESS = int(_EMPTY.ctypes.data)
 
