@@ -1,5 +1,6 @@
 """search.json: what a search has measured and found, written after each measurement; --resume reads it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from harness.search.policy import History
 
 SEARCH_STATE = "search.json"
 SCHEMA = 1
+_NAMED = 5  # differences in a message
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,9 @@ def read_state(folder: Path) -> SearchState:
     except FileNotFoundError:
         raise ConfigError(f"--resume: there is no {path}; omit the flag to begin a search") from None
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not the state of a search: {error}") from None
+        raise ConfigError(
+            f"{path} is not the state of a search: {error}; omit --resume to begin a new one"
+        ) from None
     if state.schema != SCHEMA:
         raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}")
     return state
@@ -92,10 +96,26 @@ def identity_of(record: RunRecord) -> Identity:
 
 def check_same(folder: Path, before: Identity, now: Identity) -> None:
     """Raises ConfigError that names what has changed since the search began."""
-    changed = [name for name in Identity.__struct_fields__ if getattr(before, name) != getattr(now, name)]
+    changed = list(_differences(msgspec.to_builtins(before), msgspec.to_builtins(now)))
     if changed:
-        details = "; ".join(f"{name}: {getattr(before, name)} -> {getattr(now, name)}" for name in changed)
+        more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        details = "; ".join(changed[:_NAMED]) + more
         raise ConfigError(
             f"--resume: the search in {folder} has other settings ({details}); omit --resume to begin "
             "a new one"
         )
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    """``servers.0.model: A -> B``: each value of two trees that is not the same."""
+    if isinstance(before, list | tuple) and isinstance(now, list | tuple):
+        if len(before) != len(now):
+            yield f"{name}: {len(before)} -> {len(now)} of them"
+            return
+        before, now = dict(enumerate(before)), dict(enumerate(now))
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        if before != now:
+            yield f"{name}: {before} -> {now}"
+        return
+    for key in dict.fromkeys([*before, *now]):
+        yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else str(key))

@@ -15,6 +15,7 @@ from tests.harness.search.searches import LIMITS_NS, probe, settings, step
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128))
 MS = 1e6
+PARAMETERS = {"max_new_tokens": 40, "temperature": 1.0}
 
 
 def concluded(*probes, steps=()):
@@ -156,10 +157,21 @@ def test_the_state_comes_back(tmp_path, state):
 
 
 def test_another_search_is_not_resumed(tmp_path, state):
-    other = msgspec.structs.replace(state.identity, dataset_sha256="cd", samples=12)
-    check_same(tmp_path, state.identity, state.identity)
-    with pytest.raises(ConfigError, match=r"dataset_sha256: ab -> cd; samples: 640 -> 12"):
-        check_same(tmp_path, state.identity, other)
+    changes = {"dataset_sha256": "cd", "samples": 12, "parameters": {**PARAMETERS, "max_new_tokens": 7}}
+    identity = msgspec.structs.replace(state.identity, parameters=PARAMETERS)
+    check_same(tmp_path, identity, identity)
+    names = r"\(dataset_sha256: ab -> cd; samples: 640 -> 12; parameters\.max_new_tokens: 40 -> 7\)"
+    with pytest.raises(ConfigError, match=names):
+        check_same(tmp_path, identity, msgspec.structs.replace(identity, **changes))
+
+
+def test_many_differences_and_other_numbers_of_servers_are_short(tmp_path, state):
+    one = {"url": "http://a", "model": "m", "settings": {str(n): n for n in range(30)}}
+    many = msgspec.structs.replace(state.identity, servers=({**one, "settings": {}}, one))
+    for servers in ((one,), (one, one)):
+        with pytest.raises(ConfigError) as refused:
+            check_same(tmp_path, many, msgspec.structs.replace(many, servers=servers))
+        assert len(str(refused.value)) < 600
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"schema": 1', b"\xff"])
