@@ -66,13 +66,13 @@ class LadderConsole:
             sys.stdout.write("\r" + text[:columns].ljust(columns))
             sys.stdout.flush()
             self._open = True
-        elif elapsed_s - self._last_plain_s >= _PLAIN_EVERY_S:
+        elif not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S:  # another ladder begins at 0
             self._last_plain_s = elapsed_s
             print(text, flush=True)
 
     def step(self, ladder: Ladder) -> None:
         """After each step."""
-        self._end_line()
+        self.end_line()
         last = ladder.steps[-1]
         user = user_tokens_per_s(last)
         shown = "" if user is None else f", {user:,.1f} for a user"
@@ -80,7 +80,7 @@ class LadderConsole:
 
     def finish(self, ladder: Ladder, plan: LadderPlan) -> int:
         """Print the result; returns the program's exit code."""
-        self._end_line()
+        self.end_line()
         if plan.run.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return EXIT_VALID
@@ -89,7 +89,8 @@ class LadderConsole:
         )
         return ladder.exit_code
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """Begin a new line where a line of progress is open."""
         if self._open:
             print(flush=True)
             self._open = False

@@ -35,6 +35,7 @@ _SETTLED_NS = 500_000_000  # by then the workers have written what ended
 _PATIENCE = 3  # windows after the first possible one
 _LEAST_HELD = 0.95  # of the concurrency that was asked for
 _LATE = 10 * LARGEST_PART  # of the TTFT limit: our own delay at p99 decides the times
+_RECENT = 10  # looks, over which tokens/s of now are taken
 _FEW = 100  # requests, below which p99 is the largest of them
 _NONE = "no request began and ended at this concurrency"
 _NS = 1e9
@@ -111,11 +112,16 @@ class Measurement:
     def phase(self, now_ns: int) -> str:
         """``filling: 12 of 64 have ended``, ``measuring: 30 of 60 s``, for the progress line."""
         if self._filled_ns is None:
-            return f"filling: {self._ended} of {self._settings.concurrency} have ended"
+            rate = self._tokens_per_s_now()
+            return f"filling: {self._ended} of {self._settings.concurrency} have ended, {rate:.0f} tokens/s"
         wanted_ns = self._width_ns + _SETTLED_NS
         passed_ns = min(now_ns - self._filled_ns, wanted_ns)
         unsteady = f", not steady yet: {self._reasons[0]}" if self._reasons else ""
         return f"measuring: {passed_ns / _NS:.0f} of {wanted_ns / _NS:.0f} s{unsteady}"
+
+    def _tokens_per_s_now(self) -> float:
+        before, now = self._looks[-_RECENT:][0], self._looks[-1]
+        return (now.tokens - before.tokens) / max((now.time_ns - before.time_ns) / _NS, 1e-9)
 
     def step(self) -> Step:
         """The step, once it is done."""

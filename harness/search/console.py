@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.files import USER_CONF
+from harness.peak.console import LadderConsole
 from harness.peak.steps import NOT_A_RESULT, Step
 from harness.record.run_record import RunRecord
 from harness.report.console import render_plan
@@ -51,6 +52,7 @@ class SearchConsole:
         """``on_record`` gets the record of each run, such as to write its page."""
         self.record = on_record
         self._progress = ProgressPrinter()
+        self._steps = LadderConsole()
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
@@ -85,14 +87,20 @@ class SearchConsole:
         """Once a second of a run."""
         self._progress(snapshot)
 
+    def step_progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
+        """At each look at a step of the ladder."""
+        self._steps.progress(concurrency, elapsed_s, phase)
+
     def measured(self, one: Step | Probe, limits_ns: Mapping[str, int]) -> None:
         """After each measurement."""
+        self._steps.end_line()
         self._progress.end()
         self._progress = ProgressPrinter()
         _print([f"    {step_line(one) if isinstance(one, Step) else probe_line(one, limits_ns)}"])
 
     def finish(self, folder: Path, state: SearchState) -> int:
         """Print the table and the result; returns the program's exit code."""
+        self._steps.end_line()
         self._progress.end()
         _print(["", *result_lines(state, folder)])
         found = state.conclusion

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -63,23 +64,40 @@ def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
 
     Raises HarnessError for whatever keeps it from starting.
     """
-    samples = load_samples(plan.run.input_file, vocabulary_size=plan.run.benchmark.vocabulary_size)
-    with interruptible(), servers_of(plan.run, samples) as (urls, death):
-        prepared, ladder = _prepared(plan, samples, urls)
+    with interruptible(), _asked(plan) as (prepared, ladder, death):
         watcher.plan(ladder, plan)
         if plan.run.dry_run:
             check_free(plan.run.log_dir)
             return ladder
-        with locked(plan.run.log_dir):
-            prepared, target, warnings = preflight(prepared)
-            move_aside_existing(plan.run.log_dir)
-            ladder = msgspec.structs.replace(
-                ladder,
-                started=datetime.now(UTC),
-                servers=prepared.servers,
-                warnings=(*ladder.warnings, *warnings),
-            )
-            return _climb(plan, prepared, target, death, ladder, watcher)
+        with _opened(plan, prepared, ladder, death, watcher) as opened, opened.ending():
+            for concurrency in ladder.wanted:
+                opened.step(concurrency)
+                if stopped := why_stop(opened.ladder.steps, ladder.limits_ns, goes_on=plan.goes_on):
+                    break
+            else:
+                stopped = "every step was measured"
+            opened.end(stopped)
+        return opened.ladder
+
+
+@contextmanager
+def open_ladder(plan: LadderPlan, watcher: Watcher) -> Iterator["OpenLadder"]:
+    """A ladder whose steps are asked for one by one, of up to the plan's concurrency.
+
+    It is written at the end of the block. Raises HarnessError for whatever keeps it from starting.
+    """
+    with _asked(plan) as (prepared, ladder, death):
+        ladder = msgspec.structs.replace(ladder, wanted=())
+        with _opened(plan, prepared, ladder, death, watcher) as opened:
+            yield opened
+
+
+@contextmanager
+def _asked(plan: LadderPlan) -> Iterator[tuple[Prepared, Ladder, Death]]:
+    """Everything is checked; the embedded engine lives as long as the block."""
+    samples = load_samples(plan.run.input_file, vocabulary_size=plan.run.benchmark.vocabulary_size)
+    with servers_of(plan.run, samples) as (urls, death):
+        yield *_prepared(plan, samples, urls), death
 
 
 def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[Prepared, Ladder]:
@@ -122,46 +140,79 @@ def _client_holds(plan: LadderPlan, samples: SampleSet, servers: Sequence[Server
     return ConnectionLimits(machine_limits(), workers, [server.url for server in servers]).max_connections
 
 
-def _climb(
-    plan: LadderPlan, prepared: Prepared, target: Target, death: Death, ladder: Ladder, watcher: Watcher
-) -> Ladder:
-    run = prepared.plan
-    scraper = MetricsScraper(prepared.servers, run.log_dir, api_key(), run.ca_file)
-    with ExitStack() as ending:
-        with _client(plan, prepared, target, death) as client:
-            try:
-                scraper.start()
-                for concurrency in ladder.wanted:
-                    step = client.measure(concurrency, watcher)
-                    ladder = msgspec.structs.replace(ladder, steps=(*ladder.steps, step))
-                    write_state(run.log_dir, ladder)
-                    watcher.step(ladder)
-                    if stopped := why_stop(ladder.steps, ladder.limits_ns, goes_on=plan.goes_on):
-                        break
-                else:
-                    stopped = "every step was measured"
-                ending.enter_context(uninterrupted())
-                ladder = msgspec.structs.replace(ladder, stopped=stopped, complete=True)
-            except (InterruptedRun, KeyboardInterrupt) as interruption:
-                ending.enter_context(uninterrupted())
-                name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
-                ladder = msgspec.structs.replace(ladder, stopped=f"ended by {name}", interrupted_by=name)
-            except (RunError, OSError, MemoryError) as error:
-                ending.enter_context(uninterrupted())
-                cause = error if isinstance(error, RunError) else machine_failure(error)
-                ladder = msgspec.structs.replace(ladder, stopped=str(cause), errors=(str(cause),))
-            rows = client.kept
-            seen = client.session.observations()
-        found = scraper.stop()
+@contextmanager
+def _opened(
+    plan: LadderPlan, prepared: Prepared, ladder: Ladder, death: Death, watcher: Watcher
+) -> Iterator["OpenLadder"]:
+    """The ladder while it lasts, in its folder; what it leaves is written at the end of the block."""
+    folder = plan.run.log_dir
+    with locked(folder), ExitStack() as stack:
+        prepared, target, warnings = preflight(prepared)
+        move_aside_existing(folder)
         ladder = msgspec.structs.replace(
+            ladder,
+            started=datetime.now(UTC),
+            servers=prepared.servers,
+            warnings=(*ladder.warnings, *warnings),
+        )
+        scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.run.ca_file)
+        with _client(plan, prepared, target, death) as client:
+            scraper.start()
+            opened = OpenLadder(ladder, client, folder, watcher, stack)
+            yield opened
+            stack.enter_context(uninterrupted())
+            seen = client.session.observations()
+        found, ladder = scraper.stop(), opened.ladder
+        opened.ladder = msgspec.structs.replace(
             ladder,
             ended=datetime.now(UTC),
             errors=(*ladder.errors, *seen.errors),
             warnings=(*ladder.warnings, *seen.warnings, *found.warnings),
         )
-        free_reserve(run.log_dir)
-        write_ladder(run.log_dir, ladder, rows)
-        return ladder
+        free_reserve(folder)
+        write_ladder(folder, opened.ladder, client.kept)
+
+
+@dataclass(slots=True)
+class OpenLadder:
+    """A ladder while it lasts: ``ladder`` has its steps so far, and at its end why it ended."""
+
+    ladder: Ladder
+    _client: "ClosedLoopClient"
+    _folder: Path
+    _watcher: Watcher
+    _stack: ExitStack
+
+    def step(self, concurrency: int) -> Step:
+        """Measure one more step. Raises RunError, OSError and InterruptedRun."""
+        step = self._client.measure(concurrency, self._watcher)
+        before = self.ladder
+        wanted = before.wanted if concurrency in before.wanted else (*before.wanted, concurrency)
+        self.ladder = msgspec.structs.replace(before, steps=(*before.steps, step), wanted=wanted)
+        write_state(self._folder, self.ladder)
+        self._watcher.step(self.ladder)
+        return step
+
+    def end(self, stopped: str) -> None:
+        """End it by a rule, not by an error or a signal."""
+        self._stack.enter_context(uninterrupted())
+        self.ladder = msgspec.structs.replace(self.ladder, stopped=stopped, complete=True)
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Keep what ends the ladder early as its end; signals are ignored from then on."""
+        try:
+            yield
+        except (InterruptedRun, KeyboardInterrupt) as interruption:
+            self._stack.enter_context(uninterrupted())
+            name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
+            self.ladder = msgspec.structs.replace(
+                self.ladder, stopped=f"ended by {name}", interrupted_by=name
+            )
+        except (RunError, OSError, MemoryError) as error:
+            self._stack.enter_context(uninterrupted())
+            cause = error if isinstance(error, RunError) else machine_failure(error)
+            self.ladder = msgspec.structs.replace(self.ladder, stopped=str(cause), errors=(str(cause),))
 
 
 @contextmanager

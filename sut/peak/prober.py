@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from harness.search.probe import Probe
 from harness.search.probe_record import probe_of, write_conf
 from harness.search.schedule import Schedule
 from sut.peak.emptying import empty_servers
-from sut.peak.ladder import climb
+from sut.peak.ladder import OpenLadder, open_ladder
 from sut.run import run
 
 LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
@@ -43,33 +44,70 @@ class RunProber:
     base: RunRecord
     on_progress: Callable[[ProgressSnapshot], None] = lambda snapshot: None
     on_record: Callable[[RunRecord], None] = lambda record: None
+    on_step: Callable[[int, float, str], None] = lambda concurrency, elapsed_s, phase: None
+    most_in_flight: int = 1
+    """up to which a session of the ladder is prepared"""
     schedule: Schedule = field(init=False)
+    _ladder: "_Session | None" = None
     _at_work: bool = False  # the servers may still have requests of a step
 
     def __post_init__(self) -> None:
         self.schedule = Schedule(self.base.plan.loadgen_settings, self.base.plan.samples)
 
     def ladder(self, concurrency: int) -> Step:
-        """A step at this number of requests in flight. Raises RunError where it was not measured."""
+        """A step at this number of requests in flight. Raises RunError where it was not measured.
+
+        Higher and higher steps are of one session of the client. One that is not higher begins on empty
+        servers: the requests that are left of more are the long ones.
+        """
+        began = time.monotonic()
+        if self._ladder is not None and not self._ladder.last < concurrency <= self._ladder.most:
+            self.close()
+        if self._ladder is None:
+            self._ladder = self._opened(concurrency)
+        opened = self._ladder.opened
+        step, self._ladder.last = None, concurrency
+        with opened.ending():
+            step = opened.step(concurrency)
+        if step is None:
+            self.close()
+            if opened.ladder.interrupted_by is not None:
+                raise interruption(opened.ladder.interrupted_by)
+            raise RunError(f"the ladder with {concurrency} requests in flight: {opened.ladder.stopped}")
+        before_s = time.monotonic() - began - step.seconds
+        return msgspec.structs.replace(step, filling_s=max(step.filling_s, before_s))
+
+    def close(self) -> None:
+        """End the ladder, if one is open. Raises OSError."""
+        ladder, self._ladder = self._ladder, None
+        if ladder is not None:
+            self._at_work = True
+            with signals_kept():
+                ladder.stack.close()
+
+    def _await_idle(self) -> None:
+        """Empty the servers before a measurement, so that the step before it counts at once."""
+        if self._at_work:
+            self._empty()
+        self._at_work = False
+
+    def _opened(self, concurrency: int) -> "_Session":
         self._await_idle()
         names = _names(LadderOptions)
         shared = {name: getattr(self.options, name) for name in _names(SearchOptions) if name in names}
-        shared |= {"concurrency": (concurrency,), "seconds": self.options.ladder_seconds, "resume": False}
+        most = max(concurrency, self.most_in_flight)
+        shared |= {"concurrency": (most,), "seconds": self.options.ladder_seconds, "resume": False}
         plan = resolve_ladder_plan(LadderOptions(**shared))
         folder = self.folder / LADDER_FOLDER / f"{concurrency:06d}"
         plan = replace(plan, run=msgspec.structs.replace(plan.run, log_dir=folder))
-        with signals_kept():
-            ladder = climb(plan, Unwatched())
-        if ladder.interrupted_by is not None:
-            raise interruption(ladder.interrupted_by)
-        self._at_work = True
-        if not ladder.steps:
-            raise RunError(f"the ladder with {concurrency} requests in flight: {ladder.stopped}")
-        return ladder.steps[-1]
+        with ExitStack() as stack:
+            opened = stack.enter_context(open_ladder(plan, _StepProgress(self.on_step)))
+            return _Session(opened, stack.pop_all(), most)
 
     def probe(self, rate: float) -> Probe:
         """An ordinary run at this rate, ended once it is decided."""
         began = time.monotonic()
+        self.close()
         self._await_idle()
         scheduled = self.schedule.run(rate)
         folder = self._next_folder()
@@ -92,12 +130,6 @@ class RunProber:
         name = plan.log_dir.relative_to(self.folder).as_posix()
         return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
 
-    def _await_idle(self) -> None:
-        """Empty the servers before a measurement, so that the step before it counts at once."""
-        if self._at_work:
-            self._empty()
-        self._at_work = False
-
     def _empty(self) -> tuple[str, ...]:
         """Have the servers drop their requests; returns why one is not usable."""
         if self.options.backend == "embedded":  # it has ended
@@ -110,14 +142,28 @@ class RunProber:
         return self.folder / f"{PROBE_FOLDER}{number:02d}"
 
 
-class Unwatched:
-    """Ignores the progress of a ladder: its step is shown once it is measured."""
+@dataclass(slots=True)
+class _Session:
+    """A ladder that is open, for up to ``most`` requests in flight; ``last`` step so far."""
+
+    opened: OpenLadder
+    stack: ExitStack
+    most: int
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _StepProgress:
+    """Shows the progress of a step alone: the step is shown once it is measured."""
+
+    show: Callable[[int, float, str], None]
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
         """Nothing."""
 
     def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
-        """Nothing."""
+        """A look at the counters."""
+        self.show(concurrency, elapsed_s, phase)
 
     def step(self, ladder: Ladder) -> None:
         """Nothing."""

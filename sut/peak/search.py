@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +13,7 @@ from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.plan import resolve_plan
 from harness.errors import ConfigError, HarnessError, explained
 from harness.peak.options import SearchOptions
-from harness.peak.plan import FOLDER
+from harness.peak.plan import FOLDER, running_limit
 from harness.peak.steps import Step
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
@@ -43,6 +43,9 @@ class Watcher(Protocol):
 
     def progress(self, snapshot: ProgressSnapshot) -> None:
         """Called once a second of a run."""
+
+    def step_progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
+        """Called at each look at a step of the ladder."""
 
     def record(self, record: RunRecord) -> None:
         """Called with the record of each run."""
@@ -148,7 +151,10 @@ def _search(
     watcher: Watcher,
 ) -> Searched:
     limits_ns, known = base.plan.limits_ns, state
-    prober = RunProber(options, folder, base, watcher.progress, watcher.record)
+    held = min(running_limit(base.servers), settings.most_in_flight or running_limit(base.servers))
+    prober = RunProber(
+        options, folder, base, watcher.progress, watcher.record, watcher.step_progress, most_in_flight=held
+    )
 
     def keep(history: History) -> None:
         nonlocal known
@@ -160,9 +166,10 @@ def _search(
             watcher.measured(one, limits_ns)
 
     error: HarnessError | InterruptedRun | None = None
-    with ExitStack() as ending:
+    with ExitStack() as ending, closing(prober):
         try:
             _, ended = search(prober, settings, state.history, keep, watcher.action)
+            prober.close()
             ending.enter_context(uninterrupted())
         except InterruptedRun as interruption:
             ending.enter_context(uninterrupted())

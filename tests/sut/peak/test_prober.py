@@ -1,0 +1,37 @@
+"""The ladder of a search, against a stub server."""
+
+from contextlib import closing
+
+import pytest
+
+from harness.config.plan import resolve_plan
+from harness.peak.files import read_state
+from harness.peak.options import SearchOptions
+from sut.peak.prober import RunProber, run_options
+from sut.run import run
+from tests.runs import small_dataset
+from tests.stub import StubServer
+
+
+@pytest.mark.engine
+def test_ascending_steps_are_of_one_session(tmp_path):
+    """A step that is not higher begins a session of its own; each one's folder is complete."""
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer(event_delay_s=0.01) as stub:
+        options = SearchOptions(
+            input_file=dataset,
+            server_url=(stub.url,),
+            output_dir=tmp_path,
+            max_new_tokens=8,
+            ladder_seconds=1.0,
+        )
+        plan = resolve_plan(run_options(options, tmp_path, options.user_conf, dry_run=True, report=False))
+        with closing(RunProber(options, tmp_path, run(plan), most_in_flight=8)) as prober:
+            steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3)]
+    assert [step.concurrency for step in steps] == [2, 6, 3]
+    ladders = {path.parent: read_state(path.parent) for path in sorted(tmp_path.glob("ladder/*/ladder.json"))}
+    measured = [(folder.name, [step.concurrency for step in one.steps]) for folder, one in ladders.items()]
+    assert measured == [("000002", [2, 6]), ("000003", [3])]
+    for folder, one in ladders.items():
+        assert one.ended and not one.errors
+        assert (folder / "requests.parquet").is_file()
