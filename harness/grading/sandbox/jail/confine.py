@@ -5,12 +5,14 @@ import os
 import resource
 import signal
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from harness.grading.sandbox.jail import landlock, seccomp
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 38
 _SIGKILL = int(signal.SIGKILL)
+_ANY = 1 << 31  # seconds, more than any limit
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 2
 
@@ -36,31 +38,44 @@ class Confinement(NamedTuple):
     filter: bool
 
 
-class Confiner:
-    """Confines processes that are forked after it was made; what it can do before, it does."""
+Confine = Callable[[int], None]
+_Step = tuple[Callable[..., object], tuple[object, ...]]
 
-    def __init__(self, wanted: Confinement, libc: ctypes.CDLL) -> None:
-        self._wanted, self._libc = wanted, libc
-        self._limits = [(which, _allowed(which, value)) for which, value in _limits(wanted).items()]
-        self._filter = seccomp.Filter() if wanted.filter else None
 
-    def confine(self, cpu_s: int) -> None:
-        """Apply every restriction, those that need rights first. Raises OSError when one is refused."""
-        wanted, libc = self._wanted, self._libc
-        for which, value in self._limits:
-            resource.setrlimit(which, (value, value))
-        cpu_s = _allowed(resource.RLIMIT_CPU, cpu_s)
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-        seccomp.forbid_new_privileges(libc)
+def confiner(wanted: Confinement, libc: ctypes.PyDLL) -> Confine:
+    """A function that applies every restriction to its process, those that need rights first. Raises OSError.
+
+    It takes CPU seconds. All that it needs is made before the process forks, down to the functions that it
+    calls: a child that looks up a name in an object copies memory pages.
+    """
+    limits = [(which, _allowed(which, value)) for which, value in _limits(wanted).items()]
+    cpu, set_limit = resource.RLIMIT_CPU, resource.setrlimit
+    most_cpu_s = _allowed(cpu, _ANY)
+    first: list[_Step] = [(set_limit, (which, (value, value))) for which, value in limits]
+    first += [(libc.prctl, (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))]  # for Landlock and seccomp
+    then: list[_Step] = _new_user(wanted, libc) if wanted.uid and os.geteuid() == 0 else []
+    # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
+    then += [(libc.prctl, (_PR_SET_DUMPABLE, 1, 0, 0, 0))]
+    then += [(libc.prctl, (_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0))]  # a change of user clears it
+    install = seccomp.Filter(libc).install if wanted.filter else None
+
+    def confine(cpu_s: int) -> None:
+        cpu_s = min(cpu_s, most_cpu_s)
+        set_limit(cpu, (cpu_s, cpu_s))
+        _take(first)
         if wanted.readable:
             landlock.restrict(libc, (*wanted.readable, f"/proc/{os.getpid()}"), wanted.devices)
-        if wanted.uid and os.geteuid() == 0:
-            _become(wanted.uid, wanted.read_any, libc)
-        # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
-        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-        libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # a change of user clears it
-        if self._filter:
-            self._filter.install(libc)
+        _take(then)
+        if install:
+            install()
+
+    return confine
+
+
+def _take(steps: list[_Step]) -> None:
+    for function, arguments in steps:
+        if function(*arguments):
+            raise OSError(ctypes.get_errno(), f"{function.__name__} refused")
 
 
 def _limits(wanted: Confinement) -> dict[int, int]:
@@ -81,14 +96,15 @@ def _allowed(which: int, value: int) -> int:
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def _become(uid: int, read_any: bool, libc: ctypes.CDLL) -> None:
-    """Change to a user without capabilities; ``read_any`` keeps one, which Landlock limits to its lists."""
-    libc.prctl(_PR_SET_KEEPCAPS, int(read_any), 0, 0, 0)
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-    kept = 1 << _CAP_DAC_READ_SEARCH if read_any else 0
+def _new_user(wanted: Confinement, libc: ctypes.PyDLL) -> list[_Step]:
+    """To change to a user without capabilities; ``read_any`` keeps one, limited by Landlock."""
+    kept, user = 1 << _CAP_DAC_READ_SEARCH if wanted.read_any else 0, (wanted.uid,) * 3
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     sets = struct.pack("=6I", kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable; twice 32 bits
-    if libc.capset(header, sets):
-        raise OSError(ctypes.get_errno(), "capset refused")
+    return [
+        (libc.prctl, (_PR_SET_KEEPCAPS, int(wanted.read_any), 0, 0, 0)),
+        (os.setgroups, ([],)),
+        (os.setresgid, user),
+        (os.setresuid, user),
+        (libc.capset, (header, sets)),
+    ]

@@ -5,12 +5,15 @@ copied, and Python writes to the objects that it only reads: the process that fo
 what its children need is made before the fork.
 """
 
+import _random
 import array
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import os
+import random
 import signal
 import socket
 import struct
@@ -18,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from harness.grading.sandbox.jail import official, strict, watch
-from harness.grading.sandbox.jail.confine import Confinement, Confiner
+from harness.grading.sandbox.jail.confine import Confinement, confiner
 
 LOAD, STRICT, OFFICIAL = range(3)
 CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
@@ -44,7 +47,7 @@ class Child(NamedTuple):
 class ForkServer:
     """The warden's side: one child at a time. Raises EOFError or OSError where the server died."""
 
-    def __init__(self, confinement: Confinement, libc: ctypes.CDLL) -> None:
+    def __init__(self, confinement: Confinement, libc: ctypes.PyDLL) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         warden = os.getpid()
         self.pid = os.fork()
@@ -104,7 +107,7 @@ def _with_files(channel: socket.socket, size: int) -> "tuple[bytes, array.array[
     return message, fds
 
 
-def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.CDLL) -> None:
+def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.PyDLL) -> None:
     """Fork one child after the other until the warden ends."""
     run = _Run(confinement, libc)
     while os.dup(0) < _MOST_FILES:  # so that no file that arrives has a number that a child gives to another
@@ -120,7 +123,7 @@ def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.CDLL) 
             _freeze()
             channel.send(b"1")
             continue
-        pid = os.fork()
+        pid = _fork(libc)
         if pid == 0:
             run.child(kind, message[_REQUEST.size :], cpu_s, files)
         pidfd = os.pidfd_open(pid)
@@ -132,6 +135,18 @@ def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.CDLL) 
         channel.send(_ENDED.pack(status, used.ru_utime + used.ru_stime))
 
 
+def _fork(libc: ctypes.PyDLL) -> int:
+    """Fork by the C library alone. Raises OSError where it is refused.
+
+    With the hooks of ``os.fork`` a child copies more memory pages: they renew locks, which a process with a
+    single thread does not need, and seed ``random``, which ``_Run`` does.
+    """
+    pid: int = libc.fork()
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "fork refused")
+    return pid
+
+
 def _freeze() -> None:
     """Keep a child's garbage collector from writing to shared pages."""
     gc.collect()
@@ -141,8 +156,9 @@ def _freeze() -> None:
 class _Run:
     """What a child does, and what it needs for that, made before the fork."""
 
-    def __init__(self, confinement: Confinement, libc: ctypes.CDLL) -> None:
-        self._confiner = Confiner(confinement, libc)
+    def __init__(self, confinement: Confinement, libc: ctypes.PyDLL) -> None:
+        self._confine = confiner(confinement, libc)
+        self._seed = functools.partial(_random.Random.seed, random._inst)
         self._strict, self._official = strict.Prepared(), official.Prepared()
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 
@@ -163,10 +179,11 @@ class _Run:
         """Make ``files`` descriptors 0, 1, 2, ..., close all others, and confine this process."""
         try:
             gc.enable()
+            self._seed()
             for target, fd in enumerate(files):
                 os.dup2(fd, target)
             os.closerange(len(files), 1 << 16)
-            self._confiner.confine(cpu_s)
+            self._confine(cpu_s)
         except BaseException as error:  # noqa: BLE001 - the process's edge
             os.write(2, f"{CONFINEMENT_FAILED}: {error}\n".encode())
             os._exit(CONFINEMENT_EXIT)

@@ -73,7 +73,8 @@ class Runner(Protocol):
 
 def main() -> None:
     """Serve jobs and test runs on stdin/stdout until the grader closes them."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    # A child copies pages when it releases the interpreter's lock, as it does for ctypes.CDLL.
+    libc = ctypes.PyDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     config = WardenConfig.from_json(sys.argv[1]).with_user(int(sys.argv[2]))
