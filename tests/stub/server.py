@@ -24,6 +24,8 @@ from .request import Request, read_request
 from .transport import TRANSPORT
 
 MAX_REQUEST_BYTES = 64 << 20
+# As many connections as a client opens at once, and more: where the queue is full, some are reset.
+_BACKLOG = 4096
 
 
 class StubServer:
@@ -53,7 +55,7 @@ class StubServer:
         self._writers: set[asyncio.StreamWriter] = set()
         self.host = f"[{host}]" if ":" in host else host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=1024)
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self.port: int = self._socket.getsockname()[1]
         self._loop, self._stopping = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="stub-server", daemon=True)
@@ -84,7 +86,7 @@ class StubServer:
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(
-            self._connection, sock=self._socket, ssl=self._tls, limit=MAX_REQUEST_BYTES
+            self._connection, sock=self._socket, ssl=self._tls, limit=MAX_REQUEST_BYTES, backlog=_BACKLOG
         )
         await self._stopping.wait()
         server.close()

@@ -6,6 +6,7 @@ tests/sut/client/test_client_failures.py shows what each fault is to a client; h
 import http.client
 import json
 import socket
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -230,3 +231,12 @@ def test_completions_have_the_members_that_vllm_sends():
         assert mine.get("usage", {}).keys() == real.get("usage", {}).keys()
     ids = [event["choices"][0]["prompt_token_ids"] for event in ours[:-1]]
     assert ids == [prompt, None, None, None]
+
+
+def test_as_many_may_connect_at_once_as_a_client_does():
+    """Linux tells a listener's limit in tcpi_sacked; asyncio sets one of its own."""
+    with StubServer() as stub, connection(stub) as conn:
+        conn.request("GET", "/health")
+        conn.getresponse().read()
+        info = stub._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    assert int.from_bytes(info[28:], sys.byteorder) >= 512
