@@ -1,4 +1,4 @@
-"""Report of pip-audit's JSON, read from stdin; exit code 1 for a known vulnerability."""
+"""Report of pip-audit's JSON, an object a lock file on stdin; exit code 1 for a known vulnerability."""
 
 import json
 import sys
@@ -26,7 +26,18 @@ def _versions(flaw: dict[str, Any]) -> str:
     return ", ".join(flaw["fix_versions"]) or "none"
 
 
+def packages_of(text: str) -> list[dict[str, Any]]:
+    """The packages of all JSON objects in a text, each version once."""
+    found, decoder = {}, json.JSONDecoder()
+    while text := text.lstrip():
+        audited, end = decoder.raw_decode(text)
+        text = text[end:]
+        for package in audited["dependencies"]:
+            found[package["name"], package.get("version", package.get("skip_reason"))] = package
+    return list(found.values())
+
+
 if __name__ == "__main__":
-    code, lines = report(json.load(sys.stdin)["dependencies"])
+    code, lines = report(packages_of(sys.stdin.read()))
     print("\n".join(lines))
     sys.exit(code)

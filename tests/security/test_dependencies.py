@@ -2,12 +2,13 @@
 
 import ast
 import functools
+import json
 import re
 import tomllib
 
 import pytest
 
-from scripts.check_audit import report
+from scripts.check_audit import packages_of, report
 from tests.runs import ROOT
 
 LOCKS = {name: (name,) for name in ("run", "embedded", "vocabulary", "pytorch", "score", "test")}
@@ -81,6 +82,18 @@ FINE, SKIPPED = {"name": "a", "version": "1", "vulns": []}, {"name": "a", "skip_
 def test_check_audit(packages, code, line):
     assert report(packages)[0] == code
     assert line in report(packages)[1]
+
+
+def test_each_lock_is_audited_and_each_package_reported_once():
+    """Locks that hold no more than another one are not looked up again."""
+    script = (ROOT / "scripts/audit.sh").read_text()
+    audited = set(re.search(r"for lock in (.+); do", script)[1].split())
+    everything = {path.stem for path in (ROOT / "requirements").glob("*.txt")}
+    covered = {name for name in everything if locked(name).items() <= locked("test").items()}
+    assert audited | covered == everything
+    results = [{"dependencies": [FINE, SKIPPED]}, {"dependencies": [FINE, FINE | {"version": "2"}]}]
+    text = "\n".join(json.dumps(result, indent=1) for result in results)
+    assert [package.get("version") for package in packages_of(text)] == ["1", None, "2"]
 
 
 # Calls that run or build code from data. The jail runs model-written code, which is what it is for.
