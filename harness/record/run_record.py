@@ -145,7 +145,10 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
-    """What this client's kernel knows of the network to one server; `null` where nothing was measured."""
+    """What this client's kernel knows of the network to one server; `null` where nothing was measured.
+
+    Times are rounded to microseconds, means too.
+    """
 
     connects: int
     """connections established, before the first query and during the run"""

@@ -115,14 +115,17 @@ def test_an_older_kernel_has_fewer_fields():
 def test_workers_are_added_up():
     values = np.zeros((2, 3, len(Network)), dtype=np.int64)
     values[:, 0, Network.CONNECTS] = 2, 4
-    values[:, 0, Network.CONNECT_NS] = 20, 100
-    values[:, 0, Network.CONNECT_MAX_NS] = 15, 60
+    values[:, 0, Network.CONNECT_NS] = 20_000, 100_499
+    values[:, 0, Network.CONNECT_MAX_NS] = 15_000, 60_001
+    values[:, 0, Network.WAITED] = 3, 0
+    values[:, 0, Network.WAITED_NS] = 10_000, 0
     values[:, 0, Network.MEASURED] = 2, 4
     values[:, 0, Network.RTT_US] = 200, 400
     values[:, 0, Network.MIN_RTT_US] = 80, 70
     values[1, 1, Network.MEASURED], values[1, 1, Network.MIN_RTT_US] = 1, 50
     values[:, 2, Network.RETRANSMITTED] = 1, 2
     first, second, third = network_of_replicas(values)
-    assert (first.connects, first.connect_mean_ns, first.connect_max_ns) == (6, 20.0, 60)
-    assert (first.rtt_mean_ns, first.rtt_min_ns, second.rtt_min_ns) == (100_000.0, 70_000, 50_000)
+    assert (first.connects, first.connect_mean_ns, first.connect_max_ns) == (6, 20_000, 60_000)
+    assert (first.rtt_mean_ns, first.rtt_min_ns, second.rtt_min_ns) == (100_000, 70_000, 50_000)
+    assert first.waited_mean_ns == 3000
     assert (third.retransmitted, third.rtt_min_ns, third.connect_mean_ns) == (3, None, None)
