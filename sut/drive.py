@@ -159,7 +159,8 @@ def _drive(test: Test, progress_log: ProgressLog) -> Observations:
     wires = Wires(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
     store = render_requests(prepared.samples, wires)
     session.start_workers(target, store, prepared.concurrency)
-    progress = ProgressMeter(prepared.issue, session.failures, in_flight=session.in_flight)
+    limited = bool(prepared.concurrency)
+    progress = ProgressMeter(prepared.issue, session.failures, in_flight=session.in_flight, limited=limited)
     watch = progress_log.watch
 
     def observe(totals: Counts) -> None:

@@ -17,6 +17,7 @@ class ProgressSnapshot:
     ``total``: queries that LoadGen will issue; ``tokens_per_s``: over the last seconds; ``ttft_ns`` and
     ``tpot_ns``: means so far; ``failures``: by kind; ``first_tokens``: queries that have one. Of several
     replicas: ``imbalance`` as in ReplicaBalance, over the last minute, and the number of ``stragglers``.
+    ``sent``: requests without an end at the servers, where their number has a limit.
     """
 
     elapsed_s: float
@@ -32,6 +33,7 @@ class ProgressSnapshot:
     imbalance: float | None = None
     stragglers: int = 0
     first_tokens: int = 0
+    sent: int | None = None
 
     @property
     def in_flight(self) -> int:
@@ -92,13 +94,19 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         _failed(s),
         f"{duration(s.remaining_s)} left" if s.remaining_s is not None else "",
         f"{s.stragglers} {'STRAGGLER' if s.stragglers == 1 else 'STRAGGLERS'}" if s.stragglers else "",
-        f"{s.in_flight} in flight",
+        _in_flight(s),
         f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else "",
         f"TTFT {milliseconds(s.ttft_ns)} ms" if s.ttft_ns is not None else "",
         f"TPOT {milliseconds(s.tpot_ns)} ms" if s.tpot_ns is not None else "",
         f"imbalance {s.imbalance:.2f}" if s.imbalance is not None else "",
     ]
     return [field for field in fields if field]
+
+
+def _in_flight(s: ProgressSnapshot) -> str:
+    """``512 in flight, 5884 waiting``: those that are issued wait for one of the requests to end."""
+    waiting = 0 if s.sent is None else s.in_flight - s.sent
+    return f"{s.sent} in flight, {waiting} waiting" if waiting > 0 else f"{s.in_flight} in flight"
 
 
 def _failed(s: ProgressSnapshot) -> str:

@@ -23,7 +23,7 @@ class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
     ``issue`` is what LoadGen will issue; ``failures`` gives the failed queries by kind, ``in_flight`` the
-    requests on each replica.
+    requests on each replica, whose number may be ``limited``.
     """
 
     def __init__(
@@ -32,6 +32,8 @@ class ProgressMeter:
         failures: Callable[[], Failures] = dict,
         clock: Callable[[], float] = time.monotonic,
         in_flight: Callable[[], npt.NDArray[np.int64]] = lambda: np.zeros(1, np.int64),
+        *,
+        limited: bool = False,
     ) -> None:
         self._issue = issue
         self._failures = failures
@@ -39,13 +41,14 @@ class ProgressMeter:
         self._start = clock()
         self._tokens = deque([(self._start, 0)])
         self._in_flight = in_flight
+        self._limited = limited
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
 
     def __call__(self, totals: npt.NDArray[np.int64]) -> ProgressSnapshot:
         """A snapshot from the counters, by Counter."""
         now = self._clock()
         values = {counter: int(totals[counter]) for counter in Counter}
-        failures = self._failures()
+        failures, loads = self._failures(), self._in_flight()
         return ProgressSnapshot(
             elapsed_s=now - self._start,
             issued=values[Counter.ISSUED],
@@ -57,8 +60,9 @@ class ProgressMeter:
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
             remaining_s=self._remaining(values, now - self._start),
             failures={kind.label: count for kind, count in failures.items()},
-            imbalance=self._imbalance(),
+            imbalance=self._imbalance(loads),
             first_tokens=values[Counter.FIRST_TOKENS],
+            sent=int(loads.sum()) if self._limited else None,
         )
 
     def _rate(self, tokens: int, now: float) -> float | None:
@@ -69,10 +73,10 @@ class ProgressMeter:
         since, before = self._tokens[0]
         return max(tokens - before, 0) / (now - since) if now > since else None
 
-    def _imbalance(self) -> float | None:
-        self._loads.append(self._in_flight())
-        loads = np.mean(self._loads, axis=0)
-        return imbalance(loads) if len(loads) > 1 else None
+    def _imbalance(self, loads: npt.NDArray[np.int64]) -> float | None:
+        self._loads.append(loads)
+        means = np.mean(self._loads, axis=0)
+        return imbalance(means) if len(means) > 1 else None
 
     def _remaining(self, values: Mapping[Counter, int], elapsed: float) -> float | None:
         """Seconds until the last query is issued and answered, at the rate of answers so far."""

@@ -1,5 +1,6 @@
 """What people see: the progress line and the closing summary."""
 
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -43,6 +44,14 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
 def test_plain_line():
     assert plain_progress(SNAPSHOT) == LINE
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"), [(64, "64 in flight, 133 waiting"), (197, "197 in flight"), (198, "197 in flight")]
+)
+def test_queries_that_wait_for_a_request_to_end_are_not_in_flight(sent, shown):
+    line = plain_progress(replace(SNAPSHOT, sent=sent))
+    assert line == LINE.replace("197 in flight", shown)
 
 
 def test_nothing_known_yet():

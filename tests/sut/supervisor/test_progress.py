@@ -65,6 +65,12 @@ def test_offline_knows_no_time_before_the_first_answer():
     assert "left" not in line(OFFLINE, 10, issued=128)
 
 
+@pytest.mark.parametrize(("limited", "shown"), [(True, "6 in flight, 22 waiting"), (False, "28 in flight")])
+def test_requests_at_the_servers_are_counted_where_they_have_a_limit(limited, shown):
+    meter = ProgressMeter(OFFLINE, in_flight=lambda: np.array([4, 2]), limited=limited)
+    assert f", {shown}," in plain_progress(meter(counts(issued=128, completed=99, failed=1)))
+
+
 def rates(*snapshots):
     """Tokens per second, shown of snapshots one second apart."""
     clock = Clock()
