@@ -96,7 +96,9 @@ def _read(path: Path, flag: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if len(data) > _MOST_BYTES or "\0" in text:
-        raise ConfigError(f"{flag} @{path}: no text of one URL a line, of at most {_MOST_BYTES} bytes")
+        raise ConfigError(
+            f"{flag} @{path}: expected UTF-8 text of one URL a line, of at most {_MOST_BYTES} bytes"
+        )
     return text
 
 
@@ -189,17 +191,22 @@ def _too_many(source: str) -> ConfigError:
 def _check_url(url: str, source: str) -> None:
     if "@" in url:
         raise ConfigError(f"{source} has credentials in it; set the key in the environment as OPENAI_API_KEY")
+    if any(mark.isspace() for mark in url):
+        raise ConfigError(f"{source} {url!r}: expected one URL without spaces; separate several by commas")
     base, address = split_address(url.removeprefix(DNS))
     try:
         parts = urlsplit(base)
         port = parts.port
-    except ValueError as error:
-        raise ConfigError(f"{source} {url}: {error}") from None
+    except ValueError:
+        raise ConfigError(
+            f"{source} {url}: expected http://HOST:PORT with a port of at most 65535, and an IPv6 address in "
+            "brackets: http://[::1]:30000"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigError(f"{source} {url}: expected http://HOST:PORT or https://HOST:PORT")
-    if any(mark in base for mark in "? \t") or (address is not None and not _is_address(address)):
+    if "?" in base or (address is not None and not _is_address(address)):
         raise ConfigError(
-            f"{source} {url}: expected a base URL without query, fragment (but for #ADDRESS) and spaces"
+            f"{source} {url}: expected a base URL without query and fragment (but for #ADDRESS)"
         )
     if not _is_host(parts.hostname):
         raise ConfigError(f"{source} {url}: {parts.hostname!r} is not a host name or an address")

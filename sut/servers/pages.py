@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from harness.config.options import Backend
 from harness.errors import ServerError
@@ -51,9 +52,9 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Repor
     """
     status, _ = control.ask("/health")
     if status != 200:
-        raise NotReadyError(
-            f"{control.url}: /health answered {status}, expected 200; the server is not ready"
-        )
+        path = urlsplit(control.url).path
+        remedy = f"name the server without {path}" if status == 404 and path else "the server is not ready"
+        raise NotReadyError(f"{control.url}: /health answered {status}, expected 200; {remedy}")
     headers = control.headers
     server, reported = _ask_sglang(control) if backend in _NATIVE else (_ask_openai(control, backend), {})
     return with_router(server, router_of(control, headers)), reported

@@ -39,14 +39,14 @@ def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
 
 
 def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
-    """Deviations: servers of another model or revision than the rules name."""
-    wanted = benchmark.model
+    """Deviations: servers of another model or revision than the rules, or --model, name."""
+    wanted = f"the rules say {benchmark.model}" if benchmark.official else f"expected {benchmark.model}"
 
     def deviation(fact: ServerInfo) -> str | None:
         if fact.model is None:
-            return f" does not name its model, the rules say {wanted}"
-        if _match(fact, wanted) is Match.OTHER:
-            return f" serves {fact.names}, the rules say {wanted}"
+            return f" does not name its model, {wanted}"
+        if _match(fact, benchmark.model) is Match.OTHER:
+            return f" serves {fact.names}, {wanted}"
         if fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
             return f" serves revision {fact.revision}, the rules say {benchmark.model_revision}"
         return None
@@ -71,10 +71,9 @@ def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterato
     def variant(fact: ServerInfo) -> str | None:
         if _match(fact, benchmark.model) is not Match.VARIANT:
             return None
-        return (
-            f" serves {fact.names}, a quantised or converted form of {benchmark.model}: "
-            "measurements.json must say so (weight_transformations, weight_data_types)"
-        )
+        found = f" serves {fact.names}, a quantised or converted form of {benchmark.model}"
+        must = ": measurements.json must say so (weight_transformations, weight_data_types)"
+        return found + must if benchmark.official else found
 
     yield from _grouped(facts, known_by_name)
     yield from _grouped(facts, variant)

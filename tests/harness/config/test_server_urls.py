@@ -56,8 +56,9 @@ BAD_FILES = [
     (b"# nothing\n", "empty"),
     (b"http://a\n\nhost\n", ":3: host: expected http://HOST:PORT"),
     (b"@other.txt", ":1: @other.txt"),
-    (b"\xff\xfe", "no text"),
-    (b"a\0", "no text"),
+    (b"\xff\xfe", "expected UTF-8"),
+    (b"a\0", "expected UTF-8"),
+    (b"http://a:1 http://b:1", "separate several by commas"),
     (b"#" * (1 << 20) + b"#", "at most"),
 ]
 FOLDED = [
@@ -88,6 +89,7 @@ REFUSED = [
     (["http://a:-1"], "ort"),
     (["http://a:port"], "ort"),
     (["http://[::1:30000"], "IPv6"),
+    (["http://::1:30000"], "an IPv6 address in brackets"),
     (["http://a..b"], "host name"),
     (["http://a%20b"], "host name"),
     (["http://1.2.3.256"], "host name"),

@@ -36,6 +36,12 @@ def test_sglang_facts_by_its_old_paths():
     assert (fact.model, fact.version, fact.context_length, fact.dp_size) == ("m", "0.4", None, None)
 
 
+@pytest.mark.parametrize(("path", "words"), [("/v1", "name the server without /v1"), ("", "not ready")])
+def test_a_url_with_the_path_of_an_api(path, words):
+    with pages({}) as (url, _), pytest.raises(ServerError, match=f"answered 404, .*{words}"):
+        discover([url + path], "vllm", None, 20)
+
+
 @pytest.mark.parametrize("value", ["8", 8.0, True, None, [8]])
 def test_facts_of_a_wrong_type_are_not_believed(value):
     table = {

@@ -57,6 +57,14 @@ def test_served_model(said, deviates, warns):
     assert ("revision not reported" in line) is ("revision" not in said)
 
 
+def test_a_model_without_rules_is_expected_by_name_alone():
+    model = structs.replace(GPT_OSS, official=False)
+    (text,) = model_deviations(told(model="openai/gpt-oss-20b"), model)
+    assert text.endswith(", expected openai/gpt-oss-120b")
+    (text,) = model_warnings(told(model="unsloth/gpt-oss-120b-GGUF"), model)
+    assert "measurements.json" not in text
+
+
 def test_replicas_with_different_contexts_are_named():
     same = [
         facts("http://a", model="m", context_length=4096),
