@@ -3,6 +3,7 @@
 import sys
 
 from harness.batch.encoding import convert, decode_lines, encode_lines
+from harness.batch.formats import cut_off
 from harness.batch.options import DecodeOptions, EncodeOptions, ScoreOptions
 from harness.cli.signals import interruptible
 from harness.errors import EXIT_VALID
@@ -16,6 +17,8 @@ def run(options: EncodeOptions | DecodeOptions | ScoreOptions) -> int:
                 convert(options, encode_lines(options), _to_stdout)
             case DecodeOptions():
                 convert(options, decode_lines(options), _to_stdout)
+                if warning := cut_off(options.input):
+                    print(f"WARNING: {warning}", file=sys.stderr)
             case ScoreOptions():
                 from harness.batch.score import score
 

@@ -54,6 +54,8 @@ def encode_lines(options: CodeOptions) -> Iterator[bytes]:
 def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
     """The text of every line of ids, or of the line that was asked for. Raises ConfigError, DatasetError."""
     encoding, wanted = open_encoding(options.encoding), options.line
+    if wanted is not None and wanted < -1:
+        raise ConfigError(f"line {wanted} asked for, expected 0 (the first) or more, or -1 for all")
     number = -1
     for number, ids in enumerate(read_ids(options.input, encoding.vocabulary_size)):
         if wanted is not None and wanted not in (-1, number):
@@ -72,7 +74,7 @@ def convert(options: CodeOptions, lines: Iterator[bytes], stdout: Callable[[byte
         for line in lines:
             stdout(line)
         return
-    with writing(options.output) as file:
+    with writing(options.output, options.input) as file:
         file.writelines(lines)
 
 

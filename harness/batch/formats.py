@@ -4,9 +4,10 @@ Lines end with LF or CR LF. Text is UTF-8. A file of ids holds one answer in eac
 space, and ends with one empty line.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -19,6 +20,7 @@ from harness.files import atomic_write
 from harness.text import printable
 
 BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
 _WORD = re.compile(rb"[^ \t\r\v\f]+")
 _MOST_DIGITS = 10  # of an id; more are beyond every vocabulary
 _SHOWN = 40  # characters that a message quotes
@@ -38,6 +40,8 @@ class Prompts:
 def read_prompts(path: Path) -> Prompts:
     """Read a file of prompts: their number in the first line, then one in each line. Raises DatasetError."""
     raw = _read(path).removeprefix(BOM)
+    if raw.startswith(_UTF_16):
+        raise DatasetError(f"{path}: UTF-16, expected UTF-8; convert the file with iconv -f UTF-16 -t UTF-8")
     if not raw:
         raise DatasetError(f"{path}: empty, expected the number of prompts in its first line")
     first, *lines = raw.removesuffix(b"\n").split(b"\n")
@@ -67,6 +71,17 @@ def read_ids(path: Path, vocabulary_size: int) -> Iterator[Ids]:
         yield _ids(path, number, line, vocabulary_size)
 
 
+def cut_off(path: Path) -> str | None:
+    """A warning about a file of ids that ends within an id, as a truncated one does."""
+    if not path.is_file() or not path.stat().st_size:
+        return None
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if not file.read().isdigit():
+            return None
+    return f"{path}: nothing follows its last id: if the file was cut off, that id may be another one"
+
+
 def id_line(ids: Iterable[int]) -> bytes:
     """An answer's line: every id followed by a space."""
     return b"".join(b"%d " % token for token in ids) + b"\n"
@@ -81,8 +96,12 @@ def write_answers(path: Path, answers: Iterable[Iterable[int]]) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears once it is complete. Raises ConfigError where it cannot be written."""
+def writing(path: Path, *read: Path) -> Iterator[IO[bytes]]:
+    """A file that appears once it is complete, in place of none of those that are ``read``.
+
+    Raises ConfigError where it cannot be written.
+    """
+    require_other(path, *read)
     try:
         with atomic_write(path) as file:
             yield file
@@ -90,6 +109,13 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         raise ConfigError(
             f"{path}: cannot write there: {error.strerror or error}; choose another --output"
         ) from error
+
+
+def require_other(path: Path, *read: Path) -> None:
+    """Raise ConfigError where a file to write is one of those that are read."""
+    with suppress(OSError):  # what is not there is no other's name
+        if any(path.samefile(one) for one in read if one.exists()):
+            raise ConfigError(f"{path}: this file is the input; choose another --output")
 
 
 def _read(path: Path) -> bytes:

@@ -11,12 +11,13 @@ import msgspec
 
 from harness.batch.bert_score_f1 import bert_scores, find_model
 from harness.batch.encoding import open_encoding
-from harness.batch.formats import read_ids, writing
+from harness.batch.formats import cut_off, read_ids, require_other, writing
 from harness.batch.meteor import find_wordnet, meteor_scores
 from harness.batch.options import ScoreOptions
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
 from harness.files import read_decoded
 from harness.grading.reports.progress import ProgressBar
+from harness.outputs.attempts import require_writable
 
 METEOR, BERTSCORE = "meteor", "bertscore_f1"
 _SHOWN_DIGITS = 6
@@ -58,6 +59,8 @@ def score(options: ScoreOptions) -> int:
     Raises HarnessError for what keeps it from starting.
     """
     thresholds = read_thresholds(options.thresholds)
+    if options.output is not None:
+        _check_output(options.output, options.submission, options.references)
     places = _Places.find(options, thresholds)
     submission, references = (
         _read(path, options.encoding) for path in (options.submission, options.references)
@@ -75,6 +78,14 @@ def score(options: ScoreOptions) -> int:
     for line in (*places.left_out, *_notes(submission, references, metrics)):
         print(f"NOTE: {line}")
     return _judge(metrics, thresholds)
+
+
+def _check_output(output: Path, *read: Path) -> None:
+    """Raise ConfigError for what would be found only when everything is scored."""
+    require_other(output, *read)
+    require_writable(output)
+    if not output.parent.is_dir():
+        raise ConfigError(f"{output}: cannot write there: no such folder; choose another --output")
 
 
 def read_thresholds(path: Path | None) -> _Thresholds:
@@ -144,6 +155,7 @@ def _measure(options: ScoreOptions, places: _Places, pairs: Sequence[tuple[str, 
 
 def _notes(submission: Texts, references: Texts, metrics: Sequence[Metric]) -> Iterator[str]:
     """Facts that the means hide: lines that are not compared, empty texts, texts in another script."""
+    yield from filter(None, (cut_off(submission.path), cut_off(references.path)))
     ours, theirs = submission.texts, references.texts
     if len(ours) != len(theirs):
         yield (

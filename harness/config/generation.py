@@ -1,5 +1,6 @@
 """Generation parameters: the rules', or a user's JSON file, and where the two differ."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse what no server can do; raises ValueError."""
         if not 1 <= self.max_new_tokens <= MOST_NUMBER:
             raise ValueError(f"max_new_tokens is {self.max_new_tokens}, expected 1 to {MOST_NUMBER}")
-        if self.temperature < 0:
+        if not 0 <= self.temperature < math.inf:
             raise ValueError(f"temperature is {self.temperature}, expected 0 or more")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}, expected more than 0 and at most 1")

@@ -43,9 +43,11 @@ def talk(options: TalkOptions) -> int:
     sampling(options, benchmark, 1)
     conversation = Conversation(options.reasoning, options.system) if options.chat else None
     with _server(options, benchmark, positions) as server:
+        positions = _served(positions, server)
         for text in _prompts(options):
             ids = conversation.prompt(text) if conversation else encode(text)
-            parameters = sampling(options, benchmark, _room(ids, positions, benchmark), stream=True)
+            room = _room("conversation" if conversation else "prompt", ids, positions, benchmark)
+            parameters = sampling(options, benchmark, room, stream=True)
             answer = _shown(server, parameters, benchmark, options, ids)
             if conversation:
                 conversation.answered(answer)
@@ -187,6 +189,19 @@ def _server(options: TalkOptions, benchmark: Benchmark, positions: int) -> Itera
         yield discover([engine.url], options.backend, api_key(), _QUESTIONS_S)[0]
 
 
+def _served(positions: int, server: ServerInfo) -> int:
+    """The positions that the server's context has, at most those asked for; fewer are a warning."""
+    if server.context_length is None or server.context_length > positions:
+        return positions
+    least = server.context_length - 1
+    print(
+        f"WARNING: {server.url} has a context of {server.context_length} tokens: {least} positions for a "
+        "prompt with its answer",
+        file=sys.stderr,
+    )
+    return least
+
+
 def _prompts(options: TalkOptions) -> Iterator[str]:
     """The prompt of the command line, or every line of stdin; empty lines are passed over."""
     if options.prompt is not None:
@@ -206,10 +221,12 @@ def _prompts(options: TalkOptions) -> Iterator[str]:
             yield text
 
 
-def _room(prompt: list[int], positions: int, benchmark: Benchmark) -> int:
+def _room(what: str, prompt: list[int], positions: int, benchmark: Benchmark) -> int:
     limit = limit_of(len(prompt), positions, benchmark)
-    if not prompt or limit < 1:
+    if not prompt:
+        raise ConfigError("the prompt is empty, expected text")
+    if limit < 1:
         raise ConfigError(
-            f"prompt of {len(prompt)} tokens, -n is {positions} for it and its answer; raise -n"
+            f"{what} of {len(prompt)} tokens, -n is {positions} for it and its answer; raise -n"
         )
     return limit

@@ -12,7 +12,7 @@ from harness.dataset import tokenizer
 from harness.text import legible
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, without_waits
-from tests.stub import Fault, StubServer, expected_ids, refused_url
+from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 
 PROMPTS = ["Hello", "Hello world", "Explain Mindfulness & meditation to a 5-year-old."] * 4
 IDS = [tokenizer.encode(prompt) for prompt in PROMPTS]
@@ -185,6 +185,16 @@ def test_generate_shows_the_text_as_it_comes(backend):
     assert request.streams
 
 
+def test_generate_asks_for_no_more_than_the_servers_context(capfd):
+    with StubServer(facts=Facts(context_length=8)) as stub:
+        code, _, stderr = main_here(
+            capfd, program.main, ["generate", "Hello world", "--server-url", stub.url]
+        )
+        (request,) = stub.requests
+    assert (code, "a context of 8 tokens" in stderr) == (0, True)
+    assert len(request.prompt_ids) + request.asked_tokens == 8
+
+
 @ENGINE
 def test_a_chat_of_lines_and_a_failure():
     with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 2 else None, tokens=9) as stub:
@@ -218,8 +228,9 @@ def test_ctrl_c_ends_the_answer_and_not_the_program():
 @pytest.mark.parametrize(
     ("words", "message", "code"),
     [
-        (("generate", "", "--server-url"), "prompt of 0 tokens", 2),
+        (("generate", "", "--server-url"), "the prompt is empty", 2),
         (("generate", "a b c d", "-n", 3, "--server-url"), "prompt of 4 tokens, -n is 3", 2),
+        (("chat", "a", "-n", 30, "--server-url"), "conversation of 68 tokens, -n is 30", 2),
         (("generate", "a", "--model", "7b", "--server-url"), "--model 7b", 2),
         (("chat", "a", "-t", -1, "--server-url"), "temperature is -1", 2),
         (("chat", "a", "--backend", "embedded", "--server-url"), "remove --server-url", 2),

@@ -30,11 +30,14 @@ REFUSED = [
     (b"2\r\nHello\r\n\r\n", (), "line 3 is empty"),
     (b"2\nHello\na\x00b\n", (), "line 3 holds a NUL at column 2"),
     (b"1\n\xffb\n", (), "line 2, byte 1: not UTF-8"),
+    ("1\na\n".encode("utf-16"), (), "UTF-16, expected UTF-8"),
     (b"1\nHello" + MEGABYTE + b"\n", (), "line 2: prompt of 1048581 bytes"),
     (b"2\na\none two three four\n", ("-n", 3), "line 3: prompt of 4 tokens, but -n is 3"),
     (b"1\na\n", ("-n", 131073), "-n is 131073, expected 1 to 131072"),
     (b"1\na\n", ("-n", -1), "-n is -1"),
     (b"1\na\n", ("-t", -1), "temperature is -1"),
+    (b"1\na\n", ("-t", "nan"), "temperature is nan"),
+    (b"1\na\n", ("-t", "inf"), "temperature is inf"),
     (b"1\na\n", ("-p", 0), "top_p is 0"),
     (b"1\na\n", ("-s", 1 << 63), "seed is"),
     (b"1\na\n", ("--model", "7b"), "--model 7b: expected 20b, 120b"),
@@ -163,8 +166,29 @@ def test_decode_on_stdout_and_the_older_form(tmp_path, capfd):
     assert converted(capfd, "decode", 2, "-i", path) == f"Decoding line 2:\n{world}\n"
     everything = f"Decoding line 0:\n{hello}\nDecoding line 1:\n\nDecoding line 2:\n{world}\n"
     assert converted(capfd, "decode", -1, "-i", path) == everything
-    code, _, stderr = main_here(capfd, program.main, ["decode", "3", "-i", str(path)])
-    assert (code, "3 lines, line 3 asked for" in stderr) == (2, True)
+    for line, words in (("3", "3 lines, line 3 asked for"), ("-2", "line -2 asked for")):
+        code, _, stderr = main_here(capfd, program.main, ["decode", line, "-i", str(path)])
+        assert (code, words in stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("end", "warned"), [(b"", True), (b" ", False), (b"\n", False), (b" \n\n", False)])
+def test_a_file_that_ends_within_an_id_is_decoded_with_a_warning(end, warned, tmp_path, capfd):
+    path = tmp_path / "ids.txt"
+    path.write_bytes(b"13225 200002 \n13225 23" + end)
+    code, stdout, stderr = main_here(capfd, program.main, ["decode", "-i", str(path)])
+    assert (code, "cut off" in stderr) == (0, warned)
+    assert stdout.startswith("Hello<|return|>\nHello")
+
+
+@pytest.mark.parametrize("command", ["decode", "encode"])
+def test_the_input_is_not_overwritten(command, tmp_path, capfd):
+    path, link = tmp_path / "ids.txt", tmp_path / "link"
+    path.write_text("13225 \n")
+    link.hardlink_to(path)
+    for output in (path, link):
+        code, _, stderr = main_here(capfd, program.main, [command, "-i", str(path), "-o", str(output)])
+        assert (code, "is the input" in stderr) == (2, True)
+    assert path.read_text() == "13225 \n"
 
 
 def test_a_models_own_tokenizer(tmp_path, capfd):

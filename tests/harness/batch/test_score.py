@@ -146,9 +146,11 @@ def test_thresholds(files, wordnet, tmp_path, capfd):
 def test_other_lengths_and_scripts(tmp_path, wordnet, capfd):
     ours = ids_file(tmp_path / "a", ["the dog", "собака бежит", "x 漢字漢字"])
     theirs = ids_file(tmp_path / "b", ["the dog", "the dog runs"])
+    theirs.write_text(theirs.read_text().rstrip())
     code, stdout = score(capfd, "-s", ours, "-r", theirs, "--wordnet", wordnet)
     assert code == 0
     assert stdout.startswith("items\t2\n")
+    assert f"{theirs}: nothing follows its last id" in stdout
     assert f"{ours} has 3 lines, {theirs} 2: only the first 2 of both are compared" in stdout
     assert "1 lines are in another script than their reference (first: 2, CYRILLIC and LATIN)" in stdout
 
@@ -177,6 +179,9 @@ REFUSED = [
     (("-m", "20b", "--wordnet", "broken"), "cannot be read as WordNet"),
     (("-m", "20b", "--bert-model", "."), "bert-score is not installed"),
     (("-m", "20b", "-o", "no/scores.parquet"), "cannot write there"),
+    (("-m", "20b", "-o", "submission"), "cannot write there"),
+    (("-m", "20b", "-o", "submission/output_20b_token_ids.txt"), "is the input"),
+    (("-m", "20b", "-o", "references/output_20b_token_ids.txt"), "is the input"),
     (("-m", "20b", "--thresholds", "nowhere"), "--thresholds nowhere"),
 ]
 
