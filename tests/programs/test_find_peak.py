@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -99,7 +98,8 @@ def climb_until(end, folder, seconds):
 @pytest.mark.engine
 def test_a_signal_keeps_the_finished_steps(tmp_path):
     def interrupt(process, stub):
-        time.sleep(0.5)
+        before = len(stub.requests)
+        wait_until(lambda: len(stub.requests) > before + 12)  # answers of the second step have ended
         process.send_signal(signal.SIGINT)
 
     code, stdout, folder = climb_until(interrupt, tmp_path, seconds=5)
