@@ -108,7 +108,8 @@ def imbalance(loads: npt.NDArray[np.floating]) -> float | None:
 def _figures(rows: Rows, span_ns: int) -> ReplicaFigures:
     good = completed(rows)
     ended = rows[(rows["last_byte_ns"] > 0) & (rows["sent_ns"] > 0)]
-    busy_ns = int((ended["last_byte_ns"] - ended["sent_ns"]).sum())
+    # On a busy machine the client may note the sending after the answer has come.
+    busy_ns = int((ended["last_byte_ns"] - ended["sent_ns"]).clip(min=0).sum())
     ttft, tpot = ttft_ns(good), tpot_ns(good)
     return ReplicaFigures(
         queries=len(rows),

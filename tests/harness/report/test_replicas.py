@@ -108,3 +108,7 @@ def test_the_figures_of_each_replica():
     assert found.imbalance == pytest.approx(1.6)
     assert {one.tpot_p50 for one in found.replicas.values()} == {200_000_000, None}
     assert replica_balance(rows, URLS[:1], None) is None
+    late = rows[rows["replica"] == 0]
+    late["sent_ns"] = late["last_byte_ns"] + 10**10
+    found = replica_balance(np.concatenate([late, rows[rows["replica"] == 1]]), URLS[:2], None)
+    assert min(one.in_flight for one in found.replicas.values()) == 0
