@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from harness.errors import EXIT_INVALID, EXIT_USAGE, explained, machine_failure
+from tests.harness.cli.test_main import PROGRAMS
 from tests.runs import ROOT
 
 
@@ -30,18 +31,6 @@ def test_one_line(error, line):
     failure = machine_failure(error)
     assert str(failure) == line
     assert failure.exit_code == EXIT_INVALID
-
-
-PROGRAMS = [
-    ("run_mlperf.py", "--input-file", "set.parquet"),
-    ("run_compliance.py", "--test", "TEST07", "--input-file", "set.parquet"),
-    ("run_eval.py", "--input-file", "set.parquet"),
-    ("find_peak.py", "ladder", "--input-file", "set.parquet"),
-    ("run_batch.py", "encode", "--input", "text.txt"),
-    ("eval_accuracy.py", "--input-file", "log.json", "--dataset-file", "set.parquet"),
-    ("eval_mlperf_accuracy.py", "--mlperf-log", "log.json", "--reference-data", "set.parquet"),
-    ("prepare_submission.py", "check", "."),
-]
 
 
 def outside_the_environment(*words):

@@ -15,7 +15,11 @@ from tests.runs import ROOT, main_here, without_waits
 from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 
 PROMPTS = ["Hello", "Hello world", "Explain Mindfulness & meditation to a 5-year-old."] * 4
-IDS = [tokenizer.encode(prompt) for prompt in PROMPTS]
+IDS = [
+    [13225],
+    [13225, 2375],
+    [176289, 27985, 39792, 827, 45651, 316, 261, 220, 20, 8204, 12324, 13],
+] * 4
 POSITIONS = 20
 WANTED = [expected_ids(ids, POSITIONS + 1 - len(ids)) for ids in IDS]
 TIMES = re.compile(
