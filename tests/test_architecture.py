@@ -198,6 +198,15 @@ def test_folders_are_rooms():
     assert {folder: number for folder, number in inside.items() if number > MAX_MODULES} == {}
 
 
+@pytest.mark.parametrize("tree", ["harness", "sut", "scripts", "benchmarks"])
+def test_tests_mirror_the_tree(tree):
+    tested = {path.parent for path in (ROOT / "tests" / tree).rglob("test_*.py")}
+    assert tested
+    assert [
+        folder for folder in sorted(tested) if not (ROOT / folder.relative_to(ROOT / "tests")).is_dir()
+    ] == []
+
+
 @pytest.mark.parametrize("folder", SHADOWED)
 def test_no_python_modules_in(folder):
     assert (ROOT / folder).is_dir()

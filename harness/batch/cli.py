@@ -111,10 +111,18 @@ def _add_generation(group: argparse._ArgumentGroup) -> None:
         help="positions of a prompt together with its answer; 0: the model's context (default: %(default)d)",
     )
     group.add_argument(
-        "-t", "--temperature", type=float, metavar="T", help="0: greedy (default: %(default)g)"
+        "-t",
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="of the sampling; 0: greedy (default: %(default)g)",
     )
-    group.add_argument("-p", "--top-p", type=float, metavar="P", help="(default: %(default)g)")
-    group.add_argument("-s", "--seed", type=int, metavar="SEED", help="(default: the server's choice)")
+    group.add_argument(
+        "-p", "--top-p", type=float, metavar="P", help="of the sampling (default: %(default)g)"
+    )
+    group.add_argument(
+        "-s", "--seed", type=int, metavar="SEED", help="of the sampling (default: the server's choice)"
+    )
 
 
 def _add_encode(parser: Parser) -> None:
@@ -131,9 +139,9 @@ def _add_decode(parser: Parser) -> None:
         metavar="LINE",
         help="only this line, counted from 0; -1: all, each after a line with its number",
     )
-    _add_files(parser, "token ids, one answer in each line", "their text")
+    _add_files(parser, "token ids, one answer in each line", "text of the answers")
     parser.add_argument(
-        "--json", action="store_true", help="write each text as a JSON string: line breaks stay inside of it"
+        "--json", action="store_true", help="write each text as a JSON string: line breaks are escaped"
     )
     parser.set_defaults(**_defaults(DecodeOptions))
 
@@ -180,7 +188,9 @@ def _add_meteor(meteor: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="nltk's WordNet, unpacked or not (default: where nltk looks)",
     )
-    meteor.add_argument("--jobs", type=int, metavar="N", help="processes (default: as many as cores)")
+    meteor.add_argument(
+        "--jobs", type=int, metavar="N", help="number of processes (default: that of the cores)"
+    )
 
 
 def _add_bert_score(bert: argparse._ArgumentGroup) -> None:
@@ -190,11 +200,13 @@ def _add_bert_score(bert: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="folder of roberta-large-mnli (default: bs_model/roberta-large-mnli in MODELS_ROOT)",
     )
-    bert.add_argument("--num-layers", type=int, metavar="N", help="layer of the model (default: %(default)d)")
     bert.add_argument(
-        "--device", help="as torch names it, such as cuda:0 or cpu (default: a GPU if there is one)"
+        "--num-layers", type=int, metavar="N", help="layer whose vectors are compared (default: %(default)d)"
     )
-    bert.add_argument("--batch-size", type=int, metavar="N", help="texts at once (default: %(default)d)")
+    bert.add_argument(
+        "--device", help="torch's name of it, such as cuda:0 or cpu (default: a GPU if there is one)"
+    )
+    bert.add_argument("--batch-size", type=int, metavar="N", help="texts in a batch (default: %(default)d)")
 
 
 def _add_files(parser: Parser, given: str, written: str) -> None:

@@ -122,7 +122,7 @@ def build_accuracy_parser() -> Parser:
     parser = Parser(
         prog="eval_accuracy.py",
         synonyms={"--mlperf-log": Synonym("--input-file"), "--reference-data": Synonym("--dataset-file")},
-        description="Score outputs as upstream's eval_accuracy.py is called: a table of outputs, or an "
+        description="Score outputs like upstream's eval_accuracy.py: a table of outputs, or an "
         "accuracy log with its dataset. Writes the rows with extracted_answer and prompt_accuracy.",
         epilog=_EXIT_CODES,
     )

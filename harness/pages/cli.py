@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_html(commands.add_parser("html", help="write report.html for runs of this or another harness"))
-    _add_compare(commands.add_parser("compare", help="show two runs or more beside each other"))
+    _add_compare(commands.add_parser("compare", help="compare two or more runs"))
     _add_watch(commands.add_parser("watch", help="show the progress of a run, from a second shell"))
     _add_results(commands.add_parser("results", help="print a table of all runs below some folders"))
     return parser
@@ -98,8 +98,8 @@ def _add_watch(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
-    _add_folders(parser, "such as the --output-dir of runs")
-    parser.add_argument("--csv", type=path, metavar="FILE", help="write the table to a CSV file, too")
+    _add_folders(parser, "folders above runs, such as their --output-dir")
+    parser.add_argument("--csv", type=path, metavar="FILE", help="also write the table to a CSV file")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
@@ -116,7 +116,7 @@ def parse_options(argv: list[str] | None = None) -> Options:
             return ResultsOptions(folders=tuple(given.pop("folders")), **given)
     folders = tuple(given.pop("folders"))
     if len(folders) < 2:
-        parser.error(f"compare needs two folders or more, got {folders[0]} alone")
+        parser.error(f"compare needs at least two folders, got {folders[0]} alone")
     return CompareOptions(folders=folders, **given)
 
 

@@ -17,7 +17,7 @@ def build_parser() -> Parser:
     """All flags of all commands."""
     parser = Parser(
         prog="find_peak.py",
-        description="Find how much load servers carry under a scenario's latency limits.",
+        description="Find the load that servers can carry under a scenario's latency limits.",
         epilog="Exit codes: 0 done, 2 usage, config or dataset, 3 server, 4 failed requests or ended early, "
         "129/130/143 interrupted.",
     )

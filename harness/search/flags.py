@@ -21,13 +21,13 @@ def add_search(parser: Parser) -> None:
         "--budget",
         type=duration_s,
         metavar="TIME",
-        help="time that the search may take in all, such as 90m, 2h or 3600 (default: no limit)",
+        help="time limit of the complete search, such as 90m, 2h or 3600 (default: none)",
     )
     group.add_argument(
         "--tolerance",
         type=share,
         metavar="PART",
-        help="width of the bracket of rates that is narrow enough (default: 1%%)",
+        help="width of the bracket of rates at which the search ends (default: 1%%)",
     )
     group.add_argument(
         "--start-qps",
