@@ -225,7 +225,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Programs:
-    """What the outputs for LiveCodeBench contain: a release and solutions, in turn."""
+    """A LiveCodeBench release and its solutions, in turn."""
 
     release: bytes
     solutions: Sequence[Program]

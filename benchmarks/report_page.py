@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What report.html costs for a long run: time, memory and size of the page for N made-up queries.
+"""The cost of report.html for a long run: time, memory and size of the page for N made-up queries.
 
 python benchmarks/report_page.py [--queries 2400000] [--replicas 512]
 """

@@ -1,1 +1,1 @@
-"""What a run is, what its data are and what it proved; never touches a server or LoadGen."""
+"""Plans, data, records and judgements of runs; has no access to servers or to LoadGen."""

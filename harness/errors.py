@@ -88,7 +88,7 @@ def _wrong_interpreter(error: ImportError) -> ConfigError | None:
 
 
 def machine_failure(error: OSError | MemoryError) -> RunError:
-    """What the machine refused, as an error of one line: where, what, remedy."""
+    """A refusal by the machine as an error of one line: where, what, remedy."""
     if isinstance(error, MemoryError):
         return RunError(f"out of memory; {_REMEDIES[errno.ENOMEM]}")
     where = f"{error.filename}: " if error.filename else ""

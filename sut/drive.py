@@ -1,4 +1,4 @@
-"""What a run of LoadGen and a run without it share: servers, preflight, driving the queries to their end."""
+"""The common part of runs with LoadGen and without it: servers, preflight, queries to their end."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -292,7 +292,7 @@ class _Machine:
             self._plan(replica, now)
 
     def _paces(self, now: float) -> list[float]:
-        """What multiplies the times of each replica from ``now`` on."""
+        """The factors of each replica's times from ``now`` on."""
         server = self._server
         drift = 1 + server.drift * (1 - math.exp(-(self._age_s + now) / server.drift_s))
         return [float(pace) for pace in self._slow * drift * np.exp(self._log_pace)]

@@ -125,13 +125,13 @@ class Workload:
             yield from self.tokens.tolist()
 
     def _late(self, answers: Answers) -> Floats:
-        """When each query that misses the TTFT limit misses it: its first token need not have come."""
+        """The time at which each query misses the TTFT limit, if it does; before its first token, too."""
         at = answers.arrived + self.ttft_s
         missed = (answers.first > at) | (np.isnan(answers.first) & (at <= answers.ended_s))
         return at[missed]
 
     def _slow(self, answers: Answers) -> Floats:
-        """When each query that misses the TPOT limit ends."""
+        """The ends of the queries that miss the TPOT limit."""
         return answers.done[answers.done - answers.first > self.tpot_s * (answers.tokens - 1)]
 
     def _arrival(self, queries: int) -> float:

@@ -98,7 +98,7 @@ def read_thresholds(path: Path | None) -> _Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where WordNet and the model are; None for a metric that is left out, and why."""
+    """The folders of WordNet and the model; None for a metric that is left out, and why."""
 
     wordnet: Path | None
     model: Path | None

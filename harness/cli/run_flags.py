@@ -186,7 +186,7 @@ def _add_preflight(group: argparse._ArgumentGroup) -> None:
 
 
 def add_backend(group: argparse._ActionsContainer) -> None:
-    """Where the servers are, and what they speak."""
+    """The servers and their protocol."""
     group.add_argument(
         "--backend",
         choices=get_args(Backend),
@@ -267,7 +267,7 @@ def add_run(group: argparse._ArgumentGroup, layout: str) -> None:
 
 
 def add_output_dir(group: argparse._ArgumentGroup, layout: str) -> None:
-    """Where a program writes; ``layout`` names the folders under --output-dir."""
+    """The output folder; ``layout`` names the folders under it."""
     group.add_argument(
         "--output-dir",
         type=path,
@@ -277,7 +277,7 @@ def add_output_dir(group: argparse._ArgumentGroup, layout: str) -> None:
 
 
 def add_metrics_port(group: argparse._ArgumentGroup) -> None:
-    """Where a run's progress is served."""
+    """The port on which a run's progress is served."""
     group.add_argument(
         "--metrics-port",
         metavar="[ADDRESS:]PORT",
@@ -287,7 +287,7 @@ def add_metrics_port(group: argparse._ArgumentGroup) -> None:
 
 
 def add_dry_run(group: argparse._ArgumentGroup) -> None:
-    """What a program checks and prints."""
+    """The dry run and the verbosity."""
     group.add_argument(
         "--dry-run", action="store_true", help="check everything and print the plan without issuing a query"
     )

@@ -134,7 +134,7 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
 
 
 def _reasons(request: VerifyRequest, found: VerifyResult) -> tuple[str, ...]:
-    """Why a result under --non-official is not official; never empty."""
+    """The reasons why a result under --non-official is not official; never empty."""
     test, wanted = request.test.name, request.test.dataset.samples
     counts = (f"{found.samples} samples, {test} has {wanted}",) if found.samples != wanted else ()
     return found.deviations or counts or ("--non-official was given",)

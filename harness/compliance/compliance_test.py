@@ -32,7 +32,7 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFigures:
-    """What a verification file states. ``passed`` is None where it has no verdict or both verdicts."""
+    """The content of a verification file. ``passed`` is None where it has no verdict or both verdicts."""
 
     passed: bool | None
     figure: float | None = None

@@ -80,7 +80,7 @@ class RunFacts:
 
 
 def logs_in(folder: Path) -> Path:
-    """Where the logs of a test's folder are: the run beside what was verified of it, if it is there."""
+    """The folder of a test's logs: the run beside the verified files, if it exists."""
     own = folder / COMPLIANCE_RUN
     return own if not (folder / ACCURACY_LOG).exists() and (own / ACCURACY_LOG).exists() else folder
 

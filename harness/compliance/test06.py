@@ -38,7 +38,7 @@ class ConsistencyTest(ComplianceTest, frozen=True, kw_only=True):
         return VerifiedFigures(self.pass_line in text)
 
     def recheck(self, text: str) -> Iterator[str]:
-        """Which of the three checks the file does not report as passed."""
+        """The checks, of three, that the file does not report as passed."""
         lines = {line.strip() for line in text.splitlines()}
         for check, good in (
             ("First token check pass", ("True", "Skipped")),

@@ -50,7 +50,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When a run is ended early, and what is retried.
+    """The rules for ending a run early and for retries.
 
     ``max_failures`` None: failures alone do not end the run. ``give_up``: end it when no replica answers any
     more, and when the first ``first_failures`` queries to end all fail. ``progress_s``: end it when no data

@@ -1,4 +1,4 @@
-"""How many queries LoadGen issues for a run, and how long that takes at the expected rate.
+"""The number of queries that LoadGen issues for a run, and their duration at the expected rate.
 
 LoadGen fills up to complete datasets (sample_concatenate_permutation), so that a run can be much longer than
 min_duration. The rules are those of LoadGen 6.0: TestSettingsInternal, GenerateQueries and
@@ -24,7 +24,7 @@ Settings = Mapping[str, int | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What LoadGen will issue.
+    """The queries that LoadGen will issue.
 
     ``samples`` are queries in Server and SingleStream, and the samples of the one query in Offline, of a
     dataset of ``dataset`` rows. ``exact`` is False where LoadGen issues more when answers come faster than

@@ -36,7 +36,7 @@ _NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values without effe
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What travels with every request. ``top_k`` 0 means off; ``extra`` goes to the server as it is.
+    """The sampling options of every request. ``top_k`` 0 means off; ``extra`` goes to the server as it is.
 
     ``min_new_tokens`` and ``seed`` are sent where they are not None, under the names of each protocol.
     """

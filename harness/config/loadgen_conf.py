@@ -271,7 +271,7 @@ def _near(word: str, known: Iterable[str], similar: float = _SIMILAR) -> str | N
 
 
 def _reason(words: list[str], name: str, kind: Kind) -> str:
-    """Why LoadGen skips the row, and what to write in its place."""
+    """The reason why LoadGen skips the row, and the row to write instead."""
     if len(words) < 3:
         return f"LoadGen skips {words[0]!r}, since it expects 'model.Scenario.key = number' with spaces"
     if name.count(".") < 2 or name.startswith("\ufeff"):

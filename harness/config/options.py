@@ -43,7 +43,7 @@ def available_models() -> dict[str, Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """What the programs that send queries have in common: dataset, generation, servers, deadlines.
+    """The common options of programs that send queries: dataset, generation, servers, deadlines.
 
     ``server_url`` may be one string. Times are in seconds; None leaves the choice to the plan. ``warnings``
     are about the command line; ``metrics_port`` and ``log_level`` concern the program only.

@@ -1,4 +1,4 @@
-"""What the rules expect of a run's settings and dataset, and where this run differs.
+"""The rules for a run's settings and dataset, and the deviations of a run.
 
 A difference that the user asked for is a deviation: the run continues and reports it. Any other difference is
 an error, because LoadGen would measure something else than the benchmark.
@@ -105,7 +105,7 @@ def round_deviations(benchmark: Benchmark) -> tuple[str, ...]:
 
 
 def round_settings(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setting]:
-    """What an earlier round locks, by LoadGen's names; empty for the current round, LoadGen's own."""
+    """The settings that an earlier round locks, by LoadGen's names; empty for the current round."""
     if benchmark.round == current_round():
         return {}
     return {**benchmark.loadgen.settings, **_limits_ns(benchmark, scenario)}

@@ -89,7 +89,7 @@ def _tokenized(articles: Sequence[Article], tokenizer: "Tokenizer") -> Iterator[
 
 
 def _row(article: Article, ids: Sequence[int]) -> str:
-    """What json.dump writes with an indent of 4: by far the slowest part there is a line for each id."""
+    """The output of json.dump with an indent of 4, whose slowest part by far is a line for each id."""
     numbers = ",\n            ".join(map(str, ids))
     return f"""\
     {{

@@ -70,7 +70,7 @@ def write_extended(
 
 
 def unreadable_columns(source: Table) -> dict[str, str]:
-    """Why columns cannot be written, by their names. Reads every column once."""
+    """The reasons why columns cannot be written, by their names. Reads every column once."""
     found = {}
     for name in dict.fromkeys(source.names):
         try:

@@ -117,7 +117,7 @@ def token_bytes(token: int) -> bytes:
 
 @cache
 def vocabulary() -> tuple[bytes, ...]:
-    """What token_bytes gives for every id, in id order: VOCABULARY_SIZE entries."""
+    """The results of token_bytes for every id, in id order: VOCABULARY_SIZE entries."""
     return (*sorted(ranks(), key=ranks().__getitem__), *(name.encode() for name in SPECIAL))
 
 
@@ -146,7 +146,7 @@ def merges() -> list[tuple[bytes, bytes]]:
 
 
 def _ranks_path() -> Path:
-    """Where setup.sh has put it; else inside the encoder's package, where that is installed."""
+    """The file that setup.sh has written; else the one inside the encoder's package, if installed."""
     path = Path(sys.prefix) / _RANKS_FILE
     package = None if path.exists() else importlib.util.find_spec("bpe_openai")
     if package is None or package.origin is None:

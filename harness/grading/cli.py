@@ -62,7 +62,7 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_facts(group: argparse._ArgumentGroup) -> None:
-    """What the grades need besides outputs and true answers."""
+    """The inputs of grading besides outputs and true answers."""
     group.add_argument(
         "--tokenizer",
         help="tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"

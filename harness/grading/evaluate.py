@@ -184,7 +184,7 @@ def _logged(entry: Entry, output: Output) -> Logged:
 
 
 def _meanings(graders: Mapping[DatasetKind, Grader]) -> dict[str, str]:
-    """What the remarks of all graders mean."""
+    """The meanings of all graders' remarks."""
     remarking = [grader for grader in graders.values() if isinstance(grader, RemarkingGrader)]
     return {name: meaning for grader in remarking for name, meaning in grader.REMARKS.items()}
 
@@ -217,7 +217,7 @@ def _score(
 
 
 def _value(sample: GradedSample, name: str, metric: Metric, mode: Mode) -> float:
-    """What a sample adds to a metric."""
+    """The contribution of a sample to a metric."""
     if metric.total is Total.ENTRIES:
         return int(sample.logged is not None)
     if metric.total is Total.TOKENS:

@@ -19,7 +19,7 @@ BOTH_MODES: Sequence[Mode] = tuple(Mode)
 
 
 class Reason(StrEnum):
-    """Why a grade is what it is; "no answer" is not "wrong"."""
+    """The reason of a grade; "no answer" is not "wrong"."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -45,7 +45,7 @@ SANDBOX_LIMITS = (Reason.MEMORY_LIMIT, Reason.OUTPUT_LIMIT, Reason.THREAD_LIMIT,
 
 
 class Total(Enum):
-    """How the scores of all samples become the value of a metric."""
+    """The ways in which the scores of all samples become the value of a metric."""
 
     PERCENT = "100 times the mean; the repeats of a data set count as one sample"
     MEAN = "the mean; the repeats of a data set count as one sample"
@@ -57,7 +57,7 @@ class Total(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is totalled, and the decimals with which its official evaluator prints it (None: all).
+    """A metric's total, and the decimals with which its official evaluator prints it (None: all).
 
     ``quoted``: whether it prints the number as a string.
     """

@@ -1,4 +1,4 @@
-"""Where outputs to grade come from: LoadGen's accuracy log, or a table with an output in each row."""
+"""The sources of outputs to grade: LoadGen's accuracy log, or a table with an output in each row."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -47,7 +47,7 @@ class Outputs(Protocol):
 
     @property
     def cut(self) -> Cut | None:
-        """Where a log broke off."""
+        """The place where a log broke off."""
 
     def __iter__(self) -> Iterator[Entry]:
         """Every entry in the file's order."""
@@ -192,7 +192,7 @@ def _has_texts(table: Table) -> bool:
 
 
 def _table_facts(table: Table) -> RunFacts:
-    """What run_eval.py wrote into the schema of a parquet file; empty for any other table."""
+    """The settings that run_eval.py wrote into the schema of a parquet file; empty for any other table."""
     if not isinstance(table, ParquetTable):
         return RunFacts()
     try:

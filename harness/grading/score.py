@@ -25,12 +25,12 @@ class DatasetScore:
 
     @property
     def component(self) -> float:
-        """What it adds to the score: correct / repeats."""
+        """Its contribution to the score: correct / repeats."""
         return self.correct / self.repeats
 
     @property
     def largest_component(self) -> float:
-        """What it would add if all were right."""
+        """Its contribution if all were right."""
         return self.total / self.repeats
 
     @property
@@ -157,7 +157,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a value lies among the published runs; ``percentile`` takes them for normally distributed."""
+    """A value's place among the published runs; ``percentile`` takes them for normally distributed."""
 
     value: float
     runs: PublishedRuns

@@ -54,7 +54,7 @@ class LogEntry:
 
     @property
     def qsl_idx(self) -> int:
-        """Which sample this is the output of."""
+        """The sample of this output."""
         return self._row.qsl_idx
 
     @property
@@ -101,7 +101,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a log broke off: ``offset`` of the first byte that could not be used, and what was seen."""
+    """The place where a log broke off: ``offset`` of the first unusable byte, and what was seen."""
 
     offset: int
     reason: str
@@ -138,7 +138,7 @@ class EntrySplitter:
         self._offset += start
 
     def flush(self) -> Cut | None:
-        """How the stream ended: None for a complete log."""
+        """The end of the stream: None for a complete log."""
         begin = self._buffer.find(b"{")
         self._check_between(0, len(self._buffer) if begin < 0 else begin)
         if begin >= 0:
@@ -212,7 +212,7 @@ class AccuracyLog:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which of the expected samples a log lacks, and which it has several entries of."""
+    """The expected samples that a log lacks, and those with several entries."""
 
     expected: int
     missing: tuple[int, ...]
@@ -247,7 +247,7 @@ class Checklist:
         return True
 
     def coverage(self) -> Coverage:
-        """What is there and what is missing, after the last entry."""
+        """The coverage of the samples, after the last entry."""
         missing = tuple(np.flatnonzero(~self._seen).tolist())
         return Coverage(len(self._seen), missing, tuple(sorted(self._repeated)))
 

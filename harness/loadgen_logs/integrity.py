@@ -34,7 +34,7 @@ def settings_in_force(detail: LoadgenDetail) -> dict[str, Any]:
 
 
 def setting_errors(detail: LoadgenDetail, planned: Mapping[str, Any], *, accuracy: bool) -> tuple[str, ...]:
-    """Where LoadGen ran with another mode or setting than ``planned``, which has TestSettings' names.
+    """The settings of LoadGen's run that differ from ``planned``, which has TestSettings' names.
 
     What the log does not hold is no difference.
     """

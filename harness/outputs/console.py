@@ -33,7 +33,7 @@ class RowsConsole(ABC):
 
     @abstractmethod
     def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
-        """What is answered, and how."""
+        """The line of the rows, and that of the answers."""
 
     @abstractmethod
     def lines(self, result: EvalResult) -> list[str]:
@@ -73,7 +73,7 @@ class RowsConsole(ABC):
         return result.exit_code
 
     def counted(self, result: EvalResult) -> str:
-        """How many rows were answered, and how many failed of what."""
+        """The numbers of answered and failed rows, and the kinds of failures."""
         kinds = ", ".join(f"{kind} {count}" for kind, count in result.failure_kinds.items())
         counts = f"{result.samples}: {len(result.answers)} answered, {len(result.failures)} failed"
         return f"{counts} ({kinds})" if kinds else counts

@@ -35,7 +35,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the template draws."""
+    """The parts that the template draws."""
 
     shapes: tuple[Shape, ...]
     x_ticks: tuple[Tick, ...]
@@ -67,7 +67,7 @@ class _Scale:
 
 
 class Label:
-    """How a value of an axis is written."""
+    """The format of an axis's values."""
 
     def __init__(self, axis: str) -> None:
         self._axis = axis

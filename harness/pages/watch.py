@@ -78,7 +78,7 @@ def _screen() -> Iterator[Callable[[], bool]]:
 
 
 def screen(run: Path, now: datetime, width: int) -> list[str]:
-    """What the screen shows, cut to its width."""
+    """The lines of the screen, cut to its width."""
     record, line, result = _record(run), _last_line(run), _result(run)
     title = record.plan.title if record is not None else str(run)
     lines = [title, str(run), ""]

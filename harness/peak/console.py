@@ -143,7 +143,7 @@ def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
 
 
 def result_lines(ladder: Ladder) -> Iterator[str]:
-    """Why the ladder ended, and the result."""
+    """The reason why the ladder ended, and the result."""
     yield f"stopped   {ladder.stopped}"
     yield from (f"ERROR     {error}" for error in ladder.errors if error != ladder.stopped)
     yield from (f"WARNING   {warning}" for warning in ladder.warnings)

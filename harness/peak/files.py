@@ -1,4 +1,4 @@
-"""What a ladder leaves: ladder.json after each step, its tables and the requests at the end."""
+"""The files of a ladder: ladder.json after each step, its tables and the requests at the end."""
 
 from collections.abc import Sequence
 from pathlib import Path

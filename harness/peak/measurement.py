@@ -55,7 +55,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """What a step is to measure. ``limits_ns``: of TTFT and TPOT."""
+    """The settings of a step. ``limits_ns``: of TTFT and TPOT."""
 
     concurrency: int
     seconds: float
@@ -186,7 +186,7 @@ class Measurement:
         return found
 
     def _ends_since_full(self, rows: Rows, now_ns: int) -> int:
-        """How many of the rows ended since then; a failure may have no such time."""
+        """The number of rows that ended since then; a failure may have no such time."""
         ends = np.where(rows["last_byte_ns"] > 0, rows["last_byte_ns"], now_ns)
         return int((ends >= self._since_full).sum())
 

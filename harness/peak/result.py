@@ -103,7 +103,7 @@ def stragglers(step: Step) -> Iterator[tuple[str, float]]:
 
 
 def why_stop(steps: Sequence[Step], limits_ns: Mapping[str, int], *, goes_on: bool = False) -> str:
-    """Why no further step follows, "" where one does. ``goes_on``: although requests failed."""
+    """The reason why no further step follows, "" where one does. ``goes_on``: although requests failed."""
     last = steps[-1]
     if last.failed and not goes_on:
         kinds = ", ".join(f"{kind} {count}" for kind, count in last.failures.items())

@@ -22,7 +22,7 @@ _MOST_IDS = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class SavedAnswer:
-    """Where an answer lies: ``count`` ids from ``offset`` of its file; ``finish`` as QUERY_ROW's."""
+    """The place of an answer: ``count`` ids from ``offset`` of its file; ``finish`` as QUERY_ROW's."""
 
     path: Path
     sample_index: int

@@ -75,7 +75,7 @@ def encode_row(*values: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a run's journal holds: ``rows`` of QUERY_ROW, failure details by query id, broken rows."""
+    """The content of a run's journal: ``rows`` of QUERY_ROW, failure details by query id, broken rows."""
 
     rows: npt.NDArray[np.void]
     details: Mapping[int, str]
@@ -123,7 +123,7 @@ def _details(directory: Path) -> dict[int, str]:
 
 
 def failure_reasons(directory: Path) -> str:
-    """Why queries have failed so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
+    """Reasons of failed queries so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     for line in _failure_lines(directory):

@@ -1,4 +1,4 @@
-"""How a query can end: in exactly one Completion or one Failure, returned and never raised."""
+"""The outcome of a query: exactly one Completion or one Failure, returned and never raised."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 class FailureKind(IntEnum):
-    """Why a query has no usable answer. The values are stored in journals; never renumber them."""
+    """The reason why a query has no usable answer. The values are stored in journals; never renumber them."""
 
     CONNECT = 1  # refused, unreachable, TLS or connect timeout
     SEND = 2  # the connection broke while the request was written

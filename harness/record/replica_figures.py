@@ -1,4 +1,4 @@
-"""What run.json says of several replicas beside each other."""
+"""The figures of several replicas in run.json."""
 
 import msgspec
 
@@ -29,7 +29,7 @@ class ReplicaFigures(msgspec.Struct, frozen=True):
 
 
 class ReplicaBalance(msgspec.Struct, frozen=True, kw_only=True):
-    """How evenly the replicas were loaded, and how equal they are."""
+    """The balance of the replicas' loads, and the differences of their speed."""
 
     imbalance: float | None
     """the largest of the replicas' mean numbers in flight over the mean of all: 1 is even"""

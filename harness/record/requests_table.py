@@ -47,7 +47,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """When LoadGen was called, in CLOCK_MONOTONIC ns (0: never): three arrays of one length, in any order."""
+    """Times of LoadGen's calls in CLOCK_MONOTONIC ns (0: never): three arrays of one length, any order."""
 
     query_id: npt.NDArray[np.uint64]
     first_ns: npt.NDArray[np.int64]

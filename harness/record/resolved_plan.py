@@ -158,7 +158,7 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Router(msgspec.Struct, frozen=True):
-    """What stands between this client and the servers."""
+    """A router between this client and the servers."""
 
     name: str
     version: str | None = None

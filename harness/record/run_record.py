@@ -106,7 +106,7 @@ class Bottleneck(msgspec.Struct, frozen=True):
 
 
 class ClientLoad(msgspec.Struct, frozen=True):
-    """How busy LoadGen's process and the workers were."""
+    """The load of LoadGen's process and of the workers."""
 
     cores: dict[str, float]
     """by process: the largest share of a core that it used over a second"""
@@ -127,7 +127,7 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What the servers' metrics say, from server_metrics.parquet; names as in docs/guide/report.md."""
+    """The servers' own metrics, from server_metrics.parquet; names as in docs/guide/report.md."""
 
     rounds: int
     """how often the servers were asked"""
@@ -145,7 +145,7 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
-    """What this client's kernel knows of the network to one server; `null` where nothing was measured.
+    """This client's kernel's figures of the network to one server; `null` where nothing was measured.
 
     Times are rounded to microseconds, means too.
     """

@@ -29,7 +29,7 @@ Kind = Literal["level", "count"]  # a level goes up and down; a count only grows
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What different servers report under different names; the first name that a server has counts."""
+    """Quantities that servers report under different names; the first name that a server has counts."""
 
     kind: Kind
     meaning: str

@@ -48,7 +48,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What was observed while LoadGen ran, beside the files that the run left.
+    """The supervisor's observations while LoadGen ran, in addition to the run's files.
 
     ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``errors``
     make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
@@ -247,7 +247,7 @@ def stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[s
 
 
 def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
-    """Why a file of the run could not be written: the other files are still written."""
+    """The reason why a file of the run could not be written; the other files are still written."""
     try:
         write()
     except OSError as error:

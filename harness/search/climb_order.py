@@ -1,4 +1,4 @@
-"""Which steps of a ladder a search measures: few and far apart, since replays interpolate between them."""
+"""The steps of a search's ladder: few and far apart, since replays interpolate between them."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -185,7 +185,7 @@ def conclusion_lines(conclusion: Conclusion, folder: Path) -> Iterator[str]:
 
 
 def outcome_text(conclusion: Conclusion) -> str:
-    """How the search ended."""
+    """The end of the search."""
     return _OUTCOMES[conclusion.outcome]
 
 

@@ -1,4 +1,4 @@
-"""When a probe is decided: more queries are over a latency limit than a VALID run may have."""
+"""The end of a probe once more queries are over a latency limit than a VALID run may have."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -116,7 +116,7 @@ def over_by_loadgen(journal: Path, ttft_ns: int, tpot_ns: int) -> Over:
 
 
 def _reported(calls: Rows, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """When LoadGen was called for each query."""
+    """The time of LoadGen's call for each query."""
     order = np.argsort(calls["query_id"], kind="stable")
     at = np.searchsorted(calls["query_id"][order], ids)
     times: npt.NDArray[np.int64] = calls["reported_ns"][order][at]

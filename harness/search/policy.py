@@ -21,7 +21,7 @@ from harness.search.schedule import Schedule, rounded
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search knows before it measures anything."""
+    """The facts that a search has before its first measurement."""
 
     scenario: Scenario
     loadgen: Mapping[str, Setting]
@@ -39,7 +39,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """What a search has measured, in the order of time."""
+    """The measurements of a search, in the order of time."""
 
     steps: tuple[Step, ...] = ()
     probes: tuple[Probe, ...] = ()
@@ -116,7 +116,7 @@ def search(
 
 
 class Bracket(msgspec.Struct, frozen=True):
-    """What the probes say: the highest rate that mostly passes, and the lowest above it that does not."""
+    """The probes' bracket: the highest rate that mostly passes, and the lowest above it that does not."""
 
     low: float | None
     high: float | None
@@ -146,7 +146,7 @@ def bracket(probes: Sequence[Probe]) -> Bracket:
 
 
 class Policy:
-    """What is measured next, as a function of the history alone; replays are kept between calls."""
+    """Chooses the next measurement, as a function of the history alone; replays are kept between calls."""
 
     def __init__(self, settings: SearchSettings) -> None:
         self._settings = settings
@@ -174,7 +174,7 @@ class Policy:
         return peak_by_tpot(history.probes, self._limits_ns["TPOT"])
 
     def scales(self, history: History) -> list[float]:
-        """How slow the servers were in each complete probe, as a multiple of the ladder's times."""
+        """The servers' times in each complete probe, as a multiple of the ladder's."""
         predictor = self._predictor(history)
         return [] if predictor is None else predictor.scales(history.probes)
 
@@ -189,7 +189,7 @@ class Policy:
         return most is not None and top.concurrency >= most and (slots is None or most < slots)
 
     def cost_s(self, history: History, rate: float) -> float:
-        """What a run at ``rate`` takes, with its start and the answers after its last query."""
+        """The duration of a run at ``rate``, with its start and the answers after its last query."""
         tails = [one.cost_s - one.planned_s for one in history.probes if one.cut_after_s is None]
         if not tails:
             tails = [2 * step.latency_s for step in history.steps[-1:] if step.latency_s is not None]

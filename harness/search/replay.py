@@ -122,7 +122,7 @@ def replay(
 def _served(
     arrivals: Sequence[float], lengths: Sequence[float], first: Sequence[float], model: PoolModel, part: int
 ) -> tuple[list[float], list[float], int]:
-    """When each request gets its slot and when it ends, and the most that were in flight.
+    """The start and the end of each request, and the most that were in flight.
 
     ``made`` is the number of tokens that a request running since the start would have: a request that starts
     at ``made`` = m with L tokens ends at m + L. Its time to the first token is a delay after which it makes
@@ -186,7 +186,7 @@ def _dealt(values: Floats, count: int, random: np.random.Generator) -> Floats:
 
 
 def _moment(times: Floats, most: int) -> float | None:
-    """When the first one above ``most`` comes; at once where not even a run without any passes."""
+    """The time of the first one above ``most``; 0 where not even a run without any passes."""
     if most < 0:
         return 0.0
     return float(np.partition(times, most)[most]) if len(times) > most else None

@@ -58,7 +58,7 @@ class Schedule:
         return ScheduledRun(rate, datasets, issue.samples, issue.seconds, most_over_limit(issue.samples))
 
     def arrivals_s(self, rate: float, queries: int) -> npt.NDArray[np.float64]:
-        """When each query is issued, in seconds from the first."""
+        """The time at which each query is issued, in seconds from the first."""
         self._draw(queries)
         times: npt.NDArray[np.float64] = self._unit[:queries] / rate
         return times

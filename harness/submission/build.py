@@ -51,7 +51,7 @@ from harness.submission.staging import (
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build. ``user_conf`` overrides the file that the performance run used.
+    """The folder to build. ``user_conf`` overrides the file that the performance run used.
 
     ``servers_moved`` accepts runs of one scenario that name the same servers by different addresses.
     """

@@ -18,7 +18,7 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What ``/model_info`` and ``/server_info`` report, in SGLang's names where it has them."""
+    """The content of ``/model_info`` and ``/server_info``, in SGLang's names where it has them."""
 
     model_path: str
     served_model_name: str

@@ -12,7 +12,7 @@ from reference_server.sampling import LogitsError, SamplingParameters, TokenChoo
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Why an answer ended: at the end token ``matched``, at the length asked for, or by a fault."""
+    """The end of an answer: at the end token ``matched``, at the length asked for, or by a fault."""
 
     reason: Literal["stop", "length", "abort"]
     matched: int | None = None
@@ -39,7 +39,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the engine is doing and has done."""
+    """The state and the counts of the engine."""
 
     running: int
     waiting: int

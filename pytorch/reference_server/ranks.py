@@ -12,7 +12,7 @@ _PATIENCE = timedelta(days=365)
 
 
 class Rows(Protocol):
-    """What the engine does with a batch; see ``batch.Batch``."""
+    """The engine's operations on a batch; see ``batch.Batch``."""
 
     def prefill(self, prompt: Sequence[int]) -> Any:
         """Add a row; the logits of its first token."""

@@ -1,4 +1,4 @@
-"""What a request asks for, and how its next token is chosen."""
+"""The sampling parameters of a request, and the choice of its next token."""
 
 from typing import Annotated, Any
 

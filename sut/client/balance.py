@@ -1,4 +1,4 @@
-"""Which replica gets the next request: the one with the fewest in flight, over all workers.
+"""The choice of a request's replica: the one with the fewest in flight, over all workers.
 
 The choice is one ``argmin``, so it costs the same for one replica and for hundreds.
 """

@@ -60,7 +60,7 @@ def with_source_addresses(pairs: Sequence[AddressPair], count: int) -> tuple[Add
 
 
 def most_pairs(pairs: Iterable[AddressPair]) -> int:
-    """How many pairs of addresses ``with_source_addresses`` can find."""
+    """The number of pairs of addresses that ``with_source_addresses`` can find."""
     return sum(len(sources(pair)) for pair in pairs)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel knows of the network under a connection: round trips, segments sent again, gaps."""
+"""The kernel's figures of the network under a connection: round trips, segments sent again, gaps."""
 
 import errno
 import struct
@@ -45,7 +45,7 @@ class TcpInfo(NamedTuple):
         return cls(unacknowledged, rtt_us, min_rtt_us, sent, retransmitted, received, gaps)
 
     def evidence(self) -> str:
-        """What it says about an answer that did not come; "" when nothing points to the network."""
+        """A sign of the network in the failure of an answer; "" when there is none."""
         if self.unacknowledged and self.retransmitted:
             return self.nothing_came()
         if self.gaps:
@@ -56,7 +56,7 @@ class TcpInfo(NamedTuple):
         return ""
 
     def nothing_came(self) -> str:
-        """What it says where the other side's kernel has acknowledged nothing for long."""
+        """The message where the other side's kernel has acknowledged nothing for long."""
         if not self.retransmitted:
             return "the server's machine is gone, or the way to it is interrupted"
         return (

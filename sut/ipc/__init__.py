@@ -1,1 +1,1 @@
-"""What processes share: messages, counters, rendered requests."""
+"""Communication between processes: messages, counters, rendered requests."""

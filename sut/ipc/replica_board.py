@@ -1,4 +1,4 @@
-"""What all workers know of the replicas, in shared memory: requests in flight."""
+"""The replicas' requests in flight, of all workers, in shared memory."""
 
 import mmap
 import os

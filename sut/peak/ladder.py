@@ -47,7 +47,7 @@ _UNTIMED = "the answers are not streamed: no times of tokens are measured, and n
 
 
 class Watcher(Protocol):
-    """What a ladder reports while it lasts."""
+    """Receives the progress of a ladder."""
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
         """Everything is checked, nothing was sent yet."""

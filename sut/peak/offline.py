@@ -25,7 +25,7 @@ _UNKNOWN_RANK_RUNS = 1024  # as in sut/prepare.py
 
 
 class Watcher(Protocol):
-    """What the search reports."""
+    """Receives the progress of the search."""
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""

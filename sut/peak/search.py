@@ -33,7 +33,7 @@ log = logging.getLogger("mlperf")
 
 
 class Watcher(Protocol):
-    """What a search reports while it lasts."""
+    """Receives the progress of a search."""
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""

@@ -37,7 +37,7 @@ class _Library(Protocol):
     def handles(self) -> Sequence[Any]: ...
 
     def questions(self, number: int) -> _Questions:
-        """How to ask the GPU for each metric; None where it has no answer now."""
+        """The queries of each metric of the GPU; None where it has no value now."""
 
 
 class LocalGpus:
@@ -93,7 +93,7 @@ class _Nvml:
         return [self._nvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
 
     def questions(self, number: int) -> _Questions:
-        """How to ask the GPU; 1 while NVML names a reason for a lower clock, else 0."""
+        """The queries of the GPU; 1 while NVML names a reason for a lower clock, else 0."""
         nvml, handle = self._nvml, self.handles[number]
         reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # 12.535; its earlier name:
         reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
@@ -124,7 +124,7 @@ class _AmdSmi:
         return list(self._smi.amdsmi_get_processor_handles())
 
     def questions(self, number: int) -> _Questions:
-        """How to ask the GPU; what throttled it as part of the time since the previous page."""
+        """The queries of the GPU; throttling as a part of the time since the previous page."""
         smi, handle = self._smi, self.handles[number]
         return {
             # MI300 and later have a current power, earlier GPUs an average.

@@ -46,7 +46,7 @@ _SETTINGS = (
 
 
 def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Reported]:
-    """What the server is, and the plain values of SGLang's /server_info.
+    """The server's facts, and the plain values of SGLang's /server_info.
 
     Raises NotReadyError where it may be starting, ServerError for a server that cannot be used.
     """

@@ -43,7 +43,7 @@ log = logging.getLogger("mlperf")
 
 
 class NoMetricsError(Exception):
-    """Why a server has no page of metrics now."""
+    """The reason why a server has no page of metrics now."""
 
 
 @dataclass(slots=True)

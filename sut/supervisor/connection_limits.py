@@ -1,4 +1,4 @@
-"""How many connections this machine can open to the servers: its limits, by address pair."""
+"""The number of connections that this machine can open to the servers: its limits, by address pair."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -50,7 +50,7 @@ class MetricsServer:
         self._line = line
 
     def text(self) -> str:
-        """What a client gets."""
+        """The response to a client."""
         return metrics_text(self._line)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ WARM_CONNECTIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the queries go: resolved replicas and the protocol they speak.
+    """The target of the queries: resolved replicas and their protocol.
 
     ``saved``: answers of an earlier attempt at this run, by sample; those queries are not sent.
     """
@@ -335,7 +335,7 @@ def _await_ready(child: Child) -> None:
 
 
 def _shares(limit: int | None, workers: int) -> list[int]:
-    """How many requests each worker may have in flight; 0 means no limit."""
+    """The number of requests that each worker may have in flight; 0 means no limit."""
     if limit is None:
         return [0] * workers
     return [limit // workers + (index < limit % workers) for index in range(workers)]

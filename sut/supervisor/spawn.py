@@ -47,7 +47,7 @@ def die_with_parent() -> None:
 
 
 def gc_runs() -> int:
-    """How often the garbage collector has run in this process."""
+    """The number of garbage collections in this process."""
     return sum(generation["collections"] for generation in gc.get_stats())
 
 

@@ -1,4 +1,4 @@
-"""What a wire protocol offers to the request path, and the checks that all protocols share."""
+"""The interface of a wire protocol, and the checks that all protocols share."""
 
 from array import array
 from collections.abc import Sequence

@@ -75,7 +75,7 @@ class OpenAIWire:
 
 
 def completion_options(parameters: SamplingParameters) -> dict[str, Any]:
-    """What servers of completions have in common."""
+    """The common parameters of servers of completions."""
     options: dict[str, Any] = {
         "max_tokens": parameters.max_new_tokens,
         "temperature": parameters.temperature,

@@ -187,7 +187,7 @@ class SglangAnswer:
 
 
 class _Shown:
-    """What the last cumulative event has shown, as bytes: its text without the closing quote, and its ids."""
+    """The last cumulative event's content, as bytes: its text without the closing quote, and its ids."""
 
     __slots__ = ("_ids", "_text")
 

@@ -112,7 +112,7 @@ class HarmonyOutput:
 
     @cached_property
     def _finals(self) -> tuple[int, ...]:
-        """Where the content of each final channel begins."""
+        """The positions at which the content of each final channel begins."""
         return tuple(self._found_finals())
 
     def _found_finals(self) -> Iterator[int]:

@@ -34,7 +34,7 @@ _CLEANED = (
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """What distinguishes a model's tokenizer: ids and names; ``ends`` are those that end an output.
+    """The tokens that distinguish a model's tokenizer: ids and names; ``ends`` are those that end an output.
 
     ``cleaned_up``: whether the spaces go that transformers removes after decoding. ``thinks``: whether an
     output is a thought, ``</think>`` and the answer.
@@ -111,7 +111,7 @@ def _cached(name: str, revision: str | None) -> Iterator[Path]:
 
 
 def _cache_folder() -> Path:
-    """Where huggingface_hub keeps what it downloads."""
+    """The folder of huggingface_hub's downloads."""
     if folder := os.environ.get("HF_HUB_CACHE"):
         return Path(folder)
     home = os.environ.get("HF_HOME") or Path(

@@ -57,7 +57,7 @@ class Output(Protocol):
 
     @property
     def defect(self) -> Reason | None:
-        """Why it may have no answer: EMPTY, LOOPING or TRUNCATED; None for one that ended by itself."""
+        """A reason for having no answer: EMPTY, LOOPING or TRUNCATED; None for one that ended by itself."""
 
     def may_match(self, screen: Screen) -> bool:
         """Whether ``text`` has to be read for what the screen looks for."""

@@ -1,4 +1,4 @@
-"""Which grader grades what: the registry by benchmark and kind of data set.
+"""The registry of graders, by benchmark and kind of data set.
 
 A grader is a module or an object with the members of Grader. A benchmark's evaluation is its definition in
 ``configs/`` (metrics, references, repeats), its graders here and, in ``output_decoder``, its tokenizer.
@@ -45,7 +45,7 @@ class Grader(Protocol):
 
 
 class Batch(Protocol):
-    """What grades tasks, with all that it needs at hand."""
+    """Grades tasks; has everything that it needs."""
 
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
         """The grade of each task, in processes of its own. Raises GradingError."""
@@ -57,7 +57,7 @@ class SandboxedBatch(Batch, Protocol):
 
     @property
     def sandbox(self) -> Sandbox:
-        """Where it runs."""
+        """The place where it runs."""
 
 
 @runtime_checkable

@@ -105,7 +105,7 @@ def explicit_answer(final: str) -> str | None:
 
 
 def _last_stated(final: str) -> tuple[int, str] | None:
-    """Where the last "answer is" with one integer behind it begins, and the integer."""
+    """The position of the last "answer is" that one integer follows, and the integer."""
     last = None
     for lead in _LEAD.finditer(final):
         rest = _AFTER_LEAD.match(final, lead.end())

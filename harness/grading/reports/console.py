@@ -81,7 +81,7 @@ def _strict(score: Score) -> Iterator[str]:
 
 
 def _failures(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
-    """Why samples of each data set are not correct, by the rules that the target is for."""
+    """The reasons why samples of each data set are not correct, by the rules of the target."""
     yield f"Not correct by the {result.mode} rules, by reason:"
     for name in result.score.datasets:
         counts = Counter(
@@ -118,7 +118,7 @@ def _by_difficulty(
 
 
 def _remarks(evaluation: Evaluation, mode: Mode) -> Iterator[str]:
-    """How many outputs each remark was made on, and the first of them."""
+    """The number of outputs with each remark, and the first of them."""
     logged = [sample for sample in evaluation.graded if sample.remarks is not None]
     if evaluation.remarks:
         yield from ("", "Strict view (no part of the score):")

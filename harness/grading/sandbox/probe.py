@@ -57,7 +57,7 @@ def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
 
 
 def why_not(tier: Tier) -> str:
-    """Why a tier does not work on this machine; empty when it does."""
+    """The reason why a tier does not work on this machine; empty when it does."""
     reason = unsupported(tier)
     if reason:
         return reason

@@ -58,7 +58,7 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """How to start a warden: its command line, its environment, and which tier that is.
+    """The start of a warden: its command line, its environment, and the tier.
 
     The user id of its children is one more argument, see ``users``.
     """
@@ -184,7 +184,7 @@ def candidates() -> tuple[Tier, ...]:
 
 
 def unsupported(tier: Tier) -> str:
-    """Why a tier cannot work here, found without trying it; empty when no reason is known."""
+    """The reason why a tier cannot work here, found without trying it; empty when none is known."""
     if tier in (Tier.BUBBLEWRAP, Tier.NAMESPACES) and not shutil.which("bwrap"):
         return "bwrap is not installed (apt-get install bubblewrap)"
     return ""

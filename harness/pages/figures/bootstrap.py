@@ -51,7 +51,7 @@ def _blocks(queries: Queries) -> npt.NDArray[np.int32]:
 
 
 def _weights(blocks: int, seed: int) -> npt.NDArray[np.float64]:
-    """How often each resample draws each block, a row for each resample; no row for too few blocks."""
+    """The number of times that each resample (row) draws each block; no row for too few blocks."""
     if blocks < _FEWEST_BLOCKS:
         return np.empty((0, blocks))
     drawn = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES)

@@ -66,7 +66,7 @@ class Changed:
 
 
 def incomparable(base: RunFiles, other: RunFiles) -> tuple[str, ...]:
-    """Why the figures of two runs do not compare their systems; empty where they do."""
+    """The reasons why the figures of two runs do not compare their systems; empty where they do."""
     if base.record is None or other.record is None:
         return ("a folder has no run.json, so its settings are not known",)
     return tuple(_incomparable(base, other))
@@ -170,7 +170,7 @@ def _flat(run: RunFiles) -> dict[str, str]:
 
 
 def _served(servers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What servers serve: of many only what differs from the first, as the plan has their URLs."""
+    """The fields of servers: of many only those that differ from the first, since the plan has their URLs."""
     kept = [{name: value for name, value in one.items() if name != "trial_s"} for one in servers]
     if (short := shortened(kept)) == kept:
         return kept

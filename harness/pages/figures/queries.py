@@ -49,7 +49,7 @@ class Queries:
 
     @property
     def completed(self) -> npt.NDArray[np.bool_]:
-        """Which queries have their complete answer."""
+        """A mask of the queries with a complete answer."""
         return self.failure < 0
 
     @property

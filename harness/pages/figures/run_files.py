@@ -15,7 +15,7 @@ LATENCIES = {"TTFT": "first token latency", "TPOT": "time to output token", "lat
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """What a folder has of a run. Folders of other harnesses have LoadGen's summary alone."""
+    """The record, logs and queries of a run. Folders of other harnesses have LoadGen's summary alone."""
 
     folder: Path
     summary: LoadgenSummary
@@ -58,7 +58,7 @@ def metric(queries: Queries, name: str) -> Floats:
 
 
 def known_over(queries: Queries, name: str, limit: float) -> Floats:
-    """When it was known of each query over the limit that it is."""
+    """The time at which each query over the limit was known to be over it."""
     over = metric(queries, name) > limit
     since_issue = queries.ttft if name == "TTFT" else queries.latency
     return queries.issued[over] + since_issue[over]

@@ -1,4 +1,4 @@
-"""How values are distributed: percentile curves, histograms, and points for a scatter plot."""
+"""Distributions of values: percentile curves, histograms, and points for a scatter plot."""
 
 import math
 from dataclasses import dataclass

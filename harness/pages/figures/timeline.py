@@ -39,7 +39,7 @@ class Bins:
         return np.clip((moments / self.width).astype(np.int32), 0, self.count - 1)
 
     def counts(self, moments: Floats) -> npt.NDArray[np.int64]:
-        """How many moments lie in each bin; NaN counts nowhere."""
+        """The number of moments in each bin; NaN counts nowhere."""
         return np.bincount(self.of(moments[~np.isnan(moments)]), minlength=self.count)
 
 

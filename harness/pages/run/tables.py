@@ -39,7 +39,7 @@ def _distribution_table(rows: Mapping[str, Distribution]) -> Table:
 
 
 def endings(queries: Queries) -> Table:
-    """How queries ended."""
+    """The ends of the queries."""
     rows = [
         (name, f"{count:,}", f"{count / len(queries):.2%}")
         for names, codes in ((queries.finish_reasons, queries.finish), (queries.failures, queries.failure))

@@ -71,7 +71,7 @@ class EmbeddedEngine:
             raise
 
     def death(self) -> str:
-        """How the engine ended without being stopped; "" while it runs."""
+        """The end of an engine that was not stopped; "" while it runs."""
         if self._process is None or self._process.poll() is None:
             return ""
         return str(self._failure(_how_it_ended(self._process.returncode)))

@@ -24,7 +24,7 @@ class EmbeddedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How a model's file is written. Raise its version with every change of the content."""
+    """The writer of a model's file. Raise its version with every change of the content."""
 
     version: int
     megabytes: int

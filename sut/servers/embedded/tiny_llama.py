@@ -46,7 +46,7 @@ class _Special(msgspec.Struct):
 
 
 class Tokenizer(msgspec.Struct):
-    """What is read of a tokenizer.json."""
+    """The parts of a tokenizer.json that are read."""
 
     model: _Model
     added_tokens: list[_Special]

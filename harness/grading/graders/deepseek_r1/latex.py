@@ -192,7 +192,7 @@ class _Reader:
         return -self._atom() if self._took("-") else self._atom()
 
     def argument(self) -> Value:
-        """What a command takes: a group, or one token, of a number one digit."""
+        """The argument of a command: a group, or one token, of a number one digit."""
         if self.token.isdigit() and len(self.token) > 1:
             digits = self._take()
             self._tokens.append(digits[1:])

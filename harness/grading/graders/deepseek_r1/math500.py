@@ -68,7 +68,7 @@ def official(output: Output, truth: str) -> Grade | Task:
 
 
 def boxed(text: str) -> str | None:
-    """What is in the last box; None without a box, and where the last one is not closed."""
+    """The content of the last box; None without a box, and where the last one is not closed."""
     start = text.rfind(_BOX)
     if start < 0:
         return None
@@ -94,7 +94,7 @@ def strict(output: Output, truth: str) -> Grade | Task:
 
 
 def explicit_answer(final: str) -> str | None:
-    """What the last boxes hold, else what is called the answer, else a last line of mathematics alone."""
+    """The last boxes' content, else what is called the answer, else a last line of mathematics alone."""
     return _last_boxes(final) or _stated(final) or _last_line(final)
 
 
@@ -121,7 +121,7 @@ def _last_boxes(final: str) -> str | None:
 
 
 def _closing(text: str, starts: Sequence[int]) -> dict[int, int]:
-    """Where the group that begins at each place is closed, for those that are."""
+    """The end of the group that begins at each place, for closed ones."""
     places, wanted, ends = [], set(starts), {}
     for brace in _BRACE.finditer(text):
         if brace[0] == "{":

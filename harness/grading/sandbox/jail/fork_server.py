@@ -154,7 +154,7 @@ def _freeze() -> None:
 
 
 class _Run:
-    """What a child does, and what it needs for that, made before the fork."""
+    """The work of a child, and the objects for it, made before the fork."""
 
     def __init__(self, confinement: Confinement, libc: ctypes.PyDLL) -> None:
         self._confine = confiner(confinement, libc)

@@ -41,7 +41,7 @@ class NotGradableError(Exception):
 
 
 class Prepared:
-    """What every solution needs, made before the fork: a module with the promised names, an empty stdin."""
+    """Every solution's environment, made before the fork: a module with the promised names, empty stdin."""
 
     def __init__(self) -> None:
         self.module = preamble.module("tmp_sol", "")

@@ -30,7 +30,7 @@ class TestRun(NamedTuple):
 
 
 class TestRunResult(NamedTuple):
-    """How a test run ended. ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
+    """The end of a test run. ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
 
     status: str
     cpu_s: float

@@ -20,7 +20,7 @@ SOURCE_FD = 5  # gives the source
 
 
 class Prepared:
-    """What every test run needs, made before the fork: streams on descriptors 0, 1, 2, and modules."""
+    """Every test run's environment, made before the fork: streams on descriptors 0, 1, 2, and modules."""
 
     def __init__(self) -> None:
         # As the interpreter opens them at its start.

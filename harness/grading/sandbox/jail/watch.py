@@ -99,7 +99,7 @@ _LIMIT_EXITS = {protocol.MEMORY: 101, protocol.THREADS: 102, protocol.FILES: 103
 
 
 def ending(status: int) -> str:
-    """How a process ended, from its wait status."""
+    """The end of a process, from its wait status."""
     if os.WIFEXITED(status):
         code = os.WEXITSTATUS(status)
         by_code = {0: protocol.OK, **{limit: name for name, limit in _LIMIT_EXITS.items()}}
