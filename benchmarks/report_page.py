@@ -29,7 +29,7 @@ print(round(time.process_time(), 2), re.search(r"VmHWM:\\s+(\\d+)", open("/proc/
 
 
 def main() -> None:
-    """Write the table, build its page in a process of its own, print the cost."""
+    """Write the table, build its page in a separate process, print the cost."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,6 @@
 """Errors a user can cause. Each type carries the exit code of the program.
 
-A message says what, got, expected, remedy in one line.
+A message has one line: what, got, expected, remedy.
 """
 
 import errno

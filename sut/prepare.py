@@ -283,7 +283,7 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
 
 
 def _concurrency(plan: RunPlan, servers: Sequence[ServerInfo], limits: ConnectionLimits) -> int | None:
-    """The limit that was asked for, checked against the machine; in Offline by default what fits."""
+    """The given limit, checked against the machine; in Offline by default the most that fits."""
     if plan.max_concurrency is not None:
         limits.check(plan.max_concurrency)
     if plan.max_concurrency is not None or not plan.scenario.one_query:

@@ -100,7 +100,7 @@ def _scraper(prepared: Prepared) -> MetricsScraper:
 
 
 def _gpus(plan: RunPlan) -> LocalGpus | None:
-    """GPUs of this machine, where a server runs on it and no exporter is named; a dry run says which."""
+    """GPUs of this machine, where a server runs on it and no exporter is named; a dry run prints them."""
     gpus, here = None, "none here, as the servers are elsewhere"
     if plan.dcgm_urls:
         here = f"those of {', '.join(plan.dcgm_urls)}"

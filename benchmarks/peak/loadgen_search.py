@@ -26,7 +26,7 @@ MODEL_KEY, MOST_TOKENS = "gpt-oss-120b", 1000
 
 
 class Client:
-    """Sends requests from a thread of its own and reports their answers to LoadGen."""
+    """Sends requests from a separate thread and reports their answers to LoadGen."""
 
     def __init__(self, prompts: list[list[int]], urls: list[str]) -> None:
         self._prompts = prompts

@@ -35,7 +35,7 @@ class Found:
 
 @dataclass
 class _Runs:
-    """Runs one after another, each with a noise of its own, on a server that ages."""
+    """Runs one after another, each with different noise, on a server that ages."""
 
     server: Server
     workload: Workload

@@ -52,7 +52,7 @@ def encode_lines(options: CodeOptions) -> Iterator[bytes]:
 
 
 def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
-    """The text of every line of ids, or of the line that was asked for. Raises ConfigError, DatasetError."""
+    """The text of every line of ids, or of the requested line. Raises ConfigError, DatasetError."""
     encoding, wanted = open_encoding(options.encoding), options.line
     if wanted is not None and wanted < -1:
         raise ConfigError(f"line {wanted} asked for, expected 0 (the first) or more, or -1 for all")

@@ -50,8 +50,8 @@ def read_prompts(path: Path) -> Prompts:
         lines.pop()
     if len(lines) != count:
         raise DatasetError(
-            f"{path}: its first line says {count} prompts, {len(lines)} lines follow; correct the number, or "
-            "the lines: one prompt each"
+            f"{path}: its first line has the number {count}, {len(lines)} lines follow; correct the "
+            "number, or the lines: one prompt each"
         )
     returns = sum(line.endswith(b"\r") for line in lines)
     texts = tuple(_prompt(path, number, line) for number, line in enumerate(lines, start=2))

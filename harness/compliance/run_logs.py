@@ -169,7 +169,7 @@ def _record_errors(record: RunRecord) -> list[str]:
         return [f"{RUN_RECORD} has no verdict: the run was killed or still runs"]
     if verdict.result == "VALID" or verdict.complete:
         return []
-    return [f"{RUN_RECORD} says {verdict.result}: {'; '.join(verdict.reasons[:3])}"]
+    return [f"{RUN_RECORD} has the result {verdict.result}: {'; '.join(verdict.reasons[:3])}"]
 
 
 def _record(path: Path) -> RunRecord | None:

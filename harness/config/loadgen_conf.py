@@ -57,7 +57,7 @@ USER_KEYS = frozenset(setting.conf_key for setting in SETTINGS if not setting.in
 # A row of an audit.config for the verification script of a compliance test; LoadGen skips it.
 THRESHOLD = re.compile(r"(test\d\d)_\w+")
 
-# Rows of published files that LoadGen reads nowhere, and what to write in their place.
+# Rows of published files that LoadGen never reads, and the rows to write instead.
 _INSTEAD = {
     "performance_sample_count": "write performance_sample_count_override, which LoadGen reads",
     "mode": "--accuracy decides the mode; remove the row",
@@ -186,7 +186,7 @@ def _check_syntax(where: str, words: list[str]) -> None:
     if len(words) > 1 and words[1] != "=":
         raise ConfigError(
             f"{where}: got {' '.join(words)!r}, expected 'model.Scenario.key = number' with spaces around "
-            "'=', and comments on lines of their own that begin with '# '; LoadGen refuses the file"
+            "'=', and comments on separate lines that begin with '# '; LoadGen refuses the file"
         )
     for value in words[2:]:
         if not _ANY_NUMBER.fullmatch(value):

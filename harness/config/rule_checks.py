@@ -66,7 +66,7 @@ def setting_deviations(
 ) -> tuple[str, ...]:
     """Compare what LoadGen reads back with what is locked; ``asked`` are the keys that conf files set.
 
-    Raises ConfigError for what nobody asked for.
+    Raises ConfigError for settings that were not requested.
     """
     found = []
     for name, expected in locked.items():

@@ -1,6 +1,6 @@
 """Pickled DataFrames, read without running anything that the pickle names.
 
-The column that is asked for is rebuilt from passive records with every size and kind checked. (numpy's and
+The requested column is rebuilt from passive records with every size and kind checked. (numpy's and
 pyarrow's own restore functions trust their input: a forged dtype or offset makes them follow wild pointers.)
 """
 

@@ -121,7 +121,7 @@ class PickleTable(Table):
 class JsonTable(Table):
     """A JSON array of objects, each a row. Its columns are the keys of the first row.
 
-    The cells stay in the bytes of the file until they are asked for: half a gigabyte of Python integers is
+    The cells stay in the bytes of the file until they are needed: half a gigabyte of Python integers is
     not made of 165 MB of token ids.
     """
 
@@ -169,7 +169,7 @@ _FORMATS = {
 def open_table(path: Path) -> Table:
     """The table in a file, whose content decides on the format; a suffix that names another is refused.
 
-    Raises DatasetError. Columns are read when they are asked for.
+    Raises DatasetError. Columns are read when they are needed.
     """
     content = _content(path)
     suffix = path.suffix.lower()

@@ -39,7 +39,7 @@ _MODES: Mapping[Rules, Sequence[Mode]] = {
 
 
 def run(options: EvaluationOptions) -> bool:
-    """Grade, print, write the files that were asked for; whether the target is met.
+    """Grade, print, write the requested files; returns whether the target is met.
 
     Raises HarnessError for whatever cannot be graded.
     """
@@ -115,7 +115,7 @@ def _write_tables(
     line: str,
     tests: ProblemIndex | None,
 ) -> None:
-    """The files of single outputs that were asked for; ``line`` is the result's."""
+    """The requested files of single outputs; ``line`` is the result's."""
     if options.save_outputs:
         outputs.save_outputs(options.save_outputs, evaluation.graded, found)
     if options.disagreements:
@@ -126,7 +126,7 @@ def _write_tables(
 
 
 def _modes(options: EvaluationOptions, graders: Mapping[DatasetKind, Grader]) -> Sequence[Mode]:
-    """The modes that were asked for and that all graders have. Raises ConfigError where there is none."""
+    """The requested modes that all graders have. Raises ConfigError where there is none."""
     modes = [
         mode for mode in _MODES[options.mode] if all(mode in grader.MODES for grader in graders.values())
     ]

@@ -38,7 +38,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class GradedSample:
-    """``logged`` is None for a sample that the log lacks. ``grades`` has the modes that were asked for.
+    """``logged`` is None for a sample that the log lacks. ``grades`` has the requested modes.
 
     ``remarks`` is None where the grader makes none.
     """

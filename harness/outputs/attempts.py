@@ -101,7 +101,7 @@ def write_settings(folder: Path, settings: EvalSettings) -> None:
 
 
 def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[str]:
-    """Raise ConfigError if another dataset, model or other settings are asked for; returns warnings."""
+    """Raise ConfigError if dataset, model or settings differ from those of the run; returns warnings."""
     before, after = (msgspec.to_builtins(one) for one in (earlier, now))
     found = {
         name: list(differences(name, before[name], after[name])) for name in EvalSettings.__struct_fields__

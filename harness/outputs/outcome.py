@@ -120,14 +120,14 @@ class OutputTable:
 def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:
     """The texts of a plan's outputs, and a warning where there will be none.
 
-    Raises ConfigError for a tokenizer that was asked for and is not the benchmark's.
+    Raises ConfigError for a given tokenizer that is not the benchmark's.
     """
     benchmark, limit = plan.run.benchmark, plan.run.parameters.max_new_tokens
     if plan.tokenizer is not None:
         return Texts(open_decoder(benchmark, plan.tokenizer, limit)), ()
     beside = tokenizer_beside(plan.run.input_file, benchmark)
     if plan.run.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
-        why = "the embedded engine's model has a tokenizer of its own"
+        why = "the embedded engine's model has another tokenizer"
     else:
         try:
             return Texts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()

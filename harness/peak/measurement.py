@@ -33,7 +33,7 @@ from harness.report.statistics import (
 
 _SETTLED_NS = 500_000_000  # by then the workers have written what ended
 _PATIENCE = 3  # windows after the first possible one
-_LEAST_HELD = 0.95  # of the concurrency that was asked for
+_LEAST_HELD = 0.95  # of the step's concurrency
 _LATE = 10 * LARGEST_PART  # of the TTFT limit: our own delay at p99 decides the times
 _RECENT = 10  # looks, over which tokens/s of now are taken
 _FEW = 100  # requests, below which p99 is the largest of them

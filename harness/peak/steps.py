@@ -37,7 +37,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     the window. ``tokens_per_s`` counts the tokens that arrived in it, of whatever request. ``in_flight``:
     the mean that the client really held. ``latency_s``: mean from issue to end. ``ttft`` and ``tpot`` are of
     the requests that were issued at this concurrency and ended in the window, one for each in
-    ``ttft_samples_ns`` and ``tpot_samples_ns`` (harness/peak/measurement.py says why these); ``osl_samples``
+    ``ttft_samples_ns`` and ``tpot_samples_ns`` (harness/peak/measurement.py explains them); ``osl_samples``
     are of all that ended in it. ``failures``: by kind, since the step began. ``client_bound``: the client was
     the bottleneck. ``notes``: what to know before relying on the step.
     """

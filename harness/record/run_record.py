@@ -130,7 +130,7 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """The servers' own metrics, from server_metrics.parquet; names as in docs/guide/report.md."""
 
     rounds: int
-    """how often the servers were asked"""
+    """the number of times that the servers' metrics were read"""
     servers: int
     """servers with metrics"""
     without: dict[str, str] = {}

@@ -17,7 +17,7 @@ MOST_PAGE_BYTES = 4 << 20
 _MOST_LINES = 50_000  # of a page
 _MOST_SERIES = 50_000  # different names with labels, of all servers
 _MOST_ROWS = 8_000_000
-_MOST_OTHER_ROWS = 4_000_000  # of names that nothing here looks at
+_MOST_OTHER_ROWS = 4_000_000  # of names that are not used here
 _GROUP_ROWS = 1 << 17
 _LONGEST = 1000  # characters of a name with its labels
 
@@ -153,7 +153,7 @@ SCHEMA = pa.schema(
     [
         pa.field(name, kind, metadata={"description": description})
         for name, kind, description in (
-            ("time_ns", pa.int64(), "CLOCK_MONOTONIC: the servers were asked"),
+            ("time_ns", pa.int64(), "CLOCK_MONOTONIC of the reading"),
             ("replica", pa.dictionary(pa.int32(), pa.string()), "URL of the server"),
             ("name", pa.dictionary(pa.int32(), pa.string()), "of the metric"),
             ("labels", pa.dictionary(pa.int32(), pa.string()), "as on the page, with braces"),

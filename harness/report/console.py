@@ -283,7 +283,7 @@ def _bounds(plan: ResolvedPlan) -> str:
 
 
 def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], str]) -> list[str]:
-    """``URL: `` and what ``served`` says of the server; replicas of which it says the same are one line."""
+    """``URL: `` and the text of ``served`` about the server; replicas with the same text share a line."""
     groups: dict[str, list[str]] = {}
     for server in servers:
         groups.setdefault(served(server), []).append(server.url)

@@ -37,7 +37,7 @@ def scoring_command(
 ) -> str:
     """The evaluator's command for a complete accuracy log or a table of outputs, ready to paste.
 
-    ``tokenizer`` as it was asked for; by default one that lies beside the dataset.
+    ``tokenizer`` as given; by default one that is beside the dataset.
     """
     words: list[str | Path] = [*_program(_EVALUATOR), "--mlperf-log", _shown(outputs)]
     if not is_binary_table(outputs):

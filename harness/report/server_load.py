@@ -286,7 +286,7 @@ def _engine_notes(load: ServerLoad) -> Iterator[str]:
 
 def _gpu_notes(load: ServerLoad) -> Iterator[str]:
     slowed, limited = load.levels.get("gpu_slowed"), load.levels.get("gpu_power_limited")
-    # Means: NVML says 0 or 1, and of an AMD GPU it is a part of the time.
+    # Means: NVML reports 0 or 1, and of an AMD GPU it is a part of the time.
     if slowed is not None and slowed.mean >= _SHOWS:
         yield f"GPUs were slowed down by heat or power supply for {slowed.mean:.0%} of the run: check both"
     elif load.counts.get("gpu_heat", 0.0) > 0:

@@ -219,7 +219,7 @@ class HttpClient:
         connection.request = None  # breaks the reference cycle: workers run without a garbage collector
         self._poller.batched -= connection.batched
         connection.batched = False
-        connection.transport.close()  # leaves its poll set by itself
+        connection.transport.close()  # which removes it from its poll set
 
     def _release(self, connection: Connection) -> None:
         connection.request = None
@@ -420,7 +420,7 @@ def _no_connection(replica: Replica, error: OSError) -> Failure:
 
 
 def _with_evidence(outcome: Outcome, connection: Connection) -> Outcome:
-    """A timeout with what the kernel knows of its connection."""
+    """A timeout with the kernel's figures of its connection."""
     if isinstance(outcome, Completion) or outcome.kind is not FailureKind.TIMEOUT:
         return outcome
     evidence = TcpInfo.of(connection.transport.info()).evidence()

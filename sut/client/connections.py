@@ -23,7 +23,7 @@ class Request:
 
     LoadGen's ids, the times so far in monotonic ns (0 until they came), and the reader of its answer.
     ``accepted``: whether a byte of it was handed to the kernel for the server; ``attempt`` counts from 0.
-    ``prompt_tokens``: what the server must have counted, where it tells; None: anything.
+    ``prompt_tokens``: the count that the server must report, where it reports one; None: any.
     """
 
     __slots__ = (

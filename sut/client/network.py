@@ -103,7 +103,7 @@ def count_connect(figures: Figures, took_ns: int, waited_ns: int | None) -> None
 
 
 def count_closed(figures: Figures, info: TcpInfo) -> None:
-    """Count what a connection knows at its end."""
+    """Count the figures of a connection at its end."""
     figures[Network.SENT] += info.sent
     figures[Network.RETRANSMITTED] += info.retransmitted
     figures[Network.RECEIVED] += info.received

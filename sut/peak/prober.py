@@ -34,7 +34,7 @@ LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 
 @dataclass(slots=True)
 class RunProber:
-    """Measures with the user's options; each measurement has a folder of its own in ``folder``.
+    """Measures with the user's options; each measurement has a separate folder in ``folder``.
 
     ``base`` is the record of the checked plan. ``on_progress`` and ``on_record`` show a probe.
     """

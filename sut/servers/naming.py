@@ -39,7 +39,7 @@ class Calls(Generic[Item, Found]):
     def _run(self, item: Item) -> None:
         try:
             self.results[item] = self._call(item)
-        except Exception as error:  # noqa: BLE001 - whoever waits for the thread looks at the kind
+        except Exception as error:  # noqa: BLE001 - the waiting thread checks the kind
             self.errors[item] = error
         finally:
             self._ended.release()

@@ -58,7 +58,7 @@ def router_of(control: InfoClient, headers: Mapping[str, str]) -> Router | None:
 
 
 def with_router(server: ServerInfo, router: Router | None) -> ServerInfo:
-    """A gateway passes on what one of its servers says of itself: its limit counts for each of them."""
+    """A gateway passes on the facts of one of its servers, whose limit counts for each of them."""
     runs = server.max_running_requests
     if router is not None and router.servers and runs is not None:
         runs *= router.servers

@@ -48,7 +48,7 @@ class NoMetricsError(Exception):
 
 @dataclass(slots=True)
 class _Server:
-    """A server that is asked; ``wrong`` is the latest failure, ``failures`` how many came in a row."""
+    """A server whose page is read; ``wrong`` is the latest failure, ``failures`` how many in a row."""
 
     number: int
     url: str
@@ -80,7 +80,7 @@ class MetricsScraper:
         gpus: LocalGpus | None = None,
     ) -> None:
         """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine."""
-        # TensorRT-LLM's page takes the statistics away that it shows, which sut.servers.health looks at.
+        # Each reading of TensorRT-LLM's page removes its statistics, which sut.servers.health needs.
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._servers = [
             _Server(n, one.url, authorization) for n, one in enumerate(servers) if one.wire != "trtllm"

@@ -29,7 +29,7 @@ _STOOD_STILL_S = 3.0
 _DEAD_S = 10.0
 # Failures in a row without a token: the servers respond but serve nothing.
 _HOPELESS = 100
-# How often servers are asked for signs of work during a silence of --progress-timeout.
+# The number of checks for signs of work during a silence of --progress-timeout.
 _QUESTIONS = 10
 
 log = logging.getLogger("mlperf")
@@ -84,7 +84,7 @@ class Monitor:
         return self.watch(observe, lambda: False) or ()
 
     def watch(self, observe: Observer, enough: Callable[[], bool]) -> Sequence[tuple[int, int]] | None:
-        """The same until ``enough``, which is asked after each call of ``observe``; None when that ended it.
+        """The same until ``enough``, which is called after each call of ``observe``; None when that ended it.
 
         It can be called again.
         """

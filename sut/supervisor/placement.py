@@ -43,7 +43,7 @@ class Machine:
 class Load:
     """The load of the client; None where it is not known before the run.
 
-    ``open_at_most`` is a limit that was asked for, ``open_expected`` an estimate.
+    ``open_at_most`` is a given limit, ``open_expected`` an estimate.
     """
 
     open_at_most: int | None = None
@@ -58,7 +58,7 @@ class Load:
 
 
 def expected_load(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
-    """The load; for Server it follows from the target rate, as if each token were an event of its own."""
+    """The load; for Server it follows from the target rate, as if each token were a separate event."""
     if plan.scenario.one_at_a_time:
         return Load(open_at_most=1)
     if not plan.scenario.poisson:

@@ -51,7 +51,7 @@ class HarmonyText(TextOutput):
 
 
 class HarmonyOutput:
-    """An output in o200k_harmony ids; each text is decoded when it is asked for."""
+    """An output in o200k_harmony ids; each text is decoded when it is needed."""
 
     def __init__(self, ids: TokenIds, *, truncated: bool = False) -> None:
         self._ids = ids

@@ -84,7 +84,7 @@ def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "Model
 
 
 def find_tokenizer(benchmark: Benchmark, asked: str | None) -> Path:
-    """The file that was asked for, by path or by name in the Hugging Face cache; else the model's in it.
+    """The given file, by path or by name in the Hugging Face cache; else the model's in it.
 
     Raises ConfigError where there is none.
     """

@@ -25,7 +25,7 @@ class Answer(Protocol):
 
 
 class Output(Protocol):
-    """One output; texts may be decoded only when they are asked for."""
+    """One output; texts may be decoded only when they are needed."""
 
     @property
     def text(self) -> str:

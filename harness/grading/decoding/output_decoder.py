@@ -63,7 +63,7 @@ class OutputDecoder(Protocol):
 
 
 def open_decoder(benchmark: Benchmark, tokenizer: str | None, max_new_tokens: int) -> OutputDecoder:
-    """The decoder of a benchmark's logs; ``tokenizer`` is a name or a folder that was asked for.
+    """The decoder of a benchmark's logs; ``tokenizer`` is a given name or folder.
 
     Raises ConfigError where the benchmark's tokenizer is not there, and for one of another model.
     """
@@ -132,7 +132,7 @@ def _words_by_transformers(name: str) -> Callable[[int], str | None]:
 
 
 class HarmonyDecoder:
-    """Decodes with the built-in tokenizer of gpt-oss, and only what is asked for."""
+    """Decodes with the built-in tokenizer of gpt-oss, and only the parts that are read."""
 
     def __init__(self, max_new_tokens: int) -> None:
         self._limit = max_new_tokens

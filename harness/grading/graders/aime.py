@@ -129,7 +129,7 @@ def _stated_value(rest: str) -> str | None:
 
 
 def _integer(text: str, end: re.Pattern[str] | None = None) -> str | None:
-    """The one integer that a piece of LaTeX or Markdown begins with, and ends with where ``end`` says so."""
+    """The one integer that a piece of LaTeX or Markdown begins with, and, with ``end``, ends with."""
     undressed = _undressed(text).strip("() ") if end else _undressed(text)
     called = _CALLED.match(undressed)
     found = _INTEGER.match(undressed, called.end() if called else 0)

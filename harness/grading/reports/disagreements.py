@@ -21,7 +21,7 @@ _HEADER = ("qsl_idx", "dataset", "truth", "official", "strict", "failing test", 
 _TITLE = "Samples to look at"
 _DISAGREE, _WRONG = (
     "Where the official and the strict rules disagree",
-    "Wrong by all rules that were asked for",
+    "Wrong by all requested rules",
 )
 _REMARKED = "With remarks"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a page of model output runs nothing

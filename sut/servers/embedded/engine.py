@@ -1,4 +1,4 @@
-"""Starts llama.cpp's server in a process of its own, waits until it answers, and stops it."""
+"""Starts llama.cpp's server in a separate process, waits until it answers, and stops it."""
 
 import contextlib
 import http.client
