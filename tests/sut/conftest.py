@@ -4,6 +4,7 @@ import socket
 import ssl
 import subprocess
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -26,10 +27,13 @@ def kernel_stamps():
             own.send(b"x")
             time.sleep(0.001)
             before_ns = time.time_ns()
-            seconds, nanoseconds = _TIMESPEC.unpack(own.recvmsg(1, 100)[1][0][2])
+            (_, _, stamp), *_ = own.recvmsg(1, 100)[1]
+            seconds, nanoseconds = _TIMESPEC.unpack(stamp)
             return seconds * 10**9 + nanoseconds < before_ns
 
-        wait_until(stamped_on_arrival)
+        # A machine without such stamps fails the tests that need them, not all.
+        with suppress(ValueError, AssertionError):
+            wait_until(stamped_on_arrival, 20.0)
         yield
 
 
