@@ -165,7 +165,10 @@ class ProcessPerTest:
         child = self._server.start(
             fork_server.STRICT, self._function, int(test_run.cpu_s) + 1, [*files, self._code, self._source]
         )
-        status = watch.until_ready(self._server.fileno(), child.pid, _limits(test_run, self._confinement))
+        status = protocol.OK
+        if not child.ending:
+            limits = _limits(test_run, self._confinement)
+            status = watch.until_ready(self._server.fileno(), child.pid, limits)
         ending, cpu_s = self._server.end(child)
         status = ending if status == protocol.OK else status
         if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
