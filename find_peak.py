@@ -40,8 +40,8 @@ def _search(options: "SearchOptions") -> int:
     searched = find_peak(options, console)
     if searched is None:
         return console.checked()
-    write_peak_page(searched.folder, searched.state)
     exit_code = console.finish(searched.folder, searched.state)
+    write_peak_page(searched.folder, searched.state)
     if searched.error is not None:
         raise searched.error
     return exit_code

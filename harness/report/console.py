@@ -208,15 +208,15 @@ def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
     return [f"Result: {verdict.result}{mark}", *(f"  - {printable(reason)}" for reason in verdict.reasons)]
 
 
-def render_plan(record: RunRecord) -> str:
-    """The plan as the user reads it before the run."""
+def render_plan(record: RunRecord, *, searched: bool = False) -> str:
+    """The plan as the user reads it before the run; ``searched``: of many runs, whose rates are not known."""
     plan, parameters = record.plan, record.plan.parameters
     in_flight = "as LoadGen issues them" if plan.concurrency is None else f"{plan.concurrency} at once"
     lines = [
         f"{plan.title}: {plan.samples} samples of {plan.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
         *_audit_line(plan),
-        f"issues    {_issue_line(plan)}",
+        *(() if searched else (f"issues    {_issue_line(plan)}",)),
         f"requests  {in_flight}{_guess(record)}, {_bounds(plan)}",
         f"client    {plan.placement}",
         f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
@@ -224,7 +224,7 @@ def render_plan(record: RunRecord) -> str:
         + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
         + ("streamed" if parameters.stream else "not streamed"),
         *(f"server    {line}" for line in server_lines(record.servers, lambda server: _served(server, plan))),
-        f"logs      {plan.log_dir}",
+        *(() if searched else (f"logs      {plan.log_dir}",)),
         *(f"DEVIATION {deviation}" for deviation in record.deviations),
         *(f"WARNING   {warning}" for warning in (*record.warnings, *plan.conf_warnings)),
     ]

@@ -56,9 +56,12 @@ class SearchConsole:
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
-        print(render_plan(record), flush=True)
-        if record.plan.scenario.poisson:
-            print("search    the rate of the conf file is not used: each run has its own, and its own folder")
+        searched = record.plan.scenario.poisson
+        print(render_plan(record, searched=searched))
+        if searched:
+            least = duration(record.plan.loadgen_settings["min_duration_ms"] / 1000)
+            print(f"search    runs of at least {least}, each with a rate of its own, not the conf file's")
+            print(f"output    {record.plan.log_dir.parent.parent}", flush=True)
 
     def checked(self) -> int:
         """The end of a dry run; returns the program's exit code."""

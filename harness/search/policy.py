@@ -88,7 +88,7 @@ _NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given nee
 _JUMP = 1.25  # factor by which a rate is raised where nothing predicts it
 _MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
 _MOST_PROBES = 16
-_TAIL_S = 120.0  # of a run beyond its last query, where none was measured yet
+_TAIL_S = 120.0  # of a run beyond its last query, where none was measured yet; at most its schedule again
 
 
 def search(
@@ -193,7 +193,8 @@ class Policy:
         tails = [one.cost_s - one.planned_s for one in history.probes if one.cut_after_s is None]
         if not tails:
             tails = [2 * step.latency_s for step in history.steps[-1:] if step.latency_s is not None]
-        return self.schedule.run(rate).seconds + (max(tails) if tails else _TAIL_S)
+        planned_s = self.schedule.run(rate).seconds
+        return planned_s + (max(tails) if tails else min(_TAIL_S, planned_s))
 
     def _wants_ladder(self, history: History) -> bool:
         if history.steps or self._settings.start_qps is None:

@@ -110,10 +110,10 @@ def _check_budget(settings: SearchSettings, base: RunRecord) -> None:
         return
     least_s = float(base.plan.loadgen_settings["min_duration_ms"]) / 1000
     if settings.start_qps is not None:
-        least_s = Policy(settings).schedule.run(settings.start_qps).seconds
+        least_s = Policy(settings).cost_s(History(), settings.start_qps)
     if settings.budget_s < least_s:
         raise ConfigError(
-            f"--budget is {duration(settings.budget_s)}; one run takes {duration(least_s)} and the time of "
+            f"--budget is {duration(settings.budget_s)}; one run takes {duration(least_s)} or more with "
             "its last answers, a search three to five runs and a ladder: give more, or omit the budget"
         )
 
@@ -180,7 +180,10 @@ def _search(
             ended = Ended("STOPPED", str(error))
         conclusion = conclude(Policy(settings), limits_ns, base.plan.model_key, known.history, ended)
         known = msgspec.structs.replace(known, conclusion=_ended_by(conclusion, error))
-        known.write(folder)
+        try:
+            known.write(folder)
+        except OSError as failure:  # a full disk, which must not hide what was measured
+            error = error or explained(failure)
     return Searched(folder, known, error)
 
 

@@ -1,6 +1,8 @@
 """find_peak.py search as a user calls it, against a stub server. Whole searches: benchmarks/peak_stub.py."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import sys
 import pytest
 
 import find_peak
-from harness.search.state import read_state
+from harness.search.state import SearchState, read_state
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset
 from tests.stub import StubServer
@@ -83,6 +85,25 @@ def test_a_killed_search_resumes(tmp_path):
     assert (run / "report.html").is_file()
     page = (tmp_path / FOLDER / "search.html").read_text()
     assert state.conclusion.conf_rows[0] in page and state.conclusion.conf_rows[0] in stdout
+
+
+@pytest.mark.engine
+def test_a_full_disk_does_not_hide_what_was_measured(tmp_path, monkeypatch, capfd):
+    write, full = SearchState.write, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def writes(state, folder):
+        if state.history.probes:
+            raise full
+        write(state, folder)
+
+    monkeypatch.setattr(SearchState, "write", writes)
+    with StubServer() as stub:
+        words = command(tmp_path, stub, "--start-qps", RATE)[2:]
+        code, stdout, stderr = main_here(capfd, find_peak.main, words)
+    assert code == 4, stderr
+    assert "probe-01/server/performance" in stdout
+    assert "No space left" in stderr.splitlines()[-1]
+    assert read_state(tmp_path / FOLDER).history.probes == ()
 
 
 @pytest.mark.engine

@@ -112,6 +112,13 @@ def test_the_last_run_that_fits_is_a_confirmation():
     assert action == NextProbe(18.0, "confirmation")
 
 
+def test_a_first_run_is_affordable_in_twice_its_schedule():
+    planned_s = probe(20.0).planned_s
+    assert planned_s < 60
+    assert isinstance(decide(History(), start_qps=20.0, budget_s=2.1 * planned_s), NextProbe)
+    assert isinstance(decide(History(), start_qps=20.0, budget_s=1.9 * planned_s), Ended)
+
+
 def test_a_rate_that_failed_its_confirmation_is_given_up():
     lower = decide(
         History(LADDER, (probe(21.0, tpot_p99_ns=79e6), probe(21.3, "INVALID"), probe(21.0, "INVALID")))
