@@ -253,7 +253,8 @@ class Policy:
         if found.width <= self._narrow(history, found.low, aim):
             return self._confirmed(history, found.low, "FOUND")
         rate = math.sqrt(found.low * found.high)
-        if aim is not None and found.width > 3 * tolerance:
+        refuted = aim is not None and aim >= found.high and _failed_in_a_row(history.probes) > 1
+        if aim is not None and found.width > 3 * tolerance and not refuted:
             rate = min(max(aim, found.low * (1 + tolerance)), found.high * (1 - tolerance))
         return self._explore(history, rate, "between the highest that passed and the lowest that did not")
 
@@ -284,7 +285,7 @@ class Policy:
             if aim is None:
                 return self._nothing_predicted(history)
             return self._explore(history, aim, "the prediction")
-        failed = len(list(itertools.takewhile(lambda one: one.verdict == "INVALID", history.probes[::-1])))
+        failed = _failed_in_a_row(history.probes)
         first = 1.5 if any(one.verdict == "VALID" for one in history.probes) else 1.0
         drop = min(0.5, first * self._settings.tolerance * 2 ** (failed - 1))
         lower = high * (1 - drop)
@@ -353,6 +354,11 @@ def runs_used(probes: Sequence[Probe]) -> float:
         1.0 if one.cut_after_s is None else min(1.0, one.cut_after_s / max(one.planned_s, 1e-9))
         for one in probes
     )
+
+
+def _failed_in_a_row(probes: Sequence[Probe]) -> int:
+    """The last runs that were INVALID."""
+    return len(list(itertools.takewhile(lambda one: one.verdict == "INVALID", probes[::-1])))
 
 
 def _repeats(probes: Sequence[Probe], rate: float) -> bool:
