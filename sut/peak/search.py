@@ -74,7 +74,8 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
         base = run(plan)
         watcher.plan(base)
         settings = search_settings(options, base)
-        _check_budget(settings, base)
+        if not options.resume:
+            _check_budget(settings, base)
         if options.dry_run:
             return None
         with locked(folder):
