@@ -24,6 +24,13 @@ def run(
     )
 
 
+def assert_refused(script, *arguments, message):
+    """A usage error of one line."""
+    result = run(script, *arguments, "--dry-run")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.stderr
+    assert message in result.stderr
+
+
 def stand_in(folder: Path, name: str, script: str) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / name
