@@ -119,6 +119,14 @@ def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     return _Rows(samples, kept)
 
 
+def _check_unfinished(plan: EvalPlan) -> None:
+    """Raise ConfigError if another run has written the file since ``_read``."""
+    if plan.run.resume:
+        attempts.read_settings(plan.folder)
+    else:
+        attempts.require_new(plan.output, plan.folder)
+
+
 def _send(
     plan: EvalPlan,
     rows: _Rows,
@@ -141,6 +149,7 @@ def _send(
         began = time.monotonic()
         prepared, target, more = preflight(prepared)
         warm_up_s = time.monotonic() - began
+        _check_unfinished(plan)  # the server may have taken minutes for the trial request
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
             attempt = attempts.next_attempt(plan.folder)

@@ -150,6 +150,20 @@ def test_a_server_that_is_down_leaves_nothing_behind(batch):
     assert left_behind(batch) == ["input.txt"]
 
 
+def test_a_file_that_another_run_has_written_meanwhile_is_kept(batch):
+    """Two batches with one output: the second one waits for its trial request when the first one ends."""
+    output = batch / "ids.txt"
+    with StubServer(gate=lambda request: output.exists()) as stub:
+        process = start(batch, "--server-url", stub.url)
+        wait_until(lambda: stub.requests)
+        output.write_text("1 \n\n")
+        _, stderr = process.communicate(timeout=300)
+        assert len(stub.requests) == 1
+    assert (process.returncode, "the file exists" in stderr) == (2, True), stderr
+    assert output.read_text() == "1 \n\n"
+    assert left_behind(batch) == ["ids.txt", "input.txt"]
+
+
 def test_a_dry_run(batch, capfd):
     with StubServer() as stub:
         code, stdout, _ = main_here(capfd, program.main, words(batch, "--server-url", stub.url, "--dry-run"))
