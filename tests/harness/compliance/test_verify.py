@@ -185,7 +185,7 @@ NOTED = {
 WORTHLESS = {
     "failures": (
         {"run.json": records.verdict("INVALID", "3 of 9 queries failed")},
-        "run.json says INVALID: 3 of 9 queries failed",
+        "run.json has the result INVALID: 3 of 9 queries failed",
     ),
     "killed": ({"run.json": records.text(verdict=None, deviations=[])}, "run.json has no verdict"),
     "errors": (NOTED["errors"][0] | {"run.json": OURS}, NOTED["errors"][1]),
