@@ -88,7 +88,8 @@ def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(
     index: Path, tier: Tier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     name, source = next(iter(solutions().items()))
-    large = ProgramTask(Mode.STRICT, name, f"x = bytes(range(256)) * (1 << 20)\n{source}")
+    kept = "import time\nx = bytes(range(256)) * (1 << 20)\ntime.sleep(0.3)"  # long enough to be looked at
+    large = ProgramTask(Mode.STRICT, name, f"{kept}\n{source}")
     killers = [ProgramTask(mode, name, "import os\nos.kill(os.getppid(), 9)\nos.abort()") for mode in Mode]
     good = ProgramTask(Mode.STRICT, name, source)
     seen: dict[str, int] = {}
