@@ -383,5 +383,5 @@ def _stopped(history: History) -> Ended | None:
         outcome: Outcome = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
         return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}")
     if len(history.probes) >= _MOST_PROBES:
-        return Ended("STOPPED", f"{len(history.probes)} runs that did not end")
+        return Ended("STOPPED", f"{len(history.probes)} runs without a result")
     return None
