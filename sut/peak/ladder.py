@@ -195,8 +195,7 @@ class OpenLadder:
 
     def end(self, stopped: str) -> None:
         """End it by a rule, not by an error or a signal."""
-        self._stack.enter_context(uninterrupted())
-        self.ladder = msgspec.structs.replace(self.ladder, stopped=stopped, complete=True)
+        self._end(stopped, complete=True)
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -204,15 +203,15 @@ class OpenLadder:
         try:
             yield
         except (InterruptedRun, KeyboardInterrupt) as interruption:
-            self._stack.enter_context(uninterrupted())
             name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
-            self.ladder = msgspec.structs.replace(
-                self.ladder, stopped=f"ended by {name}", interrupted_by=name
-            )
+            self._end(f"ended by {name}", interrupted_by=name)
         except (RunError, OSError, MemoryError) as error:
-            self._stack.enter_context(uninterrupted())
-            cause = error if isinstance(error, RunError) else machine_failure(error)
-            self.ladder = msgspec.structs.replace(self.ladder, stopped=str(cause), errors=(str(cause),))
+            cause = str(error if isinstance(error, RunError) else machine_failure(error))
+            self._end(cause, errors=(cause,))
+
+    def _end(self, stopped: str, **facts: object) -> None:
+        self._stack.enter_context(uninterrupted())
+        self.ladder = msgspec.structs.replace(self.ladder, stopped=stopped, **facts)
 
 
 @contextmanager

@@ -152,7 +152,8 @@ def _search(
     watcher: Watcher,
 ) -> Searched:
     limits_ns, known = base.plan.limits_ns, state
-    held = min(running_limit(base.servers), settings.most_in_flight or running_limit(base.servers))
+    most = running_limit(base.servers)
+    held = min(most, settings.most_in_flight or most)
     prober = RunProber(
         options, folder, base, watcher.progress, watcher.record, watcher.step_progress, most_in_flight=held
     )
