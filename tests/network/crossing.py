@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.faults.going import HANG_S, SERVER_CONF
 from tests.kit import wait_until
-from tests.network.link import UP, Link
+from tests.network.link import REQUEST, UP, Link
 from tests.network.networks import DOWN_S, NETWORKS, PORT, ROWS, BadNetwork
 from tests.network.truth import Exchange, exchanges, lost_to_server
 from tests.runs import ROOT, FinishedRun, command, small_dataset
@@ -39,7 +39,7 @@ class Crossing:
     @property
     def times(self) -> list[tuple[dict, Exchange]]:
         """Each completed query and what the link knows of it."""
-        known = exchanges(self.link.packets, self.run.record["plan"]["parameters"]["max_new_tokens"])
+        known = exchanges(self.link.packets, self._tokens)
         turns: dict[int, int] = defaultdict(int)
         pairs = []
         for row in sorted(self.run.requests, key=lambda row: row["sent_ns"] or 0):
@@ -48,6 +48,15 @@ class Crossing:
                 pairs.append((row, known[FIRST_ID + STEP * sample][turns[sample]]))
             turns[sample] += 1
         return pairs
+
+    @property
+    def lost_to_server(self) -> int:
+        """Segments of the queries' connections that the client had to send again."""
+        return lost_to_server(self.link.packets, self._tokens)
+
+    @property
+    def _tokens(self) -> int:
+        return self.run.record["plan"]["parameters"]["max_new_tokens"]
 
     @property
     def said(self) -> str:
@@ -74,7 +83,12 @@ def cross(network: BadNetwork, tmp_path: Path) -> Crossing:
         *("--server-url", ",".join(network.urls), "--max-new-tokens", network.tokens, *network.arguments),
     )
     with (
-        Link((replace(network.up), replace(network.down)), hosts, network.ipv4) as link,
+        Link(
+            (replace(network.up), replace(network.down)),
+            hosts,
+            network.ipv4,
+            lost_request=network.lost_request,
+        ) as link,
         serving(network, link),
     ):
         process = subprocess.Popen(
@@ -111,7 +125,7 @@ def serving(network: BadNetwork, link: Link) -> Iterator[None]:
 
 
 def requests_on(link: Link) -> int:
-    return sum(packet.way == UP and b"POST /generate" in packet.payload for packet in list(link.packets))
+    return sum(packet.way == UP and REQUEST in packet.payload for packet in list(link.packets))
 
 
 def line(network: BadNetwork, crossing: Crossing) -> list[str]:
@@ -125,8 +139,7 @@ def line(network: BadNetwork, crossing: Crossing) -> list[str]:
     cells = [f"{np.median(values):.2f}" if values else "-" for values in (seen, true, server)]
     again = "-"
     if has_record:
-        lost = lost_to_server(crossing.link.packets)
-        again = f"{crossing.total('retransmitted')} / {lost}, {crossing.total('gaps')}"
+        again = f"{crossing.total('retransmitted')} / {crossing.lost_to_server}, {crossing.total('gaps')}"
     failures = ", ".join(f"`{name}` {count}" for name, count in run.failures.items()) if has_record else ""
     outcome = f"{run.result if has_record else 'no run'}, {run.code}" + (f": {failures}" if failures else "")
     found = f"{crossing.detected_s:.0f} s" if network.code else "-"

@@ -30,6 +30,7 @@ SERVER, SECOND = "10.77.0.9", "10.77.0.10"
 SERVER6, SECOND6 = "fd77::9", "fd77::10"
 DEAF, NOBODY = "10.77.0.11", "10.77.0.2"  # the server's, where nothing listens; nobody's: packets vanish
 UP, DOWN = 0, 1  # to the server; to the client
+REQUEST = b"POST /generate"  # in the first packet of a query
 _SYN, _TCP = 0x02, 6
 _QUEUE_BYTES = 1 << 20  # of a link with a limited rate: a router's buffer
 
@@ -88,12 +89,14 @@ class Packet:
 class Link:
     """The link, as a context manager; ``ways`` by UP and DOWN. ``packets`` are in order of their departure
     from the link. ``hosts`` is the client's /etc/hosts. Without ``ipv4`` both ends have IPv6 addresses only.
+    ``lost_request`` is lost whatever chance says: its number among the requests on the link, from 1; 0: none.
     """
 
     ways: tuple[Way, Way] = field(default_factory=lambda: (Way(), Way()))
     hosts: Path | None = None
     ipv4: bool = True
     seed: int = 1
+    lost_request: int = 0
     packets: list[Packet] = field(default_factory=list)
 
     def __enter__(self) -> "Link":
@@ -104,6 +107,7 @@ class Link:
             *(f"{one}/24" for one in (SERVER, SECOND, DEAF) if self.ipv4),
         ]
         self._random = random.Random(self.seed)
+        self._requests = 0
         self._client, near = _side(client, self.hosts)
         self._server, far = _side(server, None)
         self._devices = (near, far)  # by the way that begins there
@@ -163,7 +167,7 @@ class Link:
         size = len(data)
         if way.gone and not way.gone.isdisjoint((inet_ntoa(data[12:16]), inet_ntoa(data[16:20]))):
             return None
-        if not way.up or size > way.mtu or self._random.random() < way.loss:
+        if not way.up or size > way.mtu or self._random.random() < way.loss or self._is_lost_request(data):
             return None
         begins = left
         if way.rate:
@@ -172,6 +176,12 @@ class Link:
                 return None
             begins = free_ns[number] = begins + int(size * 8e9 / way.rate)
         return begins + int(way.delay_s * 1e9)
+
+    def _is_lost_request(self, data: bytes) -> bool:
+        if REQUEST not in data:
+            return False
+        self._requests += 1
+        return self._requests == self.lost_request
 
     def _hand_over(self, way: int, data: bytes, left: int) -> None:
         if not self.ways[way].up:  # it was on the wire when the link went down

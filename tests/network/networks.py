@@ -16,8 +16,8 @@ _HOSTS = "127.0.0.1 localhost\n"
 class BadNetwork:
     """A link, what happens to it in the middle of the queries, and the run's outcome.
 
-    ``words`` of a reason, a warning or the error line; ``lossy_to_server``: segments with data that are lost
-    on the way there, at least.
+    ``words`` of a reason, a warning or the error line; ``lost_request``: as the link has it;
+    ``lossy_to_server``: segments with data that are lost on the way there, at least.
     """
 
     key: str
@@ -37,6 +37,7 @@ class BadNetwork:
     prompt: int = 200
     tokens: int = TOKENS
     arguments: tuple[object, ...] = ()
+    lost_request: int = 0
     lossy_to_server: int = 0
 
     @property
@@ -70,6 +71,7 @@ NETWORKS = (
         "1 % of the packets lost, 2 ms of delay",
         delay_s=0.002,
         loss=0.01,
+        lost_request=40,
         lossy_to_server=1,
         words="the network loses packets",
     ),

@@ -8,7 +8,6 @@ from tests.faults.matrix import NOTHING, VALID
 from tests.network.crossing import Crossing, cross
 from tests.network.link import why_no_link
 from tests.network.networks import NETWORKS, BadNetwork
-from tests.network.truth import lost_to_server
 from tests.runs import ROOT
 
 TOLERANCE_NS = 1_000_000  # between two clocks: kernel stamps are CLOCK_REALTIME's
@@ -36,11 +35,7 @@ def test_a_run_over(network, tmp_path):
     assert set(crossing.network) == set(network.urls)
     if network.verdict == VALID:
         check_times(network, crossing)
-        assert (
-            crossing.total("retransmitted")
-            >= lost_to_server(crossing.link.packets)
-            >= network.lossy_to_server
-        )
+        assert crossing.total("retransmitted") >= crossing.lost_to_server >= network.lossy_to_server
 
 
 def check_times(network: BadNetwork, crossing: Crossing) -> None:

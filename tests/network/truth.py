@@ -104,9 +104,16 @@ def _of_connection(up: _Stream, down: _Stream, tokens: int) -> Iterator[Exchange
         )
 
 
-def lost_to_server(packets: Sequence[Packet]) -> int:
-    """Segments of the connections with queries that did not reach the server: the client sent them again."""
-    queries = (packet for packet in packets if packet.way == UP and b"POST /generate" in packet.payload)
-    ours = {packet.connection for packet in queries}
-    sent = (packet for packet in packets if packet.way == UP and packet.connection in ours)
-    return sum(packet.lost and (packet.syn or bool(packet.payload)) for packet in sent)
+def lost_to_server(packets: Sequence[Packet], tokens: int) -> int:
+    """Segments that did not reach the server, so that the client sent them again; only on connections with
+    queries for at most ``tokens``: the trial request's are not the run's.
+    """
+    streams: dict[tuple[bytes, int], _Stream] = defaultdict(_Stream)
+    up = [packet for packet in packets if packet.way == UP]
+    for packet in up:
+        streams[packet.connection].take(packet)
+    asked = b'"max_new_tokens":%d' % tokens
+    ours = {connection for connection, stream in streams.items() if asked in stream.data}
+    return sum(
+        packet.lost and (packet.syn or bool(packet.payload)) for packet in up if packet.connection in ours
+    )
