@@ -73,11 +73,8 @@ def test_rules(name, key, perf, perf_tokens, acc, acc_tokens, server, interactiv
     assert keys == [key, key, f"{key}-interactive", key]
 
 
-def test_gpt_oss_generation_and_datasets():
+def test_gpt_oss_datasets():
     benchmark = load_benchmark("gpt-oss-120b")
-    generation = benchmark.generation
-    assert (generation.temperature, generation.top_p, generation.top_k) == (1.0, 1.0, 0)
-    assert (generation.skip_special_tokens, generation.stream) == (False, True)
     rules = benchmark.datasets.values()
     assert [(rule.file, rule.samples, rule.max_new_tokens, rule.reasoning_effort) for rule in rules] == [
         ("perf/perf_eval_ref.parquet", 6396, 10240, "low"),
@@ -99,15 +96,8 @@ def test_llama_edge():
     assert (edge.latency_limits, edge.compliance) == ({}, {})
     same = ("model", "model_revision", "vocabulary_size", "context_length", "generation")
     assert [getattr(edge, name) for name in same] == [getattr(datacenter, name) for name in same]
-
-
-def test_llama_generation_is_the_reference_implementations():
-    """Its gen_kwargs in SUT_VLLM.py, and the revision of its README."""
-    benchmark = load_benchmark("llama3.1-8b")
-    rules = benchmark.generation
-    assert (rules.temperature, rules.top_p, rules.top_k) == (0.0, 1.0, 1)
-    assert (rules.seed, rules.min_new_tokens) == (42, 1)
-    assert benchmark.model_revision == "be673f326cab4cd22ccfef76109faf68e41aa5f1"
+    # of the reference implementation's README
+    assert datacenter.model_revision == "be673f326cab4cd22ccfef76109faf68e41aa5f1"
 
 
 def test_scenarios_are_those_of_a_submission():
@@ -203,10 +193,8 @@ def test_gpt_oss_needs_at_least_100_queries(readback):
     ("name", "samples"),
     [("gpt-oss-120b", 6396), ("deepseek-r1", 4388), ("llama3.1-8b", 13368), ("llama3.1-8b-edge", 5000)],
 )
-def test_user_conf_is_official(readback, name, samples):
-    """600 s, and an Offline query that holds the whole dataset however low target_qps is."""
-    for scenario in load_benchmark(name).scenarios:
-        assert readback["user.conf", name, scenario]["min_duration_ms"] == 600_000
+def test_user_conf_holds_the_whole_dataset_offline(readback, name, samples):
+    """However low target_qps is."""
     assert readback["user.conf", name, "offline"]["min_query_count"] == samples
 
 

@@ -4,13 +4,11 @@ import pytest
 
 from harness.cli.run_flags import parse_options
 from harness.config.deadlines import (
-    Deadlines,
     FailurePolicy,
     parse_duration,
     resolve_deadlines,
     resolve_policy,
     resolve_preflight,
-    unused_deadlines,
 )
 from harness.errors import ConfigError
 
@@ -76,14 +74,6 @@ def test_the_default_deadline_holds_for_the_longest_answer(words, tokens, expect
         found = resolve_deadlines(flags(*words), streams=streams, max_new_tokens=tokens)
         assert found.request_s == pytest.approx(expected)
         assert found.stall_s == (600.0 if streams else None)
-
-
-def test_deadlines_of_tokens_have_no_effect_on_complete_answers():
-    words = flags("--first-token-timeout", "3", "--stall-timeout", "4")
-    assert resolve_deadlines(words, streams=False, max_new_tokens=8) == Deadlines(request_s=3600)
-    flagged = [line.split()[0] for line in unused_deadlines(words, streams=False)]
-    assert flagged == ["--first-token-timeout", "--stall-timeout"]
-    assert unused_deadlines(words, streams=True) == unused_deadlines(flags(), streams=False) == ()
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,6 @@ def test_official_parameters(name, accuracy, expected):
     assert values == dict(zip_longest(names, expected))
 
 
-def test_nothing_given_is_official(official):
-    assert resolve_parameters(official, None, None) == official
-    assert deviations(official, official) == ()
-
-
 # the rules' own table, by either spelling: none of it deviates
 @pytest.mark.parametrize(
     "config",
@@ -72,7 +67,6 @@ def test_the_rules_table_does_not_deviate(official, tmp_path, config):
         ({"temperature": 0}, "temperature", 0.0),
         ({"top_p": 0.95}, "top_p", 0.95),
         ({"top_k": 1}, "top_k", 1),
-        ({"top_k": 40}, "top_k", 40),
         ({"skip_special_tokens": True}, "skip_special_tokens", True),
         ({"stream": False}, "stream", False),
         ({"streaming": False}, "stream", False),
@@ -95,16 +89,7 @@ def test_an_override_arrives_and_is_one_deviation(official, tmp_path, config, fi
     assert repr(getattr(official, field)) in line or getattr(official, field) is None
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("min_p", 0.1),
-        ("repetition_penalty", 1.1),
-        ("stop", None),
-        ("ignore_eos", True),
-        ("stop_token_ids", [7]),
-    ],
-)
+@pytest.mark.parametrize(("key", "value"), [("min_p", 0.1), ("stop", None), ("stop_token_ids", [7])])
 def test_unknown_keys_travel_and_deviate(official, tmp_path, key, value):
     resolved = resolve(official, tmp_path, {key: value})
     assert resolved.extra == {key: value}
@@ -196,16 +181,13 @@ def test_what_the_rules_name_and_a_file_takes_away_deviates(tmp_path, config, na
     )
 
 
-@pytest.mark.parametrize(("rules", "asked"), [(0, 0), (0, -1), (-1, 0), (-1, -1)])
-def test_top_k_off_has_two_spellings(official, rules, asked):
+@pytest.mark.parametrize(
+    ("rules", "asked", "deviate"),
+    [(0, 0, 0), (0, -1, 0), (-1, 0, 0), (-1, -1, 0), (0, 1, 1), (-1, 1, 1), (1, 0, 1), (1, -1, 1)],
+)
+def test_top_k_off_has_two_spellings_and_is_not_greedy(official, rules, asked, deviate):
     wanted = msgspec.structs.replace(official, top_k=rules)
-    assert deviations(wanted, msgspec.structs.replace(official, top_k=asked)) == ()
-
-
-@pytest.mark.parametrize(("rules", "asked"), [(0, 1), (-1, 1), (1, 0), (1, -1)])
-def test_top_k_off_is_not_greedy(official, rules, asked):
-    wanted = msgspec.structs.replace(official, top_k=rules)
-    assert len(deviations(wanted, msgspec.structs.replace(official, top_k=asked))) == 1
+    assert len(deviations(wanted, msgspec.structs.replace(official, top_k=asked))) == deviate
 
 
 def test_the_flag_wins_over_the_file(official, tmp_path):
@@ -213,19 +195,12 @@ def test_the_flag_wins_over_the_file(official, tmp_path):
     assert resolve_parameters(official, None, 9).max_new_tokens == 9
 
 
-def test_several_deviations_are_named_each(official, tmp_path):
-    resolved = resolve(official, tmp_path, {"temperature": 0.0, "top_p": 0.5, "min_p": 0.1})
-    assert len(deviations(official, resolved)) == 3
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
-        ({"max_new_tokens": -5}, "max_new_tokens is -5"),
         ({"max_new_tokens": "5"}, "max_new_tokens"),
         ({"max_new_tokens": 1.5}, "max_new_tokens"),
-        ({"max_new_tokens": True}, "max_new_tokens"),
         ({"max_new_tokens": None}, "max_new_tokens"),
         ({"temperature": -0.1}, "temperature is -0.1"),
         ({"temperature": "1"}, "temperature"),
@@ -234,7 +209,6 @@ def test_several_deviations_are_named_each(official, tmp_path):
         ('{"temperature": 1e999}', "range"),
         ({"top_p": 0}, "top_p is 0"),
         ({"top_p": 1.0001}, "top_p is 1.0001"),
-        ({"top_p": -1}, "top_p is -1"),
         ({"top_p": None}, "top_p"),
         ({"top_k": -2}, "top_k is -2"),
         ({"top_k": 1.5}, "top_k"),
@@ -251,10 +225,8 @@ def test_several_deviations_are_named_each(official, tmp_path):
         ({"skip_special_tokens": None}, "skip_special_tokens"),
         ([], "JSON object"),
         ("3", "JSON object"),
-        ("null", "JSON object"),
         ("", "JSON object"),
         ('{"top_k": ', "JSON object"),
-        ("{'top_k': 1}", "JSON object"),
         ({"generation_config": 5}, "generation_config is 5"),
         ({"generation_config": {"top_p": 7}}, "top_p is 7"),
         # one parameter under both of its names: either order would drop one without a word
@@ -273,13 +245,4 @@ def test_bad_values(official, tmp_path, config, message):
 
 def test_a_bad_flag_is_blamed_on_the_flag(official, tmp_path):
     with pytest.raises(ConfigError, match="--max-new-tokens"):
-        resolve_parameters(official, None, 0)
-    with pytest.raises(ConfigError, match="--max-new-tokens"):
         resolve(official, tmp_path, {"max_new_tokens": 5}, 0)
-
-
-def test_missing_file(official, tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere\.json.*No such file"):
-        resolve_parameters(official, tmp_path / "nowhere.json", None)
-    with pytest.raises(ConfigError, match="directory"):
-        resolve_parameters(official, tmp_path, None)

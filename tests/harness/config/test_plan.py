@@ -30,12 +30,6 @@ def test_counts_below_one(flag, value):
     assert caught.value.exit_code == EXIT_USAGE
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "-inf", "1e999"])
-def test_timeouts_that_are_none(value):
-    with pytest.raises(ConfigError, match=r"--timeout is .*expected a positive number of seconds"):
-        plan_of(f"--timeout={value}")
-
-
 @pytest.mark.parametrize(
     ("flag", "value", "field", "expected"),
     [
@@ -43,10 +37,8 @@ def test_timeouts_that_are_none(value):
         ("--num-workers", "1", "num_workers", 1),
         ("--max-concurrency", "1", "max_concurrency", 1),
         ("--timeout", "0.5", "deadlines.request_s", 0.5),
-        ("--timeout", "86400", "deadlines.request_s", 86400.0),
         ("--progress-timeout", "9", "policy.progress_s", 9.0),
         ("--retries", "2", "policy.retries", 2),
-        ("--max-failures", "3", "policy.max_failures", 3),
     ],
 )
 def test_counts(flag, value, field, expected):
@@ -86,7 +78,8 @@ def test_streams(tmp_path, scenario, stream, config, streams, deviates, mode):
     [("--first-token-timeout", "deadlines.first_token_s"), ("--stall-timeout", "deadlines.stall_s")],
 )
 def test_deadlines_of_streams(flag, field):
-    assert operator.attrgetter(field)(plan_of(flag, "8", "--scenario", "server")) == 8
+    plan = plan_of(flag, "8", "--scenario", "server")
+    assert (operator.attrgetter(field)(plan), plan.warnings) == (8, ())
     plan = plan_of(flag, "8")
     assert operator.attrgetter(field)(plan) is None
     assert [line.split()[0] for line in plan.warnings] == [flag]
@@ -180,6 +173,7 @@ def test_defaults_are_official():
     assert plan.user_conf == CONFIG_DIR / "user.conf"
     assert (plan.max_samples, plan.num_workers, plan.max_concurrency) == (None, None, None)
     assert (plan.mlperf_conf, plan.dry_run) == (None, False)
+    assert plan.warnings == ()
 
 
 def test_a_plan_is_plain_data(monkeypatch):
