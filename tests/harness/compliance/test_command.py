@@ -264,7 +264,6 @@ WRONG = {
     "two tests, one file": ("all", ["HIGH"], "--input-file TEST07=FILE"),
     "one of two files": ("all", ["TEST07=HIGH"], "no dataset for TEST09"),
     "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], "not the dataset of TEST09"),
-    "no such test": ("TEST06", ["HIGH"], "gpt-oss-120b has no TEST06; it needs TEST07, TEST09"),
     "references": ("TEST07", ["HIGH", "--reference-data", COMPLIANCE], "30 references, TEST07 has 990"),
     "audit config": ("TEST07", ["HIGH", "--audit-config", "absent"], "cannot be read"),
     "crash": ("TEST07", ["HIGH", "--audit-config", "CRASH"], "LoadGen would crash"),

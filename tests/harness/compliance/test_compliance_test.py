@@ -64,12 +64,14 @@ def test_test06(name, tmp_path):
     assert verdict.passed == ("TEST06 verification complete" in verdict.verify_text)
 
 
-def test_test06_knows_every_end(tmp_path):
+@pytest.mark.parametrize(("benchmark", "ends"), [("llama3.1-8b", [128008, 128009]), ("deepseek-r1", [1, 1])])
+def test_test06_knows_every_end(benchmark, ends, tmp_path):
     """The official script compares with one id, and with none when it comes from its command line."""
-    log = log_of(tmp_path, cases.array([cases.entry(0, [5, 6, 128008, 128009])]))
-    ends = find_test(load_benchmark("llama3.1-8b"), "TEST06").eos_token_ids
-    assert judge_consistency(log, "Server", ends).passed is False
-    assert judge_consistency(log, "Server", (128009,)).passed is True
+    found = load_benchmark(benchmark)
+    test, run = find_test(found, "TEST06"), JudgedRun(found, {}, scenario="Server")
+    for last, passes in ((ends, False), (ends[-1:], True)):
+        log = log_of(tmp_path, cases.array([cases.entry(0, [5, 6, *last])]))
+        assert test.judge(log, run).passed is passes
 
 
 @pytest.mark.skipif(

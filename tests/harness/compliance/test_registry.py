@@ -105,8 +105,3 @@ def test_a_wrong_definition_is_one_line(registered, section, named):
     registered.compliance["TEST99"] = section
     with pytest.raises(ConfigError, match=rf"compliance\.TEST99: .*{named}"):
         find_test(registered, "TEST99")
-
-
-def test_a_test_that_the_benchmark_does_not_have():
-    with pytest.raises(ConfigError, match="TEST06"):
-        find_test(load_benchmark("gpt-oss-120b"), "TEST06")

@@ -153,12 +153,6 @@ BROKEN = {
     "summary cut short": ({SUMMARY: VALID[:-20]}, "mlperf_log_summary.txt: cut short"),
     "no record": ({"run.json": "{"}, "run.json is not the record of a run"),
     "accuracy run": ({DETAIL: detail({"test_mode": "AccuracyOnly"})}, "effective_test_mode was AccuracyOnly"),
-    "other seed": ({DETAIL: detail({"accuracy_log_rng_seed": 0})}, "effective_accuracy_log_rng_seed was 0"),
-    "permuted": (
-        {DETAIL: detail({"sample_concatenate_permutation": True})},
-        "effective_sample_concatenate_permutation was True, the audit settings say False",
-    ),
-    "fewer samples": ({DETAIL: detail({"samples_per_query": 100})}, "effective_samples_per_query was 100"),
 }
 
 
@@ -305,11 +299,12 @@ def references(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data") / "gpqa.parquet", TEST07_ROWS)
 
 
-def answered(folder, right: int):
+def answered(folder, right: int, joined=array, **shape):
     """``right`` of the answers that the references ask for, the others wrong."""
     said = ["ABCD"[(row + (row >= right)) % 4] for row in range(TEST07_ROWS)]
     outputs = {letter: harmony_ids(f"**Answer:** {letter}") for letter in "ABCD"}
-    return cases.write_logs(folder, array(entry(row, outputs[letter]) for row, letter in enumerate(said)))
+    rows = [entry(row, outputs[letter], **shape) for row, letter in enumerate(said)]
+    return cases.write_logs(folder, joined(rows))
 
 
 def test_test07_scores_as_a_published_run(references, verify, tmp_path):
@@ -331,12 +326,6 @@ def test_test07_scores_as_a_published_run(references, verify, tmp_path):
         assert f"{line}\n" in text
 
 
-@pytest.mark.parametrize(("right", "code"), [(601, 0), (600, 5)])
-def test_test07_at_its_threshold(right, code, references, verify, tmp_path):
-    logs = answered(tmp_path / "logs", right)
-    assert verify("TEST07", "--log-dir", logs, "--reference-data", references)[0] == code
-
-
 ODD = {
     "JSON lines": ({"width": 4}, "\n".join, "Error: Could not parse accuracy score\nTEST FAIL\n"),
     "int64": ({"width": 8}, array, "Accuracy check pass: False\nTEST FAIL\n"),
@@ -347,10 +336,7 @@ ODD = {
 def test_test07_of_an_odd_log_is_the_official_verdict(name, references, verify, tmp_path):
     """The official evaluator calls json.load and reads int32: such logs of 627 right answers fail there."""
     shape, joined, ending = ODD[name]
-    outputs = {letter: harmony_ids(f"**Answer:** {letter}") for letter in "ABCD"}
-    said = ["ABCD"[(row + (row >= 627)) % 4] for row in range(TEST07_ROWS)]
-    text = joined([entry(row, outputs[letter], **shape) for row, letter in enumerate(said)])
-    logs = cases.write_logs(tmp_path / "logs", text)
+    logs = answered(tmp_path / "logs", 627, joined, **shape)
     words = ("--log-dir", logs, "--reference-data", references, "--output-dir", tmp_path / "out")
     code, printed, _ = verify("TEST07", *words)
     assert code == 5
