@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import sys
+import tomllib
 import tracemalloc
 import types
 import zlib
@@ -104,68 +105,24 @@ def test_verdicts_equal_the_published_ones(mode: Mode, share: int, tier: Tier, t
 def _as_released(problem: dict[str, Any]) -> dict[str, str]:
     """The official layout: the first test public, the others packed."""
     tests = [{key: test[key] for key in ("input", "output", "testtype")} for test in problem["tests"]]
-    packed = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(tests[1:])))).decode()
     return {
         "question_id": problem["question_id"],
         "metadata": json.dumps({"func_name": problem["func_name"]} if problem["func_name"] else {}),
         "public_test_cases": json.dumps(tests[:1]),
-        "private_test_cases": packed,
+        "private_test_cases": packed(json.dumps(tests[1:])),
     }
+
+
+def packed(tests: object) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(tests))).decode()
 
 
 # --- semantics --------------------------------------------------------------------------------
 
 TESTS = [Example("3\n1\n2\n3\n", "6"), Example("1\n5\n", "5\n")]
-SUM = "print(sum(int(input()) for _ in range(int(input()))))"
-REST = "print(sum(map(int, {}.split()[1:])))"
-# What the public runner makes of each way to read and to print, and what a real process makes of it.
-READING = {
-    "input()": (SUM, True, True),
-    "sys.stdin.read": ("import sys\n" + REST.format("sys.stdin.read()"), True, True),
-    "sys.stdin.readline": ("import sys\n" + SUM.replace("input", "sys.stdin.readline"), True, True),
-    "readline as input": ("import sys\ninput = sys.stdin.readline\n" + SUM, True, True),
-    "buffer.read": ("import sys\n" + REST.format("sys.stdin.buffer.read()"), True, True),
-    "read by name": ("from sys import stdin\n" + REST.format("stdin.read()"), True, True),
-    "main guard": (f"def main():\n    {SUM}\nif __name__ == '__main__':\n    main()", True, True),
-    "promised names": ("print(reduce(add, [int(input()) for _ in range(int(input()))]))", True, True),
-    "exit in the middle": (SUM + "\nexit(3)", True, True),
-    "joined thread": (
-        f"import threading\ndef f(): {SUM}\nt = threading.Thread(target=f)\nt.start()\nt.join()", True, True),
-    "iteration over stdin": ("import sys\nprint(sum([int(x) for x in sys.stdin][1:]))", False, True),
-    "iteration by name": ("from sys import stdin\nprint(sum([int(x) for x in stdin][1:]))", False, True),
-    "open(0)": (REST.format("open(0).read()"), False, True),
-    "open('/dev/stdin')": (REST.format("open('/dev/stdin').read()"), False, True),
-    "os.read": ("import os\n" + REST.format("os.read(0, 99)"), False, True),
-    "buffer.readline": ("import sys\n" + SUM.replace("input", "sys.stdin.buffer.readline"), False, True),
-    "unjoined thread": (
-        f"import threading, time\ndef f():\n time.sleep(0.05)\n {SUM}\nthreading.Thread(target=f).start()",
-        False, True),
-    "stdout.buffer": (
-        "import sys\n" + SUM.replace("print(", "sys.stdout.buffer.write(b'%d' % "), False, True),
-    "class Solution in a program": ("class Solution: pass\n" + SUM, False, True),
-    "global of a nested function": (
-        "t = 0\ndef f():\n    global t\n    t += int(input())\nfor _ in range(int(input())): f()\nprint(t)",
-        False, True),
-    "stdout closed at the end": ("import sys\n" + SUM + "\nsys.stdout.close()", False, True),
-    "stdout replaced and written to": (
-        "import sys, io\nout = sys.stdout\nsys.stdout = io.StringIO()\n"
-        "out.write(str(sum(int(input()) for _ in range(int(input())))))", True, True),
-    "stdout taken away": (SUM + "\nimport sys\nsys.stdout = None", True, True),
-    "names of sys": ("print(sum(int(stdin.readline()) for _ in range(int(stdin.readline()))))", True, True),
-    "stdout by name": ("stdout.write(str(sum(int(input()) for _ in range(int(input())))))", False, True),
-    "builtins.open": ("import builtins\n" + REST.format("builtins.open(0).read()"), True, True),
-    "builtins.open by lines": (
-        "import builtins\nprint(sum(int(line) for line in list(builtins.open(0))[1:]))", True, True),
-    "a future import": (f"from __future__ import annotations\n{SUM}", False, True),
-    "functions taken away": (
-        f"import subprocess\nfrom shutil import rmtree\nassert rmtree is subprocess.Popen is None\n{SUM}",
-        True, False),
-    "quit": (SUM + "\nquit()", False, True),
-    "a method of stdin taken away": (f"real = stdin\n{SUM}\ndel real.read", False, False),
-    "uncaught exception after output": (SUM + "\nraise ValueError", False, False),
-    "wrong": ("print(7)", False, False),
-    "syntax error": ("print(", False, False),
-}  # fmt: skip
+PROGRAMS = tomllib.loads((Path(__file__).parent / "programs.toml").read_text())
+READING, CALLS = PROGRAMS["reading"], PROGRAMS["calls"]
+HUGE = {"source": "def f(a): return 10 ** 6000", "input": "1", "expected": "1" + "0" * 6000, "passes": True}
 
 
 def test_solutions_find_the_names_of_the_preamble():
@@ -180,68 +137,18 @@ def test_solutions_find_the_names_of_the_preamble():
 
 @pytest.mark.parametrize("name", READING)
 def test_reading_and_printing(name: str, process: SandboxProcess):
-    source, official, strict = READING[name]
-    for mode, expected in ((Mode.OFFICIAL, official), (Mode.STRICT, strict)):
-        assert run_solution(process, Job(mode, "", source), TESTS, RunLimits(10.0)).passed is expected, mode
+    program = READING[name]
+    for mode in Mode:
+        outcome = run_solution(process, Job(mode, "", program["source"]), TESTS, RunLimits(10.0))
+        assert outcome.passed is program[mode], mode
 
 
-CALLS = {
-    "a method": (
-        "class Solution:\n    def f(self, a: List[int], k) -> int: return sum(a) * k",
-        "[1, 2]\n3",
-        "9",
-        True,
-    ),
-    "a function": ("def f(a, k): return max(a, k)", "1\n2", "2", True),
-    "a tuple": ("def f(a): return (a, a)", "1", "[1, 1]", True),
-    "tuples inside": ("def f(a): return [(a, a)]", "1", "[[1, 1]]", False),
-    "true for one": ("def f(a): return True", "1", "1", True),
-    "a float": ("def f(a): return a / 4", "1", "0.25", True),
-    "a float that is nearly right": ("def f(a): return 0.1 + 0.2", "1", "0.3", False),
-    "a fraction": ("from fractions import Fraction\ndef f(a): return Fraction(a, 4)", "1", "0.25", True),
-    "none": ("def f(a): return None", "1", "null", True),
-    "a set": ("def f(a): return {a}", "1", "[1]", False),
-    "a default dict": (
-        "def f(a):\n    d = defaultdict(list); d['x'].append(a); return d",
-        "1",
-        '{"x": [1]}',
-        True,
-    ),
-    "number keys": ("def f(a): return {1: a}", "1", '{"1": 1}', False),
-    "a huge integer": ("def f(a): return 10 ** 6000", "1", "1" + "0" * 6000, True),
-    "no such function": ("def g(a): return a", "1", "1", False),
-    "an exception": ("def f(a): return a / 0", "1", "1", False),
-    "exit": ("def f(a): exit()", "1", "1", False),
-    # numpy's == broadcasts over lists and has a truth value for one element only.
-    "an array of one": ("import numpy as np\ndef f(a): return np.array([a])", "1", "1", True),
-    "an array of one for a list": ("import numpy as np\ndef f(a): return np.array([[a]])", "1", "[1]", True),
-    "an array of one for two": ("import numpy as np\ndef f(a): return np.array([a])", "1", "[1, 1]", False),
-    "an array of two": ("import numpy as np\ndef f(a): return np.array([a, a])", "1", "[1, 1]", False),
-    "a number of numpy for a list": ("import numpy as np\ndef f(a): return np.int64(a)", "1", "[1]", True),
-    "a short float": ("import numpy as np\ndef f(a): return np.float32(0.1)", "1", "0.1", True),
-    "numbers of numpy inside": ("import numpy as np\ndef f(a): return [np.int64(a)]", "1", "[1]", True),
-    "a text of numpy": ("import numpy as np\ndef f(a): return np.array(['x'])", "1", '"x"', True),
-    "a large text of numpy": (
-        "import numpy as np\nclass N:\n    __module__ = 'numpy'; size = 1; shape = ()\n"
-        "    class dtype: kind = 'U'; str = '<U999999999'\n    def item(self): return ''\n"
-        "def f(a): return N()",
-        "1",
-        '""',
-        False,
-    ),
-    "complex": ("def f(a): return complex(a, 0)", "1", "1", True),
-    "a UserList": ("def f(a): return [UserList([a])]", "1", "[[1]]", True),
-    "a UserDict": ("def f(a): return UserDict(x=a)", "1", '{"x": 1}', True),
-    "cyclic": ("def f(a):\n    x = []; x.append(x); return x", "1", "[]", False),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("call", [*CALLS.values(), HUGE], ids=[*CALLS, "a huge integer"])
 @pytest.mark.parametrize("mode", Mode)
-def test_calls(name: str, mode: Mode, process: SandboxProcess):
-    source, text, expected, passes = CALLS[name]
-    outcome = run_solution(process, Job(mode, "f", source), [Example(text, expected)], RunLimits(10.0))
-    assert outcome.passed is passes, outcome
+def test_calls(call: dict[str, Any], mode: Mode, process: SandboxProcess):
+    example = Example(call["input"], call["expected"])
+    outcome = run_solution(process, Job(mode, "f", call["source"]), [example], RunLimits(10.0))
+    assert outcome.passed is call["passes"], outcome
 
 
 # What ends a program is named, a limit of the sandbox by its kind.
@@ -360,14 +267,8 @@ class Bomb:
 
 ROW = json.loads(RELEASE.read_text().splitlines()[0])
 BROKEN_ROWS = {
-    "code in the pickle": {
-        **ROW,
-        "private_test_cases": base64.b64encode(zlib.compress(pickle.dumps(Bomb()))).decode(),
-    },
-    "a pickled list": {
-        **ROW,
-        "private_test_cases": base64.b64encode(zlib.compress(pickle.dumps([1]))).decode(),
-    },
+    "code in the pickle": {**ROW, "private_test_cases": packed(Bomb())},
+    "a pickled list": {**ROW, "private_test_cases": packed([1])},
     "not packed": {**ROW, "private_test_cases": "????"},
     "no tests": {key: value for key, value in ROW.items() if key != "public_test_cases"},
     "numbers for tests": {**ROW, "public_test_cases": "[1]"},
