@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from tests.stub import INCREMENTAL_ONLY, Fault
+from tests.stub import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault
 
 VALID, INVALID, INTERRUPTED, NOTHING = "VALID", "INVALID", "INTERRUPTED", "none"
 DEADLINE_S = 8  # --timeout of the runs with faults of single answers
@@ -31,18 +31,37 @@ SERVER, SERVER_ACCURACY = Setting("server", False), Setting("server", True)
 INTERACTIVE, INTERACTIVE_ACCURACY = Setting("interactive", False), Setting("interactive", True)
 SETTINGS = (OFFLINE, OFFLINE_ACCURACY, SERVER, SERVER_ACCURACY, INTERACTIVE, INTERACTIVE_ACCURACY)
 TWO = (OFFLINE, SERVER_ACCURACY)  # for what no scenario and no mode changes
-# The runs that meet the faults of single answers, by kind of answer.
-CUMULATIVE_RUNS = (SERVER_ACCURACY, *SETTINGS[:3], *SETTINGS[4:], Setting("single-stream", False))
-INCREMENTAL_RUNS = (SERVER, OFFLINE)
-OPENAI_RUNS = (SERVER, OFFLINE_ACCURACY)
-TRTLLM_RUNS = (SERVER_ACCURACY,)
-WHOLE_RUNS = (OFFLINE_ACCURACY, OFFLINE, SERVER)  # answers that are not streamed: Offline's own choice
-WHOLE_OPENAI_RUNS = (OFFLINE, OFFLINE_ACCURACY)
-WHOLE_TRTLLM_RUNS = (OFFLINE,)
-
 # The faults of single answers that each of these runs meets; of incremental streams see stub/faults.py.
 ANSWERS = tuple(f for f in Fault if f not in {*INCREMENTAL_ONLY, Fault.ONE_TOKEN, Fault.ONE_PIECE})
-INCREMENTAL = tuple(f for f in Fault if f in INCREMENTAL_ONLY)
+_NEW_TOKENS = tuple(f for f in Fault if f in {*ANSWERS, *INCREMENTAL_ONLY} - CUMULATIVE_ONLY)
+_WHOLE = tuple(f for f in ANSWERS if f.whole != ONLY_STREAMS)
+_OPENAI, _TRTLLM = ("--backend", "openai"), ("--backend", "trtllm")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRuns:
+    """Runs that meet the faults of single answers in one kind of answer; ``quick``: in the quick loop."""
+
+    kind: str
+    faults: tuple[Fault, ...]
+    settings: tuple[Setting, ...]
+    arguments: tuple[str, ...] = ()
+    streams: bool = True  # Offline's own choice is not to
+    cumulative: bool = True
+    quick: int = 0
+
+
+_SINGLE_STREAM = Setting("single-stream", False)
+_ALL = (SERVER_ACCURACY, *SETTINGS[:3], *SETTINGS[4:], _SINGLE_STREAM)
+ANSWER_RUNS = (
+    AnswerRuns("cumulative", ANSWERS, _ALL, quick=1),
+    AnswerRuns("incremental", _NEW_TOKENS, (SERVER, OFFLINE), cumulative=False),
+    AnswerRuns("openai", _NEW_TOKENS, (SERVER, OFFLINE_ACCURACY), _OPENAI),
+    AnswerRuns("trtllm", _NEW_TOKENS, (SERVER_ACCURACY,), _TRTLLM),
+    AnswerRuns("whole", _WHOLE, (OFFLINE_ACCURACY, OFFLINE, SERVER), streams=False, quick=1),
+    AnswerRuns("whole openai", _WHOLE, (OFFLINE, OFFLINE_ACCURACY), _OPENAI, streams=False),
+    AnswerRuns("whole trtllm", _WHOLE, (OFFLINE,), _TRTLLM, streams=False),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,31 +38,11 @@ def _pause(run: Going) -> None:
     os.killpg(run.process.pid, signal.SIGCONT)
 
 
-def _kill_worker(run: Going) -> None:
-    run.workers[1].kill()
-
-
-def _stop_worker(run: Going) -> None:
-    run.workers[1].suspend()
-
-
-def _stop_loadgen(run: Going) -> None:
-    run.loadgen.suspend()
-
-
-def _kill_loadgen(run: Going) -> None:
-    run.loadgen.kill()
-
-
 def _kill_loadgen_early(run: Going) -> None:
     """As soon as the plan is written: the workers are not started yet."""
     record = run.log_dir / "run.json"
     wait_until(lambda: record.exists() or run.process.poll() is not None)
     run.loadgen.kill()
-
-
-def _kill_supervisor(run: Going) -> None:
-    run.process.kill()
 
 
 def _limit_workers(what: int, limit: int) -> Callable[[Going], None]:
@@ -73,19 +53,11 @@ def _limit_workers(what: int, limit: int) -> Callable[[Going], None]:
     return inflict
 
 
-def _limit_loadgen_files(run: Going) -> None:
-    run.loadgen.rlimit(psutil.RLIMIT_FSIZE, (4096, 4096))
-
-
 def _limit_workers_memory(run: Going) -> None:
     """Not a page more than they have; the answers to come are of 5 MB."""
     for worker in run.workers:
         size = worker.memory_info().vms
         worker.rlimit(psutil.RLIMIT_AS, (size, size))
-
-
-def _remove_folder(run: Going) -> None:
-    shutil.rmtree(run.log_dir)
 
 
 def _fill_disk(run: Going) -> None:
@@ -99,10 +71,6 @@ def _fill_disk(run: Going) -> None:
                 filler.write(b"x" * size)
             except OSError:
                 size //= 2
-
-
-def _stop_server(run: Going) -> None:
-    run.stubs[0].stop()
 
 
 def _restart_server(run: Going, back_after_s: float = 0.4) -> None:
@@ -135,23 +103,23 @@ SCENES = {
     "trial_fails": Scene(stub={"faults": [Fault.HTTP_500]}),
     "one_piece": Scene(stub={"faults": Fault.ONE_PIECE}),
     "one_token": Scene(stub={"faults": [None] * 5 + [Fault.ONE_TOKEN] * 5}),
-    "server_dies": Scene(_stop_server),
+    "server_dies": Scene(lambda run: run.stubs[0].stop()),
     "server_restarts": Scene(_restart_server),
     "replica_restarts": Scene(_restart_server, replicas=4),
     # processes
-    "worker_killed": Scene(_kill_worker),
-    "loadgen_killed": Scene(_kill_loadgen),
+    "worker_killed": Scene(lambda run: run.workers[1].kill()),
+    "loadgen_killed": Scene(lambda run: run.loadgen.kill()),
     "loadgen_killed_early": Scene(_kill_loadgen_early, at_once=True),
-    "worker_stuck": Scene(_stop_worker),
-    "loadgen_stuck": Scene(_stop_loadgen),
-    "supervisor_killed": Scene(_kill_supervisor),
+    "worker_stuck": Scene(lambda run: run.workers[1].suspend()),
+    "loadgen_stuck": Scene(lambda run: run.loadgen.suspend()),
+    "supervisor_killed": Scene(lambda run: run.process.kill()),
     "paused": Scene(_pause),
     # the machine
     "disk_full_at_start": Scene(shell=_TMPFS.format(size="4k"), keeps_earlier=False),
     "disk_full": Scene(_fill_disk, shell=_TMPFS.format(size="2m"), keeps_earlier=False),
-    "loadgen_log_cut": Scene(_limit_loadgen_files),
+    "loadgen_log_cut": Scene(lambda run: run.loadgen.rlimit(psutil.RLIMIT_FSIZE, (4096, 4096))),
     "journal_cut": Scene(_limit_workers(psutil.RLIMIT_FSIZE, 1024)),
-    "folder_removed": Scene(_remove_folder),
+    "folder_removed": Scene(lambda run: shutil.rmtree(run.log_dir)),
     "few_descriptors": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 12)),
     "too_few_for_flight": Scene(
         preexec=_limited(resource.RLIMIT_NOFILE, 80), arguments=("--max-concurrency", 64)

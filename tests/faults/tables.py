@@ -7,40 +7,29 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.faults.matrix import (
+    ANSWER_RUNS,
     ANSWERS,
-    CUMULATIVE_RUNS,
-    INCREMENTAL,
-    INCREMENTAL_RUNS,
     MACHINE_FAULTS,
     NOTHING,
-    OPENAI_RUNS,
     PROCESS_FAULTS,
     SERVER_FAULTS,
     SETTINGS,
-    TRTLLM_RUNS,
     TWO,
-    WHOLE_OPENAI_RUNS,
-    WHOLE_RUNS,
-    WHOLE_TRTLLM_RUNS,
     RunFault,
 )
-from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, Fault
+from tests.stub import INCREMENTAL_ONLY, ONLY_STREAMS, Fault
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/faults.md"
 BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- end of the fault matrix -->"
 RUN_FAULTS = (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
 # test_ports.py: too many asked for, Offline takes what fits, ports run out in the others.
 PORT_CELLS = len(TWO) + len(SETTINGS)
-_DELTA_RUNS = INCREMENTAL_RUNS + OPENAI_RUNS + TRTLLM_RUNS
-_WHOLE_RUNS = WHOLE_RUNS + WHOLE_OPENAI_RUNS + WHOLE_TRTLLM_RUNS
 _ANSWER_HEAD = ["an answer", "failure", "of an answer that is not streamed", "noticed"]
 
 
 def answer_cells() -> int:
     """Faults of single answers, over all runs that meet them."""
-    others = len(ANSWERS) - len(CUMULATIVE_ONLY) + len(INCREMENTAL)
-    whole = sum(row.whole != ONLY_STREAMS for row in ANSWERS)
-    return len(ANSWERS) * len(CUMULATIVE_RUNS) + others * len(_DELTA_RUNS) + whole * len(_WHOLE_RUNS)
+    return sum(len(kind.faults) * len(kind.settings) for kind in ANSWER_RUNS)
 
 
 def run_cells() -> int:
@@ -51,11 +40,12 @@ def run_cells() -> int:
 def tables() -> str:
     """One line for each fault."""
     answers = [[row.what, _named(row.failure), _named_whole(row), _noticed(row)] for row in ANSWERS]
+    new_tokens = [fault for fault in Fault if fault in INCREMENTAL_ONLY]
     incremental = [
-        [f"{row.what} (incremental)", _named(row.failure), "-", _noticed(row)] for row in INCREMENTAL
+        [f"{row.what} (incremental)", _named(row.failure), "-", _noticed(row)] for row in new_tokens
     ]
-    met = len(ANSWERS) + len(INCREMENTAL)
-    in_turn = len(CUMULATIVE_RUNS + _DELTA_RUNS + _WHOLE_RUNS)
+    met = len(ANSWERS) + len(incremental)
+    in_turn = sum(len(kind.settings) for kind in ANSWER_RUNS)
     cells = (
         f"{met} faults of single answers are tested in {in_turn} kinds of run ({answer_cells()} tests); "
         f"another {run_cells()} tests are runs with one fault each."

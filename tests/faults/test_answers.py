@@ -7,89 +7,35 @@ from collections import Counter
 
 import pytest
 
-from tests.faults.matrix import (
-    ANSWERS,
-    CUMULATIVE_RUNS,
-    DEADLINE_S,
-    INCREMENTAL,
-    INCREMENTAL_RUNS,
-    OPENAI_RUNS,
-    TRTLLM_RUNS,
-    WHOLE_OPENAI_RUNS,
-    WHOLE_RUNS,
-    WHOLE_TRTLLM_RUNS,
-)
+from tests.faults.matrix import ANSWER_RUNS, DEADLINE_S
 from tests.runs import run_mlperf, small_dataset
-from tests.stub import CUMULATIVE_ONLY, ONLY_STREAMS, Fault, StubServer, expected_ids
+from tests.stub import Fault, StubServer, expected_ids
 
-WHOLE = [row for row in ANSWERS if row.whole != ONLY_STREAMS]
+TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
+RUNS = [
+    pytest.param(
+        kind, setting, id=f"{kind.kind}-{setting}", marks=pytest.mark.engine if i >= kind.quick else ()
+    )
+    for kind in ANSWER_RUNS
+    for i, setting in enumerate(kind.settings)
+]
 TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
 
 
-def in_runs(settings, quick=1):
-    return pytest.mark.parametrize(
-        "setting",
-        [
-            pytest.param(setting, id=str(setting), marks=pytest.mark.engine if i >= quick else ())
-            for i, setting in enumerate(settings)
-        ],
-    )
-
-
-@in_runs(CUMULATIVE_RUNS)
-def test_cumulative_streams(setting, tmp_path):
-    meet_in_turn(tmp_path, setting, ANSWERS)
-
-
-@in_runs(INCREMENTAL_RUNS, quick=0)
-def test_incremental_streams(setting, tmp_path):
-    faults = [row for row in ANSWERS if row not in CUMULATIVE_ONLY]
-    meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], cumulative=False)
-
-
-@in_runs(OPENAI_RUNS, quick=0)
-def test_openai_protocol(setting, tmp_path):
-    faults = [row for row in ANSWERS if row not in CUMULATIVE_ONLY]
-    meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "openai")
-
-
-@in_runs(TRTLLM_RUNS, quick=0)
-def test_tensorrt_llms_protocol(setting, tmp_path):
-    faults = [row for row in ANSWERS if row not in CUMULATIVE_ONLY]
-    meet_in_turn(tmp_path, setting, [*faults, *INCREMENTAL], "--backend", "trtllm")
-
-
-@in_runs(WHOLE_RUNS)
-def test_answers_that_are_not_streamed(setting, tmp_path):
-    meet_in_turn(tmp_path, setting, WHOLE, streams=False)
-
-
-@in_runs(WHOLE_OPENAI_RUNS, quick=0)
-def test_openai_answers_that_are_not_streamed(setting, tmp_path):
-    meet_in_turn(tmp_path, setting, WHOLE, "--backend", "openai", streams=False)
-
-
-@in_runs(WHOLE_TRTLLM_RUNS, quick=0)
-def test_tensorrt_llms_answers_that_are_not_streamed(setting, tmp_path):
-    meet_in_turn(tmp_path, setting, WHOLE, "--backend", "trtllm", streams=False)
-
-
-def meet_in_turn(tmp_path, setting, rows, *arguments, streams=True, **knobs):
+@pytest.mark.parametrize(("kind", "setting"), RUNS)
+def test_faults_in_turn(kind, setting, tmp_path):
     """The preflight's trial request comes first and is answered well, then one request for each fault."""
+    rows, streams, arguments = kind.faults, kind.streams, kind.arguments
     if streams != (setting.scenario != "offline"):
         arguments = (*arguments, "--stream", "on" if streams else "off")
+    knobs = {"tokens": TOKENS, "event_delay_s": 0.002, "drip_s": 1.0, "cumulative": kind.cumulative}
     dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
-    with StubServer(tokens=TOKENS, event_delay_s=0.002, drip_s=1.0, faults=[None, *rows], **knobs) as stub:
+    with StubServer(faults=[None, *rows], **knobs) as stub:
         run = run_mlperf(
             tmp_path,
             *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", ASKED),
-            *(
-                "--timeout",
-                DEADLINE_S,
-                "--no-fail-fast",
-                *arguments,
-                *(["--accuracy"] if setting.accuracy else []),
-            ),
+            *("--timeout", DEADLINE_S, "--no-fail-fast", *arguments),
+            *(["--accuracy"] if setting.accuracy else []),
             scenario=setting.scenario,
         )
         met = {prompts.index(r.prompt_ids): row for r, row in zip(stub.requests[1:], rows, strict=False)}

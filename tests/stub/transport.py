@@ -6,52 +6,31 @@ import itertools
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 from .exchange import Exchange
 from .faults import Fault
 
-
-async def _http_500(x: Exchange) -> None:
-    await x.send_whole(500, "application/json", b'{"error":{"message":"stub failure","code":500}}')
-
-
-async def _http_500_html(x: Exchange) -> None:
-    await x.send_whole(500, "text/html", b"<html><h1>500</h1>\x1b[31mnginx\x1b[0m</html>")
-
-
-async def _http_500_empty(x: Exchange) -> None:
-    await x.send_whole(500, "application/json", b"")
-
-
-async def _http_400_json(x: Exchange) -> None:
-    body = b'{"object":"error","message":"The input (5 tokens) is longer than the context","code":400}'
-    await x.send_whole(400, "application/json", body)
-
-
-async def _http_429_empty(x: Exchange) -> None:
-    await x.send_whole(429, "text/plain", b"")
-
-
-async def _http_404(x: Exchange) -> None:
-    await x.send_whole(404, "application/json", b'{"detail":"Not Found"}')
-
-
-async def _http_503(x: Exchange) -> None:
-    await x.send_whole(503, "text/plain", b"", "retry-after: 1\r\n")
-
-
-async def _redirect(x: Exchange) -> None:
-    await x.send_whole(302, "text/plain", b"", "location: http://127.0.0.1:9/elsewhere\r\n")
+# Complete responses: status, content type, body and further headers.
+_RESPONSES = {
+    Fault.HTTP_500: (500, "application/json", b'{"error":{"message":"stub failure","code":500}}'),
+    Fault.HTTP_500_HTML: (500, "text/html", b"<html><h1>500</h1>\x1b[31mnginx\x1b[0m</html>"),
+    Fault.HTTP_500_EMPTY: (500, "application/json", b""),
+    Fault.HTTP_400_JSON: (400, "application/json", b'{"message":"The input is longer than the context"}'),
+    Fault.HTTP_429_EMPTY: (429, "text/plain", b""),
+    Fault.HTTP_404: (404, "application/json", b'{"detail":"Not Found"}'),
+    Fault.HTTP_503: (503, "text/plain", b"", "retry-after: 1\r\n"),
+    Fault.REDIRECT: (302, "text/plain", b"", "location: http://127.0.0.1:9/elsewhere\r\n"),
+    Fault.EMPTY_ANSWER: (200, "text/event-stream; charset=utf-8", b""),
+    # A captive portal or a wrong port.
+    Fault.HTML: (200, "text/html", b"<!doctype html>\n\n<html>welcome to nginx</html>"),
+}
 
 
 async def _not_http(x: Exchange) -> None:
     await x.send(b"\x15\x03\x01\x00\x02\x02\x46 this is no HTTP\r\n\r\n")
     x.close()
-
-
-async def _empty_answer(x: Exchange) -> None:
-    """A 200 of the right kind without a byte in it."""
-    await x.send_whole(200, "text/event-stream; charset=utf-8", b"")
 
 
 async def _reset_at_once(x: Exchange) -> None:
@@ -217,11 +196,6 @@ async def _gzip(x: Exchange) -> None:
     await x.send_whole(200, "text/event-stream; charset=utf-8", body, "content-encoding: gzip\r\n")
 
 
-async def _html(x: Exchange) -> None:
-    """A captive portal or a wrong port: a page, under 200."""
-    await x.send_whole(200, "text/html", b"<!doctype html>\n\n<html>welcome to nginx</html>")
-
-
 async def _bom(x: Exchange) -> None:
     x.blocks[0] = b"\xef\xbb\xbf" + x.blocks[0]
     await x.send_answer()
@@ -245,43 +219,12 @@ async def _send_some(x: Exchange, count: int) -> None:
     await x.send_blocks(blocks[: max(count, 1)])
 
 
+async def _respond(x: Exchange, response: tuple[Any, ...]) -> None:
+    await x.send_whole(*response)
+
+
+# The function of any other fault has its name.
 TRANSPORT: dict[Fault, Callable[[Exchange], Awaitable[None]]] = {
-    Fault.HTTP_500: _http_500,
-    Fault.HTTP_500_HTML: _http_500_html,
-    Fault.HTTP_500_EMPTY: _http_500_empty,
-    Fault.HTTP_400_JSON: _http_400_json,
-    Fault.HTTP_404: _http_404,
-    Fault.HTTP_429_EMPTY: _http_429_empty,
-    Fault.HTTP_503: _http_503,
-    Fault.REDIRECT: _redirect,
-    Fault.NOT_HTTP: _not_http,
-    Fault.EMPTY_ANSWER: _empty_answer,
-    Fault.RESET_AT_ONCE: _reset_at_once,
-    Fault.RESET_BEFORE_FIRST: _reset_before_first,
-    Fault.RESET_IN_FIRST: _reset_in_first,
-    Fault.RESET_AFTER_FIRST: _reset_after_first,
-    Fault.RESET_MIDDLE: _reset_middle,
-    Fault.CLOSE_AT_ONCE: _close_at_once,
-    Fault.CLOSE_AFTER_HEADERS: _close_after_headers,
-    Fault.CUT_CHUNKED: _cut_chunked,
-    Fault.CUT_IN_CHUNK: _cut_in_chunk,
-    Fault.CUT_LENGTH: _cut_length,
-    Fault.CUT_UNFRAMED: _cut_unframed,
-    Fault.CUT_UNFRAMED_BETWEEN: _cut_unframed_between,
-    Fault.SILENT: _silent,
-    Fault.SILENT_AFTER_HEADERS: _silent_after_headers,
-    Fault.SILENT_AFTER_FIRST: _silent_after_first,
-    Fault.SLOW_HEADERS: _slow_headers,
-    Fault.ENDLESS_HEADERS: _endless_headers,
-    Fault.CRLF: _crlf,
-    Fault.BYTEWISE: _bytewise,
-    Fault.SPLIT_UTF8: _split_utf8,
-    Fault.HUGE_EVENT: _huge_event,
-    Fault.GZIP: _gzip,
-    Fault.HTML: _html,
-    Fault.BOM: _bom,
-    Fault.ONE_PIECE: _one_piece,
-    Fault.ENDLESS_EVENT: _endless_event,
-    Fault.GARBAGE_AFTER: _garbage_after,
-    Fault.SECOND_RESPONSE: _second_response,
+    **{fault: partial(_respond, response=response) for fault, response in _RESPONSES.items()},
+    **{fault: globals()[name] for fault in Fault if (name := f"_{fault.name.lower()}") in globals()},
 }
