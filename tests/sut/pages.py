@@ -53,6 +53,13 @@ def pages(table, key=None, open_paths=("/health",)):
         server.server_close()
 
 
+def fact_of(table, backend="sglang"):
+    """What a healthy server with these pages says of itself."""
+    with pages({"/health": b""} | table) as (url, _):
+        (fact,) = discover([url], backend, None, 20)
+    return fact
+
+
 def refusal(urls, backend="sglang", key=None, seconds=20.0):
     """The wording with which ``discover`` refuses; ``seconds`` is --preflight-timeout."""
     with pytest.raises(ServerError) as caught:

@@ -25,18 +25,7 @@ class Rig:
     """A worker in a thread; ``reports`` are (query id, kind, token ids) in order of arrival."""
 
     def __init__(
-        self,
-        tmp_path,
-        *urls,
-        max_in_flight=0,
-        timeout_s=600.0,
-        wire="sglang",
-        parameters=PARAMETERS,
-        retries=0,
-        first_tokens=True,
-        accuracy=False,
-        saved=None,
-        limits=None,
+        self, tmp_path, *urls, wire="sglang", parameters=PARAMETERS, timeout_s=600.0, limits=None, **options
     ):
         wires = Wires(wire, parameters, VOCABULARY, "m")
         store = render_requests(sample_set(tmp_path, PROMPTS, limits), wires)
@@ -44,6 +33,7 @@ class Rig:
         self.channel.settimeout(PATIENCE_S)
         self.board = CounterBoard(1)
         self.journal_dir = tmp_path
+        usual = {"max_in_flight": 0, "retries": 0, "first_tokens": True, "accuracy": False, "saved": {}}
         spec = WorkerSpec(
             index=0,
             endpoints=tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),
@@ -51,14 +41,10 @@ class Rig:
             model="m",
             parameters=parameters,
             vocabulary_size=VOCABULARY,
-            max_in_flight=max_in_flight,
             warm_connections=1,
             deadlines=Deadlines(request_s=timeout_s),
-            retries=retries,
-            first_tokens=first_tokens,
-            accuracy=accuracy,
             journal_dir=tmp_path,
-            saved=saved or {},
+            **usual | options,
         )
         self.control, control = Pipe()
         self.worker = Worker(spec, theirs, store, self.board.row(0), control)

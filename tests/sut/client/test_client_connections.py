@@ -48,14 +48,6 @@ def test_a_server_that_closes_after_each_answer(drive, announced):
         assert driver.client.keeps_alive() == [False]
 
 
-def test_a_replica_that_does_not_keep_connections_gets_a_new_one_each(drive):
-    with StubServer() as stub:
-        driver = drive(stub.url, keep_alive=False)
-        for _ in range(3):
-            assert_completed(driver.ask())
-        assert stub.connections == 3
-
-
 @pytest.mark.parametrize("polled", [True, False])
 @pytest.mark.parametrize("ending", [socket.socket.close, reset])
 def test_an_idle_connection_that_the_server_closed_is_not_used(drive, ending, polled):
@@ -184,26 +176,6 @@ def test_a_slow_replica_gets_fewer(drive):
             driver.poll_until(lambda: len(driver.client.in_flight) < 4)
         driver.poll_until(lambda: all(request.replica == 0 for request in driver.client.in_flight.values()))
         assert len(driver.outcomes) >= 37
-
-
-def test_one_at_a_time_takes_turns(drive):
-    with StubServer() as a, StubServer() as b:
-        driver = drive(a.url, b.url)
-        for _ in range(6):
-            driver.ask()
-        assert (len(a.requests), len(b.requests)) == (3, 3)
-
-
-def test_a_dead_replica_fails_only_its_own(drive):
-    with StubServer() as alive, refused_url() as dead:
-        driver = drive(alive.url, dead)
-        for _ in range(6):
-            driver.start()
-        driver.wait()
-        kinds = [isinstance(outcome, Completion) for outcome in driver.outcomes.values()]
-        assert kinds.count(True) >= 3
-        for query, outcome in driver.outcomes.items():
-            assert isinstance(outcome, Completion) == (driver.requests[query].replica == 0)
 
 
 def test_nothing_stays_behind_a_finished_request(drive):

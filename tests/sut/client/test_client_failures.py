@@ -53,11 +53,6 @@ def test_odd_but_whole_answers_complete(drive, fault):
             assert_completed(driver.ask([6, i]), [6, i])
 
 
-def test_one_token(drive):
-    with StubServer(faults=Fault.ONE_TOKEN) as stub:
-        assert_completed(drive(stub.url).ask(), count=1)
-
-
 @pytest.mark.parametrize("after", [0, 1, 15, 17, 60, 100, 250])
 @pytest.mark.parametrize("end", [socket.socket.close, reset])
 def test_an_answer_that_stops_after_some_bytes(drive, after, end):
@@ -118,21 +113,6 @@ def test_a_slow_reader_gets_a_large_request_whole(drive):
         assert received[0][1] == WIRE.render(prompt)
         request = driver.requests[query]
         assert request.sent_ns > started + 100_000_000
-
-
-@pytest.mark.parametrize("fault", [Fault.SILENT, Fault.SILENT_AFTER_FIRST])
-def test_timeout(drive, pass_time, fault):
-    tokens = 1 if fault is Fault.SILENT_AFTER_FIRST else 0
-    with StubServer(faults=fault) as stub:
-        driver = drive(stub.url, timeout_s=600)
-        query = driver.start()
-        driver.poll_until(lambda: stub.requests and len(driver.firsts) == tokens)
-        pass_time(300)
-        driver.client.poll(0)
-        assert not driver.outcomes
-        pass_time(301)
-        assert_failed(driver.wait(query)[0], FailureKind.TIMEOUT, f"{tokens} tokens had arrived")
-        assert driver.firsts == [0] * tokens
 
 
 def test_timeouts_do_not_touch_younger_requests(drive, pass_time):

@@ -428,9 +428,3 @@ def test_a_byte_order_mark_hides_no_event(cut):
 def test_an_event_of_the_type_error(field):
     body = EVENTS[0] + field + b'\ndata: {"message":"boom"}\n\n' + b"".join(EVENTS[1:])
     assert_failed(run([chunked(body)]), FailureKind.IN_BAND_ERROR, "boom")
-
-
-def test_text_instead_of_events():
-    outcome = run([sized(b"<html>welcome to nginx</html>", more=b"content-type: text/html\r\n")])
-    assert isinstance(outcome, Failure)
-    assert "nginx" in outcome.detail

@@ -3,7 +3,6 @@
 import select
 import socket
 import ssl
-import threading
 import time
 from contextlib import contextmanager
 
@@ -126,22 +125,6 @@ def test_nothing_there_and_the_end():
         assert not transport.alive()
 
 
-def test_unasked_bytes_make_an_idle_connection_unusable():
-    with connected() as (transport, server):
-        server.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
-        select.select([transport.fileno()], [], [], PATIENCE_S)
-        assert not transport.alive()
-
-
-def test_a_reset_raises():
-    with connected() as (transport, server):
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-        server.close()
-        with pytest.raises(OSError):
-            received(transport)
-        assert not transport.alive()
-
-
 def test_partial_sends_of_several_buffers():
     with connected() as (transport, server):
         buffers = [b"head\r\n", memoryview(b"x" * 8_000_000)]
@@ -153,21 +136,6 @@ def test_partial_sends_of_several_buffers():
             got += len(server.recv(1 << 20))
 
 
-def test_refused():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionRefusedError):
-            transport = PlainTransport(AddressPair(socket.AF_INET, taken.getsockname()), KernelClock())
-            wait_ready(transport)
-
-
-def test_not_ready_while_it_connects():
-    with full_backlog() as address:
-        transport = PlainTransport(AddressPair(socket.AF_INET, address), KernelClock())
-        assert not transport.ready()
-        transport.close()
-
-
 def test_tls_can_begin_while_the_connection_is_being_made():
     """As to any server that is not on this machine."""
     with full_backlog() as address:
@@ -175,26 +143,6 @@ def test_tls_can_begin_while_the_connection_is_being_made():
             AddressPair(socket.AF_INET, address), ssl.create_default_context(), "localhost"
         )
         assert not transport.ready()
-        transport.close()
-
-
-def test_tls_to_a_server_that_speaks_plain_text():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve():
-            server, _ = listener.accept()
-            server.recv(1000)
-            server.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            server.close()
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        transport = TlsTransport(
-            AddressPair(socket.AF_INET, listener.getsockname()), ssl.create_default_context(), "localhost"
-        )
-        with pytest.raises(OSError):
-            wait_ready(transport)
-        thread.join(90)
         transport.close()
 
 

@@ -1,6 +1,5 @@
 """The binary messages between the LoadGen process and its workers, in every cut."""
 
-import random
 import socket
 import struct
 
@@ -58,23 +57,6 @@ def test_every_cut_gives_the_same_reports():
     assert read([data[i : i + 1] for i in range(len(data))]) == MESSAGES
     for cut in range(1, len(data)):
         assert read([data[:cut], data[cut:]]) == MESSAGES, cut
-
-
-def test_random_cuts():
-    rng = random.Random(7)
-    messages = [
-        (
-            rng.getrandbits(64),
-            rng.choice((FIRST, COMPLETE)),
-            rng.getrandbits(60),
-            rng.randbytes(4 * rng.randrange(50)),
-        )
-        for _ in range(200)
-    ]
-    data = encode(messages)
-    for _ in range(20):
-        cuts = sorted(rng.sample(range(len(data)), 30))
-        assert read([data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]) == messages
 
 
 def test_nothing_is_no_report():

@@ -31,7 +31,7 @@ USER_CONF = """
 """
 
 
-# Workers: each is given a query and says what it answers; None: hang up
+# Workers: each is given a query and says what it answers
 def output_ids(sample):
     """What sample ``sample`` is answered with: 2 to 13 tokens."""
     return np.arange(sample * 1000, sample * 1000 + sample + 2, dtype="<i4").tobytes()
@@ -49,62 +49,34 @@ def complete(query, sample):
     return message(query, COMPLETE, output_ids(sample))
 
 
-def honest(query, sample, turn):
+def honest(query, sample, turn=0):
     return first(query, sample) + complete(query, sample)
 
 
-def fails_third(query, sample, turn):
-    return message(query, FAILED) if turn % 3 == 0 else honest(query, sample, turn)
+def stray(query):
+    """Another query's id."""
+    return query ^ (1 << 40)
 
 
-def fails_third_after_first(query, sample, turn):
-    answer = first(query, sample)
-    return answer + (message(query, FAILED) if turn % 3 == 0 else complete(query, sample))
-
-
-def fails_all(query, sample, turn):
-    return message(query, FAILED)
-
-
-def skips_first(query, sample, turn):
-    return complete(query, sample)
-
-
-def repeats_first(query, sample, turn):
-    return first(query, sample) * 2 + complete(query, sample)
-
-
-def repeats_complete(query, sample, turn):
-    return first(query, sample) + complete(query, sample) * 2
-
-
-def first_after_complete(query, sample, turn):
-    return honest(query, sample, turn) + first(query, sample)
-
-
-def fails_after_complete(query, sample, turn):
-    return honest(query, sample, turn) + message(query, FAILED)
-
-
-def knows_other_ids(query, sample, turn):
-    stray = query ^ (1 << 40)
-    return first(stray, sample) + complete(stray, sample) + message(7, FAILED) + honest(query, sample, turn)
-
-
-def hangs_up_at_once(query, sample, turn):
-    return None
-
-
-def hangs_up_later(query, sample, turn):
-    return honest(query, sample, turn) if turn < 3 else None
-
-
-def hangs_up_after_a_first(query, sample, turn):
-    return honest(query, sample, turn) if turn < 3 else (first(query, sample), None)
-
-
-def hangs_up_inside_a_message(query, sample, turn):
-    return honest(query, sample, turn) if turn < 3 else (honest(query, sample, turn)[:-3], None)
+# By name, for another process: the answer to a query in its turn; None: hang up.
+WORKERS = {
+    "honest": honest,
+    "fails third": lambda q, s, turn: honest(q, s) if turn % 3 else message(q, FAILED),
+    "fails third after first": lambda q, s, turn: (
+        honest(q, s) if turn % 3 else first(q, s) + message(q, FAILED)
+    ),
+    "fails all": lambda q, s, turn: message(q, FAILED),
+    "skips first": lambda q, s, turn: complete(q, s),
+    "repeats first": lambda q, s, turn: first(q, s) + honest(q, s),
+    "repeats complete": lambda q, s, turn: honest(q, s) + complete(q, s),
+    "first after complete": lambda q, s, turn: honest(q, s) + first(q, s),
+    "fails after complete": lambda q, s, turn: honest(q, s) + message(q, FAILED),
+    "knows other ids": lambda q, s, turn: honest(stray(q), s) + message(7, FAILED) + honest(q, s),
+    "hangs up at once": lambda q, s, turn: None,
+    "hangs up later": lambda q, s, turn: honest(q, s) if turn < 3 else None,
+    "hangs up after a first": lambda q, s, turn: honest(q, s) if turn < 3 else (first(q, s), None),
+    "hangs up inside a message": lambda q, s, turn: honest(q, s) if turn < 3 else (honest(q, s)[:-3], None),
+}
 
 
 class FakeWorker(threading.Thread):
@@ -154,7 +126,7 @@ def test_what_is_issued_after_the_end_is_not_lost():
     theirs.close()
 
 
-def loadgen_child(behaviours, scenario, accuracy, folder, pipe):
+def loadgen_child(workers, scenario, accuracy, folder, pipe):
     """One LoadGen test; sends what the reporter recorded and leaves as the program does."""
     from sut.ipc.counters import CounterBoard
     from sut.loadgen import binding
@@ -175,9 +147,9 @@ def loadgen_child(behaviours, scenario, accuracy, folder, pipe):
         journal_dir=folder,
     )
     settings = binding.configure(spec)
-    pairs = [socket.socketpair() for _ in behaviours]
-    for (_, theirs), behaviour in zip(pairs, behaviours, strict=True):
-        FakeWorker(theirs, behaviour).start()
+    pairs = [socket.socketpair() for _ in workers]
+    for (_, theirs), worker in zip(pairs, workers, strict=True):
+        FakeWorker(theirs, WORKERS[worker]).start()
     channels = [WorkerChannel(ours, 0) for ours, _ in pairs]
     reporter = Reporter(channels, first_tokens=needs_first_tokens(scenario))
     dispatcher = Dispatcher(channels, CounterBoard(1).row(0), reporter.fail)
@@ -212,18 +184,14 @@ class Ending:
         return [value for value in found if "PerfClock and system_clock differ" not in str(value)]
 
 
-def ending(*behaviours, scenario="Server", accuracy=False):
-    return _ending(behaviours, scenario, accuracy)
-
-
 @cache
-def _ending(behaviours, scenario, accuracy):
+def ending(*workers, scenario="Server", accuracy=False):
     with TemporaryDirectory() as folder:
         Path(folder, "user.conf").write_text(USER_CONF)
         context = multiprocessing.get_context("forkserver")  # clean like spawn; imports only once
         context.set_forkserver_preload(["numpy", "mlperf_loadgen", "sut.loadgen.reporter"])
         ours, theirs = context.Pipe()
-        arguments = (behaviours, scenario, accuracy, folder, theirs)
+        arguments = (workers, scenario, accuracy, folder, theirs)
         process = context.Process(target=loadgen_child, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -247,7 +215,7 @@ def _logs(folder):
 
 @pytest.mark.parametrize("scenario", ["Server", "Offline", "SingleStream"])
 def test_honest_workers(scenario):
-    end = ending(honest, honest, scenario=scenario)
+    end = ending("honest", "honest", scenario=scenario)
     assert end.exit_code == 0
     assert end.errors == []
     assert end.logged("num_errors") == [0]
@@ -262,7 +230,7 @@ def test_honest_workers(scenario):
 
 @pytest.mark.parametrize("scenario", ["Server", "Offline", "SingleStream"])
 def test_honest_workers_accuracy_log_holds_every_sample_once(scenario):
-    end = ending(honest, honest, scenario=scenario, accuracy=True)
+    end = ending("honest", "honest", scenario=scenario, accuracy=True)
     assert end.exit_code == 0
     assert end.errors == []
     assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
@@ -271,15 +239,15 @@ def test_honest_workers_accuracy_log_holds_every_sample_once(scenario):
         assert row["token_count"] == row["qsl_idx"] + 2
 
 
-STRANGE_BUT_WHOLE = [repeats_first, repeats_complete, first_after_complete]
-STRANGE_BUT_WHOLE += [fails_after_complete, knows_other_ids]
+STRANGE_BUT_WHOLE = ["repeats first", "repeats complete", "first after complete"]
+STRANGE_BUT_WHOLE += ["fails after complete", "knows other ids"]
 
 
-@pytest.mark.parametrize("behaviour", STRANGE_BUT_WHOLE, ids=lambda b: b.__name__)
+@pytest.mark.parametrize("worker", STRANGE_BUT_WHOLE)
 @pytest.mark.parametrize("accuracy", [False, True])
-def test_what_loadgen_must_not_hear_is_kept_from_it(behaviour, accuracy):
+def test_what_loadgen_must_not_hear_is_kept_from_it(worker, accuracy):
     """Every query was answered once, whatever else the worker said: no error, no double entry."""
-    end = ending(behaviour, accuracy=accuracy)
+    end = ending(worker, accuracy=accuracy)
     assert end.exit_code == 0
     assert end.errors == []
     assert end.lost == []
@@ -292,16 +260,16 @@ def test_what_loadgen_must_not_hear_is_kept_from_it(behaviour, accuracy):
 
 
 def test_a_completion_without_its_first_token_does_not_crash():
-    end = ending(skips_first, accuracy=True)
+    end = ending("skips first", accuracy=True)
     assert end.exit_code == 0
     assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
     assert all(bytes.fromhex(row["data"]) == output_ids(row["qsl_idx"]) for row in end.accuracy)
 
 
 @pytest.mark.parametrize("scenario", ["Server", "Offline"])
-@pytest.mark.parametrize("behaviour", [fails_third, fails_third_after_first], ids=lambda b: b.__name__)
-def test_failed_queries_end_as_errors_without_tokens(behaviour, scenario):
-    end = ending(behaviour, scenario=scenario, accuracy=True)
+@pytest.mark.parametrize("worker", ["fails third", "fails third after first"])
+def test_failed_queries_end_as_errors_without_tokens(worker, scenario):
+    end = ending(worker, scenario=scenario, accuracy=True)
     assert end.exit_code == 0
     assert end.lost == []
     assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
@@ -313,7 +281,7 @@ def test_failed_queries_end_as_errors_without_tokens(behaviour, scenario):
 
 @pytest.mark.parametrize("scenario", ["Server", "Offline", "SingleStream"])
 def test_failed_queries_are_errors_in_a_performance_run(scenario):
-    end = ending(fails_third, scenario=scenario)
+    end = ending("fails third", scenario=scenario)
     assert end.exit_code == 0
     completed = sum(1 for kind in end.calls[1::4] if kind == COMPLETE)
     assert completed
@@ -322,22 +290,22 @@ def test_failed_queries_are_errors_in_a_performance_run(scenario):
 
 @pytest.mark.parametrize("accuracy", [False, True])
 def test_all_queries_fail(accuracy):
-    end = ending(fails_all, accuracy=accuracy)
+    end = ending("fails all", accuracy=accuracy)
     assert end.exit_code == 0
     assert end.calls == []
     assert end.errors or end.logged("num_errors")[0] > 0
 
 
-HANG_UPS = [hangs_up_at_once, hangs_up_later, hangs_up_after_a_first, hangs_up_inside_a_message]
+HANG_UPS = [name for name in WORKERS if name.startswith("hangs up")]
 
 
-@pytest.mark.parametrize("behaviour", HANG_UPS, ids=lambda b: b.__name__)
+@pytest.mark.parametrize("worker", HANG_UPS)
 @pytest.mark.parametrize("scenario", ["Server", "Offline"])
-def test_the_only_worker_hangs_up(behaviour, scenario):
+def test_the_only_worker_hangs_up(worker, scenario):
     """What it held and all that comes later ends as lost, each once, and LoadGen ends."""
-    end = ending(behaviour, scenario=scenario, accuracy=True)
+    end = ending(worker, scenario=scenario, accuracy=True)
     assert end.exit_code == 0
-    done = 0 if behaviour is hangs_up_at_once else 3
+    done = 0 if worker == "hangs up at once" else 3
     assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
     whole = [row for row in end.accuracy if row["data"]]
     assert len(whole) == done
@@ -349,7 +317,7 @@ def test_the_only_worker_hangs_up(behaviour, scenario):
 
 @pytest.mark.parametrize("scenario", ["Server", "Offline"])
 def test_one_of_two_workers_hangs_up(scenario):
-    end = ending(hangs_up_later, honest, scenario=scenario, accuracy=True)
+    end = ending("hangs up later", "honest", scenario=scenario, accuracy=True)
     assert end.exit_code == 0
     assert sorted(row["qsl_idx"] for row in end.accuracy) == list(range(SAMPLES))
     assert sorted(s for _, s in end.lost) == sorted(row["qsl_idx"] for row in end.accuracy if not row["data"])
@@ -358,7 +326,7 @@ def test_one_of_two_workers_hangs_up(scenario):
 
 @pytest.mark.parametrize("scenario", ["Server", "Offline"])
 def test_a_hang_up_in_a_performance_run(scenario):
-    end = ending(hangs_up_later, scenario=scenario)
+    end = ending("hangs up later", scenario=scenario)
     assert end.exit_code == 0
     assert end.lost
     assert end.logged("num_errors")[0] > 0

@@ -8,7 +8,6 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.errors import ServerError
 from harness.report.console import render_plan
-from sut.servers.differences import replica_warnings
 from sut.servers.server_info import (
     check_capacity,
     model_deviations,
@@ -63,17 +62,6 @@ def test_a_model_without_rules_is_expected_by_name_alone():
     assert text.endswith(", expected openai/gpt-oss-120b")
     (text,) = model_warnings(told(model="unsloth/gpt-oss-120b-GGUF"), model)
     assert "measurements.json" not in text
-
-
-def test_replicas_with_different_contexts_are_named():
-    same = [
-        facts("http://a", model="m", context_length=4096),
-        facts("http://b", model="m", context_length=4096),
-    ]
-    assert list(replica_warnings(same)) == []
-    other = [same[0], facts("http://b", model="m", context_length=131072)]
-    (text,) = replica_warnings(other)
-    assert all(part in text for part in ("context length", "4096 at http://a", "131072 at http://b"))
 
 
 @pytest.mark.parametrize(
