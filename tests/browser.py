@@ -16,17 +16,9 @@ from tests.kit import PATIENCE_S
 
 DRIVER = os.environ.get("HARNESS_CHROMEDRIVER") or shutil.which("chromedriver")
 _FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync --hide-scrollbars "
 )
+_FLAGS += "--disable-background-networking --disable-component-update --disable-dev-shm-usage"
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's key of an element
 
 
@@ -63,15 +55,11 @@ class Browser:
         )
         x, y, width, height = box
         points = [int(x + part * width) for part in (begin, (begin + end) / 2, end)]
+        press, release = {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}
         moves = [
             {"type": "pointerMove", "duration": 50, "x": point, "y": int(y + height / 2)} for point in points
         ]
-        actions = [
-            moves[0],
-            {"type": "pointerDown", "button": 0},
-            *moves[1:],
-            {"type": "pointerUp", "button": 0},
-        ]
+        actions = [moves[0], press, *moves[1:], release]
         mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
         self._call("POST", "actions", actions=[mouse])
 
@@ -88,7 +76,7 @@ def browser() -> Iterator[Browser]:
             assert driver.stdout is not None
             started = (re.search(r"successfully on port (\d+)", line) for line in driver.stdout)
             port = next(found[1] for found in started if found)
-            flags = [*_FLAGS, f"--user-data-dir={profile}", "--window-size=1200,900"]
+            flags = [*_FLAGS.split(), f"--user-data-dir={profile}", "--window-size=1200,900"]
             wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": flags}}}
             with httpx.Client(
                 base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S, trust_env=False

@@ -30,17 +30,6 @@ def embedded(tmp_path, *arguments, **settings):
 
 
 @pytest.mark.engine
-def test_readme_run(tmp_path):
-    """Offline on the sample file, in the quick loop: what the README shows first."""
-    run = embedded(tmp_path, "--input-file", PERFORMANCE)
-    assert run.code == 0, run.stdout + run.stderr
-    assert "Result is : VALID" in run.loadgen_summary
-    assert "No errors encountered during test." in run.loadgen_summary
-    assert "Result: VALID, NOT OFFICIAL" in run.stdout
-    assert run.record["statistics"]["completed"] == 64
-
-
-@pytest.mark.engine
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_accuracy(scenario, tmp_path):
     """LoadGen logs every sample exactly once, with as many tokens as requests.parquet has."""
@@ -136,6 +125,7 @@ def test_performance(scenario, tmp_path):
     """No failure, no LoadGen error; only the latency limits may be beyond a shared two-core machine."""
     run = embedded(tmp_path, "--input-file", PERFORMANCE, scenario=scenario, qps=15, duration_ms=5000)
     assert run.record["verdict"]["complete"], run.record["verdict"]["reasons"]
+    assert scenario != "offline" or (run.code, run.result) == (0, "VALID")
     assert run.failures == {}
     assert "No errors encountered during test." in run.loadgen_summary
     assert run.record["statistics"]["queries"] == run.record["statistics"]["completed"] >= 64

@@ -21,46 +21,29 @@ CHEAT = """
 *.*.target_qps = 40
 *.*.ttft_latency = 99999999
 """
-# The settings of the official files, by test, and how many of LoadGen's then differ from the rules
+SEED = "accuracy_log_rng_seed = 720381539243781796"
+ONCE = "performance_issue_unique = 1, sample_concatenate_permutation = 0"
+# The rows of the official files, by test, and how many of LoadGen's settings then differ from the rules
 # (min_duration always does: the conf file of these runs sets it).
 OFFICIAL_AUDITS = {
-    "TEST01": (
-        ["mode = 2", "accuracy_log_rng_seed = 720381539243781796", "accuracy_log_sampling_target = 64"],
-        1,
-    ),
+    "TEST01": (f"{SEED}, accuracy_log_sampling_target = 64", 1),
     "TEST04": (
-        [
-            *("mode = 2", "performance_issue_unique = 0"),
-            *("performance_issue_same = 1", "performance_issue_same_index = 3"),
-        ],
+        "performance_issue_unique = 0, performance_issue_same = 1, performance_issue_same_index = 3",
         2,
     ),
     "TEST06": (
-        [
-            *("mode = 2", "accuracy_log_rng_seed = 720381539243781796", "accuracy_log_sampling_target = 100"),
-            *("min_query_count = 100", "min_duration = 0", "sample_concatenate_permutation = 0"),
-        ],
+        f"{SEED}, accuracy_log_sampling_target = 100, min_query_count = 100, min_duration = 0, "
+        "sample_concatenate_permutation = 0",
         2,
     ),
     "TEST07": (
-        [
-            *("mode = 2", "accuracy_log_rng_seed = 720381539243781796", "accuracy_log_sampling_target = 990"),
-            *("min_query_count = 990", "min_duration = 0", "performance_issue_unique = 1"),
-            *("sample_concatenate_permutation = 0", "test07_accuracy_threshold = 60.698"),
-        ],
+        f"{SEED}, accuracy_log_sampling_target = 990, min_query_count = 990, min_duration = 0, {ONCE}, "
+        "test07_accuracy_threshold = 60.698",
         3,
     ),
     "TEST09": (
-        [
-            *(
-                "mode = 2",
-                "accuracy_log_rng_seed = 720381539243781796",
-                "accuracy_log_sampling_target = 10000",
-            ),
-            *("min_query_count = 6396", "min_duration = 0", "performance_issue_unique = 1"),
-            "sample_concatenate_permutation = 0",
-            *("test09_min_output_tokens = 1150.38", "test09_max_output_tokens = 1406.02"),
-        ],
+        f"{SEED}, accuracy_log_sampling_target = 10000, min_query_count = 6396, min_duration = 0, {ONCE}, "
+        "test09_min_output_tokens = 1150.38, test09_max_output_tokens = 1406.02",
         3,
     ),
 }
@@ -103,7 +86,8 @@ def test_rows_that_loadgen_would_not_read_are_rewritten_for_it(stub, tmp_path, c
     ("test", "scenario"), [*((test, "Offline") for test in OFFICIAL_AUDITS), ("TEST07", "*")]
 )
 def test_an_official_audit_config_names_its_test(stub, tmp_path, capfd, test, scenario):
-    rows, changed = OFFICIAL_AUDITS[test]
+    named, changed = OFFICIAL_AUDITS[test]
+    rows = ["mode = 2", *named.split(", ")]
     text = "# official\n" + "".join(f"*.{scenario}.{row}\n" for row in rows)
     words = (*audited(stub, tmp_path, text), "--user-conf", quick_conf(tmp_path, duration_ms=600_000))
     run = run_here(capfd, tmp_path, *words, "--dry-run")

@@ -19,18 +19,9 @@ KNOBS = {"event_delay_s": 0.008, "first_delay_s": 0.02}  # far from the limits, 
 
 
 def command(folder, dataset, stubs, *arguments):
-    words = (
-        "--input-file",
-        dataset,
-        "--output-dir",
-        folder,
-        "--max-new-tokens",
-        TOKENS,
-        "--log-level",
-        "warning",
-    )
+    words = ("ladder", "--input-file", dataset, "--output-dir", folder, "--max-new-tokens", TOKENS)
     urls = ",".join(stub.url for stub in stubs)
-    words = ("ladder", *words, "--server-url", urls, *arguments)
+    words += ("--log-level", "warning", "--server-url", urls, *arguments)
     return [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
 
 

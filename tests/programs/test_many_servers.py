@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from harness.errors import EXIT_SERVER, EXIT_USAGE
-from tests.runs import command, run_here, run_mlperf, small_dataset
+from harness.errors import EXIT_SERVER
+from tests.runs import command, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, refused_url
 
 
@@ -37,14 +37,6 @@ def test_an_accuracy_run_does_without_some_replicas(tmp_path):
     assert [url in text for url, text in zip((dead, sick.url), left_out, strict=True)] == [True, True]
     assert "left out" in run.stdout
     assert few.code == EXIT_SERVER
-
-
-def test_a_performance_run_needs_all_replicas(tmp_path, capsys):
-    dataset, _ = small_dataset(tmp_path)
-    run = run_here(capsys, tmp_path, "--input-file", dataset, "--min-replicas", 1)
-    assert run.code == EXIT_USAGE
-    (line,) = run.stderr.splitlines()
-    assert "--min-replicas" in line and "performance run" in line
 
 
 def test_ctrl_c_while_servers_are_waited_for(tmp_path):

@@ -104,15 +104,6 @@ def test_replicas_share_the_requests(tmp_path):
         assert request.body["sampling_params"] == asked | {"max_new_tokens": tokens}
 
 
-@pytest.mark.engine
-def test_offline_streams_where_it_is_told_to(tmp_path):
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer() as stub:
-        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
-        assert run_mlperf(tmp_path, *where, "--stream", "on").code == 0
-    assert all(request.streams for request in stub.requests)
-
-
 def test_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     with StubServer() as stub:

@@ -1,7 +1,6 @@
 """run_eval.py as a user calls it, against a stub server: every row once, in order, whatever happens."""
 
 import json
-import pickletools
 import shlex
 import shutil
 import signal
@@ -328,14 +327,3 @@ def test_a_settings_file_that_cannot_be_read_is_named(tmp_path, capfd):
     (tmp_path / "out.parquet.run").mkdir()
     (tmp_path / "out.parquet.run/settings.json").write_text("{")
     assert "settings.json" in refuse(capfd, dataset, output, "--resume")
-
-
-@pytest.mark.engine
-def test_a_pickle_of_ours_runs_no_code_of_anybody(tmp_path):
-    """Its only name is pandas.DataFrame."""
-    dataset, _ = small_dataset(tmp_path)
-    output = tmp_path / "out.pkl"
-    with StubServer() as stub:
-        assert run(dataset, output, "--server-url", stub.url).returncode == 0
-    names = {argument for op, argument, _ in pickletools.genops(output.read_bytes()) if op.name == "GLOBAL"}
-    assert names == {"pandas DataFrame"}

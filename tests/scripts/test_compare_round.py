@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.compliance.audit_config import official_audit
+from harness.compliance.registry import find_test
+from harness.config.benchmark import load_benchmark
 from harness.submission.rules import load_rules
 from tests.runs import ROOT
 
@@ -17,30 +20,18 @@ CONF = """
 *.Server.min_duration = 600000
 *.Server.target_latency_percentile = 99
 *.Offline.min_duration = 600000
-gpt-oss-120b.*.performance_sample_count_override = 6396
-gpt-oss-120b.*.accuracy_sample_count_override = 4395
-gpt-oss-120b.*.sample_concatenate_permutation = 1
-gpt-oss-120b.*.use_token_latencies = 1
-gpt-oss-120b.Server.ttft_latency = 3000
-gpt-oss-120b.Server.tpot_latency = 80
-gpt-oss-120b-interactive.*.performance_sample_count_override = 6396
-gpt-oss-120b-interactive.*.accuracy_sample_count_override = 4395
-gpt-oss-120b-interactive.*.sample_concatenate_permutation = 1
-gpt-oss-120b-interactive.*.use_token_latencies = 1
-gpt-oss-120b-interactive.Server.ttft_latency = 2000
-gpt-oss-120b-interactive.Server.tpot_latency = 15
+""" + "".join(
+    f"""
+{model}.*.performance_sample_count_override = 6396
+{model}.*.accuracy_sample_count_override = 4395
+{model}.*.sample_concatenate_permutation = 1
+{model}.*.use_token_latencies = 1
+{model}.Server.ttft_latency = {ttft_ms}
+{model}.Server.tpot_latency = {tpot_ms}
 """
-AUDIT = """
-# Rows that LoadGen skips, the thresholds, are compared too.
-*.*.mode = 2
-*.*.accuracy_log_rng_seed = 720381539243781796
-*.*.accuracy_log_sampling_target = 990
-*.*.min_query_count = 990
-*.*.min_duration = 0
-*.*.performance_issue_unique = 1
-*.*.sample_concatenate_permutation = 0
-*.*.test07_accuracy_threshold = 60.698
-"""
+    for model, ttft_ms, tpot_ms in (("gpt-oss-120b", 3000, 80), ("gpt-oss-120b-interactive", 2000, 15))
+)
+AUDIT = official_audit(find_test(load_benchmark("gpt-oss-120b"), "TEST07")).render("TEST07")
 CHECKER = {
     "MODEL_CONFIG": {
         "v6.1": {

@@ -88,7 +88,6 @@ COMMANDS = [
     ([], {}),
     (["--model_path", "org/model"], {"--model-path": "org/model", "--revision": ...}),
     (["--dp", "8"], {"--dp-size": "8", "--max-running-requests": "512"}),
-    (["--dp=2"], {"--dp-size": "2"}),
     (["--dp-size", "2"], {"--dp-size": "2"}),
     (["--dp", "8", "--max-running-requests", "100"], {"--dp-size": "8", "--max-running-requests": "100"}),
     (
@@ -114,22 +113,6 @@ COMMANDS = [
     (["--json-model-override-args", '{"a": "$HOME"}'], {"--json-model-override-args": '{"a": "$HOME"}'}),
     (["--enable_speculative_decode"], EAGLE),
     (["--eagle_path", "my/draft"], EAGLE | {"--speculative-draft-model-path": "my/draft"}),
-    (
-        ["--eagle_path", "my/draft", "--enable_speculative_decode"],
-        EAGLE | {"--speculative-draft-model-path": "my/draft"},
-    ),
-    (
-        [
-            "--model_path",
-            "deepseek-ai/DeepSeek-R1",
-            "--eagle_path",
-            "my/draft",
-            "--enable_speculative_decode",
-        ],
-        EAGLE
-        | {"--model-path": "deepseek-ai/DeepSeek-R1", "--revision": ...}
-        | {"--speculative-draft-model-path": "my/draft"},
-    ),
     (
         ["--model_path", "/models/openai-gpt-oss-120b", "--enable_speculative_decode"],
         EAGLE | {"--model-path": "/models/openai-gpt-oss-120b", "--revision": ...},
@@ -173,14 +156,6 @@ def test_run_server_turns_options_into_sglangs_flags(arguments, changes):
     assert words[1:4] == ["-P", "-m", "sglang.launch_server"]
 
 
-@pytest.mark.parametrize(("arguments", "changes"), COMMANDS[:5], ids=lambda value: " ".join(value))
-def test_docker_gets_the_same_flags(arguments, changes):
-    words = dry_run(LAUNCH_DOCKER, *arguments)
-    assert flags(words) == changed(DEFAULTS, changes)
-    assert words[:2] == ["docker", "run"]
-    assert words[words.index("sglang.launch_server") - 4] == f"lmsysorg/sglang:v{VERSION}"
-
-
 def test_pass_through_with_an_equals_sign_replaces_the_default():
     words = dry_run(RUN_SERVER, "--mem-fraction-static=0.7", "--host=127.0.0.1")
     assert "--mem-fraction-static=0.7" in words
@@ -212,11 +187,6 @@ USAGE_ERRORS = [
     (["--model_path="], "--model_path needs a value"),
     (["--dp", "0"], "--dp is '0', expected an integer of at least 1"),
     (["--stream_interval", "many"], "--stream_interval is 'many', expected an integer of at least 1"),
-    (
-        ["--benchmark", "deepseek-r1", "--eagle_path", DRAFT],
-        "is a draft model of openai/gpt-oss-120b, and --model_path is deepseek-ai/DeepSeek-R1",
-    ),
-    (["--benchmark", "deepseek-r1", "--eagle_path", "/models/gpt-oss-120b-Eagle3-v2"], "is a draft model of"),
     (["--benchmark", "deepseek-r1", "--speculative-draft-model-path", DRAFT], "is a draft model of"),
     (["--benchmark", "deepseek-r1", f"--speculative-draft-model={DRAFT}"], "is a draft model of"),
     (

@@ -45,11 +45,8 @@ def upstream(inference, prm800k):
     def math500(parsed, truth):
         return bool(parsed and str(truth) and parsed.strip() and grade_answer(parsed.strip(), str(truth)))
 
-    kinds["math500"] = kinds["math500"][0], math500
-    kinds["livecodebench"] = (
-        kinds["livecodebench"][0],
-        lambda parsed, truth: None,
-    )  # the programs are run elsewhere
+    # Programs are run elsewhere.
+    kinds["livecodebench"] = kinds["livecodebench"][0], lambda parsed, truth: None
     return kinds, grade_answer
 
 
@@ -59,10 +56,7 @@ def main():
     for row in cases["answers"]:
         parse, right = kinds[row[0]]
         found = parse(row[1])
-        row[3:] = [
-            None if found is None else str(found),
-            right(found, row[2]) if found is not None else False,
-        ]
+        row[3:] = [None, False] if found is None else [str(found), right(found, row[2])]
     for row in cases["pairs"]:
         row[2:] = [bool(grade_answer(row[0], row[1]))]
     groups = (
