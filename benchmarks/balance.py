@@ -327,14 +327,15 @@ def run_on_stub(slow_permille: int) -> list[object]:
             urls=stub.urls,
             conf=CONF.format(STUB_QPS, STUB_S * 1000),
         )
-    statistics = run.statistics
+    statistics, balance = run.statistics, run.record.balance
+    assert statistics.tpot is not None and statistics.ttft is not None and balance is not None
     return [
-        statistics["tpot"]["percentiles"]["50"] / 1e6,
-        statistics["tpot"]["percentiles"]["99"] / 1e6,
-        statistics["ttft"]["percentiles"]["99"] / 1e6,
-        statistics["tokens_per_s"],
-        run.record["balance"]["imbalance"],
-        len(run.record["balance"]["stragglers"]),
+        statistics.tpot.percentiles["50"] / 1e6,
+        statistics.tpot.percentiles["99"] / 1e6,
+        statistics.ttft.percentiles["99"] / 1e6,
+        statistics.tokens_per_s,
+        balance.imbalance,
+        len(balance.stragglers or ()),
     ]
 
 

@@ -3,12 +3,13 @@
 import csv
 import io
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,10 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from harness.files import REQUESTS, RUN_RECORD  # noqa: E402
+from harness.record.run_record import RunRecord, Statistics  # noqa: E402
+
 RESULTS = ROOT / "benchmarks/results"
 STUB = ROOT / "benchmarks/stub/stub_server"
 PORT = int(os.environ.get("BENCH_PORT", "31900"))  # the first of the stub servers
@@ -84,24 +89,35 @@ class Stub:
 class Measured:
     """One finished run of the harness."""
 
-    record: dict[str, Any]
+    record: RunRecord
     log_dir: Path
     peak_rss_mib: float
 
     @property
     def cpu_s(self) -> float:
         """CPU seconds of LoadGen's process and the workers during the test."""
-        return float(self.record["client_cpu_s"])
+        return self.record.client_cpu_s or 0.0
 
     @property
-    def statistics(self) -> dict[str, Any]:
-        """run.json's."""
-        found: dict[str, Any] = self.record["statistics"]
-        return found
+    def statistics(self) -> Statistics:
+        """Figures of the journal."""
+        assert self.record.statistics is not None
+        return self.record.statistics
+
+    @property
+    def seconds(self) -> float:
+        """From the first issue to the last byte of the last completed answer; nan where there is none."""
+        return (self.statistics.duration_ns or math.nan) / 1e9
+
+    @property
+    def client_share_ms(self) -> Mapping[str, float]:
+        """Percentiles of the client share."""
+        assert self.record.client_share is not None
+        return {percent: ns / 1e6 for percent, ns in self.record.client_share.percentiles.items()}
 
     def requests(self, *columns: str) -> Any:
         """requests.parquet as a DataFrame."""
-        return pq.read_table(self.log_dir / "requests.parquet", columns=list(columns) or None).to_pandas()
+        return pq.read_table(self.log_dir / REQUESTS, columns=list(columns) or None).to_pandas()
 
 
 def write_prompts(path: Path, rows: int, length: int) -> Path:
@@ -142,10 +158,10 @@ def run_harness(
     log_dir = folder / scenario / "performance"
     if process.returncode not in (0, 4):
         raise SystemExit(f"run_mlperf.py ended with {process.returncode}:\n{output[-3000:]}")
-    record = json.loads((log_dir / "run.json").read_text())
-    if record["statistics"]["failures"]:
-        print(f"FAILURES: {record['statistics']['failures']} {record['failure_examples']}")
-    return Measured(record, log_dir, peak)
+    run = Measured(RunRecord.read(log_dir / RUN_RECORD), log_dir, peak)
+    if run.statistics.failures:
+        print(f"FAILURES: {run.statistics.failures} {run.record.failure_examples}")
+    return run
 
 
 def pinned(cores: Sequence[int]) -> set[int]:

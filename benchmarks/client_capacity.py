@@ -62,7 +62,7 @@ def burst(folder: Path, repeats: int, cumulative: int) -> list[object]:
             for _ in range(repeats)
         ]
     shape = "cumulative" if cumulative else "incremental"
-    return figures(f"burst, {shape}: events", runs, [run.statistics["output_tokens"] for run in runs])
+    return figures(f"burst, {shape}: events", runs, [run.statistics.output_tokens for run in runs])
 
 
 def paced(folder: Path, repeats: int, cumulative: int) -> list[object]:
@@ -77,18 +77,18 @@ def paced(folder: Path, repeats: int, cumulative: int) -> list[object]:
             for _ in range(repeats)
         ]
     shape = "cumulative" if cumulative else "incremental"
-    return figures(f"paced 20 ms, {shape}: events", runs, [run.statistics["output_tokens"] for run in runs])
+    return figures(f"paced 20 ms, {shape}: events", runs, [run.statistics.output_tokens for run in runs])
 
 
 def figures(name: str, runs: list[Measured], counts: list[int]) -> list[object]:
     """One table row: medians over the runs; ``counts`` of requests or events in each."""
-    seconds = [run.statistics["duration_ns"] / 1e9 for run in runs]
+    seconds = [run.seconds for run in runs]
     return [
         name,
         statistics.median(count / s for count, s in zip(counts, seconds, strict=True)),
         statistics.median(run.cpu_s * 1e6 / count for run, count in zip(runs, counts, strict=True)),
         statistics.median(run.cpu_s / s for run, s in zip(runs, seconds, strict=True)),
-        statistics.median(run.record["client_share"]["percentiles"]["99"] / 1e6 for run in runs),
+        statistics.median(run.client_share_ms["99"] for run in runs),
     ]
 
 

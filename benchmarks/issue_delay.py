@@ -21,6 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from harness.files import REQUESTS  # noqa: E402
+from harness.record.run_record import RunRecord  # noqa: E402
+
 PORT = 31999
 TOKENS = 50
 
@@ -38,11 +41,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         server = start_stub(arguments.answer_s)
         try:
-            log_dir = run(Path(folder), arguments)
+            record = run(Path(folder), arguments)
         finally:
             server.terminate()
             server.wait()
-        report(log_dir, arguments)
+        report(record, arguments)
 
 
 def start_stub(answer_s: float) -> "subprocess.Popen[bytes]":
@@ -60,8 +63,8 @@ def start_stub(answer_s: float) -> "subprocess.Popen[bytes]":
     raise SystemExit("the stub server does not answer; was it built?")
 
 
-def run(folder: Path, arguments: argparse.Namespace) -> Path:
-    """One traced server run; returns its log folder."""
+def run(folder: Path, arguments: argparse.Namespace) -> RunRecord:
+    """One traced server run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -87,16 +90,16 @@ def run(folder: Path, arguments: argparse.Namespace) -> Path:
         "warning",
     ]
     plan = resolve_plan(parse_options(flags))
-    run_plan(plan, trace=True)
-    return plan.log_dir
+    return run_plan(plan, trace=True)
 
 
-def report(log_dir: Path, arguments: argparse.Namespace) -> None:
+def report(record: RunRecord, arguments: argparse.Namespace) -> None:
     """Join LoadGen's trace and requests.parquet, both in order of issue, and print percentiles."""
     import numpy as np
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(log_dir / "requests.parquet", columns=["issued_ns", "sent_ns"]).to_pandas()
+    log_dir = record.plan.log_dir
+    rows = pq.read_table(log_dir / REQUESTS, columns=["issued_ns", "sent_ns"]).to_pandas()
     trace = (log_dir / "mlperf_log_trace.json").read_text()
     starts = re.findall(r'"name":"Sample".*?"sample_seq":(\d+),.*?"issue_start_ns":(\d+)', trace)
     schedule_lag = np.array([int(lag) for _, lag in sorted(starts, key=lambda pair: int(pair[0]))])
@@ -114,7 +117,7 @@ def report(log_dir: Path, arguments: argparse.Namespace) -> None:
         points = [float(point) / 1000 for point in (values.mean(), *np.percentile(values, (50, 90, 99, 100)))]
         result[name] = dict(zip(("mean", "p50", "p90", "p99", "max"), points, strict=True))
         print(f"{name:<32}" + "".join(f"{point:9.0f}" for point in points))
-    derived = json.loads((log_dir / "run.json").read_text())["schedule_lag_mean_ns"] / 1000
+    derived = (record.schedule_lag_mean_ns or float("nan")) / 1000
     print(f"{'run.json: schedule lag':<32}{derived:9.0f}")
     print(json.dumps(result | {"run.json": {"mean": derived}}))
 

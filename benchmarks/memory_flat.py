@@ -111,14 +111,14 @@ def main() -> int:
         conf = CONF.format(queries)
         run = run_harness(Path(name), *flags, scenario="offline", urls=stub.urls, conf=conf)
         readings = [reading for reading in watch.end() if 0 < reading.answered < queries]
-    print(f"{run.statistics['completed']} of {run.statistics['queries']} completed, {len(readings)} readings")
+    print(f"{run.statistics.completed} of {run.statistics.queries} completed, {len(readings)} readings")
     rows = table(readings, WARM * queries)
     columns = ("process", "MiB after a tenth", "MiB at the end", "grew MiB", "bytes a query", "bound MiB")
     print_table("memory_flat", columns, rows)
     save("memory_flat", {"rows": [dict(zip(columns, row, strict=True)) for row in rows],
                          "readings": [vars_of(reading) for reading in readings]})  # fmt: skip
     flat = all(float(str(row[3])) <= float(str(row[5])) for row in rows)
-    return 0 if flat and run.statistics["completed"] >= queries else 1
+    return 0 if flat and run.statistics.completed >= queries else 1
 
 
 def table(readings: Sequence[Reading], warm: float) -> list[list[object]]:

@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from bench import Measured, Stub, percentiles, print_table, run_harness, save, write_prompts
 
+from harness.record.run_record import RunRecord
+
 TOKENS, INTERVAL = 1364, 100
 SPARE = 300  # descriptors of a process that are not streams
 CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
@@ -93,12 +95,22 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
             conf=CONF.format(load.qps, int(hold_s * 1000)),
         )
         stats = stub.stats()
-        if sum(run.statistics["failures"].values()):
-            return [["most streams in flight", sum(one["max_active"] for one in stats)], *given_up(run)]
-        rows = run.requests("issued_ns", "sent_ns")
     most = sum(one["max_active"] for one in stats)
+    if run.statistics.failed:
+        return [["most streams in flight", most], *given_up(run)]
+    return [
+        *reached(run, most),
+        ["stub late p99 ms", max(one["late_us"]["p99"] for one in stats) / 1e3],
+        ["servers", load.servers],
+        ["workers", processes],
+    ]
+
+
+def reached(run: Measured, most: int) -> list[list[object]]:
+    """Rows of a run without failures; ``most`` streams were in flight."""
+    rows = run.requests("issued_ns", "sent_ns")
     issued = np.sort(rows["issued_ns"].to_numpy())
-    share = run.record["client_share"]["percentiles"]
+    share = run.client_share_ms
     seconds = (issued[-1] - issued[0]) / 1e9
     rate = (len(issued) - 1) / seconds
     delay = (rows["sent_ns"] - rows["issued_ns"]).to_numpy() / 1e6
@@ -108,37 +120,34 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
         ["issued per second", rate],
         ["LoadGen's own schedule per second", scheduled_rate(run.record)],
         ["most streams in flight", most],
-        ["failures", sum(run.statistics["failures"].values())],
-        ["tokens per second", run.statistics["tokens_per_s"]],
-        ["client share p50 ms", share["50"] / 1e6],
-        ["client share p99 ms", share["99"] / 1e6],
+        ["failures", run.statistics.failed],
+        ["tokens per second", run.statistics.tokens_per_s],
+        ["client share p50 ms", share["50"]],
+        ["client share p99 ms", share["99"]],
         ["issue delay p99 ms", percentiles(delay, 99)[0]],
-        ["schedule lag mean ms", (run.record["schedule_lag_mean_ns"] or float("nan")) / 1e6],
-        ["stub late p99 ms", max(one["late_us"]["p99"] for one in stats) / 1e3],
-        ["client CPU cores", run.cpu_s / (run.statistics["duration_ns"] / 1e9)],
+        ["schedule lag mean ms", (run.record.schedule_lag_mean_ns or float("nan")) / 1e6],
+        ["client CPU cores", run.cpu_s / run.seconds],
         ["client CPU us for each query", run.cpu_s * 1e6 / len(issued)],
         ["client memory MiB", run.peak_rss_mib],
         ["client memory KiB for each stream", run.peak_rss_mib * 1024 / max(1, most)],
-        ["servers", load.servers],
-        ["workers", processes],
-        ["verdict", run.record["verdict"]["result"]],
+        ["verdict", run.record.verdict and run.record.verdict.result],
     ]
 
 
 def given_up(run: Measured) -> list[list[object]]:
     """Rows of a run in which queries failed: the load was not reached."""
     return [
-        ["failures", run.statistics["failures"]],
-        ["reasons", "; ".join(run.record["verdict"]["reasons"])],
-        ["doubts", "; ".join(run.record["warnings"])],
-        ["client CPU cores", (run.cpu_s or 0) / (run.statistics["duration_ns"] or 1) * 1e9],
+        ["failures", run.statistics.failures],
+        ["reasons", "; ".join(run.record.verdict.reasons if run.record.verdict else ())],
+        ["warnings", "; ".join(run.record.warnings)],
+        ["client CPU cores", run.cpu_s / run.seconds],
     ]
 
 
-def scheduled_rate(record: dict[str, object]) -> float:
+def scheduled_rate(record: RunRecord) -> float:
     """LoadGen's "Scheduled samples per second"."""
-    figures = record["loadgen"]["figures"]  # type: ignore[index]
-    return float(figures["Scheduled samples per second"])
+    assert record.loadgen is not None
+    return record.loadgen.figures["Scheduled samples per second"] or float("nan")
 
 
 if __name__ == "__main__":

@@ -77,12 +77,12 @@ def whole(folder: Path) -> list[list[object]]:
     start = time.monotonic()
     with Stub() as stub:
         run = run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=CONF.format(LARGEST))
-    seconds, rows = time.monotonic() - start, run.statistics
+    seconds = time.monotonic() - start
     first_ns = run.requests("issued_ns", "sent_ns").min()
-    print(f"{rows['completed']} completed, failures {rows['failures']}, CPU {run.cpu_s:.0f} s")
+    print(f"{run.statistics.completed} completed, failures {run.statistics.failures}, CPU {run.cpu_s:.0f} s")
     return [
         ["the same, complete run: total", seconds, run.peak_rss_mib],
-        ["the same: from issue to last answer", rows["duration_ns"] / 1e9, "-"],
+        ["the same: from issue to last answer", run.seconds, "-"],
         ["the same: from issue to the first request sent", (first_ns.iloc[1] - first_ns.iloc[0]) / 1e9, "-"],
     ]
 

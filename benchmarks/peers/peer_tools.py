@@ -13,6 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from bench import ROOT
 
+from harness.files import REQUESTS, RUN_RECORD
+from harness.record.run_record import RunRecord
+
 Figures = dict[str, float]  # "mean" and "p99" in ns
 _SUMMARY = {"mean": "Mean First Token latency (ns)", "p99": "99.00 percentile first token latency (ns)"}
 
@@ -71,13 +74,14 @@ def _harness_command(job: Job) -> tuple[list[str], Path]:
 
 def _harness_claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
     log_dir = job.folder / _scenario(job.workload) / "performance"
-    record = json.loads((log_dir / "run.json").read_text())
-    failures = sum(record["statistics"]["failures"].values()) + record["unanswered"]
+    record = RunRecord.read(log_dir / RUN_RECORD)
+    assert record.statistics is not None
+    failures = record.statistics.failed + (record.unanswered or 0)
     if job.workload.qps:
         return _loadgen_figures(log_dir), failures
     if failures:
         return None, failures
-    rows = pq.read_table(log_dir / "requests.parquet").to_pandas()
+    rows = pq.read_table(log_dir / REQUESTS).to_pandas()
     return figures(rows["reported_first_ns"] - rows["sent_ns"]), failures
 
 

@@ -1,6 +1,6 @@
 """The plan of a run: every choice resolved and checked, before anything is started."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -102,10 +102,10 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
     """
     _check_choices(options)
     benchmark = load_benchmark(options.benchmark, options.round)
-    official, parameters = _parameters(options, benchmark, audit)
+    parameters, differences = _parameters(options, benchmark, audit)
     mode: Mode = "accuracy" if options.accuracy else "performance"
     audit_config = _optional("--audit-config", options.audit_config)
-    audit_text, rewritten = (None, ()) if audit_config is None else _audit_text(audit_config)
+    audit_text, rewritten = _audit_text(audit_config)
     return RunPlan(
         benchmark=benchmark,
         scenario=options.scenario,
@@ -136,29 +136,32 @@ def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
         deviations=(
             *scenario_deviations(benchmark, options.scenario),
             *round_deviations(benchmark),
-            *generation.deviations(official, parameters),
+            *differences,
             *(() if audit is None else audit.deviations),
         ),
-        warnings=(
-            *options.warnings,
-            *rewritten,
-            *generation.not_applied(options.generation_config),
-            *unused_deadlines(options, streams=parameters.stream),
-        ),
+        warnings=(*options.warnings, *rewritten, *_without_effect(options, parameters)),
         audit=audit,
     )
 
 
 def _parameters(
     options: RunOptions, benchmark: Benchmark, audit: AuditRun | None
-) -> tuple[SamplingParameters, SamplingParameters]:
-    """The official generation parameters, and those of the run."""
+) -> tuple[SamplingParameters, tuple[str, ...]]:
+    """The generation parameters of the run, and how they differ from the official ones."""
     official = generation.official_parameters(benchmark, accuracy=options.accuracy)
     if audit is not None:
         official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
     config = _optional("--generation-config", options.generation_config)
     parameters = generation.resolve_parameters(official, config, options.max_new_tokens)
-    return generation.settle_stream(official, parameters, options.stream, timed=options.scenario.streams)
+    official, parameters = generation.settle_stream(
+        official, parameters, options.stream, timed=options.scenario.streams
+    )
+    return parameters, generation.deviations(official, parameters)
+
+
+def _without_effect(options: RunOptions, parameters: SamplingParameters) -> Iterator[str]:
+    yield from generation.not_applied(options.generation_config)
+    yield from unused_deadlines(options, streams=parameters.stream)
 
 
 def _folder(mode: Mode, audit: AuditRun | None) -> str:
@@ -175,8 +178,10 @@ def _check_choices(options: RunOptions) -> None:
             raise ConfigError(f"{name} is {given!r}, expected {', '.join(known)}")
 
 
-def _audit_text(path: Path) -> tuple[str, tuple[str, ...]]:
+def _audit_text(path: Path | None) -> tuple[str | None, tuple[str, ...]]:
     """The file as LoadGen gets it, and a warning where rows are rewritten for it."""
+    if path is None:
+        return None, ()
     source = f"--audit-config {path}"
     text = read_text(source, path)
     plain = plain_rows(text)

@@ -42,11 +42,6 @@ class LoadgenSummary:
     warnings: int | None
     problem: str = ""  # how an incomplete file is damaged, such as "missing" or "empty"
 
-    @property
-    def clean(self) -> bool:
-        """The file is complete and LoadGen logged no error."""
-        return not self.problem and self.errors == 0
-
 
 @dataclass(frozen=True, slots=True)
 class DetailRow:

@@ -80,7 +80,6 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 Action = NextStep | NextProbe | Ended
 
-_CLOSE = 0.7  # of t_max: so near, the next run may have the other verdict
 _SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
 _MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
 _SMALL_MARGIN = 0.01

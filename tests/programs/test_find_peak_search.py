@@ -1,4 +1,4 @@
-"""find_peak.py search as a user calls it, against a stub server. Whole searches: benchmarks/peak_stub.py."""
+"""find_peak.py search as a user calls it, against a stub server. Whole searches: benchmarks/peak/stub.py."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""The policy of a search: what comes next by what was measured (benchmarks/peak_search.py has the truth)."""
+"""The policy of a search: what comes next by what was measured (benchmarks/peak/search.py has the truth)."""
 
 import pytest
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The model in virtual time against the stub server, LoadGen and the client, at the same rates.
 
-    python benchmarks/peak_stub.py [--seconds 20]
-    python benchmarks/peak_stub.py --search [--only NAME ...]
+    python benchmarks/peak/stub.py [--seconds 20]
+    python benchmarks/peak/stub.py --search [--only NAME ...]
 
 Real runs against the stub's decode batches (benchmarks/stub/batch.c), and the simulation of the same
 schedule and samples (benchmarks/peak/server_model.py). The stub begins a prefill after the running step, and
@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import ROOT, Stub, print_table, run_harness, save
 
 from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Searches for the peak rate on servers whose peak is known: find_peak.py's, LoadGen's, plain bisection.
 
-    python benchmarks/peak_search.py [--noises 3] [--only NAME ...] [--small] [--processes 2] [--reuse]
+    python benchmarks/peak/search.py [--noises 3] [--only NAME ...] [--small] [--processes 2] [--reuse]
 
 Everything runs in virtual time against the model of benchmarks/peak/server_model.py, with LoadGen's schedule
 and verdict. The true peak is the largest rate whose official run is VALID (benchmarks/peak/truth.py); on a
@@ -14,13 +14,17 @@ of the schedule.
 import argparse
 import json
 import multiprocessing
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import RESULTS, print_table, save
 
 from benchmarks.peak.searches import Found, bisection, loadgen, ours
