@@ -52,9 +52,9 @@ _REMEDIES = {
     errno.ENFILE: "allow the system more open files (sysctl fs.file-max)",
     errno.ENOMEM: "free memory, or lift the limit on it (ulimit -v)",
     errno.EAGAIN: "allow more processes (ulimit -u)",
-    errno.ENOENT: "something removed it during the run; leave the output folder alone",
-    errno.EROFS: "the file system has become read-only: look at the disk (dmesg)",
-    errno.EIO: "the disk fails: look at dmesg",
+    errno.ENOENT: "it was removed during the run; leave the output folder as it is until the run ends",
+    errno.EROFS: "the file system has become read-only: see dmesg for errors of the disk",
+    errno.EIO: "the disk reports errors: see dmesg",
 }
 
 
@@ -92,5 +92,5 @@ def machine_failure(error: OSError | MemoryError) -> RunError:
     if isinstance(error, MemoryError):
         return RunError(f"out of memory; {_REMEDIES[errno.ENOMEM]}")
     where = f"{error.filename}: " if error.filename else ""
-    remedy = _REMEDIES.get(error.errno or 0, "look at the machine's limits and disks")
+    remedy = _REMEDIES.get(error.errno or 0, "check the machine's limits and disks")
     return RunError(f"{where}{error.strerror or error}; {remedy}")

@@ -108,20 +108,20 @@ def _add_generation(group: argparse._ArgumentGroup) -> None:
         dest="positions",
         type=int,
         metavar="N",
-        help="positions of a prompt together with its answer; 0: the model's context (default: %(default)d)",
+        help="positions for a prompt together with its answer; 0: the model's context (default: %(default)d)",
     )
     group.add_argument(
         "-t",
         "--temperature",
         type=float,
         metavar="T",
-        help="of the sampling; 0: greedy (default: %(default)g)",
+        help="sampling temperature; 0: greedy (default: %(default)g)",
     )
     group.add_argument(
-        "-p", "--top-p", type=float, metavar="P", help="of the sampling (default: %(default)g)"
+        "-p", "--top-p", type=float, metavar="P", help="top_p of the sampling (default: %(default)g)"
     )
     group.add_argument(
-        "-s", "--seed", type=int, metavar="SEED", help="of the sampling (default: the server's choice)"
+        "-s", "--seed", type=int, metavar="SEED", help="seed of the sampling (default: the server chooses)"
     )
 
 
@@ -155,15 +155,15 @@ def _add_score(parser: Parser) -> None:
         help=f"score {_TOKEN_IDS.format('MODEL')} of ./submission against the one of ./references",
     )
     for flag, short, what in (
-        ("submission", "s", "of the answers"),
-        ("references", "r", "to compare them with"),
+        ("submission", "s", "token ids of the answers"),
+        ("references", "r", "token ids of the reference answers"),
     ):
         files.add_argument(
             f"--{flag}",
             f"-{short}",
             type=path,
             metavar="FILE",
-            help=f"token ids {what} (default: of --model)",
+            help=f"{what} (default: file of --model)",
         )
     add_encoding(files)
     files.add_argument(
@@ -171,7 +171,7 @@ def _add_score(parser: Parser) -> None:
         "--threshold",
         type=path,
         metavar="FILE",
-        help="JSON object of the least meteor and bertscore_f1; below one of them the exit code is 5",
+        help="JSON object of the lowest accepted meteor and bertscore_f1; a lower score gives exit code 5",
     )
     files.add_argument(
         "--output", "-o", type=path, metavar="FILE", help="parquet file of the scores by line (default: none)"
@@ -186,10 +186,10 @@ def _add_meteor(meteor: argparse._ArgumentGroup) -> None:
         "--wordnet",
         type=path,
         metavar="DIR",
-        help="nltk's WordNet, unpacked or not (default: where nltk looks)",
+        help="WordNet of nltk, a folder or a zip file (default: nltk's search path)",
     )
     meteor.add_argument(
-        "--jobs", type=int, metavar="N", help="number of processes (default: that of the cores)"
+        "--jobs", type=int, metavar="N", help="number of processes (default: number of cores)"
     )
 
 
@@ -204,7 +204,7 @@ def _add_bert_score(bert: argparse._ArgumentGroup) -> None:
         "--num-layers", type=int, metavar="N", help="layer whose vectors are compared (default: %(default)d)"
     )
     bert.add_argument(
-        "--device", help="torch's name of it, such as cuda:0 or cpu (default: a GPU if there is one)"
+        "--device", help="device of torch, such as cuda:0 or cpu (default: a GPU if there is one)"
     )
     bert.add_argument("--batch-size", type=int, metavar="N", help="texts in a batch (default: %(default)d)")
 

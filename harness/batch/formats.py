@@ -153,7 +153,10 @@ def _count(path: Path, line: bytes) -> int:
 def _prompt(path: Path, number: int, line: bytes) -> str:
     line = line.removesuffix(b"\r")
     if not line:
-        raise DatasetError(f"{path}: line {number} is empty, expected a prompt; remove it and count again")
+        raise DatasetError(
+            f"{path}: line {number} is empty, expected a prompt; remove the line, and correct the number in "
+            "the first line"
+        )
     if (position := line.find(b"\0")) >= 0:
         column = len(line[:position].decode(errors="replace")) + 1
         raise DatasetError(f"{path}: line {number} holds a NUL at column {column}, expected text")

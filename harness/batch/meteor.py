@@ -41,7 +41,7 @@ def find_wordnet(path: Path | None) -> Path:
         raise ConfigError(
             f"--wordnet {path}: no {_WORDS} there, expected nltk's WordNet or the folder of its data"
         )
-    raise ConfigError("no WordNet where nltk looks; give its folder with --wordnet")
+    raise ConfigError("no WordNet in nltk's search path; name its folder with --wordnet")
 
 
 def meteor_scores(

@@ -143,7 +143,7 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
         "--min-replicas",
         type=int,
         metavar="N",
-        help="start without the replicas that cannot be used if at least N can; in accuracy and compliance "
+        help="accuracy and compliance runs: start with at least N usable replicas, without the others "
         "runs (default: all are needed)",
     )
     group.add_argument(

@@ -72,7 +72,7 @@ def build_run_parser() -> Parser:
         required=True,
         type=_test_name,
         metavar="TEST",
-        help="test to run, such as TEST07; repeat it for several, or 'all' that the benchmark needs",
+        help="test to run, such as TEST07; repeat the flag for several; 'all': each that the benchmark needs",
     )
     run_flags.add_scenario(workload)
     workload.add_argument(
@@ -108,7 +108,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         required=True,
         help="folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}",
     )
-    run_flags.add_scenario(parser.add_argument_group("what was run"), "that of the logs")
+    run_flags.add_scenario(parser.add_argument_group("what was run"), "scenario of the logs")
     parser.set_defaults(benchmark=run_flags.DEFAULTS["benchmark"], round=run_flags.DEFAULTS["round"])
     _add_verification(parser.add_argument_group("verification"), "none")
     parser.add_argument(

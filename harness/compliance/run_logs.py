@@ -95,7 +95,7 @@ def log_file(log_dir: Path, name: str) -> Path:
 def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFacts:
     """The facts of the run whose logs the folder holds. Raises ConfigError for a log that is cut short."""
     record = _record(log_dir / RUN_RECORD)
-    warnings = [f"no {name}: what it would show is not confirmed" for name in _missing(log_dir)]
+    warnings = [f"no {name}: what only this file can show is not confirmed" for name in _missing(log_dir)]
     warnings += _summary_warnings(log_dir)
     errors = _loadgen_errors(log_dir, detail)
     scenario = detail.effective.get("scenario")

@@ -90,7 +90,7 @@ def unused_deadlines(options: RunOptions, *, streams: bool) -> tuple[str, ...]:
         "--stall-timeout": options.stall_timeout,
     }
     return tuple(
-        f"{flag} {value:g} has no effect: the answers are not streamed (--stream on); --timeout holds"
+        f"{flag} {value:g} has no effect: the answers are not streamed (--stream on); only --timeout applies"
         for flag, value in named.items()
         if value is not None and not streams
     )
@@ -103,8 +103,8 @@ def resolve_preflight(options: RunOptions, *, compliance: bool = False) -> Prefl
         raise ConfigError(f"--min-replicas is {least}, expected at least 1")
     if least is not None and not options.accuracy and not compliance:
         raise ConfigError(
-            "--min-replicas holds for accuracy and compliance runs: a performance run measures all the "
-            "replicas that it names; omit it, or name only those that work"
+            "--min-replicas applies to accuracy and compliance runs only: a performance run measures every "
+            "replica that --server-url names; omit the flag, or name only replicas that work"
         )
     return Preflight(
         questions_s=_seconds("--preflight-timeout", options.preflight_timeout),

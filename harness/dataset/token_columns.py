@@ -34,8 +34,9 @@ def token_rows(table: Table) -> TokenRows:
     """The token column of a table; no other column is read. Raises DatasetError."""
     if _TEXT in table.names and not set(COLUMNS) & set(table.names):
         raise DatasetError(
-            f"{table.path}: {_TEXT}, but neither {' nor '.join(COLUMNS)}; results are of the token ids in "
-            "the official file, for a text can be tokenized in several ways: datasets/download.sh fetches it"
+            f"{table.path}: {_TEXT}, but neither {' nor '.join(COLUMNS)}; the prompts of a benchmark are "
+            "the token ids in its official file (a text can be tokenized in several ways): "
+            "datasets/download.sh fetches it"
         )
     name = table.first_column(COLUMNS)
     if isinstance(table, ParquetTable):

@@ -88,9 +88,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "--disagreements",
         "--report",
         type=Path,
-        help="write the samples to look at, wrong ones and those on which the modes disagree: .md or .html",
+        help="write the wrong samples, and those on which the modes disagree, to a .md or .html file",
     )
-    group.add_argument("--verbose", action="store_true", help="put all grades into --output-file")
+    group.add_argument(
+        "--verbose", action="store_true", help="include the grade of every sample in --output-file"
+    )
 
 
 def _add_grading(group: argparse._ArgumentGroup) -> None:
@@ -102,7 +104,7 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--num-lcb-workers",
         type=int,
-        help="programs to run, or texts to compare, at once (default: the cores of this process)",
+        help="number of programs run, or texts compared, at a time (default: cores of this process)",
     )
     group.add_argument(
         "--restart",

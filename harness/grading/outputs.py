@@ -157,7 +157,7 @@ def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tup
     if facts.benchmark not in (None, benchmark.name):
         source = "run.json" if table is None else "schema"
         raise GradingError(
-            f"{path}: of a {facts.benchmark} run according to its {source}, "
+            f"{path}: its {source} names the benchmark {facts.benchmark}, "
             f"but --benchmark is {benchmark.name}; pass --benchmark {facts.benchmark}"
         )
     limit = facts.max_new_tokens or benchmark.dataset(accuracy=True).max_new_tokens
@@ -176,13 +176,13 @@ def _open_rows(
 ) -> tuple[IdRows | TextRows, tuple[str, ...]]:
     """The rows of a table by their ids, or by their texts with a note why."""
     if IDS not in table.names:
-        return _text_rows(table, benchmark), (f"graded by {TEXT}: there is no {IDS}",)
+        return _text_rows(table, benchmark), (f"graded by the column {TEXT}, as there is no column {IDS}",)
     try:
         decoder = open_decoder(benchmark, tokenizer, limit)
     except ConfigError as error:
         if tokenizer is not None or not _has_texts(table):
             raise
-        return _text_rows(table, benchmark), (f"graded by {TEXT}, not by {IDS}: {error}",)
+        return _text_rows(table, benchmark), (f"graded by the column {TEXT}, not by {IDS}: {error}",)
     return IdRows(list(_id_rows(table)), decoder), ()
 
 

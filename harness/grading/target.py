@@ -121,7 +121,7 @@ def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable:
 def _log_warnings(evaluation: Evaluation) -> list[str]:
     warnings = []
     if evaluation.cut is not None:
-        warnings.append(f"the log breaks off at byte {evaluation.cut.offset}: {evaluation.cut.reason}")
+        warnings.append(f"the log is cut off at byte {evaluation.cut.offset}: {evaluation.cut.reason}")
     if evaluation.missing:
         count, shown = len(evaluation.missing), listed(evaluation.missing)
         left_out = "are left out, so the target is not met"

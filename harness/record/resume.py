@@ -31,7 +31,7 @@ def check_resumable(log_dir: Path, plan: ResolvedPlan, model: str | None) -> Non
         if found := list(differences(name, before[name], now[name])):
             raise ConfigError(
                 f"--resume: {log_dir} holds a run with {'; '.join(found)}; "
-                "give the same arguments as before or start anew without --resume"
+                "give the same arguments as before or start again without --resume"
             )
     served = [server.model for server in earlier.servers]
     if served and model not in served:
@@ -49,7 +49,7 @@ def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
     if others := sorted(str(other) for other in earlier - {version, None}):
         yield (
             f"--resume: earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
-            f"now have {version or 'none that they report'}"
+            f"now report {version or 'no version'}"
         )
 
 

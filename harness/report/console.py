@@ -268,7 +268,9 @@ def _guess(record: RunRecord) -> str:
         return ""
     if all(server.max_running_requests is not None for server in record.servers):
         return ""
-    return " (a guess: not every server reports what it runs at once; --max-concurrency N sets it)"
+    return (
+        " (a guess: not every server reports how many requests it runs at once; --max-concurrency N sets it)"
+    )
 
 
 def _bounds(plan: ResolvedPlan) -> str:

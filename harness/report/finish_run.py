@@ -233,7 +233,8 @@ def stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[s
         return ()
     if stats.ttft is None:
         return (
-            "answers were not streamed: what LoadGen took for TTFT is their latency, its TPOT has no meaning",
+            "answers were not streamed: LoadGen's TTFT is the latency of the complete answer, and its TPOT "
+            "has no meaning",
         )
     good = completed(rows)
     good = good[(good["osl"] >= 2) & (good["resumed"] == 0)]

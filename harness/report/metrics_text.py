@@ -41,7 +41,9 @@ def _queries(line: ProgressLine) -> Iterator[Metric]:
 
 def _latencies(line: ProgressLine) -> Iterator[Metric]:
     yield _gauge("mlperf_output_tokens_per_second", "Over the last ten seconds", line.tokens_per_s)
-    yield _gauge("mlperf_answers_last_minute", "Answers that ended in it", line.ended_last_minute)
+    yield _gauge(
+        "mlperf_answers_last_minute", "Answers that ended in the last minute", line.ended_last_minute
+    )
     yield _quantiles("mlperf_ttft_seconds", "TTFT of the last minute's answers", line.ttft)
     yield _quantiles("mlperf_tpot_seconds", "TPOT of the last minute's answers", line.tpot)
 

@@ -120,7 +120,9 @@ def _parameter(loadgen: LoadgenSummary, name: str) -> float:
 
 def _single_tokens(rows: Rows) -> str:
     singles = int((completed(rows)["osl"] == 1).sum())
-    return f" ({singles} answers have a single token, of which LoadGen can make no TPOT)" if singles else ""
+    return (
+        f" ({singles} answers have a single token, so LoadGen can compute no TPOT of them)" if singles else ""
+    )
 
 
 def _accuracy_reasons(rows: Rows, samples: int) -> Iterator[str]:

@@ -114,10 +114,10 @@ class HealthMonitor:
         with self._lock:
             now, out = time.monotonic(), sorted(self._out.items())
             named = [
-                f"{self._urls[replica]} has been out for {now - since:.0f} s: {why}"
+                f"{self._urls[replica]} has been out of use for {now - since:.0f} s: {why}"
                 for replica, (since, why) in out[:_NAMED]
             ]
-            more = [f"and {len(out) - _NAMED} more replicas are out"] if len(out) > _NAMED else []
+            more = [f"and {len(out) - _NAMED} more replicas are out of use"] if len(out) > _NAMED else []
             return (*self._outages, *named, *more)
 
     def suspected(self, replica: int) -> None:
@@ -151,7 +151,7 @@ class HealthMonitor:
                 return
             was_out = self._out.pop(replica, None) is not None
         if was_out:
-            text = f"{self._urls[replica]} was out for {time.monotonic() - began:.0f} s"
+            text = f"{self._urls[replica]} was out of use for {time.monotonic() - began:.0f} s"
             log.warning("%s and is healthy again", text)
             self._outages.append(text)
         self._tell("trust", replica)

@@ -22,8 +22,8 @@ from tests.runs import ROOT
             OSError(errno.EMFILE, "Too many open files"),
             "Too many open files; allow more open files (ulimit -n)",
         ),
-        (OSError(errno.EXDEV, "Cross-device"), "Cross-device; look at the machine's limits and disks"),
-        (OSError("no number"), "no number; look at the machine's limits and disks"),
+        (OSError(errno.EXDEV, "Cross-device"), "Cross-device; check the machine's limits and disks"),
+        (OSError("no number"), "no number; check the machine's limits and disks"),
         (MemoryError(), "out of memory; free memory, or lift the limit on it (ulimit -v)"),
     ],
 )

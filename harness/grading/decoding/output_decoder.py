@@ -89,7 +89,7 @@ def _require_same_words(name: str, benchmark: Benchmark) -> None:
         if (got := word(token)) != expected:
             raise ConfigError(
                 f"--tokenizer {name}: token {token} is {got!r}, in the tokenizer of {benchmark.name} it is "
-                f"{expected!r}; leave --tokenizer out, {BUILT_IN} is built in"
+                f"{expected!r}; omit --tokenizer, {BUILT_IN} is built in"
             )
 
 
@@ -100,7 +100,7 @@ def _words_in(file: Path) -> Callable[[int], str | None] | None:
     except OSError:
         return None
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{file}: not a tokenizer ({error}); leave --tokenizer out") from error
+        raise ConfigError(f"{file}: not a tokenizer ({error}); omit --tokenizer") from error
     return {token.id: token.content for token in added}.get
 
 
@@ -119,14 +119,14 @@ def _words_by_transformers(name: str) -> Callable[[int], str | None]:
     except ImportError as error:
         raise ConfigError(
             f"--tokenizer {name}: no folder with {TOKENIZER_FILE}, and names need the package transformers; "
-            f"leave --tokenizer out, {BUILT_IN} is built in and the tokenizer of gpt-oss"
+            f"omit --tokenizer, {BUILT_IN} is built in and the tokenizer of gpt-oss"
         ) from error
     try:
         model = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"--tokenizer {name}: cannot be loaded ({reason}); leave it out, {BUILT_IN} is built in"
+            f"--tokenizer {name}: cannot be loaded ({reason}); omit it, {BUILT_IN} is built in"
         ) from error
     return lambda token: str(model.decode([token], skip_special_tokens=False))
 

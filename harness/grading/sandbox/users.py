@@ -46,5 +46,6 @@ def _take(lock: socket.socket) -> int:
         else:
             return uid
     raise GradingError(
-        f"all {len(_UNUSED) + len(_FURTHER)} users for sandboxes are taken; end other evaluators here"
+        f"all {len(_UNUSED) + len(_FURTHER)} user ids for sandboxes are in use; "
+        "end other evaluators on this machine"
     )

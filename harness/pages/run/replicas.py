@@ -99,7 +99,7 @@ def _balance_lines(balance: ReplicaBalance | None) -> Iterator[str]:
     if balance.imbalance is not None:
         yield f"Imbalance: {balance.imbalance:.3f}, the largest mean number in flight over the mean of all."
     if balance.stragglers is None:
-        yield "Stragglers are not judged: no ten streamed answers of a replica ended in a minute."
+        yield "Stragglers are not judged: no replica ended ten streamed answers within a minute."
     for warning in straggler_warnings(balance.stragglers or (), len(balance.replicas)):
         yield f"{warning}."
 

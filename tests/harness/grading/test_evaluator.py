@@ -361,7 +361,7 @@ def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(tmp_path: Path, releas
     log.write_bytes(whole[: len(whole) // 2])
     result = evaluate(log, release)
     assert result.returncode == 5
-    assert re.search(r"WARNING: the log breaks off at byte \d+: the last entry", result.stdout)
+    assert re.search(r"WARNING: the log is cut off at byte \d+: the last entry", result.stdout)
 
 
 # harmony_ids("x"): the encoder takes seconds to load, which a collection of tests does not need

@@ -70,7 +70,7 @@ def test_a_table_scores_as_its_log(columns, suffix, tmp_path, capfd):
     from_table = score(capfd, "--mlperf-log", path, "--output-file", tmp_path / "r.json", "--verbose")
     assert from_table[:2] == from_log[:2]
     assert from_table[0] == 5
-    assert ("graded by model_output" in from_table[2]) == ("tok_model_output" not in columns)
+    assert ("graded by the column model_output" in from_table[2]) == ("tok_model_output" not in columns)
     details = json.loads((tmp_path / "r.json").read_text())["detailed_results"]
     assert {row["qsl_idx"] for row in details if not row["is_correct"]} == WRONG
     assert details[3]["model_output_preview"].startswith("<|channel|>analysis")
@@ -140,7 +140,7 @@ def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path, capfd):
     )
     frame.to_pickle(tmp_path / path) if path.endswith("pkl") else frame.to_parquet(tmp_path / path)
     code, stdout, stderr = score(capfd, "--input-file", tmp_path / path, program=accuracy_main)
-    assert (code, "graded by model_output" in stderr) == (5, True), stderr
+    assert (code, "graded by the column model_output" in stderr) == (5, True), stderr
     assert "60.0" in stdout  # 3 of 5
     evaluated = open_table(tmp_path / path.replace(".", "_evaluated."))
     assert evaluated.column("extracted_answer") == [row[3] for row in R1]
