@@ -77,8 +77,11 @@ class Prepared:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_inputs(plan: RunPlan) -> Inputs:
-    """Read and check the files of a plan. Raises ConfigError and DatasetError."""
+def read_inputs(plan: RunPlan, *, rate_follows: bool = False) -> Inputs:
+    """Read and check the files of a plan. Raises ConfigError and DatasetError.
+
+    ``rate_follows``: the runs have a rate of their own, so that the file's is not missed.
+    """
     target = Target(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
     user = read_conf(plan.user_conf, target)
     mlperf = Conf() if plan.mlperf_conf is None else read_conf(plan.mlperf_conf, target, "mlperf")
@@ -87,7 +90,8 @@ def read_inputs(plan: RunPlan) -> Inputs:
     samples = load_samples(
         plan.input_file, vocabulary_size=plan.benchmark.vocabulary_size, max_samples=plan.max_samples
     )
-    warnings = (*plan.warnings, *mlperf.warnings, *user.warnings, *skipped, *_rate_warnings(plan, settings))
+    rates = () if rate_follows else _rate_warnings(plan, settings)
+    warnings = (*plan.warnings, *mlperf.warnings, *user.warnings, *skipped, *rates)
     return Inputs(samples, settings, audit, warnings)
 
 

@@ -37,18 +37,19 @@ def run(
     on_progress: Callable[[ProgressSnapshot], None] | None = None,
     on_line: Callable[[ProgressLine], None] = lambda line: None,
     trace: bool = False,
+    rate_follows: bool = False,
 ) -> RunRecord:
     """Run the plan and return its record, also of INVALID and interrupted runs; run.json holds the same.
 
     ``on_plan`` is called after all checks and before anything is sent, ``on_progress`` about once a
     second, ``on_line`` with each line of progress.jsonl. A dry run ends before the first query, without a
     verdict and without a file. ``trace`` makes LoadGen write its trace, which costs time in its process: for
-    benchmarks of this harness.
+    benchmarks of this harness. ``rate_follows``: the dry run of a search, whose runs have rates of their own.
 
     KeyboardInterrupt and harness.cli.signals.InterruptedRun end the run; before its first query they are
     raised, as is HarnessError for whatever keeps the run from starting.
     """
-    inputs = read_inputs(plan)
+    inputs = read_inputs(plan, rate_follows=rate_follows)
     placement = place_workers(plan, inputs)
     with (
         interruptible(),

@@ -22,7 +22,7 @@ def conf_rows(workload: Workload, rate: float) -> str:
     """A user.conf for the workload's runs."""
     return (
         f"*.Server.target_qps = {rate:.6g}\n"
-        f"*.Server.min_duration = {1000 * workload.min_duration_s:.0f}\n*.Server.min_query_count = 1\n"
+        f"*.Server.min_duration = {1000 * workload.min_duration_s:.0f}\n*.Server.min_query_count = 459\n"
     )
 
 

@@ -21,6 +21,11 @@ def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: fl
     return int(np.searchsorted(cumulative, math.log1p(-confidence), side="left")) - 1
 
 
+def fewest_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
+    """The fewest queries with which a run passes, of which none may be over the limit."""
+    return math.floor(math.log1p(-confidence) / math.log(percentile)) + 1
+
+
 def log_cumulative(n: int, share: float, top: int) -> npt.NDArray[np.float64]:
     """log P(X <= t) for t from 0 to ``top`` when each of ``n`` counts with the probability ``share``."""
     counted = np.arange(top)

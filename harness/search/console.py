@@ -36,7 +36,7 @@ COLUMNS = (
 )
 _OUTCOMES = {
     "FOUND": "found",
-    "AT_LEAST": "at least: this client's limit was reached before the servers'",
+    "AT_LEAST": "at least: no latency limit of the servers was reached",
     "NOTHING_PASSES": "no rate passes",
     "BUDGET": "the budget is spent",
     "STOPPED": "ended early",
@@ -56,9 +56,8 @@ class SearchConsole:
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
-        searched = record.plan.scenario.poisson
-        print(render_plan(record, searched=searched))
-        if searched:
+        print(render_plan(record, searched=True))
+        if record.plan.scenario.poisson:
             least = duration(record.plan.loadgen_settings["min_duration_ms"] / 1000)
             print(f"search    runs of at least {least}, each with a rate of its own, not the conf file's")
             print(f"output    {record.plan.log_dir.parent.parent}", flush=True)

@@ -13,6 +13,7 @@ from harness.search.schedule import Schedule
 
 _NS = 1e9
 _QUEUES = 0.93  # of the requests in flight: where fewer run, the others wait for a slot
+MOST_OF_FULL = 2.0  # of the rate that full servers complete: a run at more takes over twice its schedule
 _CALM = 0.5  # of the limit of TTFT
 _PRECISION = 0.002  # of a rate that is searched for in replays
 _STRIDE = 1.1
@@ -103,11 +104,25 @@ def peak_by_tpot(probes: Sequence[Probe], limit_ns: int) -> float | None:
 
 
 class Predictor:
-    """Replays with one ladder's model, at any scale. Results are kept, since a search asks again for them."""
+    """Replays with one ladder's model, at any scale. Results are kept, since a search asks again for them.
 
-    def __init__(self, schedule: Schedule, limits_ns: Mapping[str, int], model: PoolModel) -> None:
+    No rate is predicted at which queries come more than twice as fast as the full pool completes them, nor
+    one with more than ``most_in_flight`` requests in flight. ``client_limited``: the ladder shows this
+    client's limit; then no more than the pool was seen to complete is predicted, unless a limit is missed.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        limits_ns: Mapping[str, int],
+        model: PoolModel,
+        *,
+        most_in_flight: float = math.inf,
+        client_limited: bool = False,
+    ) -> None:
         self._schedule = schedule
         self._model = model
+        self._most_in_flight, self._client_limited = most_in_flight, client_limited
         self._ttft_s, self._tpot_s = limits_ns["TTFT"] / _NS, limits_ns["TPOT"] / _NS
         self._kept: dict[tuple[float, float, float], Replayed] = {}
 
@@ -153,7 +168,18 @@ class Predictor:
         """The highest rate that would pass, as the ladder and the probes show the servers."""
         model = self.fitted(probes)
         near = probes[-1].rate if probes else 0.95 * self.capacity(model)
-        return self.highest_passing(model, near)
+        peak = self.highest_passing(model, near)
+        if peak is not None and self._client_limited and self._above(model, peak).passes:
+            return min(peak, self.capacity(model))
+        return peak
+
+    def beyond(self, probes: Sequence[Probe], peak: float) -> Replayed | None:
+        """The replay just above ``peak`` where it keeps the latency limits: these do not end the rates."""
+        found = self._above(self.fitted(probes), peak)
+        return found if found.passes else None
+
+    def _above(self, model: PoolModel, peak: float) -> Replayed:
+        return self.replay(model, peak * (1 + 2 * _PRECISION))
 
     def fitted(self, probes: Sequence[Probe]) -> PoolModel:
         """The model with the scale that explains the probes, newer ones with more weight.
@@ -213,7 +239,15 @@ class Predictor:
         return math.sqrt(low * high)
 
     def _passes(self, model: PoolModel) -> Callable[[float], bool]:
-        return lambda rate: self.replay(model, rate).passes
+        most_rate = MOST_OF_FULL * self.capacity(model)
+
+        def passes(rate: float) -> bool:
+            if rate > most_rate:
+                return False
+            found = self.replay(model, rate)
+            return found.passes and found.most_in_flight <= self._most_in_flight
+
+        return passes
 
 
 def _slower(tpot_p99_s: float) -> Callable[[Replayed], float]:

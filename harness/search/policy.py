@@ -15,7 +15,7 @@ from harness.config.loadgen_settings import Setting, limits_ns
 from harness.config.scenario import Scenario
 from harness.peak.steps import Step
 from harness.search.climb_order import keeps, next_concurrency
-from harness.search.model import Predictor, peak_by_tpot, pool_model
+from harness.search.model import MOST_OF_FULL, Predictor, peak_by_tpot, pool_model
 from harness.search.probe import Probe, Prober
 from harness.search.schedule import Schedule, rounded
 
@@ -36,6 +36,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
     start_qps: float | None = None
     most_in_flight: int | None = None
     """requests that this client can hold: --max-concurrency, ports, open files"""
+    connections: int | None = None
+    """ports and open files alone; None where --max-concurrency keeps further queries in this client"""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ Outcome = Literal["FOUND", "AT_LEAST", "NOTHING_PASSES", "BUDGET", "STOPPED"]
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The end of all measurements.
 
-    ``AT_LEAST``: this client's limit was reached before the servers'. ``STOPPED``: none is possible.
+    ``AT_LEAST``: no latency limit was reached, but one of this client. ``STOPPED``: none is possible.
     """
 
     outcome: Outcome
@@ -83,6 +85,7 @@ Action = NextStep | NextProbe | Ended
 _SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
 _MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
 _SMALL_MARGIN = 0.01
+_HOLDS = "this client can hold {} requests in flight"
 _NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
 _JUMP = 1.25  # factor by which a rate is raised where nothing predicts it
 _MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
@@ -177,15 +180,34 @@ class Policy:
         predictor = self._predictor(history)
         return [] if predictor is None else predictor.scales(history.probes)
 
-    def client_limited(self, history: History) -> bool:
-        """Whether the ladder ended at a limit of this client before it showed any of the servers."""
-        if not history.steps:
-            return False
-        top, most = max(history.steps, key=lambda step: step.concurrency), self._settings.most_in_flight
+    def beyond_limits(self, history: History, peak: float) -> str | None:
+        """The reason why no latency limit ends the rates at ``peak``; None where one does."""
+        if limited := self._client_limit(history.steps):
+            return limited
+        predictor = self._predictor(history)
+        found = None if predictor is None else predictor.beyond(history.probes, peak)
+        if predictor is None or found is None:
+            return None
+        most = self._settings.connections
+        if most is not None and found.most_in_flight > most:
+            return _HOLDS.format(most)
+        full = predictor.capacity(predictor.fitted(history.probes))
+        return (
+            f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
+            f"({full:.4g} queries/s): they are so wide that more queries would only wait"
+        )
+
+    def _client_limit(self, steps: Sequence[Step]) -> str | None:
+        """How the ladder ended at a limit of this client before it showed any of the servers."""
+        if not steps:
+            return None
+        top = max(steps, key=lambda step: step.concurrency)
         if top.client_bound:
-            return True
-        slots = self._settings.slots
-        return most is not None and top.concurrency >= most and (slots is None or most < slots)
+            return f"this client was the bottleneck of the ladder with {top.concurrency} requests in flight"
+        most, slots = self._settings.most_in_flight, self._settings.slots
+        if most is not None and top.concurrency >= most and (slots is None or most < slots):
+            return _HOLDS.format(most)
+        return None
 
     def cost_s(self, history: History, rate: float) -> float:
         """The duration of a run at ``rate``, with its start and the answers after its last query."""
@@ -229,12 +251,22 @@ class Policy:
     def _predictor(self, history: History) -> Predictor | None:
         key = tuple(step.concurrency for step in history.steps)
         if key not in self._predictors:
-            at_once = [one for one in (self._settings.slots, self._settings.most_in_flight) if one]
-            model = pool_model(history.steps, min(at_once, default=None), self._limits_ns["TTFT"])
-            self._predictors[key] = (
-                None if model is None else Predictor(self.schedule, self._limits_ns, model)
-            )
+            self._predictors[key] = self._new_predictor(history.steps)
         return self._predictors[key]
+
+    def _new_predictor(self, steps: Sequence[Step]) -> Predictor | None:
+        settings = self._settings
+        at_once = [one for one in (settings.slots, settings.most_in_flight) if one]
+        model = pool_model(steps, min(at_once, default=None), self._limits_ns["TTFT"])
+        if model is None:
+            return None
+        return Predictor(
+            self.schedule,
+            self._limits_ns,
+            model,
+            most_in_flight=settings.connections or math.inf,
+            client_limited=self._client_limit(steps) is not None,
+        )
 
     def _next_probe(self, history: History) -> Action:
         tolerance, found = self._settings.tolerance, bracket(history.probes)
@@ -245,8 +277,10 @@ class Policy:
         if found.high is None:
             if aim is None:
                 return self._explore(history, found.low * _JUMP, "nothing predicts the peak yet")
-            if self.client_limited(history) and aim <= found.low * (1 + tolerance):
-                return self._confirmed(history, found.low, "AT_LEAST")
+            if peak is not None and aim <= found.low * (1 + tolerance):
+                beyond = self.beyond_limits(history, peak)
+                if beyond is not None:
+                    return self._confirmed(history, found.low, "AT_LEAST", f"; {beyond}")
             above = max(aim, found.low * (1 + 1.5 * tolerance))
             return self._explore(history, above, "above the highest rate that passed")
         if found.width <= self._narrow(history, found.low, aim):
@@ -282,7 +316,7 @@ class Policy:
         """A rate that may pass, where none has: lower by steps that double."""
         if high is None:
             if aim is None:
-                return self._nothing_predicted(history)
+                return Ended("NOTHING_PASSES", "no rate passes in a replay of what the ladder measured")
             return self._explore(history, aim, "the prediction")
         failed = _failed_in_a_row(history.probes)
         first = 1.5 if any(one.verdict == "VALID" for one in history.probes) else 1.0
@@ -290,25 +324,7 @@ class Policy:
         lower = high * (1 - drop)
         return self._explore(history, lower if aim is None else min(aim, lower), "nothing passed yet")
 
-    def _nothing_predicted(self, history: History) -> Action:
-        """The end where no rate passes in a replay."""
-        predictor = self._predictor(history)
-        if predictor is not None and (few := self._too_few(rounded(predictor.capacity()))):
-            return few
-        return Ended("NOTHING_PASSES", "no rate passes in a replay of what the ladder measured")
-
-    def _too_few(self, rate: float) -> Ended | None:
-        """The end where no run at a rate can be VALID."""
-        run = self.schedule.run(rate)
-        if run.most_over >= 0:
-            return None
-        return Ended(
-            "STOPPED",
-            f"a run at {rate:g} has {run.queries} queries, too few for LoadGen's early stopping: "
-            "raise min_query_count or min_duration",
-        )
-
-    def _confirmed(self, history: History, rate: float, outcome: Outcome) -> Action:
+    def _confirmed(self, history: History, rate: float, outcome: Outcome, why: str = "") -> Action:
         """The end where enough runs at ``rate`` were VALID; else another one."""
         valid, invalid = tally(history.probes)[rate]
         peak = self.expected_peak(history)
@@ -316,7 +332,7 @@ class Policy:
         sure = margin >= _SMALL_MARGIN or (not invalid and _repeats(history.probes, rate))
         wanted = 2 if sure or runs_used(history.probes) >= _MANY_RUNS + valid - 1 else 3
         if valid >= wanted:
-            return Ended(outcome, f"VALID in {valid} of {valid + invalid} runs")
+            return Ended(outcome, f"VALID in {valid} of {valid + invalid} runs{why}")
         return self._affordable(history, rate, "confirmation")
 
     def _explore(self, history: History, rate: float, why: str) -> Action:
@@ -340,7 +356,7 @@ class Policy:
         left, cost = self._left_s(history), self.cost_s(history, rate)
         if left is not None and left < cost:
             return Ended("BUDGET", f"{max(left, 0):.0f} s of the budget are left, a run takes {cost:.0f} s")
-        return self._too_few(rate) or NextProbe(rate, why)
+        return NextProbe(rate, why)
 
     def _left_s(self, history: History) -> float | None:
         budget = self._settings.budget_s

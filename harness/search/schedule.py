@@ -17,6 +17,7 @@ from harness.report.early_stopping import most_over_limit
 
 _DIGITS = 6  # of a rate in a conf file
 _FIRST_DRAWN = 1 << 15
+_LOWEST_RATE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ class Schedule:
         assert issue.seconds is not None
         datasets = issue.samples // self.dataset if self.dataset else 0
         return ScheduledRun(rate, datasets, issue.samples, issue.seconds, most_over_limit(issue.samples))
+
+    @property
+    def fewest(self) -> ScheduledRun:
+        """The run with the fewest queries, which is that of the lowest rates."""
+        return self.run(_LOWEST_RATE)
 
     def arrivals_s(self, rate: float, queries: int) -> npt.NDArray[np.float64]:
         """The time at which each query is issued, in seconds from the first."""

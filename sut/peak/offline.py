@@ -41,7 +41,8 @@ def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate |
     """Measure; None after a dry run. Raises HarnessError, RunError where the short run was not complete."""
     folder = options.output_dir.absolute() / FOLDER / options.scenario
     with interruptible():
-        official = run(resolve_plan(run_options(options, folder, options.user_conf, dry_run=True)))
+        plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True))
+        official = run(plan, rate_follows=True)
         watcher.plan(official)
         if options.dry_run:
             return None

@@ -17,10 +17,12 @@ from harness.peak.plan import FOLDER, running_limit
 from harness.peak.steps import Step
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
+from harness.report.early_stopping import fewest_queries
 from harness.report.progress import ProgressSnapshot, duration
 from harness.search.conclusion import Conclusion, conclude
 from harness.search.policy import Action, Ended, History, Policy, SearchSettings, search
 from harness.search.probe import Probe
+from harness.search.schedule import Schedule
 from harness.search.state import SearchState, check_same, identity_of, read_state
 from sut.peak.prober import RunProber, run_options
 from sut.run import run
@@ -71,9 +73,10 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
     folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
     with interruptible():
         plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True, report=False))
-        base = run(plan)
+        base = run(plan, rate_follows=True)
         watcher.plan(base)
         settings = search_settings(options, base)
+        _check_queries(settings, base)
         if not options.resume:
             _check_budget(settings, base)
         if options.dry_run:
@@ -102,6 +105,20 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
         budget_s=options.budget,
         start_qps=options.start_qps,
         most_in_flight=most,
+        connections=limits.max_connections if asked is None else None,
+    )
+
+
+def _check_queries(settings: SearchSettings, base: RunRecord) -> None:
+    """Refuse settings with which a run may have too few queries to be VALID. Raises ConfigError."""
+    run, needed = Schedule(settings.loadgen, settings.samples).fewest, fewest_queries()
+    if run.most_over >= 0:
+        return
+    key = "max_query_count" if 0 < settings.loadgen["max_query_count"] < needed else "min_query_count"
+    raise ConfigError(
+        f"a run of {settings.samples} samples with the settings of {base.plan.user_conf} may have only "
+        f"{run.queries} queries, and with fewer than {needed} none is VALID by LoadGen's early stopping; "
+        f"write a row *.Server.{key} = {needed}"
     )
 
 

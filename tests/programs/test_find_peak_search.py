@@ -27,11 +27,11 @@ CONF = f"""
 FOLDER = "peak/server/search"
 
 
-def command(folder, stub, *arguments, scenario="server"):
+def command(folder, stub, *arguments, scenario="server", conf=CONF):
     dataset, _ = small_dataset(folder)
-    conf = folder / "given.conf"
-    conf.write_text(CONF)
-    words = ("search", "--scenario", scenario, "--input-file", dataset, "--user-conf", conf)
+    file = folder / "given.conf"
+    file.write_text(conf)
+    words = ("search", "--scenario", scenario, "--input-file", dataset, "--user-conf", file)
     words += ("--output-dir", folder, "--max-new-tokens", 8, "--log-level", "warning")
     words += ("--server-url", stub.url, "--ladder-seconds", 1, *arguments)
     return [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
@@ -179,10 +179,30 @@ def test_wrong_usage_is_one_line(tmp_path, capfd, arguments):
 
 
 @pytest.mark.engine
-def test_a_budget_for_less_than_a_run_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("arguments", "row", "named"),
+    [
+        (("--budget", SECONDS - 1), "", "--budget"),
+        ((), "*.Server.min_query_count = 456", "min_query_count"),
+        (("--start-qps", RATE), "*.Server.min_query_count = 1", "min_query_count"),
+        ((), "*.Server.max_query_count = 458", "max_query_count"),
+    ],
+)
+def test_runs_that_cannot_be_valid_are_refused_before_any_request(tmp_path, arguments, row, named, capfd):
     with StubServer() as stub:
-        process = start(command(tmp_path, stub, "--budget", SECONDS - 1))
-        _, stderr = ended(process)
-    assert process.returncode == 2
-    assert "--budget" in stderr.splitlines()[-1]
+        words = command(tmp_path, stub, *arguments, conf=f"{CONF}{row}\n")[2:]
+        code, _, stderr = main_here(capfd, find_peak.main, words)
+    assert (code, len(stub.requests)) == (2, 0)
+    assert named in stderr.splitlines()[-1]
     assert not (tmp_path / FOLDER).exists()
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("scenario", ["server", "offline"])
+def test_the_rate_of_the_conf_file_is_not_missed(tmp_path, scenario, capfd):
+    conf = "".join(line for line in CONF.splitlines(keepends=True) if "target_qps" not in line)
+    with StubServer() as stub:
+        words = command(tmp_path, stub, "--dry-run", scenario=scenario, conf=conf)[2:]
+        code, stdout, _ = main_here(capfd, find_peak.main, words)
+    assert code == 0
+    assert not [line for line in stdout.splitlines() if "WARNING" in line and "target_qps" in line]

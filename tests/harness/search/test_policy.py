@@ -3,7 +3,8 @@
 import pytest
 
 from harness.search.policy import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
-from tests.harness.search.searches import LIMITS_NS, MadeServer, probe, settings, step
+from tests.harness.search import searches
+from tests.harness.search.searches import LIMITS_NS, LOADGEN, MadeServer, probe, settings, step
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128, 256))
 
@@ -83,16 +84,6 @@ ENDS = {
     ),
     "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
     "no step within the limits": (History((step(1, 90.0),)), {}, "NOTHING_PASSES"),
-    "too few queries": (
-        History(),
-        {"start_qps": 3.0, "samples": 200, "loadgen": {**settings().loadgen, "min_query_count": 1}},
-        "STOPPED",
-    ),
-    "too few queries at the predicted rate": (
-        History(tuple(step(n, 15 + 20 * n) for n in (1, 2, 4))),
-        {"samples": 20, "loadgen": {**settings().loadgen, "min_query_count": 1}},
-        "STOPPED",
-    ),
     "too many runs": (History(LADDER, tuple(probe(40.0 - n, "INVALID") for n in range(16))), {}, "STOPPED"),
 }
 
@@ -165,6 +156,33 @@ def test_a_client_at_its_limit_gives_a_lower_bound():
     assert ended.outcome == "AT_LEAST"
     assert max(one.concurrency for one in history.steps) == 64
     assert rates.low is not None and rates.high is None
+
+
+@pytest.mark.parametrize(
+    ("server", "changes", "why"),
+    [
+        (MadeServer(each_ms=0.1, slots=80), {"slots": 80, "connections": 14_000}, "2 times the rate"),
+        (MadeServer(), {"slots": 1000, "connections": 14_000}, "2 times the rate"),
+        (MadeServer(each_ms=0.1, slots=80), {"slots": 80, "connections": 300}, "hold 300 requests"),
+        (
+            MadeServer(base_ms=5.0, each_ms=0.01),
+            {"most_in_flight": 128, "connections": 128},
+            "hold 128 requests",
+        ),
+    ],
+)
+def test_limits_that_always_pass_end_at_a_rate_that_servers_and_client_can_hold(
+    monkeypatch, server, changes, why
+):
+    monkeypatch.setattr(searches, "TTFT_S", 36_000.0)
+    monkeypatch.setattr(searches, "TPOT_S", 36_000.0)
+    wide = {**LOADGEN, "ttft_latency": 36_000 * 10**9, "tpot_latency": 36_000 * 10**9}
+    history, ended, rates = found(server, loadgen=wide, **changes)
+    assert (ended.outcome, rates.high) == ("AT_LEAST", None)
+    assert why in ended.why
+    fastest = max(step.queries_per_s for step in history.steps)
+    assert 0.9 * fastest < rates.low < 2.2 * fastest
+    assert len(history.probes) <= 4
 
 
 @pytest.mark.parametrize(
