@@ -69,7 +69,9 @@ def conclude(
     """The conclusion of what was measured."""
     found, probes = bracket(history.probes), history.probes
     remarks = (*_not_monotone(policy, probes), *_slower(policy, history), *_unsteady(history))
-    binding, boundary = _limit(probes, found.low, limits_ns)
+    # Where no latency limit ends the rates, none binds, and a replay's peak is this client's.
+    at_least = ended.outcome == "AT_LEAST"
+    binding, boundary = (None, None) if at_least else _limit(probes, found.low, limits_ns)
     if found.low is None:
         return Conclusion(
             outcome=ended.outcome,
@@ -90,7 +92,7 @@ def conclude(
         runs=valid + invalid,
         lowest_invalid=found.high,
         expected_peak=peak,
-        margin=None if peak is None else min(peak, found.high or peak) / found.low - 1,
+        margin=None if peak is None or at_least else min(peak, found.high or peak) / found.low - 1,
         binding=binding,
         boundary=boundary,
         tokens_per_s=_spread([one.tokens_per_s for one in at_rate if one.tokens_per_s is not None]),

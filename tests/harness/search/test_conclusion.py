@@ -18,9 +18,9 @@ MS = 1e6
 PARAMETERS = {"max_new_tokens": 40, "temperature": 1.0}
 
 
-def concluded(*probes, steps=()):
+def concluded(*probes, steps=(), outcome="FOUND"):
     policy, history = Policy(settings()), History(tuple(steps), tuple(probes))
-    return conclude(policy, LIMITS_NS, "gpt-oss-120b", history, Ended("FOUND", "why"))
+    return conclude(policy, LIMITS_NS, "gpt-oss-120b", history, Ended(outcome, "why"))
 
 
 def cut_by_queue(rate, **changes):
@@ -70,6 +70,11 @@ def test_the_margin_ends_at_a_rate_that_did_not_pass():
     found = concluded(valid, stalled, steps=LADDER)
     assert found.expected_peak > found.lowest_invalid
     assert found.margin == pytest.approx(0.1)
+
+
+def test_without_a_limit_there_is_no_margin():
+    found = concluded(probe(10.0), probe(10.0), steps=LADDER, outcome="AT_LEAST")
+    assert (found.rate, found.margin, found.binding) == (10.0, None, None)
 
 
 def test_one_valid_run_is_not_confirmed():
