@@ -30,6 +30,11 @@ def find_test(benchmark: Benchmark, name: str) -> ComplianceTest:
         return msgspec.convert(section | {"dataset": dataset}, TESTS[name])
     except KeyError as error:
         message = f"no dataset {error} is defined" if "dataset" in section else "no dataset is named"
-        raise ConfigError(f"configs/{benchmark.name}.toml: compliance.{name}: {message}") from error
+        raise ConfigError(f"{_place(benchmark, name)}: {message}") from error
     except msgspec.ValidationError as error:
-        raise ConfigError(f"configs/{benchmark.name}.toml: compliance.{name}: {error}") from error
+        raise ConfigError(f"{_place(benchmark, name)}: {error}") from error
+
+
+def _place(benchmark: Benchmark, name: str) -> str:
+    file = f"{benchmark.name}.toml"
+    return f"configs/rounds/{benchmark.round}/{file} (or configs/{file}): compliance.{name}"

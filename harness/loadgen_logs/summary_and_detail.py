@@ -24,6 +24,9 @@ _NUMBER = re.compile(
 )  # LoadGen's have 20 digits at most
 _COUNT = re.compile(r"(No|[0-9]{1,20}) (warning|error)s? encountered", re.IGNORECASE)
 _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
+# LoadGen's words for the times of a query, in the names of its figures.
+TIMES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
+_NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,16 @@ class LoadgenSummary:
     errors: int | None
     warnings: int | None
     problem: str = ""  # how an incomplete file is damaged, such as "missing" or "empty"
+
+    def percentile_ns(self, name: str, percent: str = "99.00") -> float | None:
+        """A percentile of one of TIMES; None where the summary has none or no query had such a time."""
+        found = self.figures.get(f"{percent} percentile {TIMES[name]} (ns)")
+        return None if found is None or found >= _NO_TIME_NS else found
+
+    def limit_ns(self, name: str) -> int | None:
+        """The limit of TTFT or TPOT that LoadGen had."""
+        text = self.parameters.get(f"{name.lower()}_latency (ns)", "")
+        return int(text) if text.isdigit() and int(text) else None
 
 
 @dataclass(frozen=True, slots=True)

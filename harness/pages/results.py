@@ -72,11 +72,12 @@ def _result(record: RunRecord) -> str:
 
 def _figure(summary: LoadgenSummary | None) -> str:
     """LoadGen's figure: tokens a second, or the p90 of SingleStream."""
-    figures: dict[str, Any] = {} if summary is None else dict(summary.figures)
+    if summary is None:
+        return "-"
     for name in _RATES:
-        if (value := figures.get(name)) is not None:
+        if (value := summary.figures.get(name)) is not None:
             return f"{value:.2f} {'tokens' if 'tokens' in name.lower() else 'samples'}/s"
-    p90 = figures.get("90.00 percentile latency (ns)")
+    p90 = summary.percentile_ns("latency", "90.00")
     return "-" if p90 is None else f"p90 {p90 / 1e6:.1f} ms"
 
 
@@ -95,6 +96,5 @@ def _metric(name: str, metric: Any) -> str:
 
 def _part(summary: LoadgenSummary | None, name: str, limit_ns: int | None) -> str:
     """p99 as a part of its limit."""
-    words = {"TTFT": "first token latency", "TPOT": "time to output token"}[name]
-    p99 = None if summary is None else summary.figures.get(f"99.00 percentile {words} (ns)")
+    p99 = None if summary is None else summary.percentile_ns(name)
     return "-" if p99 is None or not limit_ns else f"{p99 / limit_ns:.1%}"

@@ -11,12 +11,6 @@ from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.report.progress import milliseconds
 from harness.report.statistics import completed
 
-# LoadGen's figure and its limit, both ns, by metric. It prints p99, the percentile of the rules.
-_TOKEN_LIMITS = {
-    "TTFT": ("99.00 percentile first token latency (ns)", "ttft_latency (ns)"),
-    "TPOT": ("99.00 percentile time to output token (ns)", "tpot_latency (ns)"),
-}
-_NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 _STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
 
 
@@ -70,10 +64,12 @@ def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> 
 
 def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
     """Limit, measured value and a rate to try; LoadGen's own words for what has none."""
-    ratios = dict(_exceeded(loadgen))
-    for name, ratio in ratios.items():
-        limit_ns = _parameter(loadgen, _TOKEN_LIMITS[name][1])
-        yield f"{name} p99 is {milliseconds(ratio * limit_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
+    ratios = {}
+    for name in ("TTFT", "TPOT"):
+        p99_ns, limit_ns = loadgen.percentile_ns(name), loadgen.limit_ns(name)
+        if p99_ns is not None and limit_ns is not None and p99_ns > limit_ns:
+            ratios[name] = p99_ns / limit_ns
+            yield f"{name} p99 is {milliseconds(p99_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
     yield from _rate_to_try(loadgen, ratios)
     for line in loadgen.recommendations:
         if line.partition(" ")[0] not in ratios:
@@ -81,14 +77,6 @@ def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
     for name, lines in loadgen.early_stopping.items():
         if name not in ratios and any("unsuccessful" in line for line in lines):
             yield f"{name} early stopping: {' '.join(lines)}".lstrip()
-
-
-def _exceeded(loadgen: LoadgenSummary) -> Iterator[tuple[str, float]]:
-    """Measured p99 over its limit, for each metric that was too slow."""
-    for name, (figure, limit) in _TOKEN_LIMITS.items():
-        measured, limit_ns = loadgen.figures.get(figure), _parameter(loadgen, limit)
-        if measured is not None and 0 < limit_ns < measured < _NO_TIME_NS:
-            yield name, measured / limit_ns
 
 
 def _rate_to_try(loadgen: LoadgenSummary, ratios: Mapping[str, float]) -> Iterator[str]:

@@ -3,15 +3,13 @@
 from pathlib import Path
 
 from harness.files import USER_CONF
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.run_record import Distribution, RunRecord
 from harness.search.cut_off import CutOff
 from harness.search.probe import Probe, ProbeVerdict
 from harness.search.schedule import ScheduledRun
 
-# Figures of LoadGen's summary.
-_TTFT_P99 = "99.00 percentile first token latency (ns)"
-_TPOT_P99 = "99.00 percentile time to output token (ns)"
-_TOKENS = "Completed tokens per second"
+_TOKENS = "Completed tokens per second"  # of LoadGen's summary
 _CLIENT_BOUND = 0.05  # of the run: a part in which this client was the bottleneck
 
 
@@ -30,7 +28,7 @@ def probe_of(
     cut_after_s, over = watch.decided_s, watch.over
     statistics, loadgen, verdict = record.statistics, record.loadgen, record.verdict
     assert statistics is not None and verdict is not None
-    figures = {} if loadgen is None or cut_after_s is not None else loadgen.figures
+    summary = None if cut_after_s is not None else loadgen
     taken_s = (statistics.duration_ns or 0) / 1e9
     return Probe(
         rate=run.rate,
@@ -42,12 +40,12 @@ def probe_of(
         verdict="FAILED" if failures else _verdict(record, cut_after_s),
         reasons=(*failures, *verdict.reasons),
         cut_after_s=cut_after_s,
-        ttft_p99_ns=figures.get(_TTFT_P99) or _p99(statistics.ttft),
-        tpot_p99_ns=figures.get(_TPOT_P99) or _p99(statistics.tpot),
+        ttft_p99_ns=_p99_ns("TTFT", summary, statistics.ttft),
+        tpot_p99_ns=_p99_ns("TPOT", summary, statistics.tpot),
         over_ttft=over.ttft,
         over_tpot=over.tpot,
         most_over=run.most_over,
-        tokens_per_s=figures.get(_TOKENS),
+        tokens_per_s=None if summary is None else summary.figures.get(_TOKENS),
         output_tokens_mean=statistics.osl_mean,
         client_bound=_client_bound(record, taken_s),
         deviations=len(record.deviations),
@@ -68,8 +66,10 @@ def _verdict(record: RunRecord, cut_after_s: float | None) -> ProbeVerdict:
     return "INVALID" if record.verdict.complete else "FAILED"
 
 
-def _p99(distribution: Distribution | None) -> float | None:
-    return None if distribution is None else distribution.percentiles["99"]
+def _p99_ns(name: str, summary: LoadgenSummary | None, ours: Distribution | None) -> float | None:
+    """LoadGen's, or ours where it has none."""
+    found = None if summary is None else summary.percentile_ns(name)
+    return found or (None if ours is None else ours.percentiles["99"])
 
 
 def _client_bound(record: RunRecord, taken_s: float) -> bool:

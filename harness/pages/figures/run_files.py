@@ -9,8 +9,6 @@ from harness.pages.figures.queries import Floats, Queries, read_queries
 from harness.record.run_record import RunRecord
 
 _NS = 1e9
-# In the names of LoadGen's figures.
-LATENCIES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +26,8 @@ class RunFiles:
         """LoadGen's p99 limits in seconds, where the scenario has any."""
         if self.summary.scenario != "Server":
             return {}
-        rows = {
-            name: self.summary.parameters.get(f"{name.lower()}_latency (ns)", "") for name in ("TTFT", "TPOT")
-        }
-        return {name: int(text) / _NS for name, text in rows.items() if text.isdigit() and int(text)}
+        found = {name: self.summary.limit_ns(name) for name in ("TTFT", "TPOT")}
+        return {name: limit_ns / _NS for name, limit_ns in found.items() if limit_ns is not None}
 
 
 def read_run(folder: Path) -> RunFiles:

@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.pages.figures.queries import Queries
-from harness.pages.figures.run_files import LATENCIES, RunFiles, known_over, metric
+from harness.pages.figures.run_files import RunFiles, known_over, metric
 from harness.pages.page import Badge, Gauge, Page, Section
 from harness.pages.picture import clock
 from harness.pages.run.accuracy import accuracy_section
@@ -120,7 +120,7 @@ def _headline(run: RunFiles) -> Iterator[tuple[str, str]]:
     ):
         if (value := figures.get(name)) is not None:
             yield f"{value:,.2f}", name.lower()
-    if run.summary.scenario == "SingleStream" and (p90 := figures.get("90.00 percentile latency (ns)")):
+    if run.summary.scenario == "SingleStream" and (p90 := run.summary.percentile_ns("latency", "90.00")):
         yield f"{milliseconds(p90)} ms", "90th percentile latency"
     if run.record is not None and (stats := run.record.statistics) is not None:
         yield f"{stats.completed:,}", "queries completed"
@@ -145,8 +145,7 @@ def _verdict(run: RunFiles) -> Section:
 
 def _gauges(run: RunFiles) -> Iterator[Gauge]:
     for name, limit in run.limits.items():
-        p99 = run.summary.figures.get(f"99.00 percentile {LATENCIES[name]} (ns)")
-        if p99 is not None and p99 < 1e18:  # LoadGen's figure where a query had no such time is near 2^63
+        if (p99 := run.summary.percentile_ns(name)) is not None:
             text = f"{milliseconds(p99)} ms, {p99 / _NS / limit:.1%} of {milliseconds(limit * _NS)} ms"
             yield Gauge(f"{name} p99", p99 / _NS / limit, text)
 

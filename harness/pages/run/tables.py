@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.config.server_urls import folded
-from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.loadgen_logs.summary_and_detail import TIMES, LoadgenSummary
 from harness.pages.figures.queries import Queries
-from harness.pages.figures.run_files import LATENCIES, RunFiles
+from harness.pages.figures.run_files import RunFiles
 from harness.pages.page import Section, Table
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
@@ -52,9 +52,9 @@ def endings(queries: Queries) -> Table:
 def loadgen_percentiles(run: RunFiles) -> Iterator[Table]:
     """LoadGen's own percentiles, where single queries are not known."""
     rows = []
-    for name, words in LATENCIES.items():
+    for name in TIMES:
         figures = {
-            share: run.summary.figures.get(f"{share} percentile {words} (ns)")
+            share: run.summary.percentile_ns(name, share)
             for share in ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")
         }
         if figures["50.00"] is not None:
