@@ -15,6 +15,7 @@ from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_S = 0.01  # until a signal is sent again whose exception got lost
+_delivered = threading.Event()  # its exception was raised
 
 
 class InterruptedRun(BaseException):
@@ -115,6 +116,12 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
+    around = frame
+    while around is not None:
+        if around.f_code is _send_again.__code__:
+            return  # an exception would get lost here as well, and the signal comes again
+        around = around.f_back
+    _delivered.set()
     ignore_signals()
     raise InterruptedRun(signum)
 
@@ -126,5 +133,17 @@ def _send_again(lost: "sys.UnraisableHookArgs") -> None:
         sys.__unraisablehook__(lost)
         return
     signum = lost.exc_value.signum
+    _delivered.clear()
     signal.signal(signum, _interrupt)
-    threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signum)).start()
+    threading.Thread(target=_insist, args=(signum,), name="signal", daemon=True).start()
+
+
+def _insist(signum: int) -> None:
+    """Send a signal until its exception was raised, or until it has another handler."""
+    while not _delivered.wait(_AGAIN_S):
+        handler = signal.getsignal(signum)
+        if handler is signal.SIG_IGN:
+            return
+        os.kill(os.getpid(), signum)
+        if handler is not _interrupt:
+            return

@@ -177,13 +177,14 @@ class HttpClient:
 
     def _open(self, replica: Replica) -> Connection:
         while True:
+            opened_ns = time.monotonic_ns()
             try:
                 connection = replica.connect(self._clock)
                 break
             except OSError as error:
                 if not self._leave_address(replica, replica.pair, error):
                     raise
-        connection.opened_ns = time.monotonic_ns()
+        connection.opened_ns = opened_ns
         self._connections[connection.fd] = connection
         self._connecting[connection.fd] = connection
         connection.mask = _READ_WRITE

@@ -19,7 +19,8 @@ from tests.stub import StubServer
 
 HANG_S = 300  # a run that has not ended by then hangs
 ROWS, RATE = 80, 40  # two seconds of queries
-CAUGHT = 15  # queries that are answered when the fault comes; the others wait for it
+# When the fault comes, CAUGHT queries are answered and as many as may be in flight wait for their answers.
+CAUGHT, IN_FLIGHT = 15, 8
 TOKENS = 10
 # Limits that a pause or a busy machine does not break, and a percentile that few queries can prove.
 OFFLINE_CONF = """
@@ -53,6 +54,12 @@ class Going:
         """Queries that the servers have answered, but for the trials."""
         return sum(request.answered for stub in self.stubs for request in stub.requests[1:])
 
+    @property
+    def is_caught(self) -> bool:
+        """Whether it is in the middle: each worker has queries that wait."""
+        sent = sum(len(stub.requests[1:]) for stub in self.stubs)
+        return self.answered >= CAUGHT and sent >= self.answered + IN_FLIGHT
+
     def family(self) -> list[psutil.Process]:
         """All descendants, remembered for the question who is left over."""
         with suppress(psutil.NoSuchProcess):
@@ -65,7 +72,11 @@ class Going:
 
     def spawned(self) -> list[psutil.Process]:
         """LoadGen's process and the workers, in the order of their start."""
-        children = [child for child in self.family() if "spawn_main" in " ".join(child.cmdline())]
+        children = []
+        for child in self.family():
+            with suppress(psutil.NoSuchProcess):  # another child, which has ended
+                if "spawn_main" in " ".join(child.cmdline()):
+                    children.append(child)
         return sorted(children, key=lambda child: child.create_time())
 
     @property
@@ -94,7 +105,7 @@ class Scene:
     stub: Mapping[str, Any] = field(default_factory=dict)
     replicas: int = 1
     url: Callable[[Sequence[StubServer]], str] = lambda stubs: ",".join(stub.url for stub in stubs)
-    arguments: tuple[object, ...] = ("--max-concurrency", 8)
+    arguments: tuple[object, ...] = ("--max-concurrency", IN_FLIGHT)
     shell: str = 'exec "$@"'  # how a shell runs the command; $OUT is the output folder
     preexec: Callable[[], None] | None = None
     at_once: bool = False
@@ -137,7 +148,7 @@ def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
     )
     run = Going(process, setting, stubs, log_dir, free=free)
     try:
-        wait_until(lambda: scene.at_once or run.answered >= CAUGHT or process.poll() is not None)
+        wait_until(lambda: scene.at_once or run.is_caught or process.poll() is not None)
         run.family()
         yield run
     finally:

@@ -41,7 +41,7 @@ def _pause(run: Going) -> None:
 def _kill_loadgen_early(run: Going) -> None:
     """As soon as the plan is written: the workers are not started yet."""
     record = run.log_dir / "run.json"
-    wait_until(lambda: record.exists() or run.process.poll() is not None)
+    wait_until(lambda: (record.exists() and run.spawned()) or run.process.poll() is not None)
     run.loadgen.kill()
 
 

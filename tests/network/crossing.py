@@ -3,6 +3,7 @@
 ``python -m tests.network.crossing [KEY...]`` runs the bad networks and prints their table.
 """
 
+import functools
 import json
 import subprocess
 import sys
@@ -12,18 +13,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from tests.faults.going import HANG_S, SERVER_CONF
 from tests.kit import wait_until
-from tests.network.link import REQUEST, UP, Link
+from tests.network.link import Link
 from tests.network.networks import DOWN_S, NETWORKS, PORT, ROWS, BadNetwork
 from tests.network.truth import Exchange, exchanges, lost_to_server
 from tests.runs import ROOT, FinishedRun, command, small_dataset
 
-MIDDLE = 20  # requests on the link when the fault comes
 FIRST_ID, STEP = 1000, 31  # of the small dataset's prompts
 
 
@@ -38,16 +39,23 @@ class Crossing:
 
     @property
     def times(self) -> list[tuple[dict, Exchange]]:
-        """Each completed query and what the link knows of it."""
-        known = exchanges(self.link.packets, self._tokens)
-        turns: dict[int, int] = defaultdict(int)
-        pairs = []
-        for row in sorted(self.run.requests, key=lambda row: row["sent_ns"] or 0):
-            sample = row["sample_index"]
+        """Each completed query and what the link knows of it; without those of one sample that two workers
+        had at the same time: which of them left first is not known."""
+        by_sample = defaultdict(list)
+        for row in sorted(self.run.requests, key=lambda row: row["issued_ns"]):
             if row["failure"] is None:
-                pairs.append((row, known[FIRST_ID + STEP * sample][turns[sample]]))
-            turns[sample] += 1
+                by_sample[row["sample_index"]].append(row)
+        pairs = []
+        for sample, rows in by_sample.items():
+            clear = [True, *(one["sent_ns"] <= other["issued_ns"] for one, other in pairwise(rows)), True]
+            known = zip(rows, self.exchanges[FIRST_ID + STEP * sample], pairwise(clear), strict=False)
+            pairs += [(row, one) for row, one, around in known if all(around)]
         return pairs
+
+    @functools.cached_property
+    def exchanges(self) -> dict[int, list[Exchange]]:
+        """What the link knows of the run's queries, by the first id of the prompt."""
+        return exchanges(self.link.packets, self._tokens)
 
     @property
     def lost_to_server(self) -> int:
@@ -88,6 +96,7 @@ def cross(network: BadNetwork, tmp_path: Path) -> Crossing:
             hosts,
             network.ipv4,
             lost_request=network.lost_request,
+            fault=network.fault,
         ) as link,
         serving(network, link),
     ):
@@ -96,13 +105,12 @@ def cross(network: BadNetwork, tmp_path: Path) -> Crossing:
         )
         try:
             began = time.monotonic()
-            wait_until(lambda: requests_on(link) >= MIDDLE or process.poll() is not None)
-            if process.poll() is None:
+            wait_until(lambda: link.struck.is_set() or process.poll() is not None)
+            if link.struck.is_set():
                 began = time.monotonic()
-            network.fault(link)
-            if network.heal is not None:
+            if network.heal:
                 time.sleep(DOWN_S)
-                network.heal(link)
+                link.set(**network.heal)
             out, err = process.communicate(timeout=HANG_S)
         finally:
             process.kill()
@@ -122,10 +130,6 @@ def serving(network: BadNetwork, link: Link) -> Iterator[None]:
         yield
     finally:
         stubs.communicate()
-
-
-def requests_on(link: Link) -> int:
-    return sum(packet.way == UP and REQUEST in packet.payload for packet in list(link.packets))
 
 
 def line(network: BadNetwork, crossing: Crossing) -> list[str]:

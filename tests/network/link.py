@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import inet_ntoa
@@ -30,6 +30,7 @@ SERVER, SECOND = "10.77.0.9", "10.77.0.10"
 SERVER6, SECOND6 = "fd77::9", "fd77::10"
 DEAF, NOBODY = "10.77.0.11", "10.77.0.2"  # the server's, where nothing listens; nobody's: packets vanish
 UP, DOWN = 0, 1  # to the server; to the client
+MIDDLE = 20  # requests on the link when the fault comes
 REQUEST = b"POST /generate"  # in the first packet of a query
 _SYN, _TCP = 0x02, 6
 _QUEUE_BYTES = 1 << 20  # of a link with a limited rate: a router's buffer
@@ -90,6 +91,8 @@ class Link:
     """The link, as a context manager; ``ways`` by UP and DOWN. ``packets`` are in order of their departure
     from the link. ``hosts`` is the client's /etc/hosts. Without ``ipv4`` both ends have IPv6 addresses only.
     ``lost_request`` is lost whatever chance says: its number among the requests on the link, from 1; 0: none.
+    ``fault``: what both ways are from the MIDDLE-th request on, which meets it; where machines are gone then,
+    from the first request to one of them. ``struck`` is set at that moment.
     """
 
     ways: tuple[Way, Way] = field(default_factory=lambda: (Way(), Way()))
@@ -97,7 +100,9 @@ class Link:
     ipv4: bool = True
     seed: int = 1
     lost_request: int = 0
+    fault: Mapping[str, object] = field(default_factory=dict)
     packets: list[Packet] = field(default_factory=list)
+    struck: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> "Link":
         client = [f"{CLIENT6}/64", *([f"{CLIENT}/24"] if self.ipv4 else [])]
@@ -107,7 +112,7 @@ class Link:
             *(f"{one}/24" for one in (SERVER, SECOND, DEAF) if self.ipv4),
         ]
         self._random = random.Random(self.seed)
-        self._requests = 0
+        self._requests: set[bytes] = set()
         self._client, near = _side(client, self.hosts)
         self._server, far = _side(server, None)
         self._devices = (near, far)  # by the way that begins there
@@ -164,10 +169,10 @@ class Link:
 
     def _due(self, way: Way, data: bytes, left: int, free_ns: list[int], number: int) -> int | None:
         """When the packet arrives; None: never."""
-        size = len(data)
-        if way.gone and not way.gone.isdisjoint((inet_ntoa(data[12:16]), inet_ntoa(data[16:20]))):
+        size, is_lost = len(data), REQUEST in data and self._request(data)
+        if way.gone and not way.gone.isdisjoint(_addresses(data)):
             return None
-        if not way.up or size > way.mtu or self._random.random() < way.loss or self._is_lost_request(data):
+        if not way.up or size > way.mtu or self._random.random() < way.loss or is_lost:
             return None
         begins = left
         if way.rate:
@@ -177,11 +182,16 @@ class Link:
             begins = free_ns[number] = begins + int(size * 8e9 / way.rate)
         return begins + int(way.delay_s * 1e9)
 
-    def _is_lost_request(self, data: bytes) -> bool:
-        if REQUEST not in data:
-            return False
-        self._requests += 1
-        return self._requests == self.lost_request
+    def _request(self, data: bytes) -> bool:
+        """Count a request, once; the fault may come with it. Whether it is the one that is to be lost."""
+        counted = len(self._requests)
+        self._requests.add(_segment(data))
+        number = len(self._requests)
+        gone = self.fault.get("gone") or frozenset(_addresses(data))
+        if number >= MIDDLE and not self.struck.is_set() and not gone.isdisjoint(_addresses(data)):
+            self.set(**self.fault)
+            self.struck.set()
+        return counted < number == self.lost_request
 
     def _hand_over(self, way: int, data: bytes, left: int) -> None:
         if not self.ways[way].up:  # it was on the wire when the link went down
@@ -205,6 +215,16 @@ class Link:
         connection = (addresses[half:], source) if way == UP else (addresses[:half], destination)
         syn = bool(data[begin + 13] & _SYN)
         self.packets.append(Packet(way, connection, syn, number, payload, left, handed, taken))
+
+
+def _addresses(data: bytes) -> tuple[str, str]:
+    return inet_ntoa(data[12:16]), inet_ntoa(data[16:20])
+
+
+def _segment(data: bytes) -> bytes:
+    """What a segment has in common with its repetitions: addresses, ports and number."""
+    ends, begin = (data[12:20], (data[0] & 15) * 4) if data[0] >> 4 == 4 else (data[8:40], 40)
+    return ends + data[begin : begin + 8]
 
 
 def _read(device: int) -> bytes | None:

@@ -1,10 +1,10 @@
 """The bad networks that the tests make, and what a run over each comes to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.faults.matrix import INVALID, NOTHING, VALID
-from tests.network.link import DEAF, NOBODY, SECOND, SECOND6, SERVER, SERVER6, Link, Way
+from tests.network.link import DEAF, NOBODY, SECOND, SECOND6, SERVER, SERVER6, Way
 
 PORT, TOKENS, ROWS = 30000, 10, 80
 DOWN_S = 5
@@ -16,8 +16,9 @@ _HOSTS = "127.0.0.1 localhost\n"
 class BadNetwork:
     """A link, what happens to it in the middle of the queries, and the run's outcome.
 
-    ``words`` of a reason, a warning or the error line; ``lost_request``: as the link has it;
-    ``lossy_to_server``: segments with data that are lost on the way there, at least.
+    ``words`` of a reason, a warning or the error line; ``lost_request``, ``fault``: as the link has them;
+    ``heal``: what the link is like DOWN_S after the fault; ``lossy_to_server``: segments with data that are
+    lost on the way there, at least.
     """
 
     key: str
@@ -27,8 +28,8 @@ class BadNetwork:
     words: str = ""
     up: Way = field(default_factory=Way)
     down: Way = field(default_factory=Way)
-    fault: Callable[[Link], None] = lambda link: None
-    heal: Callable[[Link], None] | None = None
+    fault: Mapping[str, object] = field(default_factory=dict)
+    heal: Mapping[str, object] = field(default_factory=dict)
     ipv4: bool = True
     hosts: str = _HOSTS
     listen: tuple[str, ...] = (SERVER,)
@@ -52,8 +53,10 @@ def both(key: str, what: str, **changes) -> BadNetwork:
     return BadNetwork(key, what, up=Way(**way), down=Way(**way), **changes)
 
 
-def _gone(*addresses: str) -> Callable[[Link], None]:
-    return lambda link: link.set(gone=frozenset(addresses))
+def broken(key: str, what: str, fault: Mapping[str, object], **changes) -> BadNetwork:
+    """In both directions, from the middle of the queries on: most are answered before it or sent after it."""
+    changes["arguments"] = ("--max-concurrency", 8, *changes.get("arguments", ()))
+    return both(key, what, delay_s=0.002, fault=fault, **changes)
 
 
 NETWORKS = (
@@ -76,29 +79,26 @@ NETWORKS = (
         words="the network loses packets",
     ),
     both("10Mbit", "10 Mbit/s, prompts of 2000 tokens", rate=10e6, delay_s=0.001, prompt=2000),
-    both(
+    broken(
         "down-5s",
         "the link is down for 5 s",
-        delay_s=0.002,
-        fault=lambda link: link.set(up=False),
-        heal=lambda link: link.set(up=True),
+        {"up": False},
+        heal={"up": True},
         lossy_to_server=1,
         words="the network loses packets",
     ),
-    both(
+    broken(
         "gone",
         "the server's machine is gone, without a FIN",
-        delay_s=0.002,
-        fault=_gone(SERVER),
+        {"gone": frozenset([SERVER])},
         verdict=INVALID,
         code=4,
         words="no server has answered for",
     ),
-    both(
+    broken(
         "one-gone",
         "one of two machines is gone, without a FIN (--first-token-timeout 15)",
-        delay_s=0.002,
-        fault=_gone(SECOND),
+        {"gone": frozenset([SECOND])},
         verdict=INVALID,
         code=4,
         words="timeout",
@@ -155,11 +155,11 @@ NETWORKS = (
         urls=(f"http://many.test:{PORT}",),
         words=NOBODY,
     ),
-    both(
+    broken(
         "dns-gone",
         "one of two addresses of a name is gone, without a FIN (--first-token-timeout 15)",
-        delay_s=0.002,
-        fault=_gone(SECOND),
+        {"gone": frozenset([SECOND])},
+        knobs=_LONG | {"close_after_response": True},  # so that the queries after it need new connections
         verdict=INVALID,
         code=4,
         words=f"its address {SECOND} gave no connection",

@@ -39,13 +39,21 @@ def test_a_run_over(network, tmp_path):
 
 
 def check_times(network: BadNetwork, crossing: Crossing) -> None:
-    """No first token is earlier than its bytes, and most have the time at which the kernel got them."""
+    """No first token is earlier than its bytes, and most have a time at which the kernel got bytes: of those
+    that are read together the last have it."""
     pairs = crossing.times
-    assert len(pairs) == crossing.run.record["statistics"]["completed"] > 0
+    completed = crossing.run.record["statistics"]["completed"]
+    assert sum(map(len, crossing.exchanges.values())) == completed >= len(pairs) > completed / 2
     first = np.array([row["first_token_ns"] for row, _ in pairs])
-    handed, taken = (np.array([getattr(one, name) for _, one in pairs]) for name in ("handed_ns", "taken_ns"))
-    assert (first - handed).min() >= -LATE_NS - TOLERANCE_NS
-    assert np.median(first - taken) <= TOLERANCE_NS  # bytes that are read late may come with later ones
+    assert (first - [one.handed_ns for _, one in pairs]).min() >= -LATE_NS - TOLERANCE_NS
+    stamped = [
+        any(
+            handed - TOLERANCE_NS <= row["first_token_ns"] <= taken + TOLERANCE_NS
+            for handed, taken in one.data
+        )
+        for row, one in pairs
+    ]
+    assert np.mean(stamped) > 0.5  # after a gap it may be the time of the read
     wire_ns = 1e9 * (network.up.delay_s + network.down.delay_s)
     for row, one in pairs:
         assert (

@@ -20,7 +20,8 @@ class Exchange:
 
     ``left_ns``: the first byte of the request left the client. ``arrived_ns``, ``answered_ns``: its last byte
     reached the server, the first event left it. ``handed_ns`` to ``taken_ns``: the packet that completed the
-    first event, and all before it, was handed to the client's kernel.
+    first event, and all before it, was handed to the client's kernel. ``data``: the same of each packet of
+    the connection from then on.
     """
 
     first_id: int
@@ -29,6 +30,7 @@ class Exchange:
     answered_ns: int
     handed_ns: int
     taken_ns: int
+    data: tuple[tuple[int, int], ...] = field(repr=False)
 
 
 @dataclass
@@ -101,6 +103,7 @@ def _of_connection(up: _Stream, down: _Stream, tokens: int) -> Iterator[Exchange
             down.left_at(answer.end() - 1),
             first.handed_ns,
             first.taken_ns,
+            tuple((one.handed_ns, one.taken_ns) for one in down.at if one.handed_ns >= first.handed_ns),
         )
 
 

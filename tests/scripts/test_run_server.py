@@ -1,6 +1,7 @@
 """The scripts that start servers: what they make of their options."""
 
 import shlex
+import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -64,7 +65,14 @@ def dry_run(script: Path, *arguments: str, cwd: Path = ROOT, **environment: str)
     result = run(script, *arguments, "--dry-run", cwd=cwd, **environment)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.count("\n") == 1
-    return shlex.split(result.stdout)
+    if "$'" not in result.stdout:
+        return shlex.split(result.stdout)
+    split = [
+        "bash",
+        "-c",
+        f"printf '%s\\0' {result.stdout}",
+    ]  # letters beyond ASCII: shlex does not know them
+    return subprocess.run(split, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
 
 
 def flags(words: list[str], after: str = "sglang.launch_server") -> dict[str, str | None]:

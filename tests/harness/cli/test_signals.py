@@ -9,7 +9,7 @@ import pytest
 from tests.runs import ROOT
 
 PROGRAM = """
-import os, signal, sys, time, weakref
+import os, signal, sys, threading, time, weakref
 from harness.cli.signals import *
 stage, number, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 leave_on_signals()
@@ -20,7 +20,10 @@ try:
         try:
             if stage == "during":
                 os.kill(os.getpid(), number)
-            if stage == "callback":
+            if stage == "busy":
+                start = threading.Thread.start
+                threading.Thread.start = lambda thread: (start(thread), time.sleep(0.3))
+            if stage in ("callback", "busy"):
                 class Thing: pass
                 thing = Thing()
                 seen = weakref.ref(thing, lambda _: os.kill(os.getpid(), number))
@@ -53,6 +56,7 @@ def run(stage, signum, times=1, prefix=()):
         ("during", 1, True, "interrupted by {}\n"),
         ("during", 3, True, "interrupted by {}\n"),
         ("callback", 1, True, "interrupted by {}\n"),  # where an exception is ignored
+        ("busy", 1, True, "interrupted by {}\n"),  # so that the signal is sent again while it is ignored
         ("after", 1, False, "whole\n"),
     ],
 )

@@ -136,7 +136,7 @@ def test_resuming_is_the_same_command(given, monkeypatch):
         ("accuracy", "INVALID", 0, ""),
         ("performance", "INTERRUPTED", 5, ""),
         ("performance", "VALID", 5, ""),
-        ("accuracy", "VALID", 5, f"--reference-data {PERFORMANCE}"),
+        ("accuracy", "VALID", 5, f"--reference-data {shlex.quote(str(PERFORMANCE))}"),
     ],
 )
 def test_the_step_after_a_run(tmp_path, monkeypatch, mode, result, completed, ending):

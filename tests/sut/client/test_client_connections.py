@@ -9,7 +9,7 @@ import pytest
 from harness.record.outcome import Completion, FailureKind
 from sut.client.connections import Request
 from sut.client.response import ResponseReader
-from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
+from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.driver import answer, assert_completed
 
@@ -68,8 +68,10 @@ def test_an_idle_connection_that_the_server_closed_is_not_used(drive, ending, po
     with scripted(once, again) as (url, _):
         driver = drive(url)
         assert isinstance(driver.ask(), Completion)
+        (idle,) = driver.client._replicas[0].idle
         ended.set()
         assert closed.wait(PATIENCE_S)
+        wait_until(lambda: not idle.transport.alive())
         if polled:
             driver.poll_until(lambda: driver.client.keeps_alive() == [False])
         assert isinstance(driver.ask(), Completion)
@@ -91,8 +93,10 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection(drive):
             outcome = driver.ask()
             assert isinstance(outcome, Completion)
             assert outcome.output_ids.tolist() == [7]
+            (idle,) = driver.client._replicas[0].idle
             answered.release()
             assert said.acquire(timeout=PATIENCE_S)
+            wait_until(lambda: not idle.transport.alive())  # noqa: B023
         assert driver.client.opened == 3
 
 
