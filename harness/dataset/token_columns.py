@@ -80,42 +80,51 @@ def _from_batches(path: Path, batches: Iterable["pa.Array"]) -> TokenRows:
     lengths = [np.empty(0, np.int64)]
     row = total = 0
     for column in batches:
-        lengths.append(_list_lengths(path, row, column))
-        ids.append(_flat_ids(path, row, column, lengths[-1]).astype(np.int32))
+        bounds = _list_bounds(path, row, column)
+        lengths.append(bounds[1:] - bounds[:-1])
+        ids.append(_flat_ids(path, row, column, bounds).astype(np.int32))
         row, total = row + len(column), total + len(ids[-1])
         _check_total(path, total)
     return TokenRows(np.concatenate(ids), _offsets(path, np.concatenate(lengths)))
 
 
-def _list_lengths(path: Path, first_row: int, chunk: "pa.Array") -> npt.NDArray[np.int64]:
-    import pyarrow.compute as pc
+def _list_bounds(path: Path, first_row: int, chunk: "pa.Array") -> npt.NDArray[np.int64]:
+    """Where the lists begin and end in ``chunk.values``, one number more than rows."""
+    import pyarrow as pa
+
+    from harness.arrow import numpy_numbers
 
     if chunk.null_count:
         row = first_row + chunk.is_null().to_numpy(zero_copy_only=False).argmax()
         raise DatasetError(f"{path}: row {row}: null, expected a list of token ids")
-    lengths: npt.NDArray[np.int64] = pc.list_value_length(chunk).to_numpy().astype(np.int64)
-    return lengths
+    if pa.types.is_fixed_size_list(chunk.type):
+        size: int = chunk.type.list_size
+        return np.arange(chunk.offset, chunk.offset + len(chunk) + 1, dtype=np.int64) * size
+    bounds: npt.NDArray[np.int64] = numpy_numbers(chunk.offsets).astype(np.int64)
+    return bounds
 
 
 def _flat_ids(
-    path: Path, first_row: int, chunk: "pa.Array", lengths: npt.NDArray[np.int64]
+    path: Path, first_row: int, chunk: "pa.Array", bounds: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.integer]:
-    values = chunk.flatten()
+    from harness.arrow import numpy_numbers
+
+    values = chunk.values.slice(bounds[0], bounds[-1] - bounds[0])
     if values.null_count:
         position = int(values.is_null().to_numpy(zero_copy_only=False).argmax())
-        row, column = _locate(lengths, position)
+        row, column = _locate(bounds, position)
         raise DatasetError(f"{path}: row {first_row + row}: token at position {column} is null")
-    numbers: npt.NDArray[np.integer] = values.to_numpy(zero_copy_only=False)
+    numbers: npt.NDArray[np.integer] = numpy_numbers(values)
     if len(numbers) and not (_INT32.min <= numbers.min() and numbers.max() <= _INT32.max):
         position = int(np.argmax((numbers < _INT32.min) | (numbers > _INT32.max)))
-        _refuse_huge(path, first_row + _locate(lengths, position)[0], int(numbers[position]))
+        _refuse_huge(path, first_row + _locate(bounds, position)[0], int(numbers[position]))
     return numbers
 
 
-def _locate(lengths: npt.NDArray[np.int64], position: int) -> tuple[int, int]:
-    ends = np.cumsum(lengths)
-    row = int(np.searchsorted(ends, position, side="right"))
-    return row, position - int(ends[row] - lengths[row])
+def _locate(bounds: npt.NDArray[np.int64], position: int) -> tuple[int, int]:
+    begins = bounds - bounds[0]
+    row = int(np.searchsorted(begins, position, side="right")) - 1
+    return row, position - int(begins[row])
 
 
 def _offsets(path: Path, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrow import arrow_numbers, arrow_texts
 from harness.files import atomic_write
 from harness.record.journal import FINISH_REASONS, NOWHERE, Rows
 from harness.record.outcome import FailureKind
@@ -63,19 +64,19 @@ def requests_table(
     """The table in order of issue. ``replicas``: URL by the rows' number; ``details``: by query id."""
     rows = rows[np.lexsort((rows["query_id"], rows["issued_ns"]))]
     columns: dict[str, pa.Array] = {
-        name: pa.array(rows[name]) for name in ("query_id", "sample_index", "worker")
+        name: arrow_numbers(rows[name]) for name in ("query_id", "sample_index", "worker")
     }
     columns["replica"] = _labels(rows["replica"], replicas, nowhere=NOWHERE)
     columns |= {name: _moments(rows[name]) for name in TIMES}
     if reported is not None:
         first_ns, done_ns = _reported_columns(rows["query_id"], reported)
         columns |= {"reported_first_ns": first_ns, "reported_done_ns": done_ns}
-    columns |= {name: pa.array(rows[name]) for name in COUNTS}
-    columns["resumed"] = pa.array(rows["resumed"] == 1)
+    columns |= {name: arrow_numbers(rows[name]) for name in COUNTS}
+    columns["resumed"] = arrow_numbers(rows["resumed"] == 1)
     columns["finish_reason"] = _labels(rows["finish"], [None, *FINISH_REASONS[1:]])
     columns["failure"] = _labels(rows["failure"], _failure_labels())
     columns["failure_detail"] = _details(rows["query_id"], details or {})
-    return _described(pa.table(columns))
+    return _described(pa.Table.from_arrays(list(columns.values()), list(columns)))
 
 
 def _described(table: pa.Table) -> pa.Table:
@@ -94,7 +95,7 @@ def write_requests(path: Path, table: pa.Table) -> None:
 
 
 def _moments(values: npt.NDArray[np.int64]) -> pa.Array:
-    return pa.array(values, mask=values == 0)
+    return arrow_numbers(values, values == 0)
 
 
 def _failure_labels() -> list[str | None]:
@@ -116,18 +117,18 @@ def _labels(
     ]
     codes = np.searchsorted(present, numbers).astype(np.int32)
     missing = np.array([label is None for label in labels], dtype=bool)[codes]
-    dictionary = pa.array([label or "" for label in labels], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), dictionary)
+    dictionary = arrow_texts([label or "" for label in labels])
+    return pa.DictionaryArray.from_arrays(arrow_numbers(codes, missing), dictionary)
 
 
 def _details(query_ids: npt.NDArray[np.uint64], details: Mapping[int, str]) -> pa.Array:
     """Failures are few: find their rows instead of looking up every row."""
-    texts = np.full(len(query_ids), None, dtype=object)
+    texts: list[str | None] = [None] * len(query_ids)
     if details:
         wanted = np.fromiter(details, dtype=np.uint64, count=len(details))
         for position in np.flatnonzero(np.isin(query_ids, wanted)).tolist():
             texts[position] = details[int(query_ids[position])]
-    return pa.array(texts, pa.string())
+    return arrow_texts(texts)
 
 
 def _reported_columns(query_ids: npt.NDArray[np.uint64], reported: Reported) -> tuple[pa.Array, pa.Array]:

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrow import arrow_numbers, arrow_texts
+
 MOST_PAGE_BYTES = 4 << 20
 _MOST_LINES = 50_000  # of a page
 _MOST_SERIES = 50_000  # different names with labels, of all servers
@@ -198,7 +200,7 @@ class MetricsWriter:
     def __init__(self, file: IO[bytes], replicas: Sequence[str]) -> None:
         self.full = False  # something was left out for its number
         self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
-        self._replicas = pa.array(replicas, pa.string())
+        self._replicas = arrow_texts(replicas)
         self._names: dict[str, int] = {}
         self._labels: dict[str, int] = {}
         self._series: dict[bytes, tuple[int, int, bool] | None] = {}
@@ -251,11 +253,11 @@ class MetricsWriter:
         self._writer.write_table(
             pa.Table.from_arrays(
                 [
-                    pa.array(times, pa.int64()),
+                    arrow_numbers(np.array(times, np.int64)),
                     _labelled(replicas, self._replicas),
-                    _labelled(names, pa.array(list(self._names), pa.string())),
-                    _labelled(labels, pa.array(list(self._labels), pa.string())),
-                    pa.array(values, pa.float64()),
+                    _labelled(names, arrow_texts(list(self._names))),
+                    _labelled(labels, arrow_texts(list(self._labels))),
+                    arrow_numbers(np.array(values, np.float64)),
                 ],
                 schema=SCHEMA,
             )
@@ -263,4 +265,4 @@ class MetricsWriter:
 
 
 def _labelled(codes: Sequence[int], labels: pa.Array) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(np.array(codes, np.int32)), labels)
+    return pa.DictionaryArray.from_arrays(arrow_numbers(np.array(codes, np.int32)), labels)

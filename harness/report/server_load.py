@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from harness.arrow import numpy_numbers
 from harness.config.scenario import Scenario
 from harness.errors import DatasetError
 from harness.record.run_record import Level, ServerLoad
@@ -121,7 +122,7 @@ class _Reading:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of one batch."""
-        times, values = batch.column("time_ns").to_numpy(), batch.column("value").to_numpy()
+        times, values = (numpy_numbers(batch.column(name)) for name in ("time_ns", "value"))
         self._times.update(np.unique(times).tolist())
         labels = [batch.column(name) for name in _LABELS]
         names, urls, marks = (column.dictionary.to_pylist() for column in labels)
@@ -196,7 +197,7 @@ class _Reading:
 
 
 def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
-    codes: npt.NDArray[np.int64] = column.indices.to_numpy().astype(np.int64)
+    codes: npt.NDArray[np.int64] = numpy_numbers(column.indices).astype(np.int64)
     return codes
 
 

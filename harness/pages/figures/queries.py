@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrow import numpy_numbers
 from harness.errors import DatasetError
 
 _TIMES = ("issued_ns", "first_token_ns", "last_byte_ns")
@@ -94,7 +95,7 @@ class _Columns:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the batch's queries that were issued in this attempt."""
-        kept = ~batch.column("resumed").to_numpy(zero_copy_only=False)
+        kept = ~numpy_numbers(batch.column("resumed"))
         issued_ns, first_ns, last_ns = (_nanoseconds(batch.column(name))[kept] for name in _TIMES)
         if self._start is None and (present := issued_ns[issued_ns > 0]).size:
             self._start = int(
@@ -102,7 +103,7 @@ class _Columns:
             )  # rows are in order of issue; 0 stands for queries lost with a worker
         begin, end = self._filled, self._filled + len(issued_ns)
         for name, counts in self._counts.items():
-            counts[begin:end] = batch.column(name).to_numpy()[kept]
+            counts[begin:end] = numpy_numbers(batch.column(name))[kept]
         for name, codes in self._codes.items():
             codes[begin:end] = _coded(batch.column(name), self._names[name])[kept]
         issued, first, last = (
@@ -141,8 +142,7 @@ class _Columns:
 
 
 def _nanoseconds(column: pa.Array) -> npt.NDArray[np.int64]:
-    values: npt.NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False)
-    return values
+    return numpy_numbers(column, null=0)
 
 
 def _since(moments: npt.NDArray[np.int64], start: int) -> Floats:
@@ -156,5 +156,5 @@ def _coded(column: pa.Array, names: dict[str, int]) -> Codes:
     labels = column.dictionary.to_pylist()  # "" stands for no label
     numbers = [names.setdefault(str(label), len(names)) if label else -1 for label in labels]
     table = np.array([*numbers, -1], dtype=np.int16)
-    codes: Codes = table[column.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)]
+    codes: Codes = table[numpy_numbers(column.indices, null=len(numbers))]
     return codes

@@ -1,0 +1,69 @@
+"""Arrow arrays through their buffers, beside pyarrow's own conversions."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from harness.arrow import arrow_numbers, arrow_texts, numpy_numbers
+from tests.runs import PERFORMANCE, ROOT
+
+NUMBERS = ("u1", "i4", "i8", "u8", "f4", "f8", "?")
+TEXTS = [["a", None, "", "é\u20ac"], [None, None], ["", ""], []]
+SLICES = [slice(None), slice(1, None), slice(3, -2), slice(9, 20)]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("rows", [0, 1, 8, 21])
+def test_numbers(dtype, rows):
+    field = (np.arange(rows * 2).reshape(rows, 2) % 3).astype(dtype)[:, 0]  # with gaps, as a record's
+    for missing in (None, *(np.arange(rows) % step == 0 for step in (1, 3, 99))):
+        array = arrow_numbers(field, missing)
+        array.validate(full=True)
+        assert array.equals(pa.array(field, mask=missing))
+        null = field.dtype.type(1)
+        for part in SLICES:
+            expected = array[part].fill_null(null.item()).to_numpy(zero_copy_only=False)
+            np.testing.assert_array_equal(numpy_numbers(array[part], null=1), expected, strict=True)
+
+
+@pytest.mark.parametrize("texts", TEXTS)
+def test_texts(texts):
+    array = arrow_texts(texts)
+    array.validate(full=True)
+    assert array.equals(pa.array(texts, pa.string()))
+
+
+@pytest.mark.parametrize("array", [pa.array([1, None]), pa.array(["1"]), pa.array([1], pa.date32())])
+def test_what_is_no_number_is_an_error(array):
+    with pytest.raises(ValueError):
+        numpy_numbers(array)
+
+
+def test_a_run_does_not_load_pandas(tmp_path):
+    """It is installed here, and pyarrow loads it where it can."""
+    program = """
+import sys
+from pathlib import Path
+import numpy as np
+from harness.dataset.table import open_table
+from harness.dataset.token_columns import token_rows
+from harness.record.journal import QUERY_ROW
+from harness.record.requests_table import requests_table, write_requests
+from harness.record.server_metrics import MetricsWriter
+from harness.report.server_load import read_samples
+
+token_rows(open_table(Path(sys.argv[1])))
+write_requests(Path("requests.parquet"), requests_table(np.zeros(3, QUERY_ROW), ["http://a:1"], {0: "lost"}))
+with open("metrics.parquet", "wb") as file:
+    writer = MetricsWriter(file, ["http://a:1"])
+    writer.add(1, 0, b"sglang:num_queue_reqs 3")
+    writer.close()
+assert read_samples(Path("metrics.parquet")).servers == 1
+print([name for name in ("pandas", "pyarrow.compute") if name in sys.modules])
+"""
+    words = [sys.executable, "-c", program, PERFORMANCE]
+    done = subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
