@@ -1,5 +1,6 @@
 """What every test may rely on, however the suite was started."""
 
+import gc
 import os
 import signal
 import sys
@@ -27,6 +28,17 @@ def pytest_configure():
         if signal.getsignal(signum) is signal.SIG_IGN:
             signal.signal(signum, default)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEFAULTS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected stays to the end: no garbage collection looks through it, 1.5 s of CPU a process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
