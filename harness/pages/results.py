@@ -4,11 +4,11 @@ import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.errors import ConfigError
-from harness.files import ACCURACY_RESULT, RUN_RECORD
+from harness.files import RUN_RECORD
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.record.accuracy_result import AccuracyResult
 from harness.record.run_record import RunRecord
 
 COLUMNS = ("folder", "run", "result", "figure", "TTFT p99", "TPOT p99", "failed", "started", "harness")
@@ -84,14 +84,11 @@ def _figure(summary: LoadgenSummary | None) -> str:
 def score(folder: Path) -> str:
     """The metrics of a scored run."""
     try:
-        metrics = json.loads((folder / ACCURACY_RESULT).read_bytes())["target"]["metrics"]
-        return ", ".join(_metric(name, metric) for name, metric in metrics.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        result = AccuracyResult.read(folder)
+    except ConfigError:
         return ""
-
-
-def _metric(name: str, metric: Any) -> str:
-    return f"{name} {metric['value']:.3f}{'' if metric['met'] else ' (NOT met)'}"
+    metrics = {} if result is None else result.target.metrics
+    return ", ".join(f"{name} {m.value:.3f}{'' if m.met else ' (NOT met)'}" for name, m in metrics.items())
 
 
 def _part(summary: LoadgenSummary | None, name: str, limit_ns: int | None) -> str:

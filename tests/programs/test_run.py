@@ -1,13 +1,13 @@
 """What the flags promise, on whole runs against a stub server."""
 
 import itertools
-import json
 import subprocess
 
 import pytest
 
 from harness.errors import EXIT_THRESHOLD
-from harness.files import ACCURACY_LOG, ACCURACY_RESULT, REPORT
+from harness.files import ACCURACY_LOG, REPORT
+from harness.record.accuracy_result import AccuracyResult
 from tests.runs import ACCURACY, SAMPLES, evaluator, run_here, run_mlperf, small_dataset
 from tests.stub import Facts, StubServer, expected_ids
 
@@ -71,7 +71,11 @@ def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
     done = subprocess.run(score, capture_output=True, text=True, timeout=600)
     assert done.returncode == EXIT_THRESHOLD, done.stderr
     assert ">Accuracy</h2>" in page.read_text()
-    assert json.loads((run.log_dir / ACCURACY_RESULT).read_text())["target"]["met"] is False
+    found = AccuracyResult.read(run.log_dir)
+    assert (found.target.met, found.missing) == (False, ())
+    assert found.output_tokens.max == found.output_tokens.min == TOKENS
+    assert {len(right) for right in found.right.values()} == {run.record["plan"]["samples"]}
+    assert found.reasons["official"].keys() == found.modes["official"].per_dataset.keys()
 
 
 def test_replicas_share_the_requests(tmp_path):

@@ -11,10 +11,10 @@ import numpy as np
 
 from harness.config.server_urls import folded
 from harness.errors import ConfigError
-from harness.files import ACCURACY_RESULT
 from harness.pages.figures.bootstrap import Estimate, estimates
 from harness.pages.figures.queries import Floats
 from harness.pages.figures.run_files import RunFiles
+from harness.record.accuracy_result import AccuracyResult
 from harness.record.run_record import RunRecord
 from harness.record.server_list import shortened
 from harness.report.early_stopping import log_cumulative
@@ -131,14 +131,11 @@ def changed_samples(base: RunFiles, other: RunFiles) -> Changed | None:
 
 
 def _right(run: RunFiles) -> str | None:
-    path = run.folder / ACCURACY_RESULT
-    if not path.is_file():
-        return None
     try:
-        found = json.loads(path.read_bytes())["right"]["official"]
-    except (ValueError, KeyError, TypeError):
+        result = AccuracyResult.read(run.folder)
+    except ConfigError:
         return None
-    return found if isinstance(found, str) else None
+    return None if result is None else result.right.get("official")
 
 
 def _mcnemar(one: int, other: int) -> float:

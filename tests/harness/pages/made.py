@@ -1,11 +1,12 @@
 """requests.parquet and folders of runs, made up with known figures."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 
-from harness.files import REQUESTS, RUN_RECORD, SUMMARY
+from harness.files import ACCURACY_RESULT, REQUESTS, RUN_RECORD, SUMMARY
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 from harness.record.requests_table import requests_table, write_requests
@@ -50,3 +51,21 @@ def folder(path: Path, made: np.ndarray, record: RunRecord = ENDED, logs: str = 
     record.write(path / RUN_RECORD)
     shutil.copy(LOGS / logs / SUMMARY, path)
     return path
+
+
+RESULT = {  # the fields of the evaluator's result that pages show
+    "target": {
+        "mode": "official",
+        "met": True,
+        "metrics": {"exact_match": {"value": 83.2, "lowest": 82.3, "highest": None, "met": True}},
+    },
+    "output_tokens": {"mean": 9000.5, "min": 3, "max": 20000, "truncated_share": 0.01},
+    "missing": [4],
+    "modes": {"official": {"per_dataset": {"aime": {"correct": 200, "total": 240, "accuracy": 83.3}}}},
+    "reasons": {"official": {"aime": {"correct": 200, "wrong": 39, "missing": 1}}},
+}
+
+
+def score(path: Path, **changed: object) -> None:
+    """Put the evaluator's result into a run's folder."""
+    (path / ACCURACY_RESULT).write_text(json.dumps(RESULT | changed))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from harness.files import ACCURACY_RESULT
 from harness.pages.cli import main
 from harness.pages.compare_page import compare_page
 from harness.pages.figures.bootstrap import estimates
@@ -143,7 +142,7 @@ def test_servers_are_compared_by_what_they_serve(tmp_path):
 def test_changed_samples(tmp_path, first, second, to_wrong, to_right, chance):
     runs = [run_of(tmp_path / name) for name in "ab"]
     for run, right in zip(runs, (first, second), strict=True):
-        (run.folder / ACCURACY_RESULT).write_text(json.dumps({"right": {"official": right}}))
+        made.score(run.folder, right={"official": right})
     changed = changed_samples(*runs)
     assert (changed.to_wrong, changed.to_right) == (to_wrong, to_right)
     assert changed.chance == pytest.approx(chance, rel=1e-3)

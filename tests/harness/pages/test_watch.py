@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from harness.files import ACCURACY_RESULT, GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
+from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
 from harness.grading.reports.progress import ProgressFile, read_grading
 from harness.pages.cli import main
 from harness.pages.results import COLUMNS
@@ -69,9 +69,6 @@ def test_watch_prints_lines_and_ends_with_the_run(lasting, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"Result: {ENDED.verdict.result}")
 
 
-SCORED = json.dumps({"target": {"metrics": {"exact_match": {"value": 83.1, "met": True}}}})
-
-
 def test_grading_is_shown_until_it_ends(lasting):
     ENDED.write(lasting / RUN_RECORD)
     command = [sys.executable, ROOT / "report.py", "watch", lasting.parents[1]]
@@ -83,8 +80,8 @@ def test_grading_is_shown_until_it_ends(lasting):
             assert "no step for" in shown(lasting, later_s=60)
             assert "outputs" not in shown(lasting, later_s=3600)  # its evaluator was killed
             assert any("30/120 outputs" in line for line in watching.stdout)
-            (lasting / ACCURACY_RESULT).write_text(SCORED)
-        assert watching.stdout.read().rstrip().endswith("exact_match 83.100")
+            made.score(lasting)
+        assert watching.stdout.read().rstrip().endswith("exact_match 83.200")
 
 
 def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
@@ -138,8 +135,8 @@ def test_a_folder_without_a_run_is_one_line(words, tmp_path, monkeypatch, capsys
 def test_results_lists_every_run(tmp_path, capsys):
     made.folder(tmp_path / "a", made.rows(20))
     made.folder(tmp_path / "b", made.rows(20), with_plan(LASTING, mode="accuracy"))
-    metric = {"exact_match": {"value": 83.1234, "met": False}}
-    (tmp_path / "b" / ACCURACY_RESULT).write_text(json.dumps({"target": {"metrics": metric}}))
+    metric = {"exact_match": {"value": 83.1234, "lowest": 84.0, "highest": None, "met": False}}
+    made.score(tmp_path / "b", target={"mode": "official", "met": False, "metrics": metric})
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / RUN_RECORD).write_text('{"schema": 1')
     table = tmp_path / "table.csv"

@@ -147,23 +147,9 @@ def test_long_runs_keep_their_charts_short(tmp_path):
     assert set(chart.series[0].values.tolist()) == {7.0}
 
 
-RESULT = {
-    "target": {
-        "mode": "official",
-        "met": True,
-        "metrics": {"exact_match": {"value": 83.2, "lowest": 82.3, "highest": None, "met": True}},
-    },
-    "output_tokens": {"mean": 9000.5, "min": 3, "max": 20000, "truncated_share": 0.01},
-    "missing": [4],
-    "modes": {"official": {"per_dataset": {"aime": {"correct": 200, "total": 240, "accuracy": 83.3}}}},
-    "reasons": {"official": {"aime": {"correct": 200, "wrong": 39, "missing": 1}}},
-    "warnings": [HOSTILE],
-}
-
-
 def test_a_scored_run_shows_its_score(tmp_path):
     folder = made.folder(tmp_path, made.rows())
-    (folder / ACCURACY_RESULT).write_text(json.dumps(RESULT))
+    made.score(folder, warnings=[HOSTILE])
     html = page_of(folder)
     for text in ("83.2000", "200 of 240", "Target met", "missing"):
         assert text in html
