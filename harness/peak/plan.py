@@ -46,8 +46,7 @@ class LadderPlan:
 def resolve_ladder_plan(options: LadderOptions) -> LadderPlan:
     """Turn options into a plan. Raises ConfigError."""
     _check_steps(options.concurrency)
-    if not _LEAST_S <= options.seconds <= _MOST_S:
-        raise ConfigError(f"--seconds is {options.seconds:g}, expected {_LEAST_S:g} to {_MOST_S:g}")
+    check_seconds("--seconds", options.seconds)
     names = {field.name for field in fields(RunOptions)}
     shared = {field.name: getattr(options, field.name) for field in fields(options) if field.name in names}
     run = resolve_plan(RunOptions(**shared))
@@ -58,6 +57,12 @@ def resolve_ladder_plan(options: LadderOptions) -> LadderPlan:
         seconds=options.seconds,
         goes_on=options.fail_fast is False,
     )
+
+
+def check_seconds(flag: str, seconds: float) -> None:
+    """Refuse a window of a step that is too short or too long. Raises ConfigError."""
+    if not _LEAST_S <= seconds <= _MOST_S:
+        raise ConfigError(f"{flag} is {seconds:g} s, expected {_LEAST_S:g} to {_MOST_S:g} s")
 
 
 def _check_steps(steps: Sequence[int]) -> None:

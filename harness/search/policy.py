@@ -36,6 +36,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
     start_qps: float | None = None
     most_in_flight: int | None = None
     """requests that this client can hold: --max-concurrency, ports, open files"""
+    step_s: float = 0.0
+    """time that a step of the ladder takes at least"""
     connections: int | None = None
     """ports and open files alone; None where --max-concurrency keeps further queries in this client"""
 
@@ -229,7 +231,7 @@ class Policy:
             return None
         return max(probe.ttft_p99_ns / self._limits_ns["TTFT"], probe.tpot_p99_ns / self._limits_ns["TPOT"])
 
-    def _step(self, history: History) -> NextStep | Ended | None:
+    def _step(self, history: History) -> Action | None:
         settings, steps = self._settings, history.steps
         concurrency = next_concurrency(
             steps,
@@ -238,9 +240,15 @@ class Policy:
             slots=settings.slots,
             most_in_flight=settings.most_in_flight,
         )
-        left, least = self._left_s(history), float(settings.loadgen["min_duration_ms"]) / 1000
-        if concurrency is not None and left is not None and left < least:
-            return Ended("BUDGET", f"{max(left, 0):.0f} s of the budget are left, a run takes {least:.0f} s")
+        left, run_s = self._left_s(history), float(settings.loadgen["min_duration_ms"]) / 1000
+        if concurrency is not None and left is not None and left < settings.step_s + run_s:
+            if (low := bracket(history.probes).low) is not None:
+                return self._confirmed(history, low, "BUDGET")
+            return Ended(
+                "BUDGET",
+                f"{max(left, 0):.0f} s of the budget are left, a step of the ladder takes "
+                f"{settings.step_s:.0f} s and a run {run_s:.0f} s",
+            )
         if concurrency is not None:
             return NextStep(concurrency)
         if history.probes or any(keeps(step, self._limits_ns) for step in steps):

@@ -13,7 +13,7 @@ from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.plan import resolve_plan
 from harness.errors import ConfigError, HarnessError, explained
 from harness.peak.options import SearchOptions
-from harness.peak.plan import FOLDER, running_limit
+from harness.peak.plan import FOLDER, check_seconds, running_limit
 from harness.peak.steps import Step
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
@@ -71,6 +71,7 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
     A search that has started returns its measurements, whatever ends it.
     """
     folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
+    check_seconds("--ladder-seconds", options.ladder_seconds)
     with interruptible():
         plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True, report=False))
         base = run(plan, rate_follows=True)
@@ -104,6 +105,7 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
         tolerance=options.tolerance,
         budget_s=options.budget,
         start_qps=options.start_qps,
+        step_s=options.ladder_seconds,
         most_in_flight=most,
         connections=limits.max_connections if asked is None else None,
     )
@@ -126,13 +128,14 @@ def _check_budget(settings: SearchSettings, base: RunRecord) -> None:
     """Refuse a budget that is too short for a run. Raises ConfigError."""
     if settings.budget_s is None:
         return
-    least_s = float(base.plan.loadgen_settings["min_duration_ms"]) / 1000
+    least_s = float(base.plan.loadgen_settings["min_duration_ms"]) / 1000 + settings.step_s
     if settings.start_qps is not None:
         least_s = Policy(settings).cost_s(History(), settings.start_qps)
     if settings.budget_s < least_s:
+        first = "one run" if settings.start_qps else "a step of the ladder and one run"
         raise ConfigError(
-            f"--budget is {duration(settings.budget_s)}; one run takes {duration(least_s)} or more with "
-            "its last answers, a search three to five runs and a ladder: give more, or omit the budget"
+            f"--budget is {duration(settings.budget_s)}; {first} take {duration(least_s)} or more with the last "
+            "answers, a search four or five steps and three to five runs: give more, or omit the budget"
         )
 
 

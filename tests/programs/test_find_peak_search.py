@@ -182,7 +182,9 @@ def test_wrong_usage_is_one_line(tmp_path, capfd, arguments):
 @pytest.mark.parametrize(
     ("arguments", "row", "named"),
     [
-        (("--budget", SECONDS - 1), "", "--budget"),
+        (("--budget", SECONDS + 0.9), "", "--budget"),
+        (("--budget", SECONDS, "--start-qps", RATE), "", "--budget"),
+        (("--ladder-seconds", 0.5), "", "--ladder-seconds"),
         ((), "*.Server.min_query_count = 456", "min_query_count"),
         (("--start-qps", RATE), "*.Server.min_query_count = 1", "min_query_count"),
         ((), "*.Server.max_query_count = 458", "max_query_count"),

@@ -83,6 +83,7 @@ ENDS = {
         "AT_LEAST",
     ),
     "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
+    "no time for a run behind a step": (History(), {"budget_s": 89.0, "step_s": 60.0}, "BUDGET"),
     "no step within the limits": (History((step(1, 90.0),)), {}, "NOTHING_PASSES"),
     "too many runs": (History(LADDER, tuple(probe(40.0 - n, "INVALID") for n in range(16))), {}, "STOPPED"),
 }
@@ -101,6 +102,14 @@ def test_the_last_run_that_fits_is_a_confirmation():
     spent = History(LADDER, (first,)).spent_s
     action = decide(History(LADDER, (first,)), budget_s=spent + 1.5 * first.cost_s)
     assert action == NextProbe(18.0, "confirmation")
+
+
+def test_a_run_is_confirmed_where_a_step_of_the_ladder_leaves_no_time_for_another():
+    far = probe(18.0, tpot_p99_ns=30e6)
+    known = {"start_qps": 18.0, "step_s": 1000.0, "budget_s": far.cost_s * 2.5}
+    assert decide(History((), (far,)), **known) == NextProbe(18.0, "confirmation")
+    ended = decide(History((), (far, far, far)), **known | {"budget_s": far.cost_s * 3.5})
+    assert ended.outcome == "BUDGET"
 
 
 def test_a_first_run_is_affordable_in_twice_its_schedule():
