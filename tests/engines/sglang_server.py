@@ -161,6 +161,9 @@ class SglangServer(ServerProcess):
             *("--device", "cpu", "--attention-backend", "intel_amx", "--sleep-on-idle"),
             *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
             *("--mem-fraction-static", "0.3", "--max-total-tokens", "65536"),
+            # The torch backend reads the smaller pool of the sliding window by the indices of the other one:
+            # beyond 33,797 tokens the scheduler dies.
+            "--disable-hybrid-swa-memory",
             *("--max-running-requests", str(MAX_RUNNING_REQUESTS)),
             *("--context-length", str(CONTEXT_LENGTH)),
             *arguments,
