@@ -90,7 +90,7 @@ install() {
     if [[ -f $stamp && $(<"$stamp") == "$state" ]]; then
         return
     fi
-    echo "installing ${*: -1} into $directory (about half a minute; docs/guide/install.md has the sizes)"
+    echo "installing ${*: -1} into $directory (docs/guide/install.md has times and sizes)"
     if ! "$directory/bin/python" -m pip install --disable-pip-version-check "$@" >"$log" 2>&1; then
         fail "pip install $* failed: $(explain "$log")"
     fi

@@ -2,8 +2,10 @@
 
 import importlib.metadata
 import importlib.util
+import io
 import os
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +72,8 @@ def bert_scores(
     for start in range(0, len(pairs), _CHUNK):
         hypotheses, references = map(list, zip(*pairs[start : start + _CHUNK], strict=True))
         try:
-            _, _, f1 = scorer.score(hypotheses, references, batch_size=batch_size)
+            with redirect_stderr(io.StringIO()):  # it warns of empty texts in each chunk; score has notes
+                _, _, f1 = scorer.score(hypotheses, references, batch_size=batch_size)
         except (RuntimeError, IndexError) as error:
             raise RunError(
                 f"BERTScore failed for lines {start + 1} to {start + len(hypotheses)}: {_line(error)}; "

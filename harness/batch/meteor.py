@@ -1,9 +1,11 @@
 """METEOR as nltk computes it: words split at white space, alpha 0.9, beta 3, gamma 0.5, Porter, WordNet."""
 
+import gc
 import importlib.util
 import multiprocessing
 import os
 import signal
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,6 +62,19 @@ def meteor_scores(
             on_done(len(scores))
         return scores
     _open(wordnet)  # here first: a process of a pool that fails at its start is restarted forever
+    try:
+        return _by_processes(pairs, wordnet, jobs, on_done)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # those hold the pool
+        raise
+    finally:
+        gc.collect()  # frees the pool's semaphores, which Python reports if they are left at the end
+
+
+def _by_processes(
+    pairs: Sequence[Pair], wordnet: Path, jobs: int, on_done: Callable[[int], None]
+) -> list[float]:
+    scores: list[float] = []
     with multiprocessing.get_context("spawn").Pool(jobs, _begin, (wordnet,)) as pool:
         for score in pool.imap(_score_here, pairs, chunksize=_AT_A_TIME):
             scores.append(score)

@@ -167,7 +167,7 @@ class _Asking:
         return known
 
     def _waiting(self, running: Sequence[str]) -> str:
-        """``3 of 512 servers: not reachable 2, /health answered 503 1: http://...``."""
+        """``3 of 512 servers: 2 not reachable, 1 /health answered 503: http://...``."""
         total, seconds = len(self.calls.items), self._limits.questions_s
         if self._until > time.monotonic():
             return self._starting_line(running, total)
@@ -190,8 +190,8 @@ class _Asking:
         states = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(3))
         within = duration(self._limits.wait_s)
         return (
-            f"{len(running)} of {total} servers, at most {within} (--wait-for-servers): {states}: "
-            f"{folded(running, 3)}"
+            f"{len(running)} of {total} servers: {states}: {folded(running, 3)}; "
+            f"at most {within} (--wait-for-servers)"
         )
 
 

@@ -65,6 +65,9 @@ def make_roberta(folder: Path) -> None:
 
 
 _PACKAGE = '''
+import sys
+
+
 class Scores(list):
     def tolist(self):
         return list(self)
@@ -80,6 +83,8 @@ class BERTScorer:
 
     def score(self, cands, refs, batch_size):
         BERTScorer.calls.append((len(cands), batch_size))
+        if not all(cands):
+            print("Warning: Empty candidate sentence detected", file=sys.stderr)
         if "fail" in cands[0]:
             raise RuntimeError("out of\\nmemory")
         both = zip(map(set, map(str.split, cands)), map(set, map(str.split, refs)))

@@ -1,9 +1,11 @@
 """METEOR and BERTScore of answers: nltk's and bert-score's own values, and what is said beside them."""
 
+import gc
 import random
 import subprocess
 import sys
 import zipfile
+from multiprocessing.synchronize import SemLock
 
 import pyarrow.parquet as pq
 import pytest
@@ -91,6 +93,20 @@ def test_meteor_in_several_processes_is_that_in_one(wordnet):
         pairs, wordnet, 1, lambda done: None
     )
     assert done == list(range(1, 101))
+
+
+@pytest.mark.engine
+def test_no_semaphore_outlives_the_processes_of_an_interrupted_score(wordnet):
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    def semaphores():
+        return {id(one) for one in gc.get_objects() if isinstance(one, SemLock)}
+
+    before = semaphores()
+    with pytest.raises(KeyboardInterrupt):
+        meteor_scores(random_pairs(100), wordnet, 2, interrupt)
+    assert semaphores() <= before
 
 
 def test_what_is_printed_and_written(files, wordnet, put_bert_score, tmp_path, capfd):

@@ -321,6 +321,7 @@ def test_something_that_speaks_no_http():
     [
         (Facts(served_name="llama"), "serves gpt-oss-120b"),
         (Facts(version="0.5.22"), "0.5.22"),
+        (Facts(version=None), "without a version"),
     ],
 )
 def test_replicas_that_differ(other, wording):
