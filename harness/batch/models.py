@@ -7,6 +7,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.options import DEFAULT_BENCHMARK, available_models
+from harness.dataset import tokenizer
 from harness.errors import ConfigError
 from harness.files import read_decoded
 
@@ -114,7 +115,7 @@ def _of_file(path: Path) -> Benchmark:
     what = "its format is not known"
     if len(head) == _HEAD.size:
         vocabulary, _, experts, _, _, layers = _HEAD.unpack(head)
-        if vocabulary == 201088 and 0 < layers < 1000:
+        if vocabulary == tokenizer.VOCABULARY_SIZE and 0 < layers < 1000:
             what = f"a model file of a C++ engine ({layers} layers, {experts} experts)"
     raise ConfigError(
         f"--model {path}: {what}, which no engine here reads; start a server with the Hugging Face folder "

@@ -7,7 +7,19 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 from harness.cli.parser import Parser, Synonym, add_benchmark, path
-from harness.config.options import DEFAULT_BACKEND, SERVER_URL, Backend, LogLevel, RunOptions, Stream
+from harness.config.options import (
+    DEFAULT_BACKEND,
+    FAILURES_OF_ACCURACY,
+    PROGRESS_S,
+    REQUEST_S,
+    SERVER_URL,
+    STALL_S,
+    TOKEN_S,
+    Backend,
+    LogLevel,
+    RunOptions,
+    Stream,
+)
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
@@ -220,14 +232,17 @@ def add_failures(group: argparse._ArgumentGroup) -> None:
     for flag, what in (
         (
             "--timeout",
-            "time limit in seconds of a request (default: 3600, or 0.4 per token if more)",
+            f"time limit in seconds of a request (default: {REQUEST_S:g}, or {TOKEN_S:g} per token if more)",
         ),
         (
             "--first-token-timeout",
             "time limit in seconds of its first token (default: only --timeout)",
         ),
-        ("--stall-timeout", "time limit in seconds between two events of a streamed answer (default: 600)"),
-        ("--progress-timeout", "end the run when no data arrives for S seconds (default: 600)"),
+        (
+            "--stall-timeout",
+            f"time limit in seconds between two events of a streamed answer (default: {STALL_S:g})",
+        ),
+        ("--progress-timeout", f"end the run when no data arrives for S seconds (default: {PROGRESS_S:g})"),
     ):
         group.add_argument(flag, type=float, metavar="S", help=what)
     group.add_argument(
@@ -240,8 +255,8 @@ def add_failures(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--fail-fast",
         action=argparse.BooleanOptionalAction,
-        help="end the run after 10 failures (default with --accuracy); without it a run ends early only when "
-        "no replica answers; --no-fail-fast never ends a run early",
+        help=f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy); without it a run "
+        "ends early only when no replica answers; --no-fail-fast never ends a run early",
     )
     group.add_argument("--max-failures", type=int, metavar="N", help="end the run after N failures")
 

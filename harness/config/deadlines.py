@@ -4,17 +4,16 @@ import re
 
 import msgspec
 
-from harness.config.options import RunOptions
+from harness.config.options import (
+    FAILURES_OF_ACCURACY,
+    PROGRESS_S,
+    REQUEST_S,
+    STALL_S,
+    TOKEN_S,
+    RunOptions,
+)
 from harness.errors import ConfigError
 
-# An accuracy run with this number of failures has to be resumed anyway, so it ends.
-FAILURES_OF_ACCURACY = 10
-PROGRESS_S = 600.0
-STALL_S = 600.0
-# A request's deadline has to hold for the longest answer of a slow server, behind another one in its queue:
-# 5 tokens/s, twice.
-REQUEST_S = 3600.0
-TOKEN_S = 0.4
 # Failures before the first completed query that end the run: it cannot become a result.
 # In single-stream they come one after another, and each may wait for its deadline.
 FIRST_FAILURES = 10

@@ -20,6 +20,12 @@ DEFAULT_BACKEND: Backend = "sglang"
 Stream = Literal["auto", "on", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
+# Seconds. A request's deadline is at least REQUEST_S, and long enough for the longest answer of a slow server
+# behind another one in its queue: 5 tokens/s, twice.
+REQUEST_S, TOKEN_S, STALL_S, PROGRESS_S = 3600.0, 0.4, 600.0, 600.0
+# An accuracy run with this number of failures has to be resumed anyway, so it ends.
+FAILURES_OF_ACCURACY = 10
+
 _PATHS = (
     "input_file",
     "mlperf_conf",

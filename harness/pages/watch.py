@@ -19,6 +19,7 @@ from harness.pages.results import score
 from harness.record.run_record import RunRecord
 from harness.report.live import Latencies, ProgressLine, read_progress
 from harness.report.progress import duration
+from harness.report.replicas import SLOWER
 from harness.text import printable
 
 _LOOK_S = 1.0
@@ -112,7 +113,7 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
     for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
         yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
     if line.stragglers:
-        yield f"STRAGGLERS {line.stragglers:,}: over 1.1 x the median TPOT for a minute"
+        yield f"STRAGGLERS {line.stragglers:,}: over {SLOWER:g} x the median TPOT for a minute"
     for replica in line.slowest:
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from harness.record.journal import ANSWERS_FILE
+
 MAGIC = b"ANS1"
 ANSWER = struct.Struct("<4sIIB3x")  # magic, sample index, number of ids, FINISH_REASONS index
 CRC = struct.Struct("<I")
@@ -45,7 +47,7 @@ def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, Save
     """By sample index, the first complete answer to each of ``samples`` samples in these journal folders."""
     found: dict[int, SavedAnswer] = {}
     for journal in journals:
-        for path in sorted(journal.glob("answers-*.bin")):
+        for path in sorted(journal.glob(ANSWERS_FILE.format("*"))):
             for answer in read_answers(path):
                 if answer.sample_index < samples:
                     found.setdefault(answer.sample_index, answer)

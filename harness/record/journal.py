@@ -57,6 +57,9 @@ LOADGEN_CALL_ROW = np.dtype(
 )
 FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a call
 LOADGEN_CALLS_FILE = "reports.bin"
+# The files of one worker, or with ``*`` of all; of the answers: harness/record/answer_log.py.
+QUERIES_FILE, ANSWERS_FILE = "queries-{}.bin", "answers-{}.bin"
+FAILURES_FILE, RETRIES_FILE = "failures-{}.jsonl", "retries-{}.jsonl"
 
 NOWHERE = 0xFFFF  # worker and replica of a lost query: unknown
 
@@ -85,7 +88,7 @@ class Journal:
 def read_journal(directory: Path) -> Journal:
     """Read all files of a journal; a row cut short or with a wrong checksum counts as broken."""
     parts, broken = [np.empty(0, QUERY_ROW)], 0
-    for path in sorted(directory.glob("queries-*.bin")):
+    for path in sorted(directory.glob(QUERIES_FILE.format("*"))):
         data = path.read_bytes()
         whole = len(data) - len(data) % QUERY_ROW.itemsize
         rows = np.frombuffer(data[:whole], QUERY_ROW)
@@ -133,7 +136,7 @@ def failure_reasons(directory: Path) -> str:
 
 
 def _failure_lines(directory: Path) -> Iterator[_FailureLine]:
-    for path in sorted(directory.glob("failures-*.jsonl")):
+    for path in sorted(directory.glob(FAILURES_FILE.format("*"))):
         for line in path.read_bytes().splitlines():
             try:
                 yield msgspec.json.decode(line, type=_FailureLine)

@@ -26,6 +26,11 @@ def fewest_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENC
     return math.floor(math.log1p(-confidence) / math.log(percentile)) + 1
 
 
+def least_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
+    """The fewest queries of which a run can pass."""
+    return math.ceil(math.log1p(-confidence) / math.log(percentile))
+
+
 def log_cumulative(n: int, share: float, top: int) -> npt.NDArray[np.float64]:
     """log P(X <= t) for t from 0 to ``top`` when each of ``n`` counts with the probability ``share``."""
     counted = np.arange(top)

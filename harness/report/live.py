@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.errors import machine_failure
 from harness.files import JOURNAL_DIR, PROGRESS
-from harness.record.journal import QUERY_ROW, Rows
+from harness.record.journal import QUERIES_FILE, QUERY_ROW, Rows
 from harness.report.early_stopping import most_over_limit
 from harness.report.progress import ProgressSnapshot
 from harness.report.replicas import ReplicaWatch
@@ -202,7 +202,7 @@ class JournalTail:
     def read(self) -> Rows:
         """Complete rows that are new; a row that is being written comes the next time. Raises OSError."""
         parts = [np.empty(0, QUERY_ROW)]
-        for path in sorted(self._directory.glob("queries-*.bin")):
+        for path in sorted(self._directory.glob(QUERIES_FILE.format("*"))):
             with path.open("rb") as file:
                 parts.append(self._new_rows(path, file))
         rows: Rows = np.concatenate(parts)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.report.live import Latencies, ProgressLine
+from harness.report.replicas import SLOWER
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -67,7 +68,9 @@ def _limits(line: ProgressLine) -> Iterator[Metric]:
 
 
 def _replicas(line: ProgressLine) -> Iterator[Metric]:
-    yield _gauge("mlperf_stragglers", "Replicas above 1.1 x the median TPOT for a minute", line.stragglers)
+    yield _gauge(
+        "mlperf_stragglers", f"Replicas above {SLOWER:g} x the median TPOT for a minute", line.stragglers
+    )
     yield _gauge(
         "mlperf_imbalance",
         "Largest mean number in flight on a replica over that of all, last minute",

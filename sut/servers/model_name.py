@@ -28,7 +28,7 @@ _FORM_WORD = re.compile(
 _VERSION = re.compile(r"v\d+")  # of a form, as in DeepSeek-R1-FP4-v2; alone it is another model's
 # Folders below that of the model, as in /model/gpt-oss-120b/orig and in a Hugging Face cache.
 _PLAIN_FOLDERS = frozenset(["orig", "original", "main", "hf", "model", "weights", "snapshots", "."])
-_REVISION = re.compile(r"[0-9a-f]{7,40}")
+REVISION = re.compile(r"[0-9a-f]{7,40}")  # of a model: a git hash, perhaps abbreviated
 _SEPARATORS = re.compile(r"[-_. ]+")
 
 
@@ -57,7 +57,7 @@ def _match(name: str, wanted: str) -> _Relation:
     publisher, _, model = wanted.lower().rpartition("/")
     relation = _Relation.SAME
     for part in reversed([part for part in name.lower().split("/") if part]):
-        if part in _PLAIN_FOLDERS or _REVISION.fullmatch(part):
+        if part in _PLAIN_FOLDERS or REVISION.fullmatch(part):
             continue
         if model not in part and _is_form(part):
             relation = _Relation.VARIANT

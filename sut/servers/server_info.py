@@ -1,6 +1,5 @@
 """A server's facts about itself, and checks of the run against them."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from harness.config.benchmark import Benchmark
@@ -8,7 +7,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
-from sut.servers.model_name import Match, match_names
+from sut.servers.model_name import REVISION, Match, match_names
 
 # SGLang passes on tokens of unstreamed answers in steps of 50, too: from there on streams cost it no more.
 _CHEAP_STREAM_INTERVAL = 50
@@ -85,7 +84,7 @@ def _match(fact: ServerInfo, wanted: str) -> Match:
 
 def _same_revision(revision: str, wanted: str | None) -> bool:
     """False where they differ. Branches and tags (``main``) are no revision; an abbreviated hash is."""
-    return wanted is None or not re.fullmatch("[0-9a-f]{7,40}", revision) or wanted.startswith(revision)
+    return wanted is None or not REVISION.fullmatch(revision) or wanted.startswith(revision)
 
 
 def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParameters) -> Iterator[str]:

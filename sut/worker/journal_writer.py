@@ -6,7 +6,14 @@ from pathlib import Path
 import msgspec
 
 from harness.record.answer_log import encode_answer
-from harness.record.journal import FINISH_REASONS, encode_row
+from harness.record.journal import (
+    ANSWERS_FILE,
+    FAILURES_FILE,
+    FINISH_REASONS,
+    QUERIES_FILE,
+    RETRIES_FILE,
+    encode_row,
+)
 from harness.record.outcome import Completion, Failure, Outcome
 
 _FINISH = {reason: code for code, reason in enumerate(FINISH_REASONS)}
@@ -30,7 +37,7 @@ class _Appender:
 
 
 class JournalWriter:
-    """Appends to ``queries-<name>.bin``, ``failures-``, ``retries-<name>.jsonl`` and ``answers-<name>.bin``.
+    """Appends to the journal's files of one worker: queries, failures, retries, and answers.
 
     ``keep_answers``: whether the output ids are kept, as an accuracy run does. ``flush`` writes
     to the kernel: after that, the data survives the process.
@@ -38,10 +45,10 @@ class JournalWriter:
 
     def __init__(self, directory: Path, name: str, worker: int, *, keep_answers: bool = False) -> None:
         self._worker = worker
-        self._queries = _Appender(directory / f"queries-{name}.bin")
-        self._answers = _Appender(directory / f"answers-{name}.bin") if keep_answers else None
-        self._failures = _Appender(directory / f"failures-{name}.jsonl")
-        self._retries = _Appender(directory / f"retries-{name}.jsonl")
+        self._queries = _Appender(directory / QUERIES_FILE.format(name))
+        self._answers = _Appender(directory / ANSWERS_FILE.format(name)) if keep_answers else None
+        self._failures = _Appender(directory / FAILURES_FILE.format(name))
+        self._retries = _Appender(directory / RETRIES_FILE.format(name))
 
     def add(
         self,

@@ -24,7 +24,7 @@ from harness.pages.run.tables import (
     provenance_section,
     warnings_section,
 )
-from harness.report.early_stopping import most_over_limit
+from harness.report.early_stopping import least_queries, most_over_limit
 from harness.report.progress import milliseconds
 
 _NS = 1e9
@@ -164,7 +164,7 @@ def _budget_line(queries: Queries, name: str, limit: float) -> str:
     total, over = len(queries), int((metric(queries, name) > limit).sum())
     most = most_over_limit(total)
     if most < 0:
-        return f"{total:,} queries are too few to pass, 459 are needed."
+        return f"{total:,} queries are too few to pass, {least_queries():,} are needed."
     lost = "" if over <= most else _lost_at(queries, name, limit, most)
     return f"{over:,} of at most {most:,} queries over the limit, among {total:,}.{lost}"
 
