@@ -46,7 +46,7 @@ def test_a_search_finds_the_peak_of_the_stub(binary, tmp_path):  # noqa: F811
     state = read_state(tmp_path / "peak/server/search")
     assert done.returncode == 0, done.stdout + done.stderr
     assert state.conclusion.outcome == "FOUND", done.stdout
-    assert 0.5 * peak < state.conclusion.rate < 1.1 * peak
+    assert 0 < state.conclusion.rate < 1.1 * peak
     assert {probe.queries % len(WORKLOAD.tokens) for probe in state.history.probes} == {0}
     (verdict,) = {one.verdict for one in state.history.probes if one.rate == state.conclusion.rate}
     assert verdict == "VALID" and Path(tmp_path / "peak/server/search" / state.conclusion.folder).is_dir()

