@@ -1,13 +1,14 @@
 """What tests of several rooms build: parameters, a rendered request, scripted peers, waiting for an event."""
 
 import itertools
+import os
 import re
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,21 @@ def wait_until(happened: Callable[[], Any], seconds: float = PATIENCE_S) -> None
     while not happened():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
+
+
+def free_ports(count: int) -> int:
+    """The first of ``count`` consecutive free ports, below those that the system gives to connections and
+    apart from those that the neighbours of this process begin with.
+    """
+    for port in range(20_000 + os.getpid() % 500 * 16, 32_000, count):
+        with ExitStack() as taken:
+            try:
+                for number in range(port, port + count):
+                    taken.enter_context(socket.create_server(("0.0.0.0", number)))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free ports")
 
 
 def assert_failed(outcome: Outcome, kind: FailureKind, wording: str = "") -> None:

@@ -12,7 +12,8 @@ from benchmarks.peak.server_model import Server
 from benchmarks.peak.truth import true_peak
 from benchmarks.peak.workload import Workload, lengths
 from harness.search.state import read_state
-from tests.benchmarks.test_stub_server import binary, free_ports  # noqa: F401
+from tests.benchmarks.test_stub_server import binary  # noqa: F401
+from tests.kit import free_ports
 from tests.runs import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the stub needs a C compiler")

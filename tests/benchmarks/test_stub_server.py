@@ -3,20 +3,18 @@
 import csv
 import io
 import json
-import os
 import shutil
 import socket
 import subprocess
 import time
 import urllib.request
 import zlib
-from contextlib import ExitStack
 from pathlib import Path
 
 import httptools
 import pytest
 
-from tests.kit import wait_until
+from tests.kit import free_ports, wait_until
 from tests.stub import expected_ids
 
 SOURCES = Path(__file__).parents[2] / "benchmarks/stub"
@@ -257,19 +255,6 @@ def test_what_is_not_http_is_dropped(server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.sendall(b"nonsense\r\n\r\n")
         assert sock.recv(10) == b""
-
-
-def free_ports(count):
-    """The first of ``count`` consecutive free ports, below those that the system gives to connections."""
-    for port in range(20_000 + os.getpid() % 5000, 32_000, count):
-        with ExitStack() as taken:
-            try:
-                for number in range(port, port + count):
-                    taken.enter_context(socket.create_server(("0.0.0.0", number)))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free ports")
 
 
 def test_several_ports_and_information(binary):

@@ -1,7 +1,6 @@
 """Running engines: ``llama_server`` takes seconds, ``sglang_server`` minutes and 2.9 GB."""
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from sut.servers.embedded import EmbeddedEngine, tiny_model
 from tests.engines import pytorch_server
 from tests.engines import sglang_server as sglang
+from tests.kit import free_ports
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 
@@ -54,7 +54,7 @@ def sglang_server(request, sglang_installed, tmp_path_factory):
     name = request.param
     sglang.make_model()
     log_path = tmp_path_factory.mktemp("sglang") / f"{name}.log"
-    with sglang.SglangServer(free_port(), log_path, sglang.CONFIGURATIONS[name]) as server:
+    with sglang.SglangServer(free_ports(1), log_path, sglang.CONFIGURATIONS[name]) as server:
         yield server
 
 
@@ -68,9 +68,3 @@ def _configuration(item: pytest.Item) -> int:
     callspec = getattr(item, "callspec", None)
     name = callspec.params.get("sglang_server") if callspec else None
     return -1 if name is None else list(sglang.CONFIGURATIONS).index(name)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -14,9 +14,8 @@ import pytest
 from harness.dataset import tokenizer
 from sut.wire.sglang import SglangWire
 from tests.engines import pytorch_server as pytorch
-from tests.engines.conftest import free_port
 from tests.engines.sglang_server import ServerProcess
-from tests.kit import parameters
+from tests.kit import free_ports, parameters
 from tests.runs import run_mlperf, write_dataset
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600), pytest.mark.usefixtures("torch_installed")]
@@ -40,7 +39,7 @@ def model(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(model, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "server.log"
-    with pytorch.PyTorchServer(model, free_port(), log, "--max-batch-size", str(pytorch.BATCH)) as running:
+    with pytorch.PyTorchServer(model, free_ports(1), log, "--max-batch-size", str(pytorch.BATCH)) as running:
         yield running
 
 
@@ -197,7 +196,7 @@ def test_a_client_that_hangs_up_frees_its_row(server, stream):
 @ONE_KIND
 def test_ended_in_the_middle_every_answer_is_an_abort(model, tmp_path):
     with (
-        pytorch.PyTorchServer(model, free_port(), tmp_path / "log", "--max-batch-size", "1") as server,
+        pytorch.PyTorchServer(model, free_ports(1), tmp_path / "log", "--max-batch-size", "1") as server,
         concurrent.futures.ThreadPoolExecutor(3) as pool,
     ):
         sampling = {"max_new_tokens": 4000, "min_new_tokens": 4000}
@@ -227,7 +226,7 @@ sys.exit(serve.main())
 
 @ONE_KIND
 def test_a_model_that_fails_ends_the_server(model, tmp_path):
-    port = free_port()
+    port = free_ports(1)
     words = [str(pytorch.interpreter()), "-c", FAILING, "--model-path", str(model), "--port", str(port)]
     with ServerProcess(words, port, pytorch.environment(), tmp_path / "log") as server:
         status, body = ask(server.url, [5], stream=True)
@@ -243,11 +242,11 @@ def test_a_model_that_fails_ends_the_server(model, tmp_path):
 def test_two_ranks_give_the_same_tokens(server, model, tmp_path):
     if model.name == "gpt-oss":
         with pytest.raises(AssertionError, match="no tensor-parallel plan for gpt_oss; use --tp 1"):
-            pytorch.PyTorchServer(model, free_port(), tmp_path / "log", "--tp", "2").__enter__()
+            pytorch.PyTorchServer(model, free_ports(1), tmp_path / "log", "--tp", "2").__enter__()
         return
     if pytorch.interpreter("accelerate") is None:
         pytest.skip("this Python has no accelerate; SGLang's environment has none")
-    with pytorch.PyTorchServer(model, free_port(), tmp_path / "log", "--tp", "2") as divided:
+    with pytorch.PyTorchServer(model, free_ports(1), tmp_path / "log", "--tp", "2") as divided:
         for prompt in PROMPTS[:3]:
             one, two = (answer(where.url, prompt, **greedy(NEW_TOKENS)) for where in (server, divided))
             assert one == two
@@ -263,7 +262,8 @@ def two_servers(tmp_path_factory):
     path = pytorch.make_model("gpt-oss", tokenizer.VOCABULARY_SIZE, folder / "gpt-oss-120b")
     with contextlib.ExitStack() as stack:
         servers = [
-            stack.enter_context(pytorch.PyTorchServer(path, free_port(), folder / f"{n}.log")) for n in (0, 1)
+            stack.enter_context(pytorch.PyTorchServer(path, free_ports(1), folder / f"{n}.log"))
+            for n in (0, 1)
         ]
         prompts = [tokenizer.encode(f"Sample {n}: the quick brown fox") for n in range(12)]
         (expected,) = pytorch.generated(path, pytorch.job(prompts, 16))

@@ -197,9 +197,13 @@ def test_restart_on_the_same_port():
     with StubServer() as stub, connection(stub) as conn:
         assert events(post(conn).read())
         stub.stop()
-        with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", stub.port)):
-            pass
-        with StubServer(port=stub.port) as again, connection(again) as fresh:
+        with socket.socket() as kept:  # else the port may be given to a connection meanwhile
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            kept.bind(("127.0.0.1", stub.port))
+            with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", stub.port)):
+                pass
+            again = StubServer(port=stub.port)
+        with again, connection(again) as fresh:
             assert events(post(fresh).read())
 
 

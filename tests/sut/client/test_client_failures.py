@@ -244,6 +244,7 @@ def test_every_silent_stream_of_many_is_found(drive, pass_time):
         for _ in range(600):
             driver.start()
             driver.client.poll(0)
+        driver.poll_until(lambda: len(driver.outcomes) == 300)
         driver.poll_until(lambda: all(request.reader.tokens for request in driver.requests.values()))
         pass_time(301)
         outcomes = driver.wait()
