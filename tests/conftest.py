@@ -1,11 +1,15 @@
 """What every test may rely on, however the suite was started."""
 
+import functools
 import gc
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 # Some machines ask Python to keep no bytecode. The suite starts some hundred Pythons, and each would compile
 # the harness anew: a third of the quick loop's time.
@@ -41,9 +45,26 @@ def pytest_collection():
         gc.enable()
 
 
+@functools.cache
+def _source(path):
+    return (ROOT / path).read_text()
+
+
+def _together(nodeid):
+    """The name of the tests that one process takes: what they share is then made once."""
+    path, _, name = nodeid.partition("::")
+    if path.startswith("tests/engines/"):
+        return "engines"
+    if path == "tests/test_architecture.py" or 'scope="module"' in _source(path):
+        return path
+    if "mark.engine" in _source(path):
+        return nodeid  # may take long
+    return f"{path}::{name.partition('[')[0]}"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With --dist loadgroup one test process takes all engines, so that each is started once.
+    """The groups of --dist loadgroup.
 
     xdist 3.8 carries a group in the test's name, which pytest 9.2 no longer lets it change.
     """
@@ -51,8 +72,8 @@ def pytest_xdist_make_scheduler(config, log):
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class EnginesTogether(LoadScopeScheduling):
+    class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "engines" if nodeid.startswith("tests/engines/") else nodeid
+            return _together(nodeid)
 
-    return EnginesTogether(config, log)
+    return Groups(config, log)
