@@ -127,8 +127,8 @@ def test_a_compressed_page_is_not_unpacked():
 def test_a_trickled_flush_does_not_hold_up_the_run():
     """httpx counts time for each read: a byte now and then would go on for hours."""
     with answering(lambda: slowly(b"HTTP/1.1 200 OK\r\nx: ", itertools.repeat(b"y"))) as url:
-        doubts = flush_caches([ServerInfo(url=url, wire="sglang", engine="x")], None)
-    assert "flush_cache failed" in doubts[0]
+        warnings = flush_caches([ServerInfo(url=url, wire="sglang", engine="x")], None)
+    assert "flush_cache failed" in warnings[0]
 
 
 UGLY = "gpt-oss-120b\x1b[2J\x1b]0;owned\x07\u202eevil\u2066\r\nVALID\x00<script>alert(1)</script>" + "é" * 400
