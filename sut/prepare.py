@@ -270,7 +270,7 @@ def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Readback) -> tu
     if plan.scenario.one_query and not plan.accuracy and plan.audit is None:
         found += rule_checks.offline_deviations(readback, plan.benchmark.dataset(accuracy=False))
     if plan.mlperf_conf is not None:
-        found += (f"--mlperf-conf {plan.mlperf_conf} stands in for LoadGen's own mlperf.conf",)
+        found += (f"--mlperf-conf {plan.mlperf_conf} is used in place of LoadGen's own mlperf.conf",)
     return found
 
 

@@ -39,10 +39,9 @@ def first_token_line(record: RunRecord) -> str:
     waited_ns = sum(one.waited * (one.waited_mean_ns or 0) for one in known) / stats.queries
     rest_ns = stats.ttft.mean - stats.issue_delay.mean - trip_ns
     return (
-        f"mean TTFT {milliseconds(stats.ttft.mean)} ms: {milliseconds(stats.issue_delay.mean)} until the "
-        f"request was sent ({milliseconds(waited_ns)} of it connecting), "
-        f"{milliseconds(trip_ns)} a round trip, {milliseconds(rest_ns)} the server, and what the network "
-        "lost or held back"
+        f"mean TTFT {milliseconds(stats.ttft.mean)} ms = {milliseconds(stats.issue_delay.mean)} ms until the "
+        f"request was sent (connecting: {milliseconds(waited_ns)} ms) + {milliseconds(trip_ns)} ms round "
+        f"trip + {milliseconds(rest_ns)} ms in the server, with losses and delays of the network"
     )
 
 

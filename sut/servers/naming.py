@@ -143,8 +143,8 @@ def _two_families(url: str, addresses: Sequence[str]) -> list[str]:
     if not 0 < six < len(addresses):
         return []
     return [
-        f"{url} has {len(addresses) - six} IPv4 and {six} IPv6 addresses, each taken for a replica of its "
-        "own; if servers have both, name the addresses of one kind"
+        f"{url} has {len(addresses) - six} IPv4 and {six} IPv6 addresses, each used as a separate replica; "
+        "if a server has both kinds, name the addresses of one kind only"
     ]
 
 

@@ -31,7 +31,7 @@ def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
             found.setdefault(fact.stream_interval, []).append(fact.url)
     for interval, urls in found.items():
         yield (
-            f"Offline streams, and {folded(urls)} has stream interval {interval}: each event "
+            f"answers are streamed in Offline, and {folded(urls)} has stream interval {interval}: each event "
             f"costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, or do "
             "not stream"
         )
@@ -64,7 +64,7 @@ def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterato
             return None
         return (
             f" serves {fact.names}: the path does not name {benchmark.model}, "
-            "so only the served name stands for the model"
+            "so only the served name identifies the model"
         )
 
     def variant(fact: ServerInfo) -> str | None:

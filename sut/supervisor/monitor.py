@@ -174,7 +174,9 @@ class Monitor:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""
         since = (time.monotonic_ns() - np.maximum(beats, self._began_ns)) / 1e9
         if since[0] > _STUCK_S:
-            raise RunError(f"{self._loadgen.name} has not moved for {since[0]:.0f} s (stopped, or starved)")
+            raise RunError(
+                f"{self._loadgen.name} has not moved for {since[0]:.0f} s (stopped, or without CPU time)"
+            )
         for index, child in enumerate(self._workers):
             if since[index + 1] > _STUCK_S and child.process.is_alive():
                 self._errors.append(

@@ -129,8 +129,8 @@ class OpenAIAnswer(DeltaAnswer):
         if usage.completion_tokens and not self._ids:
             return Failure(
                 FailureKind.TOKEN_COUNT,
-                f"{number(usage.completion_tokens)} tokens without ids: return_token_ids unknown, or another "
-                "--backend needed?",
+                f"{number(usage.completion_tokens)} tokens without ids: the server does not know "
+                "return_token_ids, or needs another --backend",
             )
         return whole_answer(
             self._ids, usage.completion_tokens, self._reason, usage.prompt_tokens, self._limits

@@ -1,5 +1,7 @@
 """The network's line of the summary and its warning."""
 
+import re
+
 import pytest
 from msgspec import structs
 
@@ -50,8 +52,7 @@ def test_where_the_first_token_was():
     far = structs.replace(FAR, waited_mean_ns=8_000_000.0)
     text = first_token_line(structs.replace(ENDED, statistics=stats, network={"a": far, "b": NONE}))
     # 7 of 80 queries waited 8 ms: 0.7 ms each; a round trip is 40 ms at a, and nothing went to b.
-    assert text.startswith("mean TTFT 43.00 ms: 1.500 until the request was sent (0.700 of it connecting), ")
-    assert "40.00 a round trip, 1.500 the server" in text
+    assert [float(number) for number in re.findall(r"([\d.]+) ms", text)] == [43.0, 1.5, 0.7, 40.0, 1.5]
     assert first_token_line(structs.replace(ENDED, statistics=structs.replace(stats, ttft=None))) == ""
 
 
