@@ -87,7 +87,6 @@ Action = NextStep | NextProbe | Ended
 _SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
 _MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
 _SMALL_MARGIN = 0.01
-_HOLDS = "this client can hold {} requests in flight"
 _NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
 _JUMP = 1.25  # factor by which a rate is raised where nothing predicts it
 _MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
@@ -185,14 +184,16 @@ class Policy:
     def beyond_limits(self, history: History, peak: float) -> str | None:
         """The reason why no latency limit ends the rates at ``peak``; None where one does."""
         if limited := self._client_limit(history.steps):
-            return limited
+            # A bottleneck in the ladder alone was another program's, such as on a busy machine.
+            idle = _top(history.steps).client_bound and not history.probes[-1].client_bound
+            return None if idle else limited
         predictor = self._predictor(history)
         found = None if predictor is None else predictor.beyond(history.probes, peak)
         if predictor is None or found is None:
             return None
         most = self._settings.connections
         if most is not None and found.most_in_flight > most:
-            return _HOLDS.format(most)
+            return f"this client can hold {in_flight(most)}"
         full = predictor.capacity(predictor.fitted(history.probes))
         return (
             f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
@@ -203,12 +204,12 @@ class Policy:
         """How the ladder ended at a limit of this client before it showed any of the servers."""
         if not steps:
             return None
-        top = max(steps, key=lambda step: step.concurrency)
+        top = _top(steps)
         if top.client_bound:
-            return f"this client was the bottleneck of the ladder with {top.concurrency} requests in flight"
+            return f"this client was the bottleneck of the ladder with {in_flight(top.concurrency)}"
         most, slots = self._settings.most_in_flight, self._settings.slots
         if most is not None and top.concurrency >= most and (slots is None or most < slots):
-            return _HOLDS.format(most)
+            return f"this client can hold {in_flight(most)}"
         return None
 
     def cost_s(self, history: History, rate: float) -> float:
@@ -254,7 +255,7 @@ class Policy:
         if history.probes or any(keeps(step, self._limits_ns) for step in steps):
             return None
         fewest = min(step.concurrency for step in steps)
-        return Ended("NOTHING_PASSES", f"with {fewest} requests in flight a limit is already missed")
+        return Ended("NOTHING_PASSES", f"with {in_flight(fewest)} a limit is already missed")
 
     def _predictor(self, history: History) -> Predictor | None:
         key = tuple(step.concurrency for step in history.steps)
@@ -289,12 +290,15 @@ class Policy:
                 beyond = self.beyond_limits(history, peak)
                 if beyond is not None:
                     return self._confirmed(history, found.low, "AT_LEAST", f"; {beyond}")
-            above = max(aim, found.low * (1 + 1.5 * tolerance))
+            # A ladder that ended at this client predicts too little where the runs have CPU time left.
+            stride = _JUMP if self._client_limit(history.steps) else 1 + 1.5 * tolerance
+            above = max(aim, found.low * stride)
             return self._explore(history, above, "above the highest rate that passed")
         if found.width <= self._narrow(history, found.low, aim):
             return self._confirmed(history, found.low, "FOUND")
         rate = math.sqrt(found.low * found.high)
         refuted = aim is not None and aim >= found.high and _failed_in_a_row(history.probes) > 1
+        refuted = refuted or self._client_limit(history.steps) is not None
         if aim is not None and found.width > 3 * tolerance and not refuted:
             rate = min(max(aim, found.low * (1 + tolerance)), found.high * (1 - tolerance))
         return self._explore(history, rate, "between the highest that passed and the lowest that did not")
@@ -369,6 +373,15 @@ class Policy:
     def _left_s(self, history: History) -> float | None:
         budget = self._settings.budget_s
         return None if budget is None else budget - history.spent_s
+
+
+def _top(steps: Sequence[Step]) -> Step:
+    return max(steps, key=lambda step: step.concurrency)
+
+
+def in_flight(count: int) -> str:
+    """``1 request in flight``."""
+    return f"{count} request{'' if count == 1 else 's'} in flight"
 
 
 def runs_used(probes: Sequence[Probe]) -> float:

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
-from harness.config.plan import resolve_plan
+from harness.config.plan import RunPlan, resolve_plan
 from harness.errors import ConfigError, HarnessError, explained
 from harness.peak.options import SearchOptions
 from harness.peak.plan import FOLDER, check_seconds, running_limit
@@ -28,6 +28,7 @@ from sut.peak.prober import RunProber, run_options
 from sut.run import run
 from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.machine_limits import machine_limits
+from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 
 _SEARCH = "search"
 
@@ -76,7 +77,7 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
         plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True, report=False))
         base = run(plan, rate_follows=True)
         watcher.plan(base)
-        settings = search_settings(options, base)
+        settings = search_settings(options, plan, base)
         _check_queries(settings, base)
         if not options.resume:
             _check_budget(settings, base)
@@ -87,14 +88,12 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
             return _search(options, folder, base, settings, state, watcher)
 
 
-def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
+def search_settings(options: SearchOptions, plan: RunPlan, base: RunRecord) -> SearchSettings:
     """The limits of the servers and of this client in the checked plan."""
     servers, asked = base.servers, options.max_concurrency
     known = [one.max_running_requests for one in servers]
     slots = sum(one or 0 for one in known) if all(known) else None
-    limits = ConnectionLimits(
-        machine_limits(), base.plan.placement.workers, tuple(server.url for server in servers)
-    )
+    limits = ConnectionLimits(machine_limits(), _workers(plan, base), tuple(server.url for server in servers))
     most = min(filter(None, (asked, limits.max_connections)))
     return SearchSettings(
         scenario=options.scenario,
@@ -109,6 +108,14 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
         most_in_flight=most,
         connections=limits.max_connections if asked is None else None,
     )
+
+
+def _workers(plan: RunPlan, base: RunRecord) -> int:
+    """Workers of a run that keeps the servers full: those of ``base`` follow from the conf file's rate."""
+    events = running_limit(base.servers) / (max(base.plan.limits_ns["TPOT"], 1) / 1e9)
+    load = Load(events_per_s=events)
+    full = choose(this_machine(), load, plan.num_workers, server_here=server_is_here(plan))
+    return max(full.workers, base.plan.placement.workers)
 
 
 def _check_queries(settings: SearchSettings, base: RunRecord) -> None:

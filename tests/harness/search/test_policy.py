@@ -1,6 +1,7 @@
 """The policy of a search: what comes next by what was measured (benchmarks/peak/search.py has the truth)."""
 
 import pytest
+from msgspec.structs import replace
 
 from harness.search.policy import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
 from tests.harness.search import searches
@@ -165,6 +166,36 @@ def test_a_client_at_its_limit_gives_a_lower_bound():
     assert ended.outcome == "AT_LEAST"
     assert max(one.concurrency for one in history.steps) == 64
     assert rates.low is not None and rates.high is None
+
+
+class BusyServer(MadeServer):
+    """A server on a machine whose other programs make the client a bottleneck of steps, and of runs."""
+
+    def __init__(self, bound_steps, *, bound_runs=False):
+        super().__init__(each_ms=0.1, slots=80)
+        self.bound_steps, self.bound_runs = bound_steps, bound_runs
+
+    def ladder(self, concurrency):
+        measured = super().ladder(concurrency)
+        return replace(measured, client_bound=len(self.steps) <= self.bound_steps)
+
+    def probe(self, rate):
+        return replace(super().probe(rate), client_bound=self.bound_runs)
+
+
+@pytest.mark.parametrize("bound_steps", [1, 2, 4])
+def test_a_client_that_was_busy_in_the_ladder_alone_does_not_end_the_search(bound_steps):
+    history, ended, rates = found(BusyServer(bound_steps), slots=80)
+    assert ended.outcome == "FOUND"
+    assert rates.low == pytest.approx(BusyServer(0).highest(), rel=0.03)
+    assert len(history.probes) < 12
+
+
+def test_a_client_that_is_the_bottleneck_of_ladder_and_runs_gives_a_lower_bound():
+    history, ended, rates = found(BusyServer(4, bound_runs=True), slots=80)
+    assert (ended.outcome, rates.high) == ("AT_LEAST", None)
+    assert "20 requests in flight" in ended.why
+    assert len(history.probes) == 2
 
 
 @pytest.mark.parametrize(
