@@ -25,7 +25,10 @@ WORKLOAD = Workload(lengths(700, mean=20.0), min_duration_s=10.0)
 
 @pytest.mark.engine
 def test_a_search_finds_the_peak_of_the_stub(binary, tmp_path):  # noqa: F811
-    """A busy machine is slower than the model: what is found may be lower, but not much higher."""
+    """A busy machine is slower than the model: what is found may be lower, but not much higher.
+
+    Where the client was a bottleneck, or a rate had both verdicts, another end than FOUND is right.
+    """
     peak = true_peak(SERVER, WORKLOAD)
     dataset = write_dataset(tmp_path / "prompts.parquet", WORKLOAD)
     conf = tmp_path / "user.conf"
@@ -45,9 +48,14 @@ def test_a_search_finds_the_peak_of_the_stub(binary, tmp_path):  # noqa: F811
         stub.wait()
         stub.stderr.close()
     state = read_state(tmp_path / "peak/server/search")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert state.conclusion.outcome == "FOUND", done.stdout
-    assert 0 < state.conclusion.rate < 1.1 * peak
-    assert {probe.queries % len(WORKLOAD.tokens) for probe in state.history.probes} == {0}
-    (verdict,) = {one.verdict for one in state.history.probes if one.rate == state.conclusion.rate}
-    assert verdict == "VALID" and Path(tmp_path / "peak/server/search" / state.conclusion.folder).is_dir()
+    found, probes = state.conclusion, state.history.probes
+    assert done.returncode in (0, 4), done.stdout + done.stderr
+    assert {probe.queries % len(WORKLOAD.tokens) for probe in probes} == {0}
+    disturbed = any(one.client_bound for one in (*state.history.steps, *probes)) or found.remarks
+    assert found.outcome == "FOUND" or disturbed, done.stdout
+    if found.rate is None:
+        return
+    assert 0 < found.rate < 1.1 * peak
+    verdicts = [one.verdict for one in probes if one.rate == found.rate]
+    assert verdicts.count("VALID") == found.valid > len(verdicts) / 2
+    assert Path(tmp_path / "peak/server/search" / found.folder).is_dir()
