@@ -100,12 +100,7 @@ class ServerProcess:
     def __enter__(self) -> Self:
         with self._log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, start_new_session=True
             )
         try:
             self._wait_until_healthy()

@@ -166,7 +166,9 @@ def load_frame_once(folder: Path) -> None:
 
 def _split(data: bytes, parts: list[bytes]) -> list[bytes]:
     splitter = EntrySplitter()
-    return [entry.text for part in parts for entry in splitter.feed(part)]
+    entries = [entry for part in parts for entry in splitter.feed(part)]
+    assert all(data.startswith(entry.text, entry.offset) for entry in entries)
+    return [entry.text for entry in entries]
 
 
 def _entry(index: int, ids: list[int]) -> bytes:

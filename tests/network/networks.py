@@ -63,12 +63,7 @@ NETWORKS = (
     both("delay-0.2ms", "0.2 ms of delay in each direction", delay_s=0.0002),
     both("delay-2ms", "2 ms of delay in each direction", delay_s=0.002),
     both("delay-20ms", "20 ms of delay in each direction", delay_s=0.02),
-    both(
-        "loss-0.1%",
-        "0.1 % of the packets lost, 2 ms of delay",
-        delay_s=0.002,
-        loss=0.001,
-    ),
+    both("loss-0.1%", "0.1 % of the packets lost, 2 ms of delay", delay_s=0.002, loss=0.001),
     both(
         "loss-1%",
         "1 % of the packets lost, 2 ms of delay",

@@ -15,11 +15,7 @@ from tests.runs import ROOT, main_here, without_waits
 from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 
 PROMPTS = ["Hello", "Hello world", "Explain Mindfulness & meditation to a 5-year-old."] * 4
-IDS = [
-    [13225],
-    [13225, 2375],
-    [176289, 27985, 39792, 827, 45651, 316, 261, 220, 20, 8204, 12324, 13],
-] * 4
+IDS = [[13225], [13225, 2375], [176289, 27985, 39792, 827, 45651, 316, 261, 220, 20, 8204, 12324, 13]] * 4
 POSITIONS = 20
 WANTED = [expected_ids(ids, POSITIONS + 1 - len(ids)) for ids in IDS]
 TIMES = re.compile(
@@ -119,9 +115,7 @@ def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd)
 
 
 @pytest.mark.parametrize(
-    ("signum", "expected"),
-    [(signal.SIGKILL, -9), (signal.SIGINT, 130)],
-    ids=["kill", "ctrl-c"],
+    ("signum", "expected"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["kill", "ctrl-c"]
 )
 @ENGINE
 def test_an_ended_batch_is_resumed(signum, expected, batch):

@@ -118,10 +118,7 @@ def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name,
 @pytest.mark.engine
 @pytest.mark.parametrize(
     ("benchmark", "facts", "dataset_in"),
-    [
-        ("gpt-oss-120b", Facts(), small_dataset),
-        ("deepseek-r1", R1, deepseek_pickle),
-    ],
+    [("gpt-oss-120b", Facts(), small_dataset), ("deepseek-r1", R1, deepseek_pickle)],
 )
 def test_the_requests_are_those_of_an_accuracy_run(benchmark, facts, dataset_in, tmp_path):
     dataset, prompts = dataset_in(tmp_path)

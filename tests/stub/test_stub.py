@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.kit import DATA
-from tests.stub import Facts, Fault, StubServer, every, expected_ids, first_time, refused_url
+from tests.stub import Facts, Fault, StubServer, every, expected_ids, first_time
 
 PROMPT = [200006, 17360, 200008, 5]
 
@@ -137,45 +137,6 @@ def test_reset(fault, stream):
         raw_answer(stub, stream=stream)
 
 
-@pytest.mark.parametrize(
-    ("fault", "has_head", "terminated"),
-    [
-        (Fault.CLOSE_AT_ONCE, False, False),
-        (Fault.CLOSE_AFTER_HEADERS, True, False),
-        (Fault.CUT_CHUNKED, True, False),
-        (Fault.CUT_UNFRAMED, True, False),
-        (Fault.CRLF, True, True),
-        (Fault.BYTEWISE, True, True),
-    ],
-)
-def test_cuts_and_framing(fault, has_head, terminated):
-    with StubServer(faults=fault) as stub:
-        received = raw_answer(stub)
-    assert received.startswith(b"HTTP/1.1 200 OK\r\n") == has_head
-    assert received.endswith(b"0\r\n\r\n") == terminated
-    assert (b"[DONE]" in received) == terminated
-    assert (b"data: " in received) == (fault not in (Fault.CLOSE_AT_ONCE, Fault.CLOSE_AFTER_HEADERS))
-
-
-@pytest.mark.parametrize(
-    ("fault", "ids", "count", "finish"),
-    [
-        (Fault.ABORT, 8, 8, "abort"),
-        (Fault.NO_FINISH, 8, 8, None),
-        (Fault.WRONG_COUNT, 8, 9, "length"),
-        (Fault.SHRINKING_IDS, 6, 6, "length"),
-        (Fault.ZERO_TOKENS, 0, 0, "stop"),
-        (Fault.ONE_TOKEN, 1, 1, "stop"),
-        (Fault.TOO_MANY_TOKENS, 13, 13, "length"),
-    ],
-)
-def test_counts(fault, ids, count, finish):
-    event = asked(faults=fault)[-1]
-    meta = event["meta_info"]
-    assert (len(event["output_ids"]), meta["completion_tokens"]) == (ids, count)
-    assert (meta["finish_reason"] or {}).get("type") == finish
-
-
 def test_schedules():
     with StubServer(faults=every(3, Fault.HTTP_500, first=1)) as stub, connection(stub) as conn:
         assert statuses(conn, [[1]] * 6) == [200, 500, 200, 200, 500, 200]
@@ -205,11 +166,6 @@ def test_restart_on_the_same_port():
             again = StubServer(port=stub.port)
         with again, connection(again) as fresh:
             assert events(post(fresh).read())
-
-
-def test_refused():
-    with refused_url() as url, pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
 
 
 def test_pacing_and_true_times():

@@ -17,12 +17,7 @@ from tests.harness.config.loadgen import loadgen_reads
 
 TEST07_OF_GPT_OSS = find_test(load_benchmark("gpt-oss-120b"), "TEST07")
 SEED = 720381539243781796
-_AUDIT = {
-    "mode": 2,
-    "accuracy_log_rng_seed": SEED,
-    "min_duration": 0,
-    "sample_concatenate_permutation": 0,
-}
+_AUDIT = {"mode": 2, "accuracy_log_rng_seed": SEED, "min_duration": 0, "sample_concatenate_permutation": 0}
 
 
 def settings(logged, queries, **more):

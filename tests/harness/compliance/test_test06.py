@@ -13,12 +13,7 @@ import pytest
 import run_compliance as program
 from tests.harness.compliance.program import run_compliance, user_conf
 from tests.harness.submission.recorded_runs import RECIPES, ending
-from tests.made_up.cnn import (
-    DATACENTER,
-    EDGE,
-    END_OF_TURN,
-    ROWS,
-)
+from tests.made_up.cnn import DATACENTER, EDGE, END_OF_TURN, ROWS
 from tests.made_up.deepseek_r1 import DEEPSEEK
 from tests.made_up.deepseek_r1 import END as END_OF_SENTENCE
 from tests.made_up.synthetic import AnsweringServer

@@ -9,6 +9,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.generation import deviations, not_applied, official_parameters, resolve_parameters
 from harness.errors import ConfigError
+from tests.runs import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -98,55 +99,21 @@ def test_unknown_keys_travel_and_deviate(official, tmp_path, key, value):
     assert repr(value) in line
 
 
-# published files: values, benchmark, mode, parameters that deviate, keys that are not applied
-TENSORRT = {"runtime_beam_width": 1, "streaming": True}
-TOKENS = {"use_stop_tokens": False, "eos_token_id": 1, "bos_token_id": 0}
+# published files: name, benchmark, mode, parameters that deviate, keys that are not applied
+IGNORED = ["use_stop_tokens", "eos_token_id", "bos_token_id", "name"]
 PUBLISHED = [
-    (
-        {"min_output_len": 1, "max_output_len": 10240, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
-        | TENSORRT
-        | {"name": "gpt-oss-120b", "skip_special_tokens": False},
-        "gpt-oss-120b",
-        False,
-        [],
-        ["name"],
-    ),
-    (
-        {"min_output_len": 1, "max_output_len": 32768, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
-        | TENSORRT
-        | {"name": "gpt-oss-120b", "skip_special_tokens": False},
-        "gpt-oss-120b",
-        True,
-        [],
-        ["name"],
-    ),
-    (
-        {"min_output_len": 1, "max_output_len": 20000, "temperature": 0.0, "top_k": 1, "top_p": 0.001}
-        | TENSORRT
-        | TOKENS
-        | {"name": "deepseek-r1"},
-        "deepseek-r1",
-        False,
-        ["top_p", "top_k"],
-        ["use_stop_tokens", "eos_token_id", "bos_token_id", "name"],
-    ),
-    (
-        {"min_output_len": 2, "max_output_len": 128, "temperature": 0.0, "top_k": 1, "top_p": 1}
-        | TENSORRT
-        | TOKENS
-        | {"name": "llama3.1-8b"},
-        "llama3.1-8b",
-        True,
-        [],
-        ["min_output_len", "use_stop_tokens", "eos_token_id", "bos_token_id", "name"],
-    ),
+    ("gpt-oss-120b_performance", "gpt-oss-120b", False, [], ["name"]),
+    ("gpt-oss-120b_accuracy", "gpt-oss-120b", True, [], ["name"]),
+    ("deepseek-r1", "deepseek-r1", False, ["top_p", "top_k"], IGNORED),
+    ("llama3.1-8b", "llama3.1-8b", True, [], ["min_output_len", *IGNORED]),
 ]
 
 
 @pytest.mark.parametrize("nested", [True, False])
-@pytest.mark.parametrize(("values", "name", "accuracy", "deviate", "dropped"), PUBLISHED)
-def test_published_files(tmp_path, values, name, accuracy, deviate, dropped, nested):
+@pytest.mark.parametrize(("file", "name", "accuracy", "deviate", "dropped"), PUBLISHED)
+def test_published_files(tmp_path, file, name, accuracy, deviate, dropped, nested):
     official = official_parameters(load_benchmark(name), accuracy=accuracy)
+    values = json.loads((ROOT / f"tests/data/generation/{file}.json").read_text())
     path = tmp_path / "generation.json"
     path.write_text(json.dumps({"generation_config": values} if nested else values))
     resolved = resolve_parameters(official, path, None)

@@ -169,10 +169,7 @@ def test_a_log_is_scored_by_its_own_metrics_and_bounds(made_up: Path):
     assert printed.splitlines()[-1] == "{'overlap': 50.0000, 'length': 39, 'number': 3}"
     assert "9 published v0 runs: -2.0 standard deviations" in printed
     found = json.loads((made_up / "r.json").read_text())
-    assert found["summary"] == {
-        "total_samples": 3,
-        "metrics": {"overlap": 50, "length": 39, "number": 3},
-    }
+    assert found["summary"] == {"total_samples": 3, "metrics": {"overlap": 50, "length": 39, "number": 3}}
     assert [found["target"]["metrics"][name]["met"] for name in ("overlap", "length")] == [False, True]
     assert (found["target"]["threshold"], found["target"]["metrics"]["overlap"]["highest"]) == (54, None)
     assert [row["scores"]["overlap"] for row in found["detailed_results"]] == [1, 0, 0.5]

@@ -1,16 +1,13 @@
 """The log reader: every shape that LoadGen's accuracy logs have been seen in, cut at every byte."""
 
-import itertools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.errors import GradingError
-from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist, EntrySplitter
+from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist
 from tests.harness.grading.logs import array, entry
 from tests.harness.grading.shared import SHARED_DATA
 
@@ -77,30 +74,6 @@ def test_a_log_cut_at_any_byte_gives_what_is_whole(tmp_path: Path):
         reader = AccuracyLog(log)
         assert len(list(reader)) == sum(end < length for end in ends)
         assert (reader.cut is None) == (length >= len(whole) - 1)  # up to the newline after ]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 1000), max_size=20), st.integers(1, 50))
-def test_chunk_borders_do_not_matter(cuts: list[int], count: int):
-    text = array(entry(index, IDS[: 1 + index % 11]) for index in range(count)).encode()
-    splitter = EntrySplitter()
-    borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    chunks = [text[start:end] for start, end in itertools.pairwise(borders)]
-    entries = [raw for chunk in chunks for raw in splitter.feed(chunk)]
-    assert splitter.flush() is None
-    assert b",\n".join(raw.text for raw in entries) == text.strip(b"[]\n")
-    assert all(text[raw.offset :].startswith(raw.text) for raw in entries)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=200))
-def test_no_bytes_crash_the_splitter(junk: bytes):
-    splitter = EntrySplitter()
-    try:
-        list(splitter.feed(junk))
-        splitter.flush()
-    except GradingError as error:
-        assert "\n" not in str(error)
 
 
 def test_the_checklist_names_what_is_missing():

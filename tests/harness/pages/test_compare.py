@@ -116,10 +116,7 @@ def test_servers_are_compared_by_what_they_serve(tmp_path):
     base = run_with("a", 512, 1)
     assert plan_differences(base, run_with("b", 512, 1)) == []
     rows = plan_differences(base, run_with("c", 512, 2, context_length=77))
-    assert [name for name, *_ in rows] == [
-        "plan.server_urls",
-        "servers[511].context_length",
-    ]
+    assert [name for name, *_ in rows] == ["plan.server_urls", "servers[511].context_length"]
     assert rows[0][1:] == ("http://n[0-511]:1", "http://n[0-511]:2")
 
 

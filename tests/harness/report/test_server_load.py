@@ -103,10 +103,7 @@ def test_counts_over_batches(tmp_path, monkeypatch):
     [
         # Ranks of one replica say the same; data-parallel ranks add up.
         ("\n".join(f'sglang:num_queue_reqs{{tp_rank="{rank}"}} 3' for rank in range(4)), 3),
-        (
-            "\n".join(f'sglang:num_queue_reqs{{dp_rank="{rank}",tp_rank="{rank}"}} 3' for rank in range(4)),
-            12,
-        ),
+        ("\n".join(f'sglang:num_queue_reqs{{dp_rank="{rank}",tp_rank="{rank}"}} 3' for rank in range(4)), 12),
         ("sglang:num_queue_reqs 3 1700000000000", 3),  # with a time
     ],
 )

@@ -13,12 +13,7 @@ PAGES = ROOT / "tests/data/metrics"
 
 @pytest.mark.parametrize(
     ("page", "requests"),
-    [
-        ("sglang_busy1.txt", 121),
-        ("sglang_after.txt", 0),
-        ("vllm_busy1.txt", 58),
-        ("vllm_after.txt", 0),
-    ],
+    [("sglang_busy1.txt", 121), ("sglang_after.txt", 0), ("vllm_busy1.txt", 58), ("vllm_after.txt", 0)],
 )
 def test_requests_of_recorded_pages(page, requests):
     assert requests_in((PAGES / page).read_bytes()) == requests

@@ -146,11 +146,7 @@ def test_what_is_no_address(text):
 
 @pytest.mark.parametrize(
     ("program", "words"),
-    [
-        (run_mlperf, []),
-        (run_eval, []),
-        (run_compliance, ["--test", "TEST07", "--non-official", "--dry-run"]),
-    ],
+    [(run_mlperf, []), (run_eval, []), (run_compliance, ["--test", "TEST07", "--non-official", "--dry-run"])],
 )
 def test_a_port_in_use_is_one_line_before_the_run(program, words, tmp_path, capfd):
     with metrics_port("0") as taken:

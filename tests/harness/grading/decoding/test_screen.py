@@ -15,25 +15,8 @@ from tests.harness.grading.logs import harmony_ids
 # What the official rules look for, whole and in parts, between what they take out or overlook.
 PIECES = (
     *("Answer", "ANSWER:", "answer. ", "an\u017fwer", "FINAL ANSWER", "An**swer**", "an****sw", "er", "s**w"),
-    *(
-        "A",
-        "b",
-        " C ",
-        "D)",
-        "(",
-        ":",
-        "=",
-        ".",
-        "**",
-        "*",
-        "\\n",
-        "\\**n**",
-        "\\'",
-        "['",
-        "']",
-        "nd",
-        "and ",
-    ),
+    *("A", "b", " C ", "D)", "(", ":", "=", ".", "**", "*", "nd", "and "),
+    *("\\n", "\\**n**", "\\'", "['", "']"),
     *("\\boxed{", "\\boxed", "{", "}", "70", " 0", "\u0667", "\u00e9", "\u2003", " ", "\n", "   " * 30),
     *("```python\n", "```", "``", "`", "py\n", "print(1)\n", "|>", "|", ">", "x", "Power ", "-", "9" * 80),
 )

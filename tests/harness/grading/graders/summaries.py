@@ -2,37 +2,14 @@
 
 import random
 
-SUBJECTS = [
-    "Mr. Hale",
-    "Dr. Ana Ruiz",
-    "The U.S. team",
-    "J. K. Moore",
-    "Élodie",
-    "The council",
-    "A study",
-    "“We”",
-]
-VERBS = [
-    "announced",
-    "running",
-    "has studied",
-    "relies on",
-    "didn't see",
-    "generously gave",
-    "it's",
-    "closes",
-]
-OBJECTS = [
-    "two flights at 5 p.m. on Jan. 3",
-    "a caf\u00e9 in S\u00e3o Paulo",
-    "3.5 per cent of $1,000",
-    "the organisations' relational database",
-    "No. 10, e.g. the old house",
-    "naïve “quotes” and 'others'",
-    "天気 and погода",
-    "e-mail: a@b.org",
-    "bridges (built in 1901) and towers",
-]
+SUBJECTS = ["Mr. Hale", "Dr. Ana Ruiz", "The U.S. team", "J. K. Moore"]
+SUBJECTS += ["Élodie", "The council", "A study", "“We”"]
+VERBS = ["announced", "running", "has studied", "relies on"]
+VERBS += ["didn't see", "generously gave", "it's", "closes"]
+OBJECTS = ["two flights at 5 p.m. on Jan. 3", "a caf\u00e9 in S\u00e3o Paulo", "3.5 per cent of $1,000"]
+OBJECTS += ["the organisations' relational database", "No. 10, e.g. the old house"]
+OBJECTS += ["naïve “quotes” and 'others'", "天気 and погода", "e-mail: a@b.org"]
+OBJECTS += ["bridges (built in 1901) and towers"]
 ENDS = [".", ".", ".", "!", "?", "...", '."', ".\u201d", ")", "", " .", "?!", ";"]
 GAPS = [" ", " ", " ", "\n", "\n\n", "  ", " \u2013 ", ""]
 SPECIAL = [

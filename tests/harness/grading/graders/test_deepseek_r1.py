@@ -128,24 +128,8 @@ def test_hostile_answers_are_wrong_and_cost_only_themselves(mode: Mode, tier: Ti
     assert (right.reason, wrong.reason) == (Reason.CORRECT, Reason.WRONG)
 
 
-RUNS = [
-    "answer ",
-    "answer:",
-    "ANSWER FINAL ",
-    " ",
-    "\n",
-    "(",
-    "A ",
-    "a",
-    "\\boxed{",
-    "{",
-    "}",
-    "```python",
-    "```",
-    "\\n",
-    "1",
-    "\\boxed{1",
-]
+RUNS = [*" \n(a{}1", "answer ", "answer:", "ANSWER FINAL ", "A "]
+RUNS += ["\\boxed{", "\\boxed{1", "```python", "```", "\\n"]
 
 
 @pytest.mark.parametrize("piece", RUNS)
@@ -161,47 +145,20 @@ def test_long_runs_take_linear_time(piece: str):
 # --- strict -----------------------------------------------------------------------------------
 
 MATH = tomllib.loads((Path(__file__).parent / "strict_math.toml").read_text("utf-8"))["group"]
-# What follows the thinking, and the answer that it gives.
-FINALS = {
-    "gpqa": [
-        ("Answer: **C**", "C"), ("**Answer:** C", "C"), ("The answer is C.", "C"), ("\\boxed{C}", "C"),
-        ("\\boxed{\\text{C}}", "C"), ("I think the answer a is fine.", None),
-        ("A careful estimate: 4 eV.", None),
-        ("**C**", "C"), ("Answer: A at first. On reflection the answer is D.", "D"),
-        ("Answer: A and B", None),
-        ("The correct option is (D) because of spin.", "D"), ("E", None), ("\\boxed{c = 3}", None),
-    ],
-    "mmlu_pro": [
-        ("Answer: **J**", "J"), ("The answer is (I).", "I"), ("The answer is I.", "I"), ("\\boxed{I}", "I"),
-        ("So I choose C, which is a good option.", "C"), ("I think so.", None), ("A good option.", None),
-        ("The answer is a function of time.", None), ("The answer is e^x.", None),
-        ("\\boxed{\\text{H}}", "H"),
-        ("**F)** 3 m", "F"), ("The correct answer is **G: the third**.", "G"), ("Answer: E, not A.", "E"),
-        ("\\boxed{E = mc^2}", None), ("Answer: K", None), ("Therefore, **(B)**.", "B"),
-    ],
-    "math500": [
-        ("\\boxed{42}", "42"), ("$\\boxed{\\frac{1}{2}}$", "\\frac{1}{2}"), ("\\boxed {42}", "42"),
-        ("\\fbox{42}", "42"), ("\\boxed{7}, no: \\boxed{42}", "42"), ("\\boxed{42} \\boxed{", "42"),
-        ("$x = \\boxed{1}$ or $x = \\boxed{2}$", "1, 2"), ("$\\boxed{1}$, $\\boxed{2}$", "1, 2"),
-        ("\\boxed{1} is wrong. \\boxed{2}", "2"), ("The answer is $\\frac{1}{2}$.", "\\frac{1}{2}"),
-        ("**Answer:** 42", "42"), ("**Final Answer**: $x^2$", "x^2"), ("The final answer is \\(42\\).", "42"),
-        ("So\n\n$$\\frac{3}{4}$$", "\\frac{3}{4}"), ("We get\n**42**", "42"), ("\\boxed{}", None),
-        ("I could not solve it.", None), ("", None),
-    ],
-}  # fmt: skip
+FINALS = tomllib.loads((Path(__file__).parent / "strict_finals.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(
     ("kind", "final", "answer"), [(kind, *case) for kind, cases in FINALS.items() for case in cases]
 )
-def test_strict_reads_what_follows_the_thinking(kind: str, final: str, answer: str | None):
+def test_strict_reads_what_follows_the_thinking(kind: str, final: str, answer: str):
     output = ThinkingText(f"<think>Answer: B. \\boxed{{B}}</think>\n\n{final}")
     if kind == "math500":
-        assert explicit_answer(output.strict_final or "") == answer
+        assert (explicit_answer(output.strict_final or "") or "") == answer
     else:
         grade = grader(kind).strict(output, "A")
         assert isinstance(grade, Grade)
-        assert grade.answer == answer
+        assert (grade.answer or "") == answer
 
 
 @pytest.mark.parametrize("kind", list(GRADERS))

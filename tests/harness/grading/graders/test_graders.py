@@ -20,46 +20,30 @@ def harmony(final: str, analysis: str = "let me think") -> str:
     )
 
 
-# final channel, official answer, strict answer. Official ones were taken from the published rules.
-AIME_CASES = [
-    (r"\boxed{42}", "42", "42"),
-    (r"Thus \boxed{ 042 }.", "42", "42"),
-    (r"$\boxed{\text{42}}$", None, "42"),
-    (r"\boxed{\mathbf{42}}", None, "42"),
-    (r"\boxed{42.}", None, "42"),
-    ("Answer: 42.", None, "42"),
-    ("Answer: 42", "42", "42"),
-    ("**Answer:** 42", None, "42"),
-    ("**Answer: 42**", "42", "42"),
-    ("The answer is 42.", None, "42"),
-    ("The final answer is $42$.", None, "42"),
-    ("42", None, "42"),
-    ("So we get\n\n**42**", None, "42"),
-    (r"\boxed{60^\circ}", None, "60"),
-    (r"\boxed{60^{\circ}}", None, "60"),
-    ("Answer: 60°", "60", "60"),
-    ("Answer: 60 degrees", "60", "60"),
-    (r"\boxed{1{,}000}", None, "1000"),
-    ("Answer: 1,000", "1", "1000"),
-    (r"\boxed{m+n = 13+29 = 42}", None, "42"),
-    (r"First \boxed{7}, but then \boxed{42}", "42", "42"),
-    (r"\boxed{\frac{1}{2}}", None, r"\frac{1}{2}"),
-    (r"\boxed{42^2}", None, "42^2"),
-    (r"\boxed{1234}", None, "1234"),
-    ("I could not solve it.", None, None),
-    ("", None, None),
-    (rf"\boxed{{{'0' * 60}70}}", "70", "70"),  # int() takes up to 4,300 digits
-    (f"Answer: {'0' * 60}70", "70", "70"),
-    (rf"\boxed{{{'0' * 4_300}70}}", None, "70"),
-    (rf"\boxed{{{'9' * 60}}}", None, "9" * 50),
+CASES = tomllib.loads((Path(__file__).parent / "official_cases.toml").read_text())
+LONG = [  # int() takes up to 4,300 digits
+    (rf"\boxed{{{'0' * 4_300}70}}", "", "70"),
+    (rf"\boxed{{{'9' * 60}}}", "", "9" * 50),
 ]
 
 
-@pytest.mark.parametrize(("final", "official", "strict"), AIME_CASES)
-def test_aime_answers(final: str, official: str | None, strict: str | None):
-    output = HarmonyText(harmony(final))
-    assert aime.official(output, "42").answer == official
-    assert aime.strict(output, "42").answer == strict
+def code_answers(output: HarmonyText) -> tuple[str | None, str | None]:
+    return livecodebench.official_code(output).code, livecodebench.strict_code(output).code
+
+
+ANSWERS = {
+    "aime": lambda output: (aime.official(output, "42").answer, aime.strict(output, "42").answer),
+    "gpqa": lambda output: (gpqa.official(output, "D").answer, gpqa.strict(output, "D").answer),
+    "code": code_answers,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "final", "official", "strict"),
+    [(kind, *case) for kind, cases in (CASES | {"aime": CASES["aime"] + LONG}).items() for case in cases],
+)
+def test_answers(kind: str, final: str, official: str, strict: str):
+    assert ANSWERS[kind](HarmonyText(harmony(final))) == (official or None, strict or None)
 
 
 STRICT_TABLE = tomllib.loads((Path(__file__).parent / "strict_cases.toml").read_text())
@@ -96,42 +80,6 @@ def test_aime_drafts_count_officially_and_not_strictly():
     assert aime.strict(output, "42").reason is Reason.NO_ANSWER
 
 
-GPQA_CASES = [
-    ("C", "C", "C"),
-    ("**C**", "C", "C"),
-    ("(C)", "C", "C"),
-    ("C) 4.3 eV", "C", "C"),
-    ("**Answer:** C", "C", "C"),
-    ("Answer: C", "C", "C"),
-    ("answer: c", "C", "C"),
-    ("Answer: (C)", "C", "C"),  # by the third official rule, over the full text
-    ("The answer is C.", None, "C"),
-    ("The correct answer is **(C)**.", None, "C"),
-    ("The correct choice is option C because of symmetry.", None, "C"),
-    (r"\boxed{C}", None, "C"),
-    (r"$\boxed{\text{C}}$", None, "C"),
-    (r"\boxed{\mathrm{(C)}}", None, "C"),
-    ("A careful estimate gives 4.3 eV.\n\nAnswer: D", "A", "D"),
-    ("(a) false\n(b) true\n\nAnswer: D", "A", "D"),
-    ("**Answer: D**\n\nOption A fails because it ignores spin.", "D", "D"),
-    ("Answer: A at first sight. On reflection the answer is D.", "A", "D"),
-    ("The answer is a function of temperature.", None, None),
-    ("The answer is A because it is.", None, "A"),
-    ("The answer is not B.", None, None),
-    ("Option C is correct.", None, "C"),
-    ("We choose (B).", None, "B"),
-    ("Nothing follows.", None, None),
-    ("", None, None),
-]
-
-
-@pytest.mark.parametrize(("final", "official", "strict"), GPQA_CASES)
-def test_gpqa_answers(final: str, official: str | None, strict: str | None):
-    output = HarmonyText(harmony(final))
-    assert gpqa.official(output, "D").answer == official
-    assert gpqa.strict(output, "D").answer == strict
-
-
 FINAL_CASES = [
     ("<|channel|>final<|message|>x<|return|>", "x", "x"),
     ("<|channel|>final 明<|message|>x<|return|>", "x", "x"),
@@ -147,27 +95,6 @@ FINAL_CASES = [
 @pytest.mark.parametrize(("text", "section", "final"), FINAL_CASES)
 def test_final_sections(text: str, section: str | None, final: str | None):
     assert (HarmonyText(text).official_final, HarmonyText(text).strict_final) == (section, final)
-
-
-CODE_CASES = [
-    ("```python\nprint(1)\n```", "print(1)", "print(1)"),
-    ("```python\nprint(1)\n```\nor\n```python\nprint(2)\n```", "print(2)", "print(2)"),
-    ("```\npython\nprint(1)\n```", "print(1)", "python\nprint(1)"),
-    ("```py\nprint(1)\n```", "print(1)", "print(1)"),
-    ("```Python\nprint(1)\n```", "print(1)", "print(1)"),
-    ("```python\nprint(1)\n```\n```text\n1\n```", "print(1)", "print(1)"),
-    ("```python\nx = '''\n```\n'''\n```", "x = '''", "x = '''"),
-    ('```python\nx = "```"\nprint(x)\n```', 'x = "', 'x = "```"\nprint(x)'),
-    ("no code", None, None),
-    ("```python\nprint(1)", None, None),
-]
-
-
-@pytest.mark.parametrize(("final", "official", "strict"), CODE_CASES)
-def test_code_extraction(final: str, official: str | None, strict: str | None):
-    output = HarmonyText(harmony(final))
-    assert livecodebench.official_code(output).code == official
-    assert livecodebench.strict_code(output).code == strict
 
 
 def test_code_of_the_analysis_is_a_draft():

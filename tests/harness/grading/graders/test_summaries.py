@@ -170,16 +170,8 @@ class Result(NamedTuple):
 
 def evaluate(log: Path, *flags: object, benchmark: str = "llama3.1-8b") -> Result:
     stdout, stderr = io.StringIO(), io.StringIO()
-    words = [
-        "--benchmark",
-        benchmark,
-        "--mlperf-log",
-        log,
-        "--reference-data",
-        REFERENCE,
-        "--tokenizer",
-        TOKENIZER,
-    ]
+    words = ["--benchmark", benchmark, "--mlperf-log", log]
+    words += ["--reference-data", REFERENCE, "--tokenizer", TOKENIZER]
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
         code = main([*map(str, words), *map(str, flags)])
     return Result(code, stdout.getvalue(), stderr.getvalue())

@@ -10,15 +10,11 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.options import available_benchmarks
 from harness.config.rounds import available_rounds
-from harness.config.scenario import Scenario
-from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check import check_tree, official_name
-from harness.submission.checks.check_context import CheckContext
-from harness.submission.checks.compliance_tests import check_tests
 from harness.submission.checks.issue import RULES
 from harness.submission.cli import main
-from harness.submission.layout import ScenarioDir, scenario_dirs
-from harness.submission.rules import definition_of, load_rules
+from harness.submission.layout import ScenarioDir
+from harness.submission.rules import load_rules
 from tests.harness.submission.checks.damages import (
     DAMAGES,
     DETAIL,
@@ -28,7 +24,6 @@ from tests.harness.submission.checks.damages import (
     rename,
     row,
     set_accuracy,
-    system,
     text,
 )
 from tests.harness.submission.trees import RESULTS, SYSTEM, add_error, edit_json, edit_text
@@ -61,7 +56,7 @@ def test_every_rule_can_be_broken():
         for *_, expected in DAMAGES
         for code in ("mode" if expected is None else expected).split()
     }
-    elsewhere = {"test06-log", "origin"}  # tests of their own, here and in test_build.py
+    elsewhere = {"test06-log", "origin"}  # in test_recorded_trees.py and test_build.py
     assert named | elsewhere == set(RULES)
 
 
@@ -145,53 +140,6 @@ def test_every_round_knows_our_benchmarks():
             assert rules.seeds.items() <= benchmark.loadgen.settings.items()
 
 
-ROUGE = "{{'rouge1': {}, 'rouge2': {}, 'rougeL': {}, 'rougeLsum': {}, 'gen_len': {}}}".format
-
-
-LLAMA, EDGE = "llama3.1-8b", "llama3.1-8b-edge"
-LENGTHS = [
-    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 3600", 0),
-    ("deepseek-r1", "'exact_match': 81.4", 1),
-    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 2000", 1),
-    ("deepseek-r1", "'exact_match': 81.4\n'tokens_per_sample': 4275", 1),
-    ("deepseek-r1", "{'exact_match': 81.4, 'tokens_per_sample': 3886.2, 'num_samples': 4388}", 0),
-    (LLAMA, ROUGE("'38.8'", 15.9, 24.5, 35.8, 8167644), 0),
-    (LLAMA, ROUGE(38.8, 15.9, 24.5, 35.8, 100), 1),
-    (LLAMA, ROUGE(38.8, 15.9, 24.5, 35.8, 7350879), 1),
-    (LLAMA, ROUGE(38.8, 15.9, 24.5, 35.8, 7350880), 0),
-    (LLAMA, ROUGE(38.8, 15.9, 24.5, 35.8, 8984408), 0),
-    (LLAMA, ROUGE(38.8, 15.9, 24.5, 35.8, 8984409), 1),
-    (LLAMA, "{'rouge1': 38.8, 'rouge2': 15.9, 'rougeL': 24.5, 'rougeLsum': 35.8}", 1),
-    (LLAMA, ROUGE(38.8, 15.9, 24.5, 35.8, "np.int64(8167644)"), 1),
-    (LLAMA, ROUGE(38.3, 15.9, 24.5, 35.8, 8167644), 1),
-    (LLAMA, ROUGE(38.8, 15.7, 24.2, 35.4, 8167644), 3),
-    (EDGE, ROUGE(39, 16.1, 24.6, 36, 8167644), 1),
-    (LLAMA, ROUGE(38.8, 15.9, 24.5, 35.8, "'8167644'"), 1),
-    (EDGE, ROUGE(39, 16.1, 24.6, 36, 3051113), 0),
-    ("gpt-oss-120b", "'exact_match': 83\n'tokens_per_sample': 9999", 0),
-    ("gpt-oss-120b", "'exact_match': 83", 0),
-]
-
-
-@pytest.mark.parametrize(("name", "printed", "issues"), LENGTHS)
-def test_scores_and_lengths(tree, name, printed, issues):
-    """Bounds and patterns of constants.py of the official checker."""
-    folder = scenario_dirs(tree)[0]
-    benchmark = definition_of(name)
-    assert benchmark is not None
-    (folder.path / "accuracy/accuracy.txt").write_text(f"{printed}\nhash={'0' * 64}\n")
-    context = CheckContext(folder, benchmark, Scenario.OFFLINE, load_rules())
-    assert [issue.code for issue in check_accuracy(context, None)].count("accuracy") == issues
-
-
-def test_an_edge_benchmark_needs_single_stream(tree):
-    """Its own scenarios, and no Server."""
-    (tree / RESULTS).rename(tree / RESULTS.parent / "llama3_1-8b-edge")
-    system(system_type="edge")(tree)
-    found = [found.what.split()[0] for found in check_tree(tree) if found.code == "scenarios"]
-    assert found == ["Interactive", "SingleStream"]  # not allowed, missing
-
-
 def test_an_end_as_planned_is_a_warning(tree):
     """A submitter may set max_query_count: every sample was issued all the same."""
     message = "IssueQueryThread 0 Ending early: Max query count reached. query_count 990"
@@ -224,57 +172,6 @@ def test_a_test_may_miss_its_latencies(tree):
     row(name, result_validity="INVALID", early_stopping_met=False)(tree)
     text(f"{name}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")(tree)
     assert check_tree(tree) == ()
-
-
-TEST06 = "First token check pass: {}\nEOS check pass: {}\nSample length check pass: {}\n"
-
-
-@pytest.mark.parametrize(
-    ("checks", "failed"),
-    [
-        (("True", "True", "True"), []),
-        (("Skipped", "True", "True"), []),
-        (("False", "True", "True"), ["First token check pass"]),
-        (("True", "False", "False"), ["EOS check pass", "Sample length check pass"]),
-    ],
-)
-def test_test06(tree, checks, failed):
-    """The official checker asks for the same three lines."""
-    folder = scenario_dirs(tree)[0]
-    benchmark = load_benchmark("deepseek-r1")
-    write_test06(folder.path / "TEST06", TEST06.format(*checks))
-    context = CheckContext(folder, benchmark, Scenario.OFFLINE, load_rules())
-    found = [(issue.code, issue.what.split(" is ")[0]) for issue in check_tests(context, None)]
-    assert found == [("test-failed", name) for name in failed]
-
-
-def write_test06(folder, verify_text, log='[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }\n]\n'):
-    """What the official script leaves: its verdict and the complete accuracy log."""
-    (folder / "accuracy").mkdir(parents=True)
-    (folder / "verify_accuracy.txt").write_text(verify_text)
-    if log is not None:
-        (folder / "accuracy/mlperf_log_accuracy.json").write_text(log)
-
-
-TEST06_LOGS = [
-    (None, "missing-file"),
-    ("[\n]\n", "test06-log"),
-    ('[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "010000', "test06-log"),
-    ("[\n" + "x" * 9000 + "\n\n...\n\n" + "x" * 4000 + "\n]\n", "test06-log"),
-    ("[\n" + ",\n".join(['{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'] * 500) + "\n]\n", ""),
-]
-
-
-@pytest.mark.parametrize(
-    ("log", "expected"), TEST06_LOGS, ids=["none", "empty", "cut", "truncated", "complete"]
-)
-def test_the_log_of_test06_is_complete(tree, log, expected):
-    """truncate_accuracy_log.py leaves out TEST06; its script writes no hash and copies no other log."""
-    folder = scenario_dirs(tree)[0]
-    benchmark = load_benchmark("deepseek-r1")
-    write_test06(folder.path / "TEST06", TEST06.format("Skipped", "True", "True"), log)
-    context = CheckContext(folder, benchmark, Scenario.OFFLINE, load_rules())
-    assert codes(check_tests(context, None)) == expected
 
 
 def test_a_hostile_log_cannot_break_the_line(tree):
@@ -324,11 +221,6 @@ def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
     assert "600000" in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
     assert count == "1 issue"
-
-
-def test_the_command_on_a_right_tree(tree, capsys):
-    assert main(["check", str(tree)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no issues"
 
 
 @pytest.mark.parametrize("arguments", [["check", "{}/nowhere"], ["check", "{}"]])

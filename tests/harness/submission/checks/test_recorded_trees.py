@@ -119,15 +119,20 @@ def system_type(value):
     return lambda tree, _: edit_json(tree / "closed/MyOrg/systems/made_up.json", system_type=value)
 
 
-def no_answers(tree, benchmark):
-    (results(tree, benchmark) / "Offline/TEST06/accuracy/mlperf_log_accuracy.json").write_text("[\n]\n")
+def answers(text):
+    """Another log of TEST06, of which truncate_accuracy_log.py leaves everything."""
+    return lambda tree, benchmark: (results(tree, benchmark) / TEST06_LOG).write_text(text)
 
 
+TEST06_LOG = "Offline/TEST06/accuracy/mlperf_log_accuracy.json"
+ANSWER = '{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'
 BOTH, ALL = (DATACENTER, EDGE), (DATACENTER, EDGE, R1)
 WITH_TEST06 = (DATACENTER, R1)
 # Benchmarks, damage, our issue's code, whether MLCommons's checker refuses it too.
 DAMAGES = {
     "gen_len missing": (BOTH, renamed("gen_len"), "accuracy", True),
+    "gen_len just long enough": (BOTH, length(LEAST.get), None, False),
+    "gen_len just short enough": (BOTH, length(MOST.get), None, False),
     "gen_len too low": (BOTH, length(lambda name: LEAST[name] - 1), "accuracy", True),
     "gen_len too high": (BOTH, length(lambda name: MOST[name] + 1), "accuracy", True),
     "gen_len in quotes": (BOTH, length(lambda name: f"'{MOST[name]}'"), "accuracy", True),
@@ -154,7 +159,16 @@ DAMAGES = {
     "no TEST06": (WITH_TEST06, remove("Offline/TEST06"), "test-missing", True),
     "two ends": (WITH_TEST06, consistency("EOS check pass", "True"), "test-failed", True),
     "first token": (WITH_TEST06, consistency("First token check pass", "Skipped"), "test-failed", True),
-    "no answers in TEST06": (WITH_TEST06, no_answers, "test06-log", False),
+    "length of samples": (WITH_TEST06, consistency("Sample length check pass", "True"), "test-failed", True),
+    "no log of TEST06": (WITH_TEST06, remove(TEST06_LOG), "missing-file", False),
+    "no answers in TEST06": (WITH_TEST06, answers("[\n]\n"), "test06-log", False),
+    "answers cut": (WITH_TEST06, answers(f"[\n{ANSWER[:-9]}"), "test06-log", False),
+    "answers truncated": (
+        WITH_TEST06,
+        answers(f"[\n{9000 * 'x'}\n\n...\n\n{4000 * 'x'}\n]\n"),
+        "test06-log",
+        False,
+    ),
     "no Offline": (ALL, remove("Offline"), "scenarios", True),
     "no SingleStream": ((EDGE,), remove("SingleStream"), "scenarios", True),
     "edge system": (WITH_TEST06, system_type("edge"), "scenarios", True),
@@ -168,7 +182,8 @@ def test_a_damage_has_its_issue(tree_of, benchmark, name):
     _, change, code, _ = DAMAGES[name]
     tree = tree_of(benchmark)
     change(tree, benchmark)
-    assert code in {found.code for found in check_tree(tree) if not found.is_warning}
+    found = {found.code for found in check_tree(tree) if not found.is_warning}
+    assert code in found if code else not found
 
 
 @needs_official
