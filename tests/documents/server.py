@@ -81,25 +81,19 @@ def wait_for_the_test_to_end() -> None:
 
 def serve_stub(port: int) -> None:
     """SGLang's protocol and OpenAI's, with all facts of a node with 8 GPUs."""
-    from tests.made_up.synthetic import AnsweringServer, long_answers, truth
+    from tests.made_up.synthetic import long_answers, truth
     from tests.stub import Facts
 
     rows = made_up.rows()
     known = {row.prompt for row in rows}
     ungraded = long_answers(made_up.TOKENS)
+
+    def answers(wrong_each):
+        right = truth(rows, wrong_each=wrong_each)
+        return lambda prompt: (right if tuple(prompt) in known else ungraded)(prompt)
+
     # No two runs of a submission may have the same log, so streamed answers are less often right.
-    complete, streamed = truth(rows, wrong_each=len(rows)), truth(rows, wrong_each=9)
-
-    class Server(AnsweringServer):
-        async def _generate(self, exchange):
-            if not exchange.request.streams:
-                await asyncio.sleep(OFFLINE_ANSWER_S)
-            graded = streamed if exchange.request.streams else complete
-            self._answer_of = lambda prompt: (graded if tuple(prompt) in known else ungraded)(prompt)
-            await super()._generate(exchange)
-
-    with Server(ungraded, host="0.0.0.0", port=port, facts=Facts(dp_size=8)):
-        wait_for_the_test_to_end()
+    serve_answers(port, answers(len(rows)), Facts(dp_size=8), streamed=answers(9))
 
 
 def serve_llama_stub(port: int) -> None:
@@ -118,14 +112,16 @@ def serve_deepseek_stub(port: int) -> None:
     serve_answers(port, answer, RECIPES[DEEPSEEK.name].facts)
 
 
-def serve_answers(port: int, answer, facts) -> None:
-    """These answers, Offline's so slowly that the run has its length."""
+def serve_answers(port: int, answer, facts, streamed=None) -> None:
+    """These answers, Offline's so slowly that the run has its length; ``streamed``: others to streams."""
     from tests.made_up.synthetic import AnsweringServer
 
     class Server(AnsweringServer):
         async def _generate(self, exchange):
-            if not exchange.request.streams:
+            streams = exchange.request.streams
+            if not streams:
                 await asyncio.sleep(OFFLINE_ANSWER_S)
+            self._answer_of = streamed if streams and streamed else answer
             await super()._generate(exchange)
 
     with Server(answer, host="0.0.0.0", port=port, facts=facts):
