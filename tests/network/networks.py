@@ -59,6 +59,9 @@ def broken(key: str, what: str, fault: Mapping[str, object], **changes) -> BadNe
     return both(key, what, delay_s=0.002, fault=fault, **changes)
 
 
+_ONE_OF_TWO = {"verdict": INVALID, "code": 4, "listen": (SERVER, SECOND)}
+_ONE_OF_TWO |= {"arguments": ("--first-token-timeout", 15, "--stall-timeout", 15)}
+
 NETWORKS = (
     both("delay-0.2ms", "0.2 ms of delay in each direction", delay_s=0.0002),
     both("delay-2ms", "2 ms of delay in each direction", delay_s=0.002),
@@ -94,12 +97,9 @@ NETWORKS = (
         "one-gone",
         "one of two machines is gone, without a FIN (--first-token-timeout 15)",
         {"gone": frozenset([SECOND])},
-        verdict=INVALID,
-        code=4,
         words="timeout",
-        listen=(SERVER, SECOND),
         urls=(f"http://{SERVER}:{PORT}", f"http://{SECOND}:{PORT}"),
-        arguments=("--first-token-timeout", 15, "--stall-timeout", 15),
+        **_ONE_OF_TWO,
     ),
     BadNetwork(
         "mtu-up",
@@ -155,12 +155,9 @@ NETWORKS = (
         "one of two addresses of a name is gone, without a FIN (--first-token-timeout 15)",
         {"gone": frozenset([SECOND])},
         knobs=_LONG | {"close_after_response": True},  # so that the queries after it need new connections
-        verdict=INVALID,
-        code=4,
         words=f"its address {SECOND} gave no connection",
         hosts=f"{_HOSTS}{SECOND} many.test\n{SERVER} many.test\n",
-        listen=(SERVER, SECOND),
         urls=(f"http://many.test:{PORT}",),
-        arguments=("--first-token-timeout", 15, "--stall-timeout", 15),
+        **_ONE_OF_TWO,
     ),
 )

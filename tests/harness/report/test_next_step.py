@@ -115,10 +115,6 @@ def test_a_table_of_outputs_is_scored_by_itself(tmp_path, monkeypatch):
     assert flags.tokenizer == "asked"
 
 
-def test_performance_samples_have_no_programs():
-    assert "--lcb-data" not in scoring_command(LOG, PERFORMANCE, GPT_OSS)
-
-
 @pytest.mark.parametrize("given", [[], ["--resume"]])
 def test_resuming_is_the_same_command(given, monkeypatch):
     monkeypatch.chdir(ROOT)

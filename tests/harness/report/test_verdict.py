@@ -60,6 +60,12 @@ def with_rows(accuracy=False, **columns):
     return scored(rows) if accuracy else ended(rows)
 
 
+def failing(*kinds):
+    rows = all_rows()
+    rows["failure"][: len(kinds)] = kinds
+    return rows
+
+
 @pytest.mark.parametrize("run", [ended, scored])
 def test_all_is_well(run):
     verdict = run_verdict(*run())
@@ -71,9 +77,11 @@ def test_performance_may_answer_a_sample_often():
     assert run_verdict(*with_rows(sample_index=5)).result == "VALID"
 
 
+TWO_KINDS = (FailureKind.TIMEOUT, FailureKind.CONNECT, FailureKind.TIMEOUT)
 ONE_WRONG = [
     ("an error of the run", ended(errors=["worker 1 died"]), "worker 1 died"),
     ("a failed query", with_rows(failure=FailureKind.HTTP_STATUS), "1 of 64 queries failed: http_status 1"),
+    ("failures of two kinds", ended(failing(*TWO_KINDS)), "3 of 64 queries failed: connect 1, timeout 2"),
     ("an unknown failure", with_rows(failure=99), "1 of 64 queries failed: unknown_99 1"),
     ("a query without outcome", ended(issued=65), "LoadGen issued 65 queries, 64 have an outcome"),
     ("an outcome without query", ended(issued=63), "LoadGen issued 63 queries, 64 have an outcome"),
@@ -91,6 +99,11 @@ ONE_WRONG = [
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), "64 of 64 samples have no answer"),
     ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), "answered more than once"),
     ("accuracy: a failed query", with_rows(accuracy=True, failure=FailureKind.TIMEOUT), "timeout 1"),
+    (
+        "accuracy: its sample",
+        with_rows(accuracy=True, failure=FailureKind.TIMEOUT),
+        "1 of 64 samples have no",
+    ),
     ("accuracy: errors", scored(loadgen=replace(ACCURACY, errors=1)), "LoadGen logged 1 errors"),
     ("accuracy: no summary", scored(loadgen=parse_summary("")), "summary is empty"),
 ]
@@ -101,13 +114,6 @@ def test_one_thing_wrong_is_enough(what, found, reason):
     verdict = run_verdict(*found)
     assert verdict.result == "INVALID"
     assert any(reason in line for line in verdict.reasons)
-
-
-def test_failures_are_counted_by_kind():
-    rows = all_rows()
-    rows["failure"][:5] = [FailureKind.TIMEOUT] * 3 + [FailureKind.CONNECT] * 2
-    (reason,) = run_verdict(*ended(rows)).reasons
-    assert reason == "5 of 64 queries failed: connect 2, timeout 3"
 
 
 def test_unmet_constraints_and_advice_are_told():
@@ -175,11 +181,6 @@ def test_single_tokens_explain_loadgens_errors():
     (reason,) = run_verdict(*ended(rows, loadgen=replace(VALID, errors=2))).reasons
     assert "2 errors" in reason
     assert "2 answers have a single token" in reason
-
-
-def test_a_failed_query_is_not_an_answer_of_its_sample():
-    verdict = run_verdict(*with_rows(accuracy=True, failure=FailureKind.TIMEOUT))
-    assert "1 of 64 samples have no answer" in verdict.reasons
 
 
 def test_everything_wrong_is_told_at_once():

@@ -17,10 +17,8 @@ MEASURED = [0.3, 1.0, 1.03, 1.07, 5.0, 5.3, 40.0, 43.7]
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    ((_, settings),) = loadgen_issues(
-        tmp_path_factory.mktemp("one"), [("Offline", ROWS, CONF.format(1), False)]
-    )
-    return settings
+    case = ("Offline", ROWS, CONF.format(1), False)
+    return loadgen_issues(tmp_path_factory.mktemp("one"), [case])[0][1]
 
 
 def test_loadgen_issues_the_fewest_datasets_that_last(tmp_path, settings):

@@ -62,27 +62,11 @@ def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
     assert isinstance(decide(History(), start_qps=None), NextStep)
 
 
+BOUND = tuple(probe(rate, "INVALID", client_bound=True) for rate in (30.0, 29.0))
 ENDS = {
     "a failed run": (History(LADDER, (probe(20.0, "FAILED", reasons=("gone",)),)), {}, "STOPPED"),
-    "the client, nothing passed": (
-        History(
-            LADDER, (probe(30.0, "INVALID", client_bound=True), probe(29.0, "INVALID", client_bound=True))
-        ),
-        {},
-        "STOPPED",
-    ),
-    "the client, something passed": (
-        History(
-            LADDER,
-            (
-                probe(20.0),
-                probe(30.0, "INVALID", client_bound=True),
-                probe(29.0, "INVALID", client_bound=True),
-            ),
-        ),
-        {},
-        "AT_LEAST",
-    ),
+    "the client, nothing passed": (History(LADDER, BOUND), {}, "STOPPED"),
+    "the client, something passed": (History(LADDER, (probe(20.0), *BOUND)), {}, "AT_LEAST"),
     "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
     "no time for a run behind a step": (History(), {"budget_s": 89.0, "step_s": 60.0}, "BUDGET"),
     "no step within the limits": (History((step(1, 90.0),)), {}, "NOTHING_PASSES"),

@@ -12,10 +12,8 @@ FEWEST, MOST = 2, 6  # datasets: 50 queries are two
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    ((_, settings),) = loadgen_issues(
-        tmp_path_factory.mktemp("one"), [("Server", ROWS, CONF.format(900), False)]
-    )
-    return settings
+    case = ("Server", ROWS, CONF.format(900), False)
+    return loadgen_issues(tmp_path_factory.mktemp("one"), [case])[0][1]
 
 
 @pytest.fixture(scope="module")
