@@ -8,7 +8,7 @@ Real sockets, one thread with an asyncio loop, standard library only. What must 
 beforehand: ``expected_ids(prompt_ids, n)``.
 """
 
-from .faults import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault, Schedule, every, first_time
+from .faults import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault, Schedule, every
 from .protocol import Facts, Options, expected_ids
 from .request import Request
 from .server import StubServer, refused_url
@@ -25,6 +25,5 @@ __all__ = [
     "StubServer",
     "every",
     "expected_ids",
-    "first_time",
     "refused_url",
 ]

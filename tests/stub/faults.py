@@ -106,20 +106,6 @@ def every(k: int, fault: Fault, first: int = 0) -> Schedule:
     return lambda request: fault if request.index >= first and (request.index - first) % k == 0 else None
 
 
-def first_time(fault: Fault) -> Schedule:
-    """Each prompt fails when it is seen first; a second attempt succeeds."""
-    seen: set[tuple[int, ...]] = set()
-
-    def choose(request: Request) -> Fault | None:
-        prompt = tuple(request.prompt_ids)
-        if prompt in seen:
-            return None
-        seen.add(prompt)
-        return fault
-
-    return choose
-
-
 def as_schedule(faults: "Schedule | Fault | Sequence[Fault | None] | None") -> Schedule:
     """One fault for all requests, a list in order of arrival, or a rule."""
     if faults is None or isinstance(faults, Fault):

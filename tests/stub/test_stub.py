@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.kit import DATA
-from tests.stub import Facts, Fault, StubServer, every, expected_ids, first_time
+from tests.stub import Facts, Fault, StubServer, expected_ids
 
 PROMPT = [200006, 17360, 200008, 5]
 
@@ -74,22 +74,6 @@ def test_cumulative_stream():
     assert stub.requests[0].answered
 
 
-def test_incremental_stream():
-    got = asked(cumulative=False, tokens=5)
-    assert [len(event["output_ids"]) for event in got] == [1] * 5
-    assert [i for event in got for i in event["output_ids"]] == expected_ids(PROMPT, 5)
-    assert got[-1]["meta_info"]["finish_reason"]["type"] == "stop"
-    assert got[-1]["meta_info"]["completion_tokens"] == 5
-
-
-def test_plain_document_and_keep_alive():
-    with StubServer(tokens=lambda prompt: len(prompt)) as stub, connection(stub) as conn:
-        for _ in range(3):
-            document = json.loads(post(conn, stream=False).read())
-            assert document["output_ids"] == expected_ids(PROMPT, 4)
-        assert (stub.connections, len(stub.requests)) == (1, 3)
-
-
 @pytest.mark.parametrize("announce", [True, False])
 def test_close_after_response(announce):
     with StubServer(close_after_response=True, announce_close=announce) as stub, connection(stub) as conn:
@@ -135,45 +119,6 @@ def test_pages():
 def test_reset(fault, stream):
     with StubServer(faults=fault) as stub, pytest.raises(ConnectionResetError):
         raw_answer(stub, stream=stream)
-
-
-def test_schedules():
-    with StubServer(faults=every(3, Fault.HTTP_500, first=1)) as stub, connection(stub) as conn:
-        assert statuses(conn, [[1]] * 6) == [200, 500, 200, 200, 500, 200]
-        assert stub.connections == 1
-    with StubServer(faults=first_time(Fault.HTTP_503)) as stub, connection(stub) as conn:
-        assert statuses(conn, [[1], [1], [2], [2]]) == [503, 200, 503, 200]
-
-
-def statuses(conn, prompts):
-    found = []
-    for prompt in prompts:
-        response = post(conn, prompt)
-        response.read()
-        found.append(response.status)
-    return found
-
-
-def test_restart_on_the_same_port():
-    with StubServer() as stub, connection(stub) as conn:
-        assert events(post(conn).read())
-        stub.stop()
-        with socket.socket() as kept:  # else the port may be given to a connection meanwhile
-            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            kept.bind(("127.0.0.1", stub.port))
-            with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", stub.port)):
-                pass
-            again = StubServer(port=stub.port)
-        with again, connection(again) as fresh:
-            assert events(post(fresh).read())
-
-
-def test_pacing_and_true_times():
-    with StubServer(tokens=5, first_delay_s=0.05, event_delay_s=0.02) as stub, connection(stub) as conn:
-        post(conn).read()
-    seen = stub.requests[0]
-    assert seen.first_sent_ns - seen.received_ns >= 50_000_000
-    assert seen.last_sent_ns - seen.first_sent_ns >= 80_000_000
 
 
 def test_completions_have_the_members_that_vllm_sends():
