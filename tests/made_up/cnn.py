@@ -91,13 +91,9 @@ def _tokenizer() -> dict[str, object]:
         for token, text in _SPECIAL.items()
     ]
     return {
+        **dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor")),
         "version": "1.0",
-        "truncation": None,
-        "padding": None,
         "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": None,
-        "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "WordLevel",

@@ -294,17 +294,10 @@ def test_setup_enroot_needs_enroot():
     assert "enroot is not installed" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "setup.sh",
-        "setup_enroot.sh",
-        "sglang/run_server.sh",
-        "launch_docker.sh",
-        "vllm/run_server.sh",
-        "pytorch/run_server.sh",
-    ],
-)
+SERVERS = [f"{backend}/run_server.sh" for backend in ("sglang", "vllm", "pytorch")]
+
+
+@pytest.mark.parametrize("script", ["setup.sh", "setup_enroot.sh", "launch_docker.sh", *SERVERS])
 def test_help_is_printed_and_succeeds(script):
     result = run(ROOT / script, "--help")
     assert (result.returncode, result.stderr) == (0, "")

@@ -1,9 +1,13 @@
 """What tests on programs share: the strongest sandbox of this machine, the sample problems' index."""
 
+import contextlib
+import io
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from harness.grading.cli import main
 from harness.grading.livecodebench.index import build
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.samples import RELEASE
@@ -22,6 +26,22 @@ def tier() -> Tier:
 def index(tmp_path: Path) -> Path:
     build([RELEASE], tmp_path / "i.sqlite")
     return tmp_path / "i.sqlite"
+
+
+class Result(NamedTuple):
+    """An ended evaluator."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def evaluated(*words: object) -> Result:
+    """The evaluator's main, in this process: its imports take longer than these logs."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        code = main(list(map(str, words)))
+    return Result(code, stdout.getvalue(), stderr.getvalue())
 
 
 def quiet(*_: object) -> None:

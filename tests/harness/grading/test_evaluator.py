@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -23,6 +22,7 @@ from harness.grading.cli import main
 from harness.grading.graders import LIVECODEBENCH
 from harness.grading.reports import progress
 from harness.grading.sandbox.tiers import Tier
+from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
 from tests.records import ENDED, with_plan
@@ -45,22 +45,13 @@ def outputs(wrong: set[int] = frozenset()) -> list[list[int]]:  # type: ignore[a
     ]
 
 
-class Result(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 def arguments(log: Path, release: Path, *flags: object) -> list[str]:
     return list(map(str, ["--mlperf-log", log, "--reference-data", REFERENCE, "--lcb-data", release, *flags]))
 
 
 def evaluate(log: Path, release: Path, *flags: object) -> Result:
-    """The program's main, in this process: its imports take longer than these logs."""
-    stdout, stderr = io.StringIO(), io.StringIO()
-    with contextlib.chdir(log.parent), contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-        code = main(arguments(log, release, *flags))
-    return Result(code, stdout.getvalue(), stderr.getvalue())
+    with contextlib.chdir(log.parent):
+        return evaluated(*arguments(log, release, *flags))
 
 
 def test_the_program_as_it_is_called(tmp_path: Path, release: Path):
@@ -76,7 +67,7 @@ def test_a_perfect_log_scores_100_in_both_modes(tmp_path: Path, release: Path):
     saved, report = tmp_path / "outputs.parquet", tmp_path / "report.html"
     result = evaluate(log, release, "--output-file", tmp_path / "r.json", "--save-outputs", saved,
                       "--report", report, "--verbose")  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    assert result.code == 0, result.stderr
     assert re.search(r"^'exact_match': 100\.000$", result.stdout, re.MULTILINE)
     assert re.search(r"^FINAL SCORE: 100\.00% \(18\.00/18\.00\)$", result.stdout, re.MULTILINE)
     assert re.search(r"^aime25 +48 +48 +8 +6\.00 +100\.00%$", result.stdout, re.MULTILINE)
@@ -97,7 +88,7 @@ def test_below_the_target_the_exit_code_is_5(tmp_path: Path, release: Path):
     result = evaluate(
         log, release, "--save-outputs", tmp_path / "outputs.pkl", "--output-file", tmp_path / "r.json"
     )
-    assert result.returncode == 5
+    assert result.code == 5
     # 18 of 48 over 8 repeats, 30 over 5, 18 over 3: (2.25 + 6 + 6) / 18
     assert "'exact_match': 79.167" in result.stdout
     frame = pd.read_pickle(tmp_path / "outputs.pkl")
@@ -158,7 +149,7 @@ def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch
 def test_a_link_in_the_journals_place_is_not_followed(tmp_path: Path, release: Path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "log.programs.jsonl").symlink_to(tmp_path / "precious")
-    assert evaluate(write_log(tmp_path / "log.json", outputs()), release).returncode == 2
+    assert evaluate(write_log(tmp_path / "log.json", outputs()), release).code == 2
     assert (tmp_path / "precious").read_text() == "mine"
 
 
@@ -169,11 +160,8 @@ def test_a_signal_ends_with_what_is_kept(tmp_path: Path, release: Path):
     texts[hangs] = "```python\nwhile True: pass\n```"
     log = write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts])
     journal = tmp_path / "log.programs.jsonl"
-    command = [
-        sys.executable,
-        str(ROOT / "eval_mlperf_accuracy.py"),
-        *arguments(log, release, "--num-lcb-workers", 3),
-    ]
+    command = [sys.executable, str(ROOT / "eval_mlperf_accuracy.py")]
+    command += arguments(log, release, "--num-lcb-workers", 3)
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True
     )
@@ -216,14 +204,14 @@ def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
 
 def test_no_log_is_scored_by_another_benchmarks_rules(tmp_path: Path, release: Path):
     log = write_log(tmp_path / "log.json", outputs())
-    assert evaluate(log, release, "--benchmark", "deepseek-r1").returncode == 2
+    assert evaluate(log, release, "--benchmark", "deepseek-r1").code == 2
     run_record(tmp_path, "deepseek-r1")
     refused = evaluate(log, release)
-    assert (refused.returncode, refused.stdout) == (2, "")
+    assert (refused.code, refused.stdout) == (2, "")
     assert "--benchmark deepseek-r1" in refused.stderr
     for text in ("", "{}", '{"plan": "x"}', "[1]", '{"plan": {"benchmark": 7}}'):
         (tmp_path / "run.json").write_text(text)
-        assert evaluate(log, release).returncode == 0
+        assert evaluate(log, release).code == 0
 
 
 def test_truncated_means_the_limit_of_the_run(tmp_path: Path, release: Path):
@@ -245,7 +233,7 @@ def test_grading_of_a_run_is_seen_from_outside(beside, tmp_path: Path, release: 
     log = write_log((folder if beside == "log" else tmp_path) / "log.json", outputs())
     seen = set()
     monkeypatch.setattr(progress.ProgressBar, "show", lambda *_: seen.add(progress.read_grading(folder)))
-    assert evaluate(log, release, "--output-file", folder / "r.json").returncode == 0
+    assert evaluate(log, release, "--output-file", folder / "r.json").code == 0
     assert any(one and one.stage == "outputs" for one in seen) is bool(beside)
     assert list(tmp_path.rglob(GRADING_PROGRESS)) == []
 
@@ -258,9 +246,9 @@ def test_a_tokenizer_must_be_the_benchmarks(token: int, tmp_path: Path, release:
         (tmp_path / folder).mkdir()
         added = [{"id": id, "content": word} for id, word in words.items()]
         (tmp_path / folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
-        assert evaluate(log, release, "--tokenizer", tmp_path / folder).returncode == expected
+        assert evaluate(log, release, "--tokenizer", tmp_path / folder).code == expected
         words[token] = "<|another model|>"
-    assert evaluate(log, release, "--tokenizer", "openai/gpt-oss-120b").returncode == 0
+    assert evaluate(log, release, "--tokenizer", "openai/gpt-oss-120b").code == 0
 
 
 @pytest.mark.parametrize(
@@ -360,7 +348,7 @@ def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(tmp_path: Path, releas
     whole = log.read_bytes()
     log.write_bytes(whole[: len(whole) // 2])
     result = evaluate(log, release)
-    assert result.returncode == 5
+    assert result.code == 5
     assert re.search(r"WARNING: the log is cut off at byte \d+: the last entry", result.stdout)
 
 
@@ -388,7 +376,7 @@ def test_broken_logs_are_refused_in_one_line(name: str, tmp_path: Path, release:
     log = tmp_path / "log.json"
     log.write_text(text)
     result = evaluate(log, release)
-    assert (result.returncode, result.stdout) == (2, "")
+    assert (result.code, result.stdout) == (2, "")
     errors = [line for line in result.stderr.splitlines() if ": error: " in line]
     assert len(errors) == 1
     assert said in errors[0]
@@ -415,7 +403,7 @@ def test_bad_input_is_named_in_one_line(name: str, tmp_path: Path, release: Path
     row = json.loads(RELEASE.read_text().splitlines()[0])
     (tmp_path / "other.jsonl").write_text(json.dumps({**row, "question_id": "other"}) + "\n")
     result = evaluate(log, release, *flags)
-    assert (result.returncode, result.stdout) == (2, "")
+    assert (result.code, result.stdout) == (2, "")
     assert [line for line in result.stderr.splitlines() if said in line and ": error: " in line]
     assert "Traceback" not in result.stderr
 

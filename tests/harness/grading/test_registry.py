@@ -1,7 +1,5 @@
 """A made-up benchmark with a text metric: a definition, a grader and a tokenizer are all that it takes."""
 
-import contextlib
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.grading import graders
-from harness.grading.cli import main
 from harness.grading.decoding.output import Output, TextOutput
 from harness.grading.decoding.output_decoder import DECODERS
 from harness.grading.grade import OF_LOGGED, Grade, Metric, Mode, Progress, Task, Total, answered, scored
@@ -20,46 +17,10 @@ from harness.grading.graders import Batch, DatasetKind, Grader
 from harness.grading.options import EvaluationOptions
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
 from harness.submission.accuracy_files import parse_accuracy
+from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, write_log
 
-DEFINITION = """
-name = "made-up"
-official = true
-model = "nobody/made-up"
-vocabulary_size = 256
-context_length = 1000
-tokenizer = "bytes"
-
-[loadgen]
-model_key = "made-up"
-settings = {}
-
-[generation]
-temperature = 0.0
-top_p = 1.0
-top_k = 1
-skip_special_tokens = false
-stream = true
-
-[datasets.accuracy]
-file = "texts.parquet"
-samples = 3
-max_new_tokens = 100
-truth_columns = ["summary", "output"]
-
-[accuracy.overlap]
-reference = 60
-passing = [0.9, inf]        # from 54
-published = { round = "v0", runs = 9, mean = 60, deviation = 5, lowest = 50, highest = 70 }
-
-[accuracy.length]
-reference = 40
-passing = [0.9, 1.1]        # 36 to 44
-
-[accuracy.weight]           # not computed, and need not be
-reference = 1
-passing = [0, 2]
-"""
+DEFINITION = (Path(__file__).parent / "made_up.toml").read_text()
 KIND = DatasetKind("texts")
 TRUTHS = ["one two three", "four", "five six"]
 
@@ -146,12 +107,9 @@ def made_up(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return tmp_path
 
 
-def evaluate(folder: Path, log: Path, *flags: object) -> tuple[int, str, str]:
-    stdout, stderr = io.StringIO(), io.StringIO()
+def evaluate(folder: Path, log: Path, *flags: object) -> Result:
     words = ["--benchmark", "made-up", "--mlperf-log", log, "--reference-data", folder / "reference.parquet"]
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-        code = main([*map(str, words), *map(str, flags)])
-    return code, stdout.getvalue(), stderr.getvalue()
+    return evaluated(*words, *flags)
 
 
 def log_of(folder: Path, *texts: str) -> Path:

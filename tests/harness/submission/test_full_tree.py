@@ -3,20 +3,18 @@
 ``HARNESS_OFFICIAL_CHECKER`` names a folder ``tools/submission`` of MLCommons's inference repository.
 """
 
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.harness.submission.building import write_info
+from tests.harness.submission.checks.official_checker import CHECKER, ask
 from tests.harness.submission.full_runs import run_all
 from tests.runs import ROOT
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
-CHECKER = os.environ.get("HARNESS_OFFICIAL_CHECKER")
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +46,7 @@ def test_the_only_issue_is_min_duration(built):
 
 @pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
 def test_the_official_checker_reports_nothing_else(built, folder):
-    words = ["-m", "submission_checker.main", "--version", "v6.1", "--input", folder / "submission"]
-    done = subprocess.run(
-        [os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable), *words, "--csv", folder / "summary.csv"],
-        capture_output=True,
-        text=True,
-        cwd=Path(CHECKER),
-    )
+    done = ask(folder / "submission")
     errors = [line for line in done.stderr.splitlines() if " ERROR]" in line]
     named = ("Test duration less than 600s", "Some performance checks", "NoResults", "SUMMARY")
     assert errors

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -28,6 +27,7 @@ from harness.grading.graders import summaries as grader
 from harness.grading.graders.rouge import ROUGE, by_line, compare
 from harness.grading.score import total
 from harness.submission.accuracy_files import parse_accuracy
+from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.graders.summaries import pairs
 from tests.harness.grading.logs import array, entry
 from tests.records import ENDED, with_plan
@@ -86,19 +86,7 @@ def test_sentences_are_nltks():
 
 
 # By transformers 4.46.2.
-CLEANED = [
-    ("a . b ? c ! d , e", "a. b? c! d, e"),
-    ("they ' re", "they're"),
-    ("do n't I 'm he 's we 've you 're", "don't I'm he's we've you're"),
-    ("x ' y ' z", "x'y'z"),
-    (". . .", "..."),
-    ("it 's n't", "it'sn't"),
-    ("“ quoted ” , said", "“ quoted ”, said"),
-    ("a  .", "a ."),
-    ("1 , 000 . 5", "1, 000. 5"),
-    (" ' 's", "''s"),
-    (" 'm . 'm", "'m.'m"),
-]
+CLEANED = json.loads((ROOT / "tests/data/summaries/cleaned_up.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("text", "expected"), CLEANED)
@@ -123,11 +111,7 @@ REMARKS = [
         False,
         ["copied"],
     ),
-    (
-        "Die Brücke ist seit Montag gesperrt, weil zwei Pfeiler Risse haben, sagte die Stadt.",
-        False,
-        ["not_english"],
-    ),
+    ("Die Brücke ist seit Montag gesperrt, weil zwei Pfeiler Risse haben.", False, ["not_english"]),
     ("Le pont a été fermé lundi après la découverte de fissures dans deux piles.", False, ["not_english"]),
     ("橋は月曜日から閉鎖されている。二本の橋脚に亀裂が見つかった。", False, ["not_english"]),
     ("Bridge closed", False, []),
@@ -162,19 +146,9 @@ def test_processes_give_the_same_scores():
     assert seen[-1] == (len(found), len(found), "summaries")
 
 
-class Result(NamedTuple):
-    code: int
-    stdout: str
-    stderr: str
-
-
 def evaluate(log: Path, *flags: object, benchmark: str = "llama3.1-8b") -> Result:
-    stdout, stderr = io.StringIO(), io.StringIO()
     words = ["--benchmark", benchmark, "--mlperf-log", log]
-    words += ["--reference-data", REFERENCE, "--tokenizer", TOKENIZER]
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-        code = main([*map(str, words), *map(str, flags)])
-    return Result(code, stdout.getvalue(), stderr.getvalue())
+    return evaluated(*words, "--reference-data", REFERENCE, "--tokenizer", TOKENIZER, *flags)
 
 
 def ids_of(text: str) -> list[int]:
@@ -337,8 +311,6 @@ def test_bad_references_are_one_line(name: str, tmp_path: Path):
 
 BAD_LOGS = {
     "ids beyond the vocabulary": (lambda: entry(0, [5, 128256]), "token 128256"),
-    "a negative id": (lambda: entry(0, [-5, 7]), "token -5"),
-    "ids that the tokenizer lacks": (lambda: entry(0, [5, 90000]), "token 90000"),
     "int64 among int32": (
         lambda: entry(0, answers(1)[0]) + ",\n" + entry(1, answers(1)[0], width=8),
         "int64",

@@ -7,6 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
     assert len(steps) <= len(tasks) - 2
 
 
+def counted(
+    tasks: list[ProgramTask], there: ExecutionConfig, folder: Path
+) -> tuple[Mapping[ProgramTask, ProgramResult], dict[str, int]]:
+    """The outcomes, and how many programs each step had."""
+    seen: dict[str, int] = {}
+    journal = ResultJournal(folder / "j")
+    return run_programs(tasks, there, journal, lambda _, total, what: seen.update({what: total})), seen
+
+
 AGAIN = "failures by time, memory or threads, with fewer at a time"
 
 
@@ -75,11 +85,7 @@ def test_a_program_that_waits_is_tried_again(index: Path, tier: Tier, tmp_path: 
     name = next(iter(solutions()))
     loops = [ProgramTask(Mode.STRICT, name, f"while True: pass  # {number}") for number in range(2)]
     tasks = [*loops, ProgramTask(Mode.OFFICIAL, name, "import time\ntime.sleep(99)")]
-    seen: dict[str, int] = {}
-    journal = ResultJournal(tmp_path / "j")
-    outcomes = run_programs(
-        tasks, execution(index, tier, 0.5), journal, lambda done, total, what: seen.update({what: total})
-    )
+    outcomes, seen = counted(tasks, execution(index, tier, 0.5), tmp_path)
     assert [outcomes[task].reason for task in tasks] == [Reason.TIMEOUT] * 3
     assert 1 <= seen[AGAIN] <= 3
 
@@ -92,16 +98,9 @@ def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(
     large = ProgramTask(Mode.STRICT, name, f"{kept}\n{source}")
     killers = [ProgramTask(mode, name, "import os\nos.kill(os.getppid(), 9)\nos.abort()") for mode in Mode]
     good = ProgramTask(Mode.STRICT, name, source)
-    seen: dict[str, int] = {}
     shared = 400 * MIB  # 200 for each of two
     monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: shared)
-    journal = ResultJournal(tmp_path / "j")
-    outcomes = run_programs(
-        [large, *killers, good],
-        execution(index, tier, 60.0),
-        journal,
-        lambda done, total, what: seen.update({what: total}),
-    )
+    outcomes, seen = counted([large, *killers, good], execution(index, tier, 60.0), tmp_path)
     assert (seen["solutions"], seen[AGAIN]) == (4, 1)
     assert outcomes[large].passed and outcomes[good].passed
     assert not any(outcomes[task].passed for task in killers)
@@ -129,13 +128,7 @@ def test_a_program_that_was_refused_a_thread_is_tried_again(index: Path, tier: T
     """Where the grader is not root, and has no namespaces, all sandboxes share the threads of its user."""
     name = next(iter(solutions()))
     refused = ProgramTask(Mode.STRICT, name, 'raise RuntimeError("can\'t start new thread")')
-    seen: dict[str, int] = {}
-    outcomes = run_programs(
-        [refused],
-        execution(index, tier),
-        ResultJournal(tmp_path / "j"),
-        lambda done, total, what: seen.update({what: total}),
-    )
+    outcomes, seen = counted([refused], execution(index, tier), tmp_path)
     assert (outcomes[refused].reason, seen[AGAIN]) == (Reason.THREAD_LIMIT, 1)
 
 

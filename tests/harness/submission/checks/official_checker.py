@@ -8,13 +8,13 @@ from pathlib import Path
 CHECKER = os.environ.get("HARNESS_OFFICIAL_CHECKER")
 
 
+def ask(tree: Path) -> subprocess.CompletedProcess[str]:
+    """What it says of the tree."""
+    words = ["-m", "submission_checker.main", "--version", "v6.1", "--input", tree, "--csv", f"{tree}.csv"]
+    command = [os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable), *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=CHECKER)
+
+
 def accepts(tree: Path) -> bool:
     """Whether it accepts the tree; a traceback is no acceptance."""
-    words = ["-m", "submission_checker.main", "--version", "v6.1", "--input", tree, "--csv", f"{tree}.csv"]
-    done = subprocess.run(
-        [os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable), *words],
-        capture_output=True,
-        text=True,
-        cwd=CHECKER,
-    )
-    return done.returncode == 0
+    return ask(tree).returncode == 0
