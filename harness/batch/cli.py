@@ -15,7 +15,7 @@ from harness.batch.options import (
     TalkOptions,
 )
 from harness.cli import run_flags
-from harness.cli.parser import Parser, path
+from harness.cli.parser import SIGNAL_CODES, Parser, path
 from harness.config.options import LogLevel
 
 Options = BatchOptions | TalkOptions | EncodeOptions | DecodeOptions | ScoreOptions
@@ -29,7 +29,7 @@ def build_parser() -> Parser:
         prog="run_batch.py",
         description="Answer plain prompts with gpt-oss: prompts in, token ids out. Not an MLPerf result.",
         epilog="Exit codes: 0 done, 2 usage or input, 3 server, 4 failed prompts or ended early, 5 below a "
-        "threshold, 129/130/143 interrupted.",
+        f"threshold, {SIGNAL_CODES}.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="answer every prompt of a file"))

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import MISSING, fields
 
 from harness.cli import run_flags
-from harness.cli.parser import Parser, Synonym, add_benchmark, path
+from harness.cli.parser import SIGNAL_CODES, Parser, Synonym, add_benchmark, path
 from harness.outputs.options import EvalOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvalOptions) if field.default is not MISSING}
@@ -25,7 +25,7 @@ def build_parser() -> Parser:
         description="Send every row of a dataset to a running server, without LoadGen, and write the rows "
         "with their answers. Sampling and lengths are those of the benchmark's accuracy run.",
         epilog="Exit codes: 0 every row is answered, 2 usage, config or dataset, 3 server, 4 failed rows or "
-        "ended early, 129/130/143 interrupted.",
+        f"ended early, {SIGNAL_CODES}.",
     )
     _add_rows(parser.add_argument_group("rows"))
     _add_output(parser.add_argument_group("output"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any, get_args
 
-from harness.cli.parser import Parser, Synonym, add_benchmark, path
+from harness.cli.parser import SIGNAL_CODES, Parser, Synonym, add_benchmark, path
 from harness.config.options import (
     DEFAULT_BACKEND,
     FAILURES_OF_ACCURACY,
@@ -46,7 +46,7 @@ def build_parser() -> Parser:
         synonyms=SYNONYMS,
         description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
         epilog="Exit codes: 0 valid, 2 usage, config or dataset, 3 server, 4 invalid run or failures, "
-        "130/143 interrupted.",
+        f"{SIGNAL_CODES}.",
     )
     _add_workload(parser.add_argument_group("workload"))
     add_server(parser.add_argument_group("server"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cli import run_flags
-from harness.cli.parser import Parser, path
+from harness.cli.parser import SIGNAL_CODES, Parser, path
 from harness.config.options import RunOptions
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -17,7 +17,7 @@ VERIFY = "verify"
 ALL_TESTS = "all"
 _CODES = (
     "Exit codes: 0 test passed, 5 test failed, 2 usage, config, dataset or unusable logs, 3 server, "
-    "4 the run is INVALID or has failures, 130/143 interrupted."
+    f"4 the run is INVALID or has failures, {SIGNAL_CODES}."
 )
 _FOR_TEST = re.compile(r"(TEST\d\d)=(.+)")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from harness.cli.main import exit_code_of
-from harness.cli.parser import Parser, path
+from harness.cli.parser import SIGNAL_CODES, Parser, path
 from harness.cli.signals import interruptible
 from harness.config.options import RunOptions
 from harness.errors import EXIT_VALID
@@ -53,8 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="report.py",
         description="Show the results of runs.",
-        epilog="Exit codes: 0 done, 2 input that cannot be used,"
-        " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM.",
+        epilog=f"Exit codes: 0 done, 2 input that cannot be used, {SIGNAL_CODES}.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_html(commands.add_parser("html", help="write report.html for runs of this or another harness"))

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import MISSING, fields
 
 from harness.cli import run_flags
-from harness.cli.parser import Parser
+from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.options import ClientOptions
 from harness.config.scenario import Scenario
 from harness.peak.options import LadderOptions, SearchOptions
@@ -19,7 +19,7 @@ def build_parser() -> Parser:
         prog="find_peak.py",
         description="Find the load that servers can carry under a scenario's latency limits.",
         epilog="Exit codes: 0 done, 2 usage, config or dataset, 3 server, 4 failed requests or ended early, "
-        "129/130/143 interrupted.",
+        f"{SIGNAL_CODES}.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_ladder(

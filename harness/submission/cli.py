@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.cli.main import exit_code_of
-from harness.cli.parser import Parser, add_benchmark, add_round, path
+from harness.cli.parser import SIGNAL_CODES, Parser, add_benchmark, add_round, path
 from harness.cli.signals import interruptible
 from harness.config.options import RunOptions
 from harness.config.scenario import Scenario
@@ -60,8 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="prepare_submission.py",
         description="Build the folder that MLCommons accepts from finished runs, and check such folders.",
-        epilog="Exit codes: 0 no issues, 5 issues, 2 input that cannot be used,"
-        " 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM.",
+        epilog=f"Exit codes: 0 no issues, 5 issues, 2 input that cannot be used, {SIGNAL_CODES}.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_build(commands.add_parser("build", help="build the folder from the results of runs, then check it"))
