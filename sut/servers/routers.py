@@ -27,10 +27,10 @@ _PROXIES = {
 }
 _RISK = "which may hide failures by retrying, and hides stragglers"
 _RISKS = {
-    GATEWAY: "which hides failures by retrying (--disable-retries), and stragglers; its policy is not "
-    "known (cache_aware by default; --policy power_of_two)",
-    "nginx": "which hides failures by retrying (proxy_next_upstream off), and stragglers, and may hold "
-    "back streams (proxy_buffering off)",
+    GATEWAY: "which hides failures by retrying unless it has --disable-retries, and hides stragglers; its "
+    "policy is not known (cache_aware unless it has --policy power_of_two or another)",
+    "nginx": "which hides failures by retrying unless it has proxy_next_upstream off, hides stragglers, and "
+    "may hold back streams unless it has proxy_buffering off",
 }
 _LONGEST = 100
 _MOST_SERVERS = 1 << 20
