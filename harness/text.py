@@ -26,6 +26,11 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 server``, ``2 servers``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 

@@ -19,6 +19,7 @@ from harness.search.console import (
 )
 from harness.search.probe import Probe
 from harness.search.state import SEARCH_STATE, SearchState
+from harness.text import counted
 
 _VERDICTS: Mapping[str, Status] = {
     "FOUND": "good",
@@ -44,7 +45,7 @@ def peak_page(state: SearchState) -> Page:
     identity = state.identity
     return Page(
         title=f"Peak rate: {identity.benchmark}, {identity.scenario}",
-        subtitle=f"{len(identity.servers)} servers, {identity.samples} samples",
+        subtitle=f"{counted(len(identity.servers), 'server')}, {identity.samples} samples",
         badges=badges,
         reasons=() if found is None else (found.why, *found.remarks),
         figures=() if found is None else _figures(found),

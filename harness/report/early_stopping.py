@@ -21,11 +21,6 @@ def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: fl
     return int(np.searchsorted(cumulative, math.log1p(-confidence), side="left")) - 1
 
 
-def fewest_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
-    """The fewest queries with which a run passes, of which none may be over the limit."""
-    return math.floor(math.log1p(-confidence) / math.log(percentile)) + 1
-
-
 def least_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
     """The fewest queries of which a run can pass."""
     return math.ceil(math.log1p(-confidence) / math.log(percentile))

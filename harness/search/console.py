@@ -12,10 +12,10 @@ from harness.report.console import render_plan
 from harness.report.progress import ProgressPrinter, ProgressSnapshot, duration, milliseconds
 from harness.search.conclusion import Conclusion
 from harness.search.offline import OfflineRate
-from harness.search.policy import Action, Ended, NextStep, in_flight
+from harness.search.policy import Action, Ended, NextStep
 from harness.search.probe import Probe
 from harness.search.state import SEARCH_STATE, SearchState
-from harness.text import aligned, printable
+from harness.text import aligned, counted, printable
 
 SEARCH_PAGE = "search.html"
 _LONG = 2000
@@ -80,7 +80,7 @@ class SearchConsole:
         if isinstance(action, Ended):
             return
         if isinstance(action, NextStep):
-            text = f"ladder: {in_flight(action.concurrency)} ({NOT_A_RESULT})"
+            text = f"ladder: {counted(action.concurrency, 'request')} in flight ({NOT_A_RESULT})"
         else:
             text = f"run at target_qps = {action.rate:g}: {action.why}"
         _print([f"[{duration(spent_s)}] {text}"])

@@ -18,6 +18,7 @@ from harness.search.climb_order import keeps, next_concurrency
 from harness.search.model import MOST_OF_FULL, Predictor, peak_by_tpot, pool_model
 from harness.search.probe import Probe, Prober
 from harness.search.schedule import Schedule, rounded
+from harness.text import counted
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +194,7 @@ class Policy:
             return None
         most = self._settings.connections
         if most is not None and found.most_in_flight > most:
-            return f"this client can hold {in_flight(most)}"
+            return f"this client can hold {counted(most, 'request')} in flight"
         full = predictor.capacity(predictor.fitted(history.probes))
         return (
             f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
@@ -206,10 +207,11 @@ class Policy:
             return None
         top = _top(steps)
         if top.client_bound:
-            return f"this client was the bottleneck of the ladder with {in_flight(top.concurrency)}"
+            at_once = counted(top.concurrency, "request")
+            return f"this client was the bottleneck of the ladder with {at_once} in flight"
         most, slots = self._settings.most_in_flight, self._settings.slots
         if most is not None and top.concurrency >= most and (slots is None or most < slots):
-            return f"this client can hold {in_flight(most)}"
+            return f"this client can hold {counted(most, 'request')} in flight"
         return None
 
     def cost_s(self, history: History, rate: float) -> float:
@@ -255,7 +257,9 @@ class Policy:
         if history.probes or any(keeps(step, self._limits_ns) for step in steps):
             return None
         fewest = min(step.concurrency for step in steps)
-        return Ended("NOTHING_PASSES", f"with {in_flight(fewest)} a limit is already missed")
+        return Ended(
+            "NOTHING_PASSES", f"with {counted(fewest, 'request')} in flight a limit is already missed"
+        )
 
     def _predictor(self, history: History) -> Predictor | None:
         key = tuple(step.concurrency for step in history.steps)
@@ -328,7 +332,7 @@ class Policy:
         """A rate that may pass, where none has: lower by steps that double."""
         if high is None:
             if aim is None:
-                return Ended("NOTHING_PASSES", "no rate passes in a replay of what the ladder measured")
+                return Ended("NOTHING_PASSES", "none does in a replay of what the ladder measured")
             return self._explore(history, aim, "the prediction")
         failed = _failed_in_a_row(history.probes)
         first = 1.5 if any(one.verdict == "VALID" for one in history.probes) else 1.0
@@ -377,11 +381,6 @@ class Policy:
 
 def _top(steps: Sequence[Step]) -> Step:
     return max(steps, key=lambda step: step.concurrency)
-
-
-def in_flight(count: int) -> str:
-    """``1 request in flight``."""
-    return f"{count} request{'' if count == 1 else 's'} in flight"
 
 
 def runs_used(probes: Sequence[Probe]) -> float:

@@ -17,7 +17,7 @@ from harness.peak.plan import FOLDER, check_seconds, running_limit
 from harness.peak.steps import Step
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.report.early_stopping import fewest_queries
+from harness.report.early_stopping import least_queries
 from harness.report.progress import ProgressSnapshot, duration
 from harness.search.conclusion import Conclusion, conclude
 from harness.search.policy import Action, Ended, History, Policy, SearchSettings, search
@@ -120,7 +120,7 @@ def _workers(plan: RunPlan, base: RunRecord) -> int:
 
 def _check_queries(settings: SearchSettings, base: RunRecord) -> None:
     """Refuse settings with which a run may have too few queries to be VALID. Raises ConfigError."""
-    run, needed = Schedule(settings.loadgen, settings.samples).fewest, fewest_queries()
+    run, needed = Schedule(settings.loadgen, settings.samples).fewest, least_queries()
     if run.most_over >= 0:
         return
     key = "max_query_count" if 0 < settings.loadgen["max_query_count"] < needed else "min_query_count"

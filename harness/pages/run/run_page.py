@@ -26,6 +26,7 @@ from harness.pages.run.tables import (
 )
 from harness.report.early_stopping import least_queries, most_over_limit
 from harness.report.progress import milliseconds
+from harness.text import counted
 
 _NS = 1e9
 
@@ -80,7 +81,7 @@ def _subtitle(run: RunFiles) -> str:
     if record.ended is not None:
         times += f", ended {record.ended:%Y-%m-%d %H:%M:%S} UTC"
     served = dict.fromkeys(server.names for server in record.servers)
-    return f"{times}. {_counted(len(record.servers), 'server')}: {', '.join(served)}"
+    return f"{times}. {counted(len(record.servers), 'server')}: {', '.join(served)}"
 
 
 def _badges(run: RunFiles) -> Iterator[Badge]:
@@ -93,11 +94,7 @@ def _badges(run: RunFiles) -> Iterator[Badge]:
     if record.deviations:
         yield Badge("NOT OFFICIAL", "warn")
     if record.warnings:
-        yield Badge(_counted(len(record.warnings), "warning"), "plain")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+        yield Badge(counted(len(record.warnings), "warning"), "plain")
 
 
 def _status(valid: bool | None) -> Any:
