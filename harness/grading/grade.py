@@ -48,7 +48,6 @@ class Total(Enum):
     """The ways in which the scores of all samples become the value of a metric."""
 
     PERCENT = "100 times the mean; the repeats of a data set count as one sample"
-    MEAN = "the mean; the repeats of a data set count as one sample"
     SUM = "the sum"
     PERCENT_OF_LOGGED = "the mean of 100 times the scores; every sample counts once"
     TOKENS = "the mean number of token ids that the log has for a sample"

@@ -140,9 +140,7 @@ def total(metric: Metric, scores: Mapping[str, Sequence[float]], repeats: Mappin
     # In this order of operations: the third decimal is scraped and compared.
     points = sum(sum(part) / repeats.get(name, 1) for name, part in scores.items())
     largest = sum(len(part) / repeats.get(name, 1) for name, part in scores.items())
-    mean = points / largest
-    value = mean * 100 if metric.total is Total.PERCENT else mean
-    return MetricValue(value, metric.decimals, metric.quoted)
+    return MetricValue(points / largest * 100, metric.decimals, metric.quoted)
 
 
 @dataclass(frozen=True, slots=True)
