@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.faults.matrix import INVALID, NOTHING, VALID
-from tests.network.link import DEAF, NOBODY, SECOND, SECOND6, SERVER, SERVER6, Way
+from tests.network.link import DEAF, MIDDLE, NOBODY, SECOND, SECOND6, SERVER, SERVER6, Way
 
 PORT, TOKENS, ROWS = 30000, 10, 80
 DOWN_S = 5
+AT_ONCE = MIDDLE - 2  # where the link breaks: with the trial, one query is answered by then
 _LONG = {"event_delay_s": 0.02}
+_CLOSING = _LONG | {"close_after_response": True}  # so that the queries after a fault need new connections
 _HOSTS = "127.0.0.1 localhost\n"
 
 
@@ -54,8 +56,8 @@ def both(key: str, what: str, **changes) -> BadNetwork:
 
 
 def broken(key: str, what: str, fault: Mapping[str, object], **changes) -> BadNetwork:
-    """In both directions, from the middle of the queries on: most are answered before it or sent after it."""
-    changes["arguments"] = ("--max-concurrency", 8, *changes.get("arguments", ()))
+    """In both directions, from the middle of the queries on."""
+    changes["arguments"] = ("--max-concurrency", AT_ONCE, *changes.get("arguments", ()))
     return both(key, what, delay_s=0.002, fault=fault, **changes)
 
 
@@ -89,6 +91,7 @@ NETWORKS = (
         "gone",
         "the server's machine is gone, without a FIN",
         {"gone": frozenset([SERVER])},
+        knobs=_CLOSING,
         verdict=INVALID,
         code=4,
         words="no server has answered for",
@@ -154,7 +157,7 @@ NETWORKS = (
         "dns-gone",
         "one of two addresses of a name is gone, without a FIN (--first-token-timeout 15)",
         {"gone": frozenset([SECOND])},
-        knobs=_LONG | {"close_after_response": True},  # so that the queries after it need new connections
+        knobs=_CLOSING,
         words=f"its address {SECOND} gave no connection",
         hosts=f"{_HOSTS}{SECOND} many.test\n{SERVER} many.test\n",
         urls=(f"http://many.test:{PORT}",),

@@ -8,6 +8,7 @@ import pytest
 from harness.errors import EXIT_THRESHOLD
 from harness.files import ACCURACY_LOG, REPORT
 from harness.record.accuracy_result import AccuracyResult
+from sut.supervisor.machine_limits import MachineLimits
 from tests.runs import ACCURACY, SAMPLES, evaluator, run_here, run_mlperf, small_dataset
 from tests.stub import Facts, StubServer, expected_ids
 
@@ -136,6 +137,13 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
     assert f"--output-dir {tmp_path}/offline/performance: cannot write there" in run.stderr
 
 
+@pytest.fixture
+def large_machine(monkeypatch):
+    """A machine where any number of connections fits."""
+    monkeypatch.setattr("sut.prepare.machine_limits", lambda: MachineLimits(1 << 20, None, 4096))
+
+
+@pytest.mark.usefixtures("large_machine")
 @pytest.mark.parametrize(
     ("backend", "arguments", "at_once", "guessed"),
     [
@@ -158,6 +166,7 @@ def test_offline_keeps_twice_as_much_in_flight_as_all_ranks_run(
     assert ("guess" in line) is guessed
 
 
+@pytest.mark.usefixtures("large_machine")
 def test_several_servers_of_several_ranks_add_up(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(facts=Facts(dp_size=3)) as a, StubServer(facts=Facts(dp_size=2)) as b:
