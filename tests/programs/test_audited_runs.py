@@ -56,9 +56,9 @@ def audited(stub, folder, text):
     return "--server-url", stub.url, "--input-file", file, "--audit-config", folder / "audit.config"
 
 
-def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path):
+def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path, capfd):
     words = (*audited(stub, tmp_path, CHEAT), "--max-new-tokens", TOKENS + 1)
-    run = run_mlperf(tmp_path, *words, scenario="server", duration_ms=600_000)
+    run = run_mlperf(tmp_path, *words, scenario="server", duration_ms=600_000, here=capfd)
     record = run.record
     assert record["plan"]["loadgen_settings"]["min_duration_ms"] == 1000
     assert record["plan"]["loadgen_settings"]["server_target_qps"] == 40

@@ -86,7 +86,7 @@ def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
     assert found.reasons["official"].keys() == found.modes["official"].per_dataset.keys()
 
 
-def test_replicas_share_the_requests(tmp_path):
+def test_replicas_share_the_requests(tmp_path, capfd):
     """Named by a comma and by repetition; the answers are those of one server."""
     dataset, prompts = small_dataset(tmp_path, rows=60)
     stubs = []
@@ -98,6 +98,7 @@ def test_replicas_share_the_requests(tmp_path):
             "--accuracy",
             *("--server-url", f"{one.url},{two.url}", "--server-url", three.url),
             *("--input-file", dataset, "--max-new-tokens", TOKENS, "--max-concurrency", 12),
+            here=capfd,
         )
         counts = [len(stub.requests) - 1 for stub in (one, two, three)]  # but for the trial
     assert run.code == 0, run.stdout

@@ -98,7 +98,7 @@ def test_a_run_with_a_ca_file(tmp_path, capfd, certificate, tls):
     with StubServer(tls=tls) as stub:
         where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", 4)
         refused = run_here(capfd, tmp_path, *where)
-        run = run_mlperf(tmp_path, *where, "--ca-file", certificate[0])
+        run = run_mlperf(tmp_path, *where, "--ca-file", certificate[0], here=capfd)
     assert refused.code == 3
     assert "--ca-file" in refused.stderr
     assert run.code == 0, run.stderr
