@@ -1,6 +1,8 @@
 """``find_peak.py search --scenario offline``: one short run, and the target_qps that follows."""
 
-from dataclasses import replace
+import logging
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +24,9 @@ _SHORT = "short"
 _WAVES = 4  # of what the servers run at once: the middle half of the answers comes from full servers
 _LEAST_SAMPLES = 64
 _UNKNOWN_RANK_RUNS = 1024  # as in sut/prepare.py
+_OF_A_SEARCH = ("budget", "tolerance", "start_qps", "ladder_seconds", "resume")  # flags without a use here
+
+log = logging.getLogger("mlperf")
 
 
 class Watcher(Protocol):
@@ -44,6 +49,8 @@ def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate |
         plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True))
         official = run(plan, rate_follows=True)
         watcher.plan(official)
+        for flag in _unused(options):
+            log.warning("%s is not used: Offline takes one short run", flag)
         if options.dry_run:
             return None
         with locked(folder / _SHORT):
@@ -67,6 +74,13 @@ def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate |
         statistics.completed,
     )
     return replace(found, conf_row=f"{official.plan.model_key}.Offline.target_qps = {found.rate:g}")
+
+
+def _unused(options: SearchOptions) -> Iterator[str]:
+    """Flags that were given and have no use."""
+    for field in fields(options):
+        if field.name in _OF_A_SEARCH and getattr(options, field.name) != field.default:
+            yield f"--{field.name.replace('_', '-')}"
 
 
 def _short_conf(folder: Path, user_conf: Path, official: RunRecord) -> Path:

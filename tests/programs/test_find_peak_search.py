@@ -203,10 +203,11 @@ def test_runs_that_cannot_be_valid_are_refused_before_any_request(tmp_path, argu
 
 @pytest.mark.engine
 @pytest.mark.parametrize("scenario", ["server", "offline"])
-def test_the_rate_of_the_conf_file_is_not_missed(tmp_path, scenario, capfd):
+def test_the_rate_of_the_conf_file_is_not_missed(tmp_path, scenario, capfd, caplog):
     conf = "".join(line for line in CONF.splitlines(keepends=True) if "target_qps" not in line)
     with StubServer() as stub:
-        words = command(tmp_path, stub, "--dry-run", scenario=scenario, conf=conf)[2:]
+        words = command(tmp_path, stub, "--dry-run", "--budget", "1h", scenario=scenario, conf=conf)[2:]
         code, stdout, _ = main_here(capfd, find_peak.main, words)
     assert code == 0
+    assert ("--budget is not used" in caplog.text) == (scenario == "offline")
     assert not [line for line in stdout.splitlines() if "WARNING" in line and "target_qps" in line]
