@@ -75,7 +75,7 @@ def test_assignments_cut_inside_a_message(start):
 
 
 def test_no_more_in_flight_than_allowed(start):
-    with StubServer(event_delay_s=0.01) as stub:
+    with StubServer(event_delay_s=0.01, gate=lambda request: len(stub.requests) >= 3) as stub:
         rig = start(stub.url, max_in_flight=3)
         rig.assign(*range(15))
         rig.collect(15)
