@@ -66,6 +66,7 @@ class RowsConsole(ABC):
     def finish(self, result: EvalResult) -> int:
         """Print the result; returns the program's exit code."""
         self._progress.end()
+        self._writing.end()
         if result.plan.run.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return 0

@@ -38,9 +38,14 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the line of a terminal."""
         if self._is_open:
             self._stream.write("\n")
             self._stream.flush()
+            self._is_open = False
 
     def show(self, done: int, total: int, what: str) -> None:
         """Called after every step; draws as often as a reader can follow."""

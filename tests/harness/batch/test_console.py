@@ -1,0 +1,26 @@
+"""What a batch prints on a terminal."""
+
+import io
+from types import SimpleNamespace
+
+from harness.batch.console import BatchConsole
+
+
+class Terminal(io.StringIO):
+    """A stream that is one."""
+
+    def isatty(self):
+        return True
+
+
+def test_the_result_begins_on_a_line_of_its_own(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("sys.stdout", screen)
+    console = BatchConsole(["run_batch.py"], positions=20)
+    console.written(1, 1)
+    console.finish(SimpleNamespace(plan=SimpleNamespace(run=SimpleNamespace(dry_run=True))))
+    *_, bar, result, end = screen.getvalue().split("\n")
+    assert "1/1 lines written" in bar
+    assert result.startswith("dry run")
+    assert end == ""
