@@ -185,9 +185,16 @@ class Policy:
     def beyond_limits(self, history: History, peak: float) -> str | None:
         """The reason why no latency limit ends the rates at ``peak``; None where one does."""
         if limited := self._client_limit(history.steps):
+            last = history.probes[-1]
+            if not _top(history.steps).client_bound or last.client_bound:
+                return limited
             # A bottleneck in the ladder alone was another program's, such as on a busy machine.
-            idle = _top(history.steps).client_bound and not history.probes[-1].client_bound
-            return None if idle else limited
+            if last.seconds <= MOST_OF_FULL * last.planned_s:
+                return None
+            return (
+                f"the last run took over {MOST_OF_FULL:g} times its schedule within the latency limits: they "
+                "are so wide that more queries would only wait"
+            )
         predictor = self._predictor(history)
         found = None if predictor is None else predictor.beyond(history.probes, peak)
         if predictor is None or found is None:

@@ -152,6 +152,13 @@ def test_a_client_at_its_limit_gives_a_lower_bound():
     assert rates.low is not None and rates.high is None
 
 
+def wide_limits(monkeypatch):
+    """LoadGen's settings, and those of a MadeServer, with limits that are never missed."""
+    monkeypatch.setattr(searches, "TTFT_S", 36_000.0)
+    monkeypatch.setattr(searches, "TPOT_S", 36_000.0)
+    return {**LOADGEN, "ttft_latency": 36_000 * 10**9, "tpot_latency": 36_000 * 10**9}
+
+
 class BusyServer(MadeServer):
     """A server on a machine whose other programs make the client a bottleneck of steps, and of runs."""
 
@@ -173,6 +180,14 @@ def test_a_client_that_was_busy_in_the_ladder_alone_does_not_end_the_search(boun
     assert ended.outcome == "FOUND"
     assert rates.low == pytest.approx(BusyServer(0).highest(), rel=0.03)
     assert len(history.probes) < 12
+
+
+def test_limits_that_always_pass_end_a_search_behind_such_a_ladder_too(monkeypatch):
+    wide = wide_limits(monkeypatch)
+    history, ended, rates = found(BusyServer(4), slots=80, loadgen=wide)
+    assert (ended.outcome, rates.high) == ("AT_LEAST", None)
+    assert "its schedule" in ended.why
+    assert max(one.seconds / one.planned_s for one in history.probes) < 3
 
 
 def test_a_client_that_is_the_bottleneck_of_ladder_and_runs_gives_a_lower_bound():
@@ -198,9 +213,7 @@ def test_a_client_that_is_the_bottleneck_of_ladder_and_runs_gives_a_lower_bound(
 def test_limits_that_always_pass_end_at_a_rate_that_servers_and_client_can_hold(
     monkeypatch, server, changes, why
 ):
-    monkeypatch.setattr(searches, "TTFT_S", 36_000.0)
-    monkeypatch.setattr(searches, "TPOT_S", 36_000.0)
-    wide = {**LOADGEN, "ttft_latency": 36_000 * 10**9, "tpot_latency": 36_000 * 10**9}
+    wide = wide_limits(monkeypatch)
     history, ended, rates = found(server, loadgen=wide, **changes)
     assert (ended.outcome, rates.high) == ("AT_LEAST", None)
     assert why in ended.why
