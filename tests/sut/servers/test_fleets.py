@@ -101,6 +101,7 @@ def test_the_table_is_bounded():
     assert len(lines) == 22
     assert lines[0].startswith("512 of 600 servers")
     assert lines[-1].split() == ["and", "492", "more"]
+    assert fault_table([*faults, faults[7]], 600)[1].split()[0] == "2"  # the most frequent first
     (_, row) = fault_table([(url, ServerError(f"{url}: refused; start it")) for url, _ in faults], 600)
     assert row.split() == ["512", "http://h[0-511]:1", "refused"]
 
