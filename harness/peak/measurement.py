@@ -218,7 +218,7 @@ class Measurement:
         if held < _LEAST_HELD * wanted:
             yield f"the client held {held:.1f} requests in flight, not {wanted}"
         rows = [[look.time_ns, *look.cpu_ns] for look in self._looks if begin <= look.time_ns <= end]
-        cpu = np.array(rows, dtype=np.int64).reshape(len(rows), -1)
+        cpu = np.array(rows, dtype=np.int64).reshape(len(rows), 1 + len(self._looks[-1].cpu_ns))
         load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None)
         for found in load.bottlenecks:
             reason = found.reason.replace("LoadGen", "the issuing process")

@@ -60,6 +60,12 @@ def test_a_plateau_is_detected(loop, steady):
     assert bool(step.notes) != steady
 
 
+def test_a_client_that_stood_still_has_no_load():
+    measured = ClosedLoop().measure(48, 30, rise_s=4)
+    measured._looks = measured._looks[-1:]
+    assert measured.step().queries
+
+
 def test_a_window_holds_one_mean_latency_at_least():
     step = ClosedLoop(lengths=lambda random: 500 + int(random.integers(100))).measure(32, 2).step()
     assert step.seconds == pytest.approx(11, rel=0.1)
