@@ -141,8 +141,8 @@ def _check_budget(settings: SearchSettings, base: RunRecord) -> None:
     if settings.budget_s < least_s:
         first = "one run" if settings.start_qps else "a step of the ladder and one run"
         raise ConfigError(
-            f"--budget is {duration(settings.budget_s)}; {first} take {duration(least_s)} or more, a search "
-            "four or five steps and three to five runs: give more, or omit the budget"
+            f"--budget is {duration(settings.budget_s)}, expected {duration(least_s)} or more for {first}; a "
+            "search takes four or five steps and three to five runs: give more, or omit the budget"
         )
 
 
