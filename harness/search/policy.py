@@ -88,6 +88,7 @@ Action = NextStep | NextProbe | Ended
 _SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
 _MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
 _SMALL_MARGIN = 0.01
+_TOO_WIDE = "they are so wide that more queries would only wait"
 _NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
 _JUMP = 1.25  # factor by which a rate is raised where nothing predicts it
 _MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
@@ -192,8 +193,8 @@ class Policy:
             if last.seconds <= MOST_OF_FULL * last.planned_s:
                 return None
             return (
-                f"the last run took over {MOST_OF_FULL:g} times its schedule within the latency limits: they "
-                "are so wide that more queries would only wait"
+                f"the last run took over {MOST_OF_FULL:g} times its schedule within the latency limits: "
+                f"{_TOO_WIDE}"
             )
         predictor = self._predictor(history)
         found = None if predictor is None else predictor.beyond(history.probes, peak)
@@ -201,11 +202,11 @@ class Policy:
             return None
         most = self._settings.connections
         if most is not None and found.most_in_flight > most:
-            return f"this client can hold {counted(most, 'request')} in flight"
+            return _holds(most)
         full = predictor.capacity(predictor.fitted(history.probes))
         return (
             f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
-            f"({full:.4g} queries/s): they are so wide that more queries would only wait"
+            f"({full:.4g} queries/s): {_TOO_WIDE}"
         )
 
     def _client_limit(self, steps: Sequence[Step]) -> str | None:
@@ -218,7 +219,7 @@ class Policy:
             return f"this client was the bottleneck of the ladder with {at_once} in flight"
         most, slots = self._settings.most_in_flight, self._settings.slots
         if most is not None and top.concurrency >= most and (slots is None or most < slots):
-            return f"this client can hold {counted(most, 'request')} in flight"
+            return _holds(most)
         return None
 
     def cost_s(self, history: History, rate: float) -> float:
@@ -384,6 +385,10 @@ class Policy:
     def _left_s(self, history: History) -> float | None:
         budget = self._settings.budget_s
         return None if budget is None else budget - history.spent_s
+
+
+def _holds(most: int) -> str:
+    return f"this client can hold {counted(most, 'request')} in flight"
 
 
 def _top(steps: Sequence[Step]) -> Step:
