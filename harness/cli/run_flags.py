@@ -156,7 +156,7 @@ def add_server(group: argparse._ArgumentGroup, *, max_concurrency: bool = True) 
         type=int,
         metavar="N",
         help="accuracy and compliance runs: start with at least N usable replicas, without the others "
-        "runs (default: all are needed)",
+        "(default: all are needed)",
     )
     group.add_argument(
         "--wait-for-servers",

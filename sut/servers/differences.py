@@ -32,8 +32,8 @@ def check_alike(facts: Sequence[ServerInfo]) -> None:
         found = sorted(groups.values(), key=lambda group: -len(group))
         shown = ", ".join(
             f"{folded(fact.url for fact in group)} {'serves ' if place == 0 else ''}"
-            f"{group[0].model or 'a model without a name'} ("
-            f"{group[0].engine} {group[0].version or 'without a version'})"
+            f"{group[0].model or 'a model without a name'} "
+            f"({group[0].engine} {group[0].version or 'without a version'})"
             for place, group in enumerate(found)
         )
         raise ServerError(f"replicas differ: {shown}; one run needs equal replicas")

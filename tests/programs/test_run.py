@@ -27,7 +27,7 @@ def most_in_flight(rows) -> int:
 
 
 def after(count, stubs):
-    """A gate for the stubs' answers that opens when so many queries have come; the trials are answered."""
+    """A gate for the stubs' answers that opens at the ``count``-th query; the trials are answered."""
     return lambda request: request.index == 0 or sum(len(stub.requests[1:]) for stub in stubs) >= count
 
 
