@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -103,6 +102,8 @@ def gather_provenance(root: Path) -> Provenance:
 
 def package_version(name: str) -> str | None:
     """The installed version, None where there is none."""
+    from importlib import metadata  # here: each worker process reads this module, and none asks
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
