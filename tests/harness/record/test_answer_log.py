@@ -4,11 +4,13 @@ import numpy as np
 
 from harness.record.answer_log import ANSWER, MAGIC, encode_answer, read_answers, read_saved_answers
 
-ANSWERS = [(3, 1, [7]), (0, 2, [200005, 0, -1, 5]), (9, 1, list(range(100))), (1, 3, [1, 2])]
-
 
 def record(sample, finish, ids):
     return encode_answer(sample, finish, np.array(ids, "<i4").tobytes())
+
+
+ANSWERS = [(3, 1, [7]), (0, 2, [200005, 0, -1, 5]), (9, 1, list(range(20))), (1, 3, [1, 2])]
+RECORDS = [record(*answer) for answer in ANSWERS]
 
 
 def write(path, data):
@@ -20,16 +22,9 @@ def found(path):
     return [(a.sample_index, a.finish, a.output_ids().tolist()) for a in read_answers(path)]
 
 
-def test_round_trip(tmp_path):
-    path = write(tmp_path / "answers-0.bin", b"".join(record(*answer) for answer in ANSWERS))
-    assert found(path) == ANSWERS
-
-
 def test_cut_at_every_byte(tmp_path):
     """What was whole before the cut is there; what was not, is not."""
-    records = [record(*answer) for answer in ANSWERS]
-    data = b"".join(records)
-    ends = np.cumsum([len(r) for r in records])
+    data, ends = b"".join(RECORDS), np.cumsum([len(one) for one in RECORDS])
     for cut in range(len(data) + 1):
         path = write(tmp_path / "answers-0.bin", data[:cut])
         assert found(path) == ANSWERS[: int((ends <= cut).sum())], cut
@@ -37,27 +32,25 @@ def test_cut_at_every_byte(tmp_path):
 
 def test_one_damaged_byte_costs_one_answer(tmp_path):
     """Any single byte: never a wrong answer, and the others stay readable."""
-    records = [record(*answer) for answer in ANSWERS]
-    data = b"".join(records)
-    starts = np.cumsum([0, *(len(r) for r in records)])
-    for position in range(len(data)):
-        damaged = bytearray(data)
-        damaged[position] ^= 0x41
-        hit = int(np.searchsorted(starts, position, side="right")) - 1
-        got = found(write(tmp_path / "answers-0.bin", bytes(damaged)))
-        assert got == [answer for index, answer in enumerate(ANSWERS) if index != hit], position
+    for hit, record_hit in enumerate(RECORDS):
+        for position in range(len(record_hit)):
+            damaged = bytearray(record_hit)
+            damaged[position] ^= 0x41
+            data = b"".join([*RECORDS[:hit], damaged, *RECORDS[hit + 1 :]])
+            got = found(write(tmp_path / "answers-0.bin", data))
+            assert got == ANSWERS[:hit] + ANSWERS[hit + 1 :], (hit, position)
 
 
 def test_zeros_of_a_power_cut(tmp_path):
     """A file system may leave zeros where bytes were to come; a later attempt never writes behind them."""
-    data = record(*ANSWERS[0]) + bytes(5000) + record(*ANSWERS[1])
+    data = RECORDS[0] + bytes(5000) + RECORDS[1]
     assert found(write(tmp_path / "answers-0.bin", data)) == ANSWERS[:2]
 
 
 def test_ids_that_look_like_a_header(tmp_path):
     """The magic inside an answer's ids is no record."""
     ids = np.frombuffer(MAGIC + bytes(ANSWER.size), "<i4").tolist() * 3
-    path = write(tmp_path / "answers-0.bin", record(5, 1, ids) + record(*ANSWERS[0]))
+    path = write(tmp_path / "answers-0.bin", record(5, 1, ids) + RECORDS[0])
     assert found(path) == [(5, 1, ids), ANSWERS[0]]
 
 

@@ -22,11 +22,6 @@ def refusal(log_dir, plan=PLAN, model=MODEL):
     return str(caught.value)
 
 
-def test_the_same_run(tmp_path):
-    RECORD.write(tmp_path / "run.json")
-    check_resumable(tmp_path, PLAN, MODEL)
-
-
 def test_another_model_or_a_valid_run_is_refused(tmp_path):
     RECORD.write(tmp_path / "run.json")
     assert MODEL in refusal(tmp_path, model="another")

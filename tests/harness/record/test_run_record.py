@@ -4,6 +4,7 @@ import json
 import math
 import os
 import stat
+import time
 from datetime import UTC
 
 import numpy as np
@@ -54,23 +55,15 @@ def test_a_recorded_file_is_read_and_written_again(tmp_path):
 
 def test_a_running_record_has_no_verdict(tmp_path):
     found = written(started(), tmp_path)
-    assert found["schema"] == 1
-    assert found["started"] == "2026-11-22T01:38:28.633310+00:00" or found["started"].endswith("+00:00")
+    assert found["started"].endswith("+00:00")
     assert found["verdict"] is found["statistics"] is found["ended"] is None
     assert RunRecord.read(tmp_path / "run.json") == started()
 
 
-def test_percentiles_are_named_as_people_write_them():
-    names = ["50", "90", "95", "97", "99", "99.9"]
-    assert list(strict(PATH)["statistics"]["ttft"]["percentiles"]) == names
-    assert list(ENDED.statistics.ttft.percentiles) == names
-
-
 def test_numbers_that_are_not_finite_are_null(tmp_path):
-    loadgen = parse_summary("Samples per second: -nan\nTokens per second: inf\nNo errors encountered")
     record = replace(
         ENDED,
-        loadgen=loadgen,
+        loadgen=parse_summary("Samples per second: -nan\nTokens per second: inf\nNo errors encountered"),
         client_cpu_s=math.nan,
         schedule_lag_mean_ns=np.float64("inf"),
         settings_in_force={"rate": math.inf, "seed": 2**64 - 1},
@@ -82,12 +75,10 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
     RunRecord.read(tmp_path / "run.json")
 
 
-def test_the_clock_pair_ties_two_clocks():
-    """Both are of one moment: what another reading of both gives differs by their run, and by little more."""
-    first, second = read_clocks(), read_clocks()
-    steps = (second.utc - first.utc).total_seconds() * 1e9, second.monotonic_ns - first.monotonic_ns
-    assert steps[1] >= 0
-    assert first.utc.tzinfo is UTC
+def test_the_clock_pair_is_of_utc_and_of_the_monotonic_clock():
+    before, pair = time.monotonic_ns(), read_clocks()
+    assert before <= pair.monotonic_ns <= time.monotonic_ns()
+    assert pair.utc.tzinfo is UTC
 
 
 @pytest.mark.parametrize(
@@ -189,9 +180,8 @@ def test_permissions(tmp_path, umask, mode):
 
 
 def test_hostile_text_stays_inside_its_string(tmp_path):
-    hostile = "\x1b[2J\ud800\u2028</script>"
+    path, hostile = tmp_path / "run.json", "\x1b[2J\ud800\u2028</script>"
     record = replace(with_plan(ENDED, audit_text=hostile), warnings=(hostile,))
-    record.write(tmp_path / "run.json")
-    assert (tmp_path / "run.json").read_bytes().isascii()
-    assert "\x1b" not in (tmp_path / "run.json").read_text()
-    assert RunRecord.read(tmp_path / "run.json") == record
+    record.write(path)
+    assert path.read_bytes().isascii() and b"\x1b" not in path.read_bytes()
+    assert RunRecord.read(path) == record
