@@ -1,15 +1,16 @@
 """What the flags promise, on whole runs against a stub server."""
 
 import itertools
-import subprocess
+from contextlib import ExitStack
 
 import pytest
 
 from harness.errors import EXIT_THRESHOLD
 from harness.files import ACCURACY_LOG, REPORT
+from harness.grading import cli as grading
 from harness.record.accuracy_result import AccuracyResult
 from sut.supervisor.machine_limits import MachineLimits
-from tests.runs import ACCURACY, SAMPLES, evaluator, run_here, run_mlperf, small_dataset
+from tests.runs import ACCURACY, SAMPLES, evaluator, main_here, run_here, run_mlperf, small_dataset
 from tests.stub import Facts, StubServer, expected_ids
 
 TOKENS = 5
@@ -49,25 +50,31 @@ def test_max_concurrency_holds(scenario, tmp_path):
     assert most_in_flight(run.requests) <= 3  # the gate needs three
 
 
-def test_single_stream_sends_one_at_a_time(tmp_path):
+def test_single_stream_sends_one_at_a_time(tmp_path, monkeypatch, capfd, caplog):
+    """Also: LoadGen takes ./audit.config silently; here only --audit-config counts."""
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level("INFO")
+    (tmp_path / "audit.config").write_text("*.*.mode = 2\n*.*.accuracy_log_sampling_target = 10000\n")
     dataset, _ = small_dataset(tmp_path)
     with StubServer(event_delay_s=0.01) as stub:
         where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
-        run = run_mlperf(tmp_path, *where, scenario="single-stream")
+        run = run_mlperf(tmp_path, *where, scenario="single-stream", here=capfd)
     assert run.failures == {}
     assert most_in_flight(run.requests) == 1
     assert all(request.streams for request in stub.requests)
     assert run.record["server_load"]["without"].keys() == {stub.url}
-    assert run.stderr.count("no metrics of 1 of 1 servers") == 1
+    assert caplog.text.count("no metrics of 1 of 1 servers") == 1
+    assert run.accuracy_log == {}
+    assert "audit.config is not used" in caplog.text
 
 
-def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
+def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path, capfd):
     """On the embedded engine's sample; outputs of a stub are scored as well as any."""
     hits = itertools.count()
     metrics = b"vllm:num_requests_running 3\nvllm:prefix_cache_hits_total %d\n"
     with StubServer(metrics=lambda: metrics % next(hits)) as stub:
         where = ("--server-url", stub.url, "--input-file", ACCURACY, "--max-new-tokens", TOKENS)
-        run = run_mlperf(tmp_path, "--accuracy", *where, report=True)
+        run = run_mlperf(tmp_path, "--accuracy", *where, report=True, here=capfd)
     page = run.log_dir / REPORT
     assert run.stdout.splitlines()[-1] == f"Report: {page}"
     assert "sha256-" in page.read_text()
@@ -75,9 +82,9 @@ def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
     assert ">Server</h2>" in page.read_text()
     assert run.record["server_load"]["levels"]["running"]["max"] == 3
     assert [warning for warning in run.record["warnings"] if "prefix cache" in warning]
-    score = [*map(str, evaluator(run.log_dir / ACCURACY_LOG, ACCURACY)), "--lcb-data", str(CODE)]
-    done = subprocess.run(score, capture_output=True, text=True, timeout=600)
-    assert done.returncode == EXIT_THRESHOLD, done.stderr
+    score = [*map(str, evaluator(run.log_dir / ACCURACY_LOG, ACCURACY)[2:]), "--lcb-data", str(CODE)]
+    code, _, stderr = main_here(capfd, grading.main, score)
+    assert code == EXIT_THRESHOLD, stderr
     assert ">Accuracy</h2>" in page.read_text()
     found = AccuracyResult.read(run.log_dir)
     assert (found.target.met, found.missing) == (False, ())
@@ -87,8 +94,8 @@ def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path):
 
 
 def test_replicas_share_the_requests(tmp_path, capfd):
-    """Named by a comma and by repetition; the answers are those of one server."""
-    dataset, prompts = small_dataset(tmp_path, rows=60)
+    """Named by a comma and by repetition; the answers are those of one server, to a part of the dataset."""
+    dataset, prompts = small_dataset(tmp_path, rows=70)
     stubs = []
     knobs = {"event_delay_s": 0.01, "gate": after(12, stubs)}
     with StubServer(**knobs) as one, StubServer(**knobs) as two, StubServer(**knobs) as three:
@@ -97,12 +104,14 @@ def test_replicas_share_the_requests(tmp_path, capfd):
             tmp_path,
             "--accuracy",
             *("--server-url", f"{one.url},{two.url}", "--server-url", three.url),
-            *("--input-file", dataset, "--max-new-tokens", TOKENS, "--max-concurrency", 12),
+            *("--input-file", dataset, "--max-samples", 60),
+            *("--max-new-tokens", TOKENS, "--max-concurrency", 12),
             here=capfd,
         )
         counts = [len(stub.requests) - 1 for stub in (one, two, three)]  # but for the trial
     assert run.code == 0, run.stdout
-    assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
+    assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts[:60])}
+    assert any("dataset has 60 samples" in deviation for deviation in run.record["deviations"])
     assert most_in_flight(run.requests) <= 12  # the gate needs twelve
     assert sum(counts) == 60
     assert min(counts) >= 4  # the first twelve are shared evenly; later one server may be slower
@@ -119,14 +128,41 @@ def test_replicas_share_the_requests(tmp_path, capfd):
         assert request.body["sampling_params"] == asked | {"max_new_tokens": tokens}
 
 
-def test_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd):
+@pytest.fixture
+def large_machine(monkeypatch):
+    """A machine where any number of connections fits."""
+    monkeypatch.setattr("sut.prepare.machine_limits", lambda: MachineLimits(1 << 20, None, 4096))
+
+
+@pytest.mark.usefixtures("large_machine")
+@pytest.mark.parametrize(
+    ("backend", "arguments", "ranks", "at_once", "guessed"),
+    [
+        ("sglang", (), (3,), 2 * 512 * 3, False),
+        ("sglang", (), (3, 2), 2 * 512 * 5, False),
+        ("vllm", (), (3,), 2 * 1024, True),
+        ("openai", (), (3,), 2 * 1024, True),
+        ("openai", ("--max-concurrency", 7), (3,), 7, False),
+    ],
+)
+def test_offline_keeps_twice_as_much_in_flight_as_all_ranks_run(
+    tmp_path, capfd, backend, arguments, ranks, at_once, guessed
+):
+    """As a dry run says, which sends nothing and leaves nothing."""
     dataset, _ = small_dataset(tmp_path)
-    with StubServer() as stub:
-        run = run_here(capfd, tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", dataset)
-        assert stub.requests == []
-    assert run.code == 0
+    with ExitStack() as servers:
+        stubs = [servers.enter_context(StubServer(facts=Facts(dp_size=size))) for size in ranks]
+        urls = ",".join(stub.url for stub in stubs)
+        where = ("--server-url", urls, "--input-file", dataset, "--backend", backend)
+        run = run_here(capfd, tmp_path, "--dry-run", *where, *arguments)
+    assert run.code == 0, run.stderr
+    (line,) = (line for line in run.stdout.splitlines() if line.startswith("requests "))
+    assert f" {at_once} at once" in line
+    assert ("guess" in line) is guessed
+    assert ("replicas differ in dp size: 3" in run.stdout) is (len(ranks) > 1)
     assert "dry run: everything is checked, nothing was sent" in run.stdout
-    assert not run.log_dir.exists()
+    assert [stub.requests for stub in stubs] == [[] for _ in ranks]
+    assert list(tmp_path.iterdir()) == [dataset]
 
 
 def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
@@ -136,67 +172,3 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
         run = run_here(capfd, tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", dataset)
     assert run.code == 2
     assert f"--output-dir {tmp_path}/offline/performance: cannot write there" in run.stderr
-
-
-@pytest.fixture
-def large_machine(monkeypatch):
-    """A machine where any number of connections fits."""
-    monkeypatch.setattr("sut.prepare.machine_limits", lambda: MachineLimits(1 << 20, None, 4096))
-
-
-@pytest.mark.usefixtures("large_machine")
-@pytest.mark.parametrize(
-    ("backend", "arguments", "at_once", "guessed"),
-    [
-        ("sglang", (), 2 * 512 * 3, False),
-        ("vllm", (), 2 * 1024, True),
-        ("openai", (), 2 * 1024, True),
-        ("openai", ("--max-concurrency", 7), 7, False),
-    ],
-)
-def test_offline_keeps_twice_as_much_in_flight_as_all_ranks_run(
-    tmp_path, capfd, backend, arguments, at_once, guessed
-):
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer(facts=Facts(dp_size=3)) as stub:
-        where = ("--server-url", stub.url, "--input-file", dataset, "--backend", backend)
-        run = run_here(capfd, tmp_path, "--dry-run", *where, *arguments)
-    assert run.code == 0, run.stderr
-    (line,) = (line for line in run.stdout.splitlines() if line.startswith("requests "))
-    assert f" {at_once} at once" in line
-    assert ("guess" in line) is guessed
-
-
-@pytest.mark.usefixtures("large_machine")
-def test_several_servers_of_several_ranks_add_up(tmp_path, capfd):
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer(facts=Facts(dp_size=3)) as a, StubServer(facts=Facts(dp_size=2)) as b:
-        where = ("--server-url", f"{a.url},{b.url}", "--input-file", dataset)
-        run = run_here(capfd, tmp_path, "--dry-run", *where)
-    assert f" {2 * 512 * 5} at once" in run.stdout
-    assert "replicas differ in dp size: 3" in run.stdout
-
-
-@pytest.mark.engine
-def test_a_stray_audit_config_is_not_read(tmp_path):
-    """LoadGen takes ./audit.config silently; here only --audit-config counts."""
-    dataset, _ = small_dataset(tmp_path)
-    audit = "*.*.mode = 2\n*.*.accuracy_log_rng_seed = 1\n*.*.accuracy_log_sampling_target = 10000\n"
-    (tmp_path / "audit.config").write_text(audit)
-    with StubServer() as stub:
-        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
-        run = run_mlperf(tmp_path, *where)
-        assert (run.code, run.accuracy_log) == (0, {})
-        assert "audit.config is not used" in run.stderr
-        logged = run_mlperf(tmp_path, *where, "--audit-config", tmp_path / "audit.config").accuracy_log
-    assert len(logged) == 12
-
-
-@pytest.mark.engine
-def test_a_smaller_part_of_the_dataset(tmp_path):
-    dataset, prompts = small_dataset(tmp_path)
-    with StubServer() as stub:
-        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
-        run = run_mlperf(tmp_path, "--accuracy", "--max-samples", 5, *where)
-    assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts[:5])}
-    assert any("dataset has 5 samples" in deviation for deviation in run.record["deviations"])
