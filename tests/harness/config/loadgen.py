@@ -3,47 +3,29 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-# LoadGen's own settings, each read in a process of its own: a second FromConfig in one is an invalid run.
+# Each case in a process of its own: LoadGen counts its FromConfig calls, and a second one is an invalid run.
 # The parent has imported LoadGen and runs one thread, so a fork is enough, and quick.
-READ_BACK = """
-import json, os, sys
-import mlperf_loadgen as lg
-
-def settings_of(path, model, scenario):
-    settings = lg.TestSettings()
-    code = settings.FromConfig(path, model, scenario, 1)
-    names = [name for name in dir(settings) if not name.startswith("_") and name != "FromConfig"]
-    values = {name: getattr(settings, name) for name in names}
-    plain = {name: v if isinstance(v, bool | int | float) else str(v) for name, v in values.items()}
-    return [code, plain]
-
-for case in json.load(sys.stdin):
-    child = os.fork()
-    if not child:
-        os.write(1, json.dumps(settings_of(*case)).encode() + b"\\n")
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
-
-
-def loadgen_reads(cases):
-    """LoadGen's return code and settings for each (conf file, model key, LoadGen scenario)."""
-    asked = json.dumps([[str(path), model, scenario] for path, model, scenario in cases])
-    command = [sys.executable, "-c", READ_BACK]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=120)
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert len(answers) == len(cases)
-    return answers
-
-
-# Each test in a process of its own: LoadGen ends badly otherwise, and counts its FromConfig calls.
-ISSUE = """
+EACH_CASE = """
 import json, os, sys
 import mlperf_loadgen as lg
 import numpy as np
 
-def run(folder, scenario, samples, conf, accuracy):
+def plain(settings):
+    names = [name for name in dir(settings) if not name.startswith("_") and name != "FromConfig"]
+    values = {name: getattr(settings, name) for name in names}
+    return {name: v if isinstance(v, bool | int | float) else str(v) for name, v in values.items()}
+
+def read(number, path, model, scenario):
+    settings = lg.TestSettings()
+    code = settings.FromConfig(path, model, scenario, 1)
+    return code, plain(settings)
+
+def issue(number, scenario, samples, conf, accuracy):
+    folder = f"{sys.argv[2]}/{number}"
     os.mkdir(folder)
     with open(folder + "/user.conf", "w") as file:
         file.write(conf)
@@ -55,7 +37,7 @@ def run(folder, scenario, samples, conf, accuracy):
         setattr(settings, name, min(getattr(settings, name), samples))
     tokens, issued = np.zeros(2, np.int32), 0
 
-    def issue(ids, indexes):
+    def answer(ids, indexes):
         nonlocal issued
         issued += len(ids)
         answers = [lg.QuerySampleResponse(number, tokens.ctypes.data, 8, 2) for number in ids]
@@ -66,27 +48,44 @@ def run(folder, scenario, samples, conf, accuracy):
     logs = lg.LogSettings()
     logs.log_output.outdir = folder
     logs.log_output.copy_summary_to_stdout = False
-    sut = lg.ConstructFastSUT(issue, lambda: None)
+    sut = lg.ConstructFastSUT(answer, lambda: None)
     qsl = lg.ConstructQSL(samples, samples, lambda indexes: None, lambda indexes: None)
     lg.StartTestWithLogSettings(sut, qsl, settings, logs, "")
-    names = [name for name in dir(settings) if isinstance(getattr(settings, name), bool | int | float)]
-    found = {name: getattr(settings, name) for name in names}
-    os.write(1, json.dumps([issued, found]).encode() + b"\\n")
+    return issued, plain(settings)
 
-for number, case in enumerate(json.load(sys.stdin)):
-    child = os.fork()
-    if not child:
-        run(f"{sys.argv[1]}/{number}", *case)
-        os._exit(0)
+def fork(number, case):
+    if child := os.fork():
+        return child
+    answer = globals()[sys.argv[1]](number, *case)
+    with open(f"{sys.argv[2]}/{number}.json", "w") as file:
+        json.dump(answer, file)
+    os._exit(0)
+
+for child in [fork(*case) for case in enumerate(json.load(sys.stdin))]:
     os.waitpid(child, 0)
 """
 
 
+def loadgen_reads(cases):
+    """LoadGen's return code and settings for each (conf file, model key, LoadGen scenario)."""
+    with TemporaryDirectory() as folder:
+        return _of_each("read", folder, [[str(path), model, scenario] for path, model, scenario in cases])
+
+
 def loadgen_issues(folder, cases):
     """Samples issued and LoadGen's settings for each (LoadGen scenario, samples, conf text, accuracy)."""
-    command = [sys.executable, "-c", ISSUE, str(folder)]
-    asked = json.dumps(list(cases))
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=100)
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert len(answers) == len(cases), done.stderr
-    return answers
+    return _of_each("issue", folder, list(cases))
+
+
+def _of_each(function, folder, cases):
+    words = [sys.executable, "-c", EACH_CASE, function, str(folder)]
+    done = subprocess.run(words, input=json.dumps(cases), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(Path(folder, f"{number}.json").read_text()) for number in range(len(cases))]
+
+
+def loadgen_binary():
+    """The extension module, which holds LoadGen's own mlperf.conf and the names of its log's rows."""
+    spec = find_spec("mlperf_loadgen")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).read_bytes()

@@ -22,32 +22,29 @@ from harness.files import CONFIG_DIR
 from harness.submission.rules import load_rules
 from tests.harness.config.loadgen import loadgen_reads
 
-LOADGEN_SCENARIO = {"server": "Server", "interactive": "Server"}
-LOADGEN_SCENARIO |= {"offline": "Offline", "single-stream": "SingleStream"}
 SEEDS = {"qsl_rng_seed": 2085463073848966840, "sample_index_rng_seed": 2747215439041700203}
 SEEDS |= {"schedule_rng_seed": 16159082839903944936}
 ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 BENCHMARKS = ("deepseek-r1", "gpt-oss-120b", "llama3.1-8b", "llama3.1-8b-edge")
 RULES_FILE = benchmark_rules(current_round(), "gpt-oss-120b")
 CASES = [(name, scenario) for name in BENCHMARKS for scenario in load_benchmark(name).scenarios]
+RUNS = [*CASES, ("gpt-oss-120b", Scenario.SINGLE_STREAM)]
 
 
 @pytest.fixture(scope="module")
 def readback():
     """LoadGen's settings by conf file, benchmark and scenario."""
-    cases = [(conf, *case) for conf, case in product(("user.conf", "quick.conf"), CASES)]
-    cases += [(conf, "gpt-oss-120b", Scenario.SINGLE_STREAM) for conf in ("user.conf", "quick.conf")]
-    keys = [load_benchmark(name).model_key(scenario) for _, name, scenario in cases]
-    asked = [
-        (CONFIG_DIR / conf, key, LOADGEN_SCENARIO[s]) for (conf, _, s), key in zip(cases, keys, strict=True)
-    ]
+    cases, asked = [(conf, *run) for conf, run in product(("user.conf", "quick.conf"), RUNS)], []
+    for conf, name, scenario in cases:
+        of = target(load_benchmark(name), scenario)
+        asked.append((CONFIG_DIR / conf, of.model_key, of.scenario))
     answers = loadgen_reads(asked)
     assert {code for code, _ in answers} == {0}
     return {case: settings for case, (_, settings) in zip(cases, answers, strict=True)}
 
 
 def target(benchmark, scenario):
-    return Target(benchmark.model_key(scenario), LOADGEN_SCENARIO[scenario])
+    return Target(benchmark.model_key(scenario), scenario.loadgen)
 
 
 # benchmark, LoadGen key, performance rows, tokens, accuracy rows, tokens, server and interactive limits in ms
@@ -81,8 +78,11 @@ def test_gpt_oss_datasets():
         ("acc/acc_eval_ref.parquet", 4395, 32768, "high"),
         ("acc/acc_eval_compliance_gpqa.parquet", 990, 10240, "high"),
     ]
-    assert benchmark.model_revision is not None
-    assert benchmark.model_revision.startswith("b5c939d")
+    assert str(benchmark.model_revision).startswith("b5c939d")
+    questions = {"aime25": 30, "gpqa_diamond": 198, "livecodebench_v6": 1055}
+    repeats = benchmark.datasets["accuracy"].repeats
+    assert repeats == {"aime25": 8, "gpqa_diamond": 5, "livecodebench_v6": 3}
+    assert sum(questions[name] * count for name, count in repeats.items()) == 4395
 
 
 def test_llama_edge():
@@ -94,6 +94,8 @@ def test_llama_edge():
         rule = edge.dataset(accuracy=accuracy)
         assert (rule.file, rule.samples, rule.max_new_tokens) == ("sample_cnn_eval_5000.json", 5000, 128)
     assert (edge.latency_limits, edge.compliance) == ({}, {})
+    deviating = [scenario for scenario in Scenario if scenario_deviations(edge, scenario)]
+    assert deviating == [Scenario.SERVER, Scenario.INTERACTIVE]
     same = ("model", "model_revision", "vocabulary_size", "context_length", "generation")
     assert [getattr(edge, name) for name in same] == [getattr(datacenter, name) for name in same]
     # of the reference implementation's README
@@ -102,22 +104,11 @@ def test_llama_edge():
 
 def test_scenarios_are_those_of_a_submission():
     rules = load_rules()
+    assert set(BENCHMARKS) <= set(available_benchmarks())
     for name in available_benchmarks():
-        assert set(load_benchmark(name).scenarios) == set(rules.suite_of(name)[1].allowed)
-
-
-def test_another_scenario_is_a_deviation():
-    edge = load_benchmark("llama3.1-8b-edge")
-    deviating = [scenario for scenario in Scenario if scenario_deviations(edge, scenario)]
-    assert deviating == [Scenario.SERVER, Scenario.INTERACTIVE]
-
-
-def test_gpt_oss_accuracy_rows_are_questions_times_repeats():
-    repeats = load_benchmark("gpt-oss-120b").datasets["accuracy"].repeats
-    questions = {"aime25": 30, "gpqa_diamond": 198, "livecodebench_v6": 1055}
-    assert repeats == {"aime25": 8, "gpqa_diamond": 5, "livecodebench_v6": 3}
-    assert sum(questions[name] * count for name, count in repeats.items()) == 4395
-    assert questions["gpqa_diamond"] * repeats["gpqa_diamond"] == 990
+        benchmark = load_benchmark(name)
+        assert benchmark.name == name
+        assert set(benchmark.scenarios) == set(rules.suite_of(name)[1].allowed)
 
 
 R1_LENGTH = (3497.60466, 4274.85014)
@@ -165,7 +156,7 @@ def test_effort_ids_spell_the_effort(effort):
     assert decode(ids) == f"Reasoning: {effort}"
 
 
-@pytest.mark.parametrize(("name", "scenario"), [*CASES, ("gpt-oss-120b", Scenario.SINGLE_STREAM)])
+@pytest.mark.parametrize(("name", "scenario"), RUNS)
 def test_loadgen_holds_what_is_locked(readback, name, scenario):
     settings = readback["user.conf", name, scenario]
     locked = locked_settings(load_benchmark(name), scenario)
@@ -184,58 +175,34 @@ def test_every_benchmark_locks_what_would_change_it(name):
     assert {"performance_sample_count_override", *limits} <= set(locked)
 
 
-def test_gpt_oss_needs_at_least_100_queries(readback):
-    for scenario in (Scenario.SERVER, Scenario.INTERACTIVE, Scenario.SINGLE_STREAM):
-        assert readback["user.conf", "gpt-oss-120b", scenario]["min_query_count"] == 100
+# the fewest queries of a run with user.conf: in Offline the complete dataset, however low target_qps is
+FEWEST = [
+    *(("gpt-oss-120b", scenario, 100) for scenario in ("server", "interactive", "single-stream")),
+    ("gpt-oss-120b", "offline", 6396),
+    ("deepseek-r1", "offline", 4388),
+    ("llama3.1-8b", "offline", 13368),
+    ("llama3.1-8b-edge", "offline", 5000),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "samples"),
-    [("gpt-oss-120b", 6396), ("deepseek-r1", 4388), ("llama3.1-8b", 13368), ("llama3.1-8b-edge", 5000)],
-)
-def test_user_conf_holds_the_whole_dataset_offline(readback, name, samples):
-    """However low target_qps is."""
-    assert readback["user.conf", name, "offline"]["min_query_count"] == samples
-
-
-@pytest.mark.parametrize("conf", ["user.conf", "quick.conf"])
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_row_of_our_confs_is_read(conf, name):
-    for scenario in load_benchmark(name).scenarios:
-        found = read_conf(CONFIG_DIR / conf, target(load_benchmark(name), scenario))
-        assert found.rows
-        assert found.warnings == ()
+@pytest.mark.parametrize(("name", "scenario", "queries"), FEWEST)
+def test_fewest_queries_of_our_user_conf(readback, name, scenario, queries):
+    assert readback["user.conf", name, scenario]["min_query_count"] == queries
 
 
 @pytest.mark.parametrize(("name", "scenario"), CASES)
 def test_our_user_conf_deviates_in_nothing_and_quick_conf_does(readback, name, scenario):
+    """LoadGen reads every row of both."""
     benchmark = load_benchmark(name)
     found = {}
     for conf in ("user.conf", "quick.conf"):
-        asked = read_conf(CONFIG_DIR / conf, target(benchmark, scenario)).settings
-        locked = locked_settings(benchmark, scenario)
-        found[conf] = setting_deviations(
-            locked, readback[conf, name, scenario], asked, benchmark.datasets["performance"].samples
-        )
+        read = read_conf(CONFIG_DIR / conf, target(benchmark, scenario))
+        assert (bool(read.rows), read.warnings) == (True, ())
+        locked, samples = locked_settings(benchmark, scenario), benchmark.datasets["performance"].samples
+        found[conf] = setting_deviations(locked, readback[conf, name, scenario], read.settings, samples)
     assert found["user.conf"] == ()
     assert any("min_duration" in line for line in found["quick.conf"])
-
-
-def test_quick_conf_says_in_its_first_line_that_it_is_not_official():
-    first = (CONFIG_DIR / "quick.conf").read_text().splitlines()[0]
-    assert first.startswith("#")
-    assert "not official" in first.lower()
-
-
-def test_quick_conf_is_quick(readback):
-    for name, scenario in CASES:
-        assert readback["quick.conf", name, scenario]["min_duration_ms"] <= 30_000
-
-
-def test_available_benchmarks():
-    assert set(BENCHMARKS) <= set(available_benchmarks())
-    for name in available_benchmarks():
-        assert load_benchmark(name).name == name
+    assert readback["quick.conf", name, scenario]["min_duration_ms"] <= 30_000
 
 
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "", "../configs/gpt-oss-120b", "user"])
@@ -272,9 +239,8 @@ def test_malformed_definition(tmp_path, monkeypatch, old, new):
 
 def test_a_benchmark_without_interactive_says_so(tmp_path, monkeypatch):
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
-    (tmp_path / "mine.toml").write_text(
-        text.replace('interactive_model_key = "gpt-oss-120b-interactive"', "")
-    )
+    text = text.replace('interactive_model_key = "gpt-oss-120b-interactive"', "")
+    (tmp_path / "mine.toml").write_text(text)
     monkeypatch.setattr("harness.config.options.CONFIG_DIR", tmp_path)
     benchmark = load_benchmark("mine")
     assert benchmark.model_key(Scenario.SERVER) == "gpt-oss-120b"
@@ -282,60 +248,45 @@ def test_a_benchmark_without_interactive_says_so(tmp_path, monkeypatch):
         benchmark.model_key(Scenario.INTERACTIVE)
 
 
-# What a user.conf can ask for that makes a run easier than the rules' own. Each must be told as a deviation.
+# What a user.conf can ask for that makes a run easier than the rules' own, which is a deviation, and what the
+# rules leave to the submitter: loads, and tests longer than they ask for.
 SOFTER = [
-    (Scenario.SERVER, "*.Server.min_duration = 1000"),
-    (Scenario.SERVER, "*.Server.ttft_latency = 60000"),
-    (Scenario.SERVER, "*.Server.tpot_latency = 500"),
-    (Scenario.SERVER, "*.Server.use_token_latencies = 0"),
-    (Scenario.OFFLINE, "*.Offline.sample_concatenate_permutation = 0"),
-    (Scenario.OFFLINE, "*.Offline.performance_sample_count_override = 64"),
-    (Scenario.OFFLINE, "*.Offline.performance_issue_same = 1"),
-    (Scenario.OFFLINE, "*.Offline.performance_issue_unique = 1"),
-    (Scenario.SERVER, "*.Server.target_latency_percentile = 50"),
-    (Scenario.INTERACTIVE, "*.Server.target_latency_percentile = 90"),
-    (Scenario.SERVER, "*.Server.coalesce_queries = 1"),
-    (Scenario.SERVER, "*.Server.max_async_queries = 64"),
-    (Scenario.SERVER, "*.Server.infer_token_latencies = 1"),
-    (Scenario.OFFLINE, "*.Offline.min_query_count = 1"),  # 660 samples at 1 sample/s: a part of the dataset
+    ("server", "*.Server.min_duration = 1000"),
+    ("server", "*.Server.ttft_latency = 60000"),
+    ("server", "*.Server.tpot_latency = 500"),
+    ("server", "*.Server.use_token_latencies = 0"),
+    ("offline", "*.Offline.sample_concatenate_permutation = 0"),
+    ("offline", "*.Offline.performance_sample_count_override = 64"),
+    ("offline", "*.Offline.performance_issue_same = 1"),
+    ("offline", "*.Offline.performance_issue_unique = 1"),
+    ("server", "*.Server.target_latency_percentile = 50"),
+    ("interactive", "*.Server.target_latency_percentile = 90"),
+    ("server", "*.Server.coalesce_queries = 1"),
+    ("server", "*.Server.max_async_queries = 64"),
+    ("server", "*.Server.infer_token_latencies = 1"),
+    ("offline", "*.Offline.min_query_count = 1"),  # 660 samples at 1 sample/s: a part of the dataset
 ]
-# What the rules leave to the submitter: loads, and tests longer than they ask for.
 ALLOWED = [
-    (Scenario.OFFLINE, "*.Offline.target_qps = 4212"),
-    (Scenario.SERVER, "*.Server.target_qps = 3956"),
-    (Scenario.SINGLE_STREAM, "*.SingleStream.target_latency = 10"),
-    (Scenario.OFFLINE, "*.Offline.min_query_count = 12792"),
-    (Scenario.SERVER, "*.Server.min_duration = 1200000"),
+    ("offline", "*.Offline.target_qps = 4212"),
+    ("server", "*.Server.target_qps = 3956"),
+    ("single-stream", "*.SingleStream.target_latency = 10"),
+    ("offline", "*.Offline.min_query_count = 12792"),
+    ("server", "*.Server.min_duration = 1200000"),
 ]
 
 
-@pytest.fixture(scope="module")
-def deviations_of(tmp_path_factory):
-    """Deviations that are told for each user.conf of the tables above, with LoadGen's own settings."""
-    benchmark = load_benchmark("gpt-oss-120b")
-    directory = tmp_path_factory.mktemp("conf")
-    cases = []
-    for number, (scenario, text) in enumerate((*SOFTER, *ALLOWED)):
-        path = directory / f"{number}.conf"
-        path.write_text(text + "\n")
-        cases.append((path, benchmark.model_key(scenario), LOADGEN_SCENARIO[scenario]))
-    found = {}
-    for (scenario, text), case, (_, settings) in zip(
-        (*SOFTER, *ALLOWED), cases, loadgen_reads(cases), strict=True
-    ):
-        (key,) = asked = read_conf(case[0], Target(*case[1:])).settings
-        locked = locked_settings(benchmark, scenario)
-        found[scenario, text] = setting_deviations(locked, settings, asked, 6396)
-        if key in ("min_query_count", "target_qps") and scenario == "offline":
-            found[scenario, text] += offline_deviations(settings, benchmark.dataset(accuracy=False))
-    return found
-
-
-@pytest.mark.parametrize(("scenario", "row"), SOFTER)
-def test_a_softer_user_conf_deviates(deviations_of, scenario, row):
-    assert len(deviations_of[scenario, row]) == 1
-
-
-@pytest.mark.parametrize(("scenario", "row"), ALLOWED)
-def test_what_is_left_to_the_submitter_does_not_deviate(deviations_of, scenario, row):
-    assert deviations_of[scenario, row] == ()
+def test_a_softer_user_conf_deviates_and_what_is_left_to_the_submitter_does_not(tmp_path):
+    benchmark, runs = load_benchmark("gpt-oss-120b"), {}
+    for number, (scenario, row) in enumerate((*SOFTER, *ALLOWED)):
+        path = tmp_path / f"{number}.conf"
+        path.write_text(f"{row}\n")
+        runs[scenario, row] = path, target(benchmark, Scenario(scenario))
+    answers = loadgen_reads([(path, of.model_key, of.scenario) for path, of in runs.values()])
+    deviating = []
+    for (run, (path, of)), (_, settings) in zip(runs.items(), answers, strict=True):
+        (key,) = asked = read_conf(path, of).settings
+        found = setting_deviations(locked_settings(benchmark, Scenario(run[0])), settings, asked, 6396)
+        if key in ("min_query_count", "target_qps") and run[0] == "offline":
+            found += offline_deviations(settings, benchmark.dataset(accuracy=False))
+        deviating += [run] * len(found)
+    assert deviating == SOFTER

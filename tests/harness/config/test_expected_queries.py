@@ -11,56 +11,53 @@ ONCE = "*.*.sample_concatenate_permutation = 0\n"
 UNIQUE = "*.*.performance_issue_unique = 1\n"
 
 
-def server(samples, qps, duration_ms, least, more=""):
-    rows = f"*.Server.target_qps = {qps}\n*.Server.min_duration = {duration_ms}\n"
-    return "Server", samples, f"{rows}*.Server.min_query_count = {least}\n{more}", False
+RATE = {"Server": "target_qps", "Offline": "target_qps", "SingleStream": "target_latency"}
 
 
-def offline(samples, qps, duration_ms, least, more=""):
-    rows = f"*.Offline.target_qps = {qps}\n*.Offline.min_duration = {duration_ms}\n"
-    return "Offline", samples, f"{rows}*.Offline.min_query_count = {least}\n{more}", False
-
-
-def single_stream(samples, latency_ms, duration_ms, least, more=""):
-    rows = f"*.SingleStream.target_latency = {latency_ms}\n*.SingleStream.min_duration = {duration_ms}\n"
-    return "SingleStream", samples, f"{rows}*.SingleStream.min_query_count = {least}\n{more}", False
+def run(scenario, samples, rate, duration_ms, least, more=""):
+    """A performance run, as ``loadgen_issues`` takes it."""
+    rows = {RATE[scenario]: rate, "min_duration": duration_ms, "min_query_count": least}
+    text = "".join(f"*.{scenario}.{key} = {value}\n" for key, value in rows.items())
+    return scenario, samples, text + more, False
 
 
 # what is run, and what LoadGen issues
 CASES = [
-    (server(12, 2000, 100, 1), 204),
-    (server(12, 2000, 0, 1), 12),
-    (server(64, 1000, 300, 100), 320),
-    (server(64, 1000, 300, 100, ONCE), 298),
-    (server(1000, 3000, 500, 1, ONCE), 1574),
-    (server(500, 2000, 255, 1), 500),
-    (server(7, 300, 333, 1), 98),
-    (server(100, 1000, 0, 350), 400),
-    (server(100, 1000, 0, 300), 300),
-    (server(100, 1000, 100, 5, UNIQUE + ONCE), 100),
-    (server(100, 1000, 100, 5, "*.*.performance_sample_count_override = 30\n"), 120),
-    (server(100, 1000, 100, 300, "*.Server.max_query_count = 250\n"), 250),
-    (offline(12, 1, 0, 1), 12),
-    (offline(64, 10, 60000, 1), 704),
-    (offline(64, 10, 60000, 1, ONCE), 660),
-    (offline(64, 9.7, 6000, 64), 64),
-    (offline(64, 1, 0, 129), 192),
-    (offline(64, 1, 0, 1, UNIQUE + ONCE), 64),
-    (single_stream(12, 10, 0, 1), 12),
-    (single_stream(12, 10, 0, 24), 36),
-    (single_stream(12, 10, 100, 100), 108),
-    (single_stream(12, 10, 0, 5, ONCE), 5),
+    (run("Server", 12, 2000, 100, 1), 204),
+    (run("Server", 12, 2000, 0, 1), 12),
+    (run("Server", 64, 1000, 300, 100), 320),
+    (run("Server", 64, 1000, 300, 100, ONCE), 298),
+    (run("Server", 1000, 3000, 500, 1, ONCE), 1574),
+    (run("Server", 500, 2000, 255, 1), 500),
+    (run("Server", 7, 300, 333, 1), 98),
+    (run("Server", 100, 1000, 0, 350), 400),
+    (run("Server", 100, 1000, 0, 300), 300),
+    (run("Server", 100, 1000, 100, 5, UNIQUE + ONCE), 100),
+    (run("Server", 100, 1000, 100, 5, "*.*.performance_sample_count_override = 30\n"), 120),
+    (run("Server", 100, 1000, 100, 300, "*.Server.max_query_count = 250\n"), 250),
+    (run("Offline", 12, 1, 0, 1), 12),
+    (run("Offline", 64, 10, 60000, 1), 704),
+    (run("Offline", 64, 10, 60000, 1, ONCE), 660),
+    (run("Offline", 64, 9.7, 6000, 64), 64),
+    (run("Offline", 64, 1, 0, 129), 192),
+    (run("Offline", 64, 1, 0, 1, UNIQUE + ONCE), 64),
+    (run("SingleStream", 12, 10, 0, 1), 12),
+    (run("SingleStream", 12, 10, 0, 24), 36),
+    (run("SingleStream", 12, 1000, 10_000, 100), 108),
+    (run("SingleStream", 12, 10, 0, 5, ONCE), 5),
     (("Offline", 20, "", True), 20),
     (("Offline", 20, "*.*.accuracy_sample_count_override = 7\n", True), 7),
     (("Offline", 20, "*.*.performance_sample_count_override = 7\n", True), 20),
     (("Server", 20, "*.Server.target_qps = 500\n", True), 20),
     (("SingleStream", 20, "", True), 20),
 ]
+# 100 ms of queries that take no time: more than the minimum, which is known, are issued.
+FASTER = run("SingleStream", 12, 10, 100, 5, ONCE)
 
 
 @pytest.fixture(scope="module")
 def issued(tmp_path_factory):
-    cases = [case for case, _ in CASES]
+    cases = [FASTER, *(case for case, _ in CASES)]
     return dict(zip(cases, loadgen_issues(tmp_path_factory.mktemp("issue"), cases), strict=True))
 
 
@@ -72,41 +69,18 @@ def test_loadgen_issues_as_many(issued, case, count):
     assert expected_issue(settings, scenario, samples, accuracy=accuracy).samples == count
 
 
-def test_single_stream_goes_on_while_answers_are_faster_than_expected(tmp_path):
-    """100 ms of queries that take no time: more than the minimum, which is known, are issued."""
-    case = single_stream(12, 10, 100, 5, ONCE)
-    ((by_loadgen, settings),) = loadgen_issues(tmp_path, [case])
+def test_single_stream_goes_on_while_answers_are_faster_than_expected(issued):
+    by_loadgen, settings = issued[FASTER]
     issue = expected_issue(settings, "SingleStream", 12, accuracy=False)
     assert (issue.samples, issue.exact, issue.least_s) == (5, False, 0.1)
     assert by_loadgen >= 5
 
 
-# Server, 6396 samples and the official seeds: target_qps, LoadGen's generated_query_count and
+# target_qps over gpt-oss-120b's dataset with the official seeds, LoadGen's generated_query_count and
 # generated_query_duration, which ends one query after the last.
 SCHEDULES = [(1.0, 6396, 6394.059657838), (10.0, 6396, 639.405962926), (20.0, 12792, 633.828870382)]
-
-
-@pytest.mark.parametrize(("qps", "queries", "seconds"), SCHEDULES)
-def test_server_of_the_official_dataset(tmp_path, qps, queries, seconds):
-    path = tmp_path / "user.conf"
-    path.write_text(f"*.Server.target_qps = {qps}\n")
-    ((_, settings),) = loadgen_reads([(path, "gpt-oss-120b", "Server")])
-    issue = expected_issue(settings, "Server", 6396, accuracy=False)
-    assert (issue.samples, issue.exact, issue.scheduled) == (queries, True, True)
-    assert issue.seconds == pytest.approx(seconds, rel=1e-4)
-
-
-@pytest.mark.parametrize("count", [10**10, 2**63])
-def test_a_schedule_that_no_machine_could_draw_is_estimated(tmp_path, count):
-    path = tmp_path / "user.conf"
-    path.write_text(f"*.Server.target_qps = 100\n*.Server.min_query_count = {count}\n")
-    ((_, settings),) = loadgen_reads([(path, "gpt-oss-120b", "Server")])
-    issue = expected_issue(settings, "Server", 6396, accuracy=False)
-    assert issue.samples >= count
-    assert issue.seconds == pytest.approx(issue.samples / 100)
-
-
-# conf, scenario, queries with the official dataset of gpt-oss-120b, most seconds at the rate asked for
+UNDRAWN = [10**10, 2**63]  # queries of which no machine could draw a schedule
+# conf, scenario, queries with that dataset, most seconds at the rate asked for
 SHIPPED = [
     ("user.conf", "Offline", 6396, 720),
     ("user.conf", "Server", 6396, 660),
@@ -117,10 +91,38 @@ SHIPPED = [
 ]
 
 
-@pytest.mark.parametrize(("conf", "scenario", "queries", "seconds"), SHIPPED)
-def test_shipped_confs(conf, scenario, queries, seconds):
+@pytest.fixture(scope="module")
+def official(tmp_path_factory):
+    """The issue of each of these confs with the official dataset, by rate, count, or name and scenario."""
+    folder = tmp_path_factory.mktemp("conf")
+    texts = {rate: f"*.Server.target_qps = {rate}\n" for rate, *_ in SCHEDULES}
+    texts |= {n: f"*.Server.target_qps = 100\n*.Server.min_query_count = {n}\n" for n in UNDRAWN}
+    cases = {(conf, scenario): (CONFIG_DIR / conf, scenario) for conf, scenario, *_ in SHIPPED}
+    for key, text in texts.items():
+        cases[key] = (folder / f"{key}.conf", "Server")
+        cases[key][0].write_text(text)
+    answers = loadgen_reads([(path, "gpt-oss-120b", scenario) for path, scenario in cases.values()])
     samples = load_benchmark("gpt-oss-120b").datasets["performance"].samples
-    ((_, settings),) = loadgen_reads([(CONFIG_DIR / conf, "gpt-oss-120b", scenario)])
-    issue = expected_issue(settings, scenario, samples, accuracy=False)
-    assert issue.samples == queries
-    assert issue.seconds <= seconds
+    return {
+        key: expected_issue(settings, scenario, samples, accuracy=False)
+        for (key, (_, scenario)), (_, settings) in zip(cases.items(), answers, strict=True)
+    }
+
+
+@pytest.mark.parametrize(("qps", "queries", "seconds"), SCHEDULES)
+def test_server_of_the_official_dataset(official, qps, queries, seconds):
+    issue = official[qps]
+    assert (issue.samples, issue.exact, issue.scheduled) == (queries, True, True)
+    assert issue.seconds == pytest.approx(seconds, rel=1e-4)
+
+
+@pytest.mark.parametrize("count", UNDRAWN)
+def test_a_schedule_that_no_machine_could_draw_is_estimated(official, count):
+    assert official[count].samples >= count
+    assert official[count].seconds == pytest.approx(official[count].samples / 100)
+
+
+@pytest.mark.parametrize(("conf", "scenario", "queries", "seconds"), SHIPPED)
+def test_shipped_confs(official, conf, scenario, queries, seconds):
+    assert official[conf, scenario].samples == queries
+    assert official[conf, scenario].seconds <= seconds

@@ -1,22 +1,21 @@
 """LoadGen conf files: what LoadGen refuses or misreads, and a row meant for this run that it skips, is an
-error with its line; other rows that it skips are warnings; the rest applies.
+error with its line; other rows that it skips, as published files have them, are warnings; the rest applies.
 
 Every row of these tables is also given to LoadGen 6.0.17 itself, in a process of its own.
 """
 
 import re
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-from harness.config.loadgen_conf import MODELS, USER_KEYS, ConfRow, Target, read_conf
+from harness.config.loadgen_conf import MODELS, Conf, ConfRow, Target, read_conf
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
-from tests.harness.config.loadgen import loadgen_reads
+from tests.harness.config.loadgen import loadgen_binary, loadgen_reads
 
 MODEL, SEED = "gpt-oss-120b", 720381539243781796
 SERVER = Target(MODEL, "Server")
+INTERACTIVE = Target("gpt-oss-120b-interactive", "Server", interactive=True)
 
 
 def write(directory, name, text):
@@ -26,31 +25,24 @@ def write(directory, name, text):
 
 
 @pytest.fixture(scope="module")
-def plain_settings(tmp_path_factory):
-    """Settings without any row, by scenario."""
-    path = write(tmp_path_factory.mktemp("conf"), "empty.conf", "")
-    answers = loadgen_reads([(path, MODEL, scenario) for scenario in LOADGEN_SCENARIOS])
-    return {scenario: settings for scenario, (_, settings) in zip(LOADGEN_SCENARIOS, answers, strict=True)}
-
-
-@pytest.fixture(scope="module")
 def loadgen(tmp_path_factory):
-    """LoadGen's answer for every text of the tables, by text and scenario."""
+    """LoadGen's answer for every text of the tables, by text, model and scenario."""
     directory = tmp_path_factory.mktemp("loadgen")
-    asked = [(case[0], "Server") for case in (*REFUSED, *ACCEPTED)]
-    asked += [(f"{MODEL}.{scenario}.{key} = {value}\n", scenario) for key, scenario, value, *_ in KEYS]
-    asked += [(f"*.Server.{key} = 5\n", "Server") for key in UNREAD_KEYS]
-    asked += [(f"*.{scenario}.{key} = 7\n", scenario) for scenario, key in WRONG_SCENARIO]
-    texts = enumerate(asked)
-    cases = [(write(directory, f"{n}.conf", text), MODEL, scenario) for n, (text, scenario) in texts]
+    asked = [(text, MODEL, "Server") for text, *_ in (*REFUSED, *ACCEPTED)]
+    asked += [(PUBLISHED, INTERACTIVE.model_key, INTERACTIVE.scenario)]
+    asked += [(text, MODEL, scenario) for text, scenario in SKIPPED]
+    asked += [("", MODEL, scenario) for scenario in LOADGEN_SCENARIOS]
+    asked += [(RANKED, model, scenario) for model, scenario, *_ in IN_FORCE]
+    cases = [(write(directory, f"{n}.conf", text), *run) for n, (text, *run) in enumerate(asked)]
     return dict(zip(asked, loadgen_reads(cases), strict=True))
 
 
-# Refused: text, line of the error, fragment of the message, what LoadGen does with it
+# Refused: text, line of the error, fragment of the message, what LoadGen does with it: a number that it takes
 REFUSED = [
     # typos that LoadGen skips without a word
     ("*.Server.min_durations = 1000\n", 1, "min_durations", "ignores"),
     ("*.Server.Min_duration = 1000\n", 1, "Min_duration", "ignores"),
+    ("*.Server.min_duration_ms = 5\n", 1, "min_duration", "ignores"),
     ("gpt-oss.Server.min_duration = 1000\n", 1, "'gpt-oss-120b.Server.min_duration = 1000'", "ignores"),
     ("GPT-OSS-120B.Server.min_duration = 1000\n", 1, "GPT-OSS-120B", "ignores"),
     ("*.server.min_duration = 1000\n", 1, "'server'", "ignores"),
@@ -76,14 +68,14 @@ REFUSED = [
     ("#comment of several words\n", 1, "#comment", "refuses"),
     ("*.Server.min_duration = 1000\x0b*.Server.target_qps = 3\n", 1, "target_qps", "refuses"),
     # what LoadGen takes for another number
-    ("*.Server.min_duration = 3 4\n", 1, "takes 4", "misreads"),
-    ("*.Server.min_duration = 6e5\n", 1, "6e5", "misreads"),
-    ("*.Server.min_query_count = 1e3\n", 1, "1e3", "misreads"),
-    ("*.Server.min_duration = 0.5\n", 1, "0.5", "misreads"),
-    ("*.Server.min_duration = 010\n", 1, "010", "misreads"),
-    ("*.Server.min_duration = -1\n", 1, "-1", "misreads"),
-    ("*.Server.min_duration = inf\n", 1, "inf", "misreads"),
-    ("*.Server.min_query_count = 99999999999999999999999\n", 1, "99999", "misreads"),
+    ("*.Server.min_duration = 3 4\n", 1, "takes 4", 4),
+    ("*.Server.min_duration = 6e5\n", 1, "6e5", 6),
+    ("*.Server.min_query_count = 1e3\n", 1, "1e3", 1),
+    ("*.Server.min_duration = 0.5\n", 1, "0.5", 0),
+    ("*.Server.min_duration = 010\n", 1, "010", 8),
+    ("*.Server.min_duration = -1\n", 1, "-1", 2**64 - 1),
+    ("*.Server.min_duration = inf\n", 1, "inf", 0),
+    ("*.Server.min_query_count = 99999999999999999999999\n", 1, "99999", 2**64 - 1),
     # rates that no schedule can have
     ("*.Server.target_qps = nan\n", 1, "nan", "takes"),
     ("*.Server.target_qps = -.5\n", 1, "more than 0", "takes"),
@@ -96,7 +88,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "line", "fragment", "loadgen_does"), REFUSED)
-def test_refused_with_the_line(tmp_path, text, line, fragment, loadgen_does):
+def test_refused_with_the_line_and_of_no_use_to_loadgen(
+    tmp_path, loadgen, text, line, fragment, loadgen_does
+):
     path = write(tmp_path, "user.conf", text)
     with pytest.raises(ConfigError) as caught:
         read_conf(path, SERVER)
@@ -104,33 +98,12 @@ def test_refused_with_the_line(tmp_path, text, line, fragment, loadgen_does):
     assert message.startswith(f"{path}:{line}: ")
     assert fragment in message
     assert "\n" not in message
-
-
-@pytest.mark.parametrize(("text", "line", "fragment", "loadgen_does"), REFUSED)
-def test_what_is_refused_is_no_use_to_loadgen(loadgen, plain_settings, text, line, fragment, loadgen_does):
-    code, settings = loadgen[text, "Server"]
-    changed = {name for name, value in settings.items() if value != plain_settings["Server"][name]}
-    if loadgen_does == "refuses":
-        assert code == -22
-        return
-    assert code == 0
-    assert changed == set() if loadgen_does == "ignores" else changed
-
-
-# What a "misread" row gives: none of these numbers is what its author wrote.
-@pytest.mark.parametrize(
-    ("text", "setting", "value"),
-    [
-        ("*.Server.min_duration = 6e5\n", "min_duration_ms", 6),
-        ("*.Server.min_query_count = 1e3\n", "min_query_count", 1),
-        ("*.Server.min_duration = 010\n", "min_duration_ms", 8),
-        ("*.Server.min_duration = -1\n", "min_duration_ms", 2**64 - 1),
-        ("*.Server.min_duration = inf\n", "min_duration_ms", 0),
-        ("*.Server.min_duration = 3 4\n", "min_duration_ms", 4),
-    ],
-)
-def test_loadgen_misreads(loadgen, text, setting, value):
-    assert loadgen[text, "Server"][1][setting] == value
+    code, settings = loadgen[text, MODEL, "Server"]
+    assert code == (-22 if loadgen_does == "refuses" else 0)
+    if code == 0:
+        changed = dict(settings.items() - loadgen["", MODEL, "Server"][1].items())
+        assert bool(changed) == (loadgen_does != "ignores")
+        assert isinstance(loadgen_does, str) or list(changed.values()) == [loadgen_does]
 
 
 # Accepted: text, setting and value that LoadGen then has
@@ -160,124 +133,139 @@ ACCEPTED = [
 def test_what_is_accepted_loadgen_applies(tmp_path, loadgen, text, setting, value):
     (row,) = read_conf(write(tmp_path, "user.conf", text), SERVER).rows
     assert row.value == (int if isinstance(value, int) else float)(value)
-    code, settings = loadgen[text, "Server"]
+    code, settings = loadgen[text, MODEL, "Server"]
     assert (code, settings[setting]) == (0, value)
 
 
-def test_rows_know_their_line(tmp_path):
-    text = "# head\n*.Server.target_qps = 2.5\n\nllama3_1-8b.Offline.min_query_count = 13368\n"
-    assert read_conf(write(tmp_path, "user.conf", text), SERVER).rows == (
-        ConfRow(2, "*", "Server", "target_qps", 2.5),
-    )
-    assert read_conf(write(tmp_path, "user.conf", text), Target("llama3_1-8b", "Offline")).rows == (
-        ConfRow(4, "llama3_1-8b", "Offline", "min_query_count", 13368),
-    )
+def test_rows_know_their_line_and_a_model_may_hold_dots(tmp_path):
+    rows = "*.Server.target_qps = 2.5\n\nwan-2.2-t2v-a14b.Offline.min_query_count = 248\n"
+    path = write(tmp_path, "user.conf", f"# head\n{rows}")
+    assert read_conf(path, SERVER).rows == (ConfRow(2, "*", "Server", "target_qps", 2.5),)
+    model = "wan-2.2-t2v-a14b"
+    expected = ConfRow(4, model, "Offline", "min_query_count", 248)
+    assert read_conf(path, Target(model, "Offline")).rows == (expected,)
 
 
-def test_a_model_may_hold_dots(tmp_path):
-    path = write(tmp_path, "user.conf", "wan-2.2-t2v-a14b.Offline.min_query_count = 248\n")
-    (row,) = read_conf(path, Target("wan-2.2-t2v-a14b", "Offline")).rows
-    assert (row.model, row.scenario, row.key) == ("wan-2.2-t2v-a14b", "Offline", "min_query_count")
+# Rows that LoadGen reads for no run or not for this one, and the scenario of the run
+SKIPPED = [
+    *((text, "Server") for text in (
+        "*.Server.performance_sample_count = 6396\n",
+        "llama3.1-8b.Server.min_duration = 1000\n",
+        "wan2.2-t2v-a14b.Server.min_duration = 1000\n",
+        "*.R-GAT.Offline.min_duration = 1000\n",
+        "*.Interactive.min_duration = 1000\n",
+        "gpt-oss-120b-interactive.Interactive.target_qps = 5\n",
+        "*.singlestream.min_duration = 1000\n",
+        "*.Offline.min_durations = 1000\n",
+        "*.Offline.min_duration=1000\n",
+        "*.SingleStream.target_qps = 5\n",
+        "*.Offline.batch_size = 5\n",
+        "*.*.mode_of_transport = 5\n",
+        "TODO\n",
+    )),
+    # keys of mlperf.conf, of TestSettings and of audit configs
+    *((f"*.Server.{key} = 5\n", "Server") for key in (
+        "qsl_rng_seed",
+        "sample_index_rng_seed",
+        "schedule_rng_seed",
+        "accuracy_log_probability",
+        "test05",
+        "test05_qsl_rng_seed",
+        "target_duration",
+        "server_target_qps",
+        "offline_expected_qps",
+        "server_coalesce_queries",
+    )),
+    # keys that the scenario of the row does not have
+    *((f"*.{scenario}.{key} = 7\n", scenario) for scenario, key in (
+        ("Offline", "ttft_latency"),
+        ("Offline", "tpot_latency"),
+        ("Offline", "max_async_queries"),
+        ("Offline", "coalesce_queries"),
+        ("SingleStream", "target_qps"),
+        ("SingleStream", "ttft_latency"),
+        ("Server", "samples_per_query"),
+    )),
+]  # fmt: skip
 
 
-# Keys: in which scenario, with which value, and the setting that LoadGen then changes
-KEYS = [
-    ("accuracy_log_rng_seed", "Offline", "7", "accuracy_log_rng_seed", 7),
-    ("accuracy_log_sampling_target", "Offline", "7", "accuracy_log_sampling_target", 7),
-    ("accuracy_sample_count_override", "Offline", "7", "accuracy_sample_count_override", 7),
-    ("coalesce_queries", "Server", "1", "server_coalesce_queries", True),
-    ("infer_token_latencies", "Server", "1", "infer_token_latencies", True),
-    ("max_async_queries", "Server", "7", "server_max_async_queries", 7),
-    ("max_duration", "Server", "7", "max_duration_ms", 7),
-    ("max_query_count", "Server", "7", "max_query_count", 7),
-    ("min_duration", "SingleStream", "7", "min_duration_ms", 7),
-    ("min_query_count", "Offline", "7", "min_query_count", 7),
-    ("performance_issue_same", "Offline", "1", "performance_issue_same", True),
-    ("performance_issue_same_index", "Offline", "7", "performance_issue_same_index", 7),
-    ("performance_issue_unique", "Offline", "1", "performance_issue_unique", True),
-    ("performance_sample_count_override", "Server", "7", "performance_sample_count_override", 7),
-    ("print_timestamps", "Server", "1", "print_timestamps", True),
-    ("sample_concatenate_permutation", "Server", "0", "sample_concatenate_permutation", False),
-    ("samples_per_query", "MultiStream", "7", "multi_stream_samples_per_query", 7),
-    ("target_latency", "SingleStream", "7", "single_stream_expected_latency_ns", 7e6),
-    ("target_latency_percentile", "Server", "97", "server_target_latency_percentile", 0.97),
-    ("target_qps", "Offline", "7.5", "offline_expected_qps", 7.5),
-    ("tpot_latency", "Server", "7", "tpot_latency", 7_000_000),
-    ("ttft_latency", "Server", "7", "ttft_latency", 7_000_000),
-    ("use_token_latencies", "Server", "0", "use_token_latencies", False),
-]
+@pytest.mark.parametrize(("text", "scenario"), SKIPPED)
+def test_a_row_that_loadgen_skips_is_a_warning(tmp_path, loadgen, text, scenario):
+    path = write(tmp_path, "user.conf", text)
+    conf = read_conf(path, Target(MODEL, scenario))
+    (warning,) = conf.warnings
+    assert warning.startswith(f"{path}:1: ")
+    assert conf.rows == ()
+    assert loadgen[text, MODEL, scenario] == loadgen["", MODEL, scenario]
+    assert loadgen[text, MODEL, scenario][0] == 0
 
-# Keys of mlperf.conf, of TestSettings and of audit configs that FromConfig does not take from a user.conf.
-UNREAD_KEYS = (
-    "qsl_rng_seed",
-    "sample_index_rng_seed",
-    "schedule_rng_seed",
-    "accuracy_log_probability",
-    "test05",
-    "test05_qsl_rng_seed",
-    "target_duration",
-    "min_duration_ms",
-    "server_target_qps",
-    "offline_expected_qps",
-    "server_coalesce_queries",
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ("*.Server.performance_sample_count = 6396\n", "performance_sample_count_override"),
+        ("*.SingleStream.target_qps = 5\n", "target_latency"),
+        ("*.Interactive.min_duration = 5\n", "-interactive"),
+        ("*.Server.mode = 2\n", "--accuracy"),
+        ("*.Server.target_duration = 5\n", "min_duration"),
+    ],
 )
-
-# Rows that name a scenario which has no such setting.
-WRONG_SCENARIO = [
-    ("Offline", "ttft_latency"),
-    ("Offline", "tpot_latency"),
-    ("Offline", "max_async_queries"),
-    ("Offline", "coalesce_queries"),
-    ("SingleStream", "target_qps"),
-    ("SingleStream", "ttft_latency"),
-    ("Server", "samples_per_query"),
-]
+def test_a_warning_says_what_to_write_instead(tmp_path, text, fragment):
+    (warning,) = read_conf(write(tmp_path, "user.conf", text), SERVER).warnings
+    assert fragment in warning
 
 
-def test_the_table_holds_every_key():
-    # token_latency_scaling_factor counts together with infer_token_latencies only
-    assert {key for key, *_ in KEYS} | {"token_latency_scaling_factor"} == USER_KEYS
+def test_equal_rows_are_one_warning(tmp_path):
+    text = "old.Server.min_duration = 1\nold.Offline.min_duration = 2\nolder.Server.min_duration = 3\n"
+    warnings = read_conf(write(tmp_path, "user.conf", text), SERVER).warnings
+    assert [warning.count("1 more") for warning in warnings] == [1, 0]
 
 
-@pytest.mark.parametrize(("key", "scenario", "value", "setting", "expected"), KEYS)
-def test_every_key_is_read_by_loadgen(
-    tmp_path, loadgen, plain_settings, key, scenario, value, setting, expected
-):
-    text = f"{MODEL}.{scenario}.{key} = {value}\n"
-    (row,) = read_conf(write(tmp_path, "user.conf", text), Target(MODEL, scenario)).rows
-    assert row.key == key
-    code, settings = loadgen[text, scenario]
-    assert code == 0
-    assert plain_settings[scenario][setting] != expected
-    assert settings[setting] == expected
+def test_rows_of_other_known_models_and_scenarios_are_no_warning(tmp_path):
+    text = "llama2-70b.Server.target_qps = 1\n*.Offline.target_qps = 2\n*.MultiStream.samples_per_query = 8\n"
+    assert read_conf(write(tmp_path, "user.conf", text), SERVER) == Conf()
 
 
-@pytest.mark.parametrize("key", UNREAD_KEYS)
-def test_other_keys_are_a_warning_as_loadgen_drops_them(tmp_path, loadgen, plain_settings, key):
-    text = f"*.Server.{key} = 5\n"
-    path = write(tmp_path, "user.conf", f"{text}*.Server.min_duration = 1\n*.Server.target_qps = 1\n")
-    conf = read_conf(path, SERVER)
-    assert "performance" in key or conf.settings.keys() == {"min_duration", "target_qps"}
-    assert [key in warning for warning in conf.warnings] == [True]
-    assert loadgen[text, "Server"] == [0, plain_settings["Server"]]
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("*.Interactive.target_qps = 5\n", INTERACTIVE),
+        ("gpt-oss-120b.Interactive.target_qps = 5\n", INTERACTIVE),
+        ("*.Server.min_duration_ms = 5\n", SERVER),
+        ("llama3.1-8b.Offline.min_duration = 5\n", Target("llama3_1-8b", "Offline")),
+    ],
+)
+def test_a_skipped_row_that_was_meant_for_this_run_is_an_error(tmp_path, text, target):
+    path = write(tmp_path, "user.conf", text)
+    key = text.split()[0].rsplit(".", 1)[1].removesuffix("_ms")
+    with pytest.raises(ConfigError, match=rf"did you mean '\S*{target.scenario}\.{key} = 5'"):
+        read_conf(path, target)
+    # ... unless another row sets the same key for it
+    path.write_text(f"{text}*.{target.scenario}.{key} = 7\n")
+    conf = read_conf(path, target)
+    assert (conf.settings, len(conf.warnings)) == ({key: 7}, 1)
 
 
-@pytest.mark.parametrize(("scenario", "key"), WRONG_SCENARIO)
-def test_a_key_of_another_scenario_is_a_warning_as_loadgen_drops_it(
-    tmp_path, loadgen, plain_settings, scenario, key
-):
-    text = f"*.{scenario}.{key} = 7\n"
-    assert loadgen[text, scenario] == [0, plain_settings[scenario]]
-    conf = read_conf(write(tmp_path, "user.conf", text), Target(MODEL, scenario))
-    assert (conf.rows, [key in warning for warning in conf.warnings]) == ((), [True])
+# One of the TensorRT generator for Interactive in v6.0: LoadGen skips the first row.
+PUBLISHED = """*.Server.performance_sample_count = 4395
+*.Server.performance_sample_count_override = 4395
+*.Server.min_query_count = 4395
+*.Server.min_duration = 600000
+*.Server.target_qps = 20.0
+"""
+
+
+def test_a_published_conf(tmp_path, loadgen):
+    counts = dict.fromkeys(("performance_sample_count_override", "min_query_count"), 4395)
+    conf = read_conf(write(tmp_path, "user.conf", PUBLISHED), INTERACTIVE)
+    assert conf.settings == counts | {"min_duration": 600_000, "target_qps": 20.0}
+    assert len(conf.warnings) == 1
+    code, in_force = loadgen[PUBLISHED, INTERACTIVE.model_key, INTERACTIVE.scenario]
+    assert (code, in_force["server_target_qps"]) == (0, 20.0)
 
 
 def embedded_conf():
-    spec = find_spec("mlperf_loadgen")
-    assert spec is not None
-    assert spec.origin is not None
-    binary = Path(spec.origin).read_bytes()
-    rows = re.findall(rb"^[\w.*-]+\.(?:\*|\w+)\.\w+ = [\d.]+$", binary, re.MULTILINE)
+    rows = re.findall(rb"^[\w.*-]+\.(?:\*|\w+)\.\w+ = [\d.]+$", loadgen_binary(), re.MULTILINE)
     return [row.decode() for row in rows]
 
 
@@ -304,37 +292,36 @@ def test_an_mlperf_conf_may_hold_seeds_and_models_of_other_years(tmp_path):
 
 
 def test_a_file_that_is_no_text(tmp_path):
-    binary = tmp_path / "binary.conf"
-    binary.write_bytes(b"\xff\xfe\x00")
+    path = tmp_path / "binary.conf"
+    path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"binary\.conf"):
-        read_conf(binary, SERVER)
+        read_conf(path, SERVER)
 
 
-@pytest.mark.parametrize(
-    ("model", "scenario", "lines", "in_force"),
-    [
-        ("gpt-oss-120b", "Server", [1, 2, 3, 4], 4),
-        ("gpt-oss-120b", "Offline", [1, 3, 5], 5),
-        ("gpt-oss-120b-interactive", "Server", [1, 2, 6], 6),
-        ("deepseek-r1", "Server", [1, 2], 2),
-        ("llama3_1-8b", "SingleStream", [1], 1),
-        ("gpt-oss-120b", "SingleStream", [1, 3], 3),
-    ],
-)
-def test_which_rows_apply_and_which_is_in_force(tmp_path, model, scenario, lines, in_force):
-    text = """*.*.min_duration = 1
-*.Server.min_duration = 2
-gpt-oss-120b.*.min_duration = 3
-gpt-oss-120b.Server.min_duration = 4
-*.Offline.min_duration = 5
-gpt-oss-120b-interactive.Server.min_duration = 6
+RANKED = """gpt-oss-120b-interactive.Server.min_duration = 1
+*.Offline.min_duration = 2
+gpt-oss-120b.Server.min_duration = 3
+gpt-oss-120b.*.min_duration = 4
+*.Server.min_duration = 5
+*.*.min_duration = 6
 """
-    path = write(tmp_path, "user.conf", text)
-    conf = read_conf(path, Target(model, scenario))
+# model, scenario, lines that apply, the line in force
+IN_FORCE = [
+    ("gpt-oss-120b", "Server", [3, 4, 5, 6], 3),
+    ("gpt-oss-120b", "Offline", [2, 4, 6], 2),
+    ("gpt-oss-120b-interactive", "Server", [1, 5, 6], 1),
+    ("deepseek-r1", "Server", [5, 6], 5),
+    ("llama3_1-8b", "SingleStream", [6], 6),
+    ("gpt-oss-120b", "SingleStream", [4, 6], 4),
+]
+
+
+@pytest.mark.parametrize(("model", "scenario", "lines", "in_force"), IN_FORCE)
+def test_which_rows_apply_and_which_is_in_force(tmp_path, loadgen, model, scenario, lines, in_force):
+    conf = read_conf(write(tmp_path, "user.conf", RANKED), Target(model, scenario))
     assert [row.line for row in conf.rows] == lines
     assert conf.settings == {"min_duration": in_force}
-    ((_, settings),) = loadgen_reads([(path, model, scenario)])
-    assert settings["min_duration_ms"] == in_force
+    assert loadgen[RANKED, model, scenario][1]["min_duration_ms"] == in_force
 
 
 # audit.config: rows for every model, the mode and thresholds

@@ -1,44 +1,51 @@
 """The table of LoadGen's settings against LoadGen itself and its recorded detail logs."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from harness.config.loadgen_conf import USER_KEYS
+from harness.config.loadgen_conf import USER_KEYS, Target, read_conf
 from harness.config.loadgen_settings import BY_ATTRIBUTE, SETTINGS, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.loadgen_logs.summary_and_detail import read_detail
-from tests.harness.config.loadgen import loadgen_reads
+from tests.harness.config.loadgen import loadgen_binary, loadgen_reads
 
 RECORDED = Path(__file__).parents[2] / "data" / "loadgen"
-# A number for a conf file that is no setting's default; the whole numbers of rows that hold decimals too.
-NUMBER = {bool: 1, int: 7, float: 7.5}
+MODEL = "of-no-model"
+# No setting's default; the whole numbers of rows that hold decimals too.
+NUMBER = {int: 7, float: 7.5}
 # No conf file of ours sets these alone: LoadGen reads the first with infer_token_latencies only.
 NOT_ALONE = ("token_latency_scaling_factor",)
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory):
-    """LoadGen's value of every setting that a user.conf sets, by attribute and scenario."""
-    folder = tmp_path_factory.mktemp("settings")
-    asked, cases = [], []
-    for setting in SETTINGS:
-        if setting.internal or setting.attribute in NOT_ALONE:
-            continue
-        for scenario in setting.scenarios:
-            path = folder / f"{setting.attribute}.{scenario}.conf"
-            tokens = f"*.{scenario}.use_token_latencies = 1\n" if "_latency" in setting.conf_key else ""
-            path.write_text(f"{tokens}*.{scenario}.{setting.conf_key} = {NUMBER[setting.kind]}\n")
-            asked.append((setting, scenario))
-            cases.append((path, "of-no-model", scenario))
-    return [(*one, settings) for one, (_, settings) in zip(asked, loadgen_reads(cases), strict=True)]
+def without(tmp_path_factory):
+    """LoadGen's settings without any row, by scenario."""
+    path = tmp_path_factory.mktemp("empty") / "empty.conf"
+    path.touch()
+    answers = loadgen_reads([(path, MODEL, scenario) for scenario in LOADGEN_SCENARIOS])
+    return {scenario: settings for scenario, (_, settings) in zip(LOADGEN_SCENARIOS, answers, strict=True)}
 
 
-def test_a_number_of_a_conf_file_becomes_loadgens_value(read):
-    assert len(read) > 50
-    for setting, scenario, settings in read:
-        assert settings[setting.attribute] == setting.value(NUMBER[setting.kind]), (setting, scenario)
+def test_a_number_of_a_conf_file_becomes_loadgens_value(tmp_path, without):
+    """Of every setting that a user.conf may hold, in every scenario that has it."""
+    settable = [one for one in SETTINGS if not one.internal and one.attribute not in NOT_ALONE]
+    pairs = [(setting, scenario) for setting in settable for scenario in setting.scenarios]
+    assert len(pairs) == 73
+    cases, expected = [], []
+    for setting, scenario in pairs:
+        number = NUMBER.get(setting.kind, int(not without[scenario][setting.attribute]))
+        tokens = f"*.{scenario}.use_token_latencies = 1\n" if "_latency" in setting.conf_key else ""
+        path = tmp_path / f"{setting.attribute}.{scenario}.conf"
+        path.write_text(f"{tokens}*.{scenario}.{setting.conf_key} = {number}\n")
+        assert read_conf(path, Target(MODEL, scenario)).settings[setting.conf_key] == number
+        cases.append((path, MODEL, scenario))
+        expected.append(setting.value(number))
+    for (setting, scenario), value, (code, settings) in zip(
+        pairs, expected, loadgen_reads(cases), strict=True
+    ):
+        assert (code, settings[setting.attribute]) == (0, value), (setting, scenario)
+        assert value != without[scenario][setting.attribute], (setting, scenario)
 
 
 def test_a_key_sets_one_setting_in_a_scenario():
@@ -54,11 +61,8 @@ def test_detail_keys_are_rows_of_the_detail_log():
     detail = read_detail(RECORDED / "offline_errors" / "mlperf_log_detail.txt")
     common = {setting.detail_key for setting in SETTINGS if "Offline" in setting.scenarios} - {""}
     assert common - detail.values.keys() == set()
-    spec = find_spec("mlperf_loadgen")
-    assert spec is not None and spec.origin is not None
-    binary = Path(spec.origin).read_bytes()
-    assert [setting for setting in SETTINGS if setting.detail_key.encode() not in binary] == []
+    assert [setting for setting in SETTINGS if setting.detail_key.encode() not in loadgen_binary()] == []
 
 
-def test_every_attribute_is_one_of_loadgens(read):
-    assert BY_ATTRIBUTE.keys() <= read[0][2].keys()
+def test_every_attribute_is_one_of_loadgens(without):
+    assert BY_ATTRIBUTE.keys() <= without["Server"].keys()
