@@ -1,18 +1,15 @@
 """LoadGen's logs: real submissions of MLPerf v6.0, and small runs of LoadGen 6.0.17 (tests/data/loadgen)."""
 
-from pathlib import Path
-
 import pytest
 
 from harness.loadgen_logs.summary_and_detail import (
-    detail_rows,
     parse_summary,
     read_detail,
     read_summary,
     result_lines,
 )
+from tests.runs import ROOT
 
-ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests/data/loadgen"
 SUBMITTED = ROOT.parent / "shared/data/mlperf_v6.0/closed"
 AMD = "AMD/results/8xMI355X_2xEPYC_9575F/gpt-oss-120b"
@@ -113,18 +110,7 @@ def test_every_cut_is_noticed():
     text = (RECORDED / "offline_errors/mlperf_log_summary.txt").read_text()
     last_line = text.index("4 ERRORS")
     for end in range(last_line + 1):
-        log = parse_summary(text[:end])
-        assert log.problem in ("empty", "cut short")
-
-
-@pytest.mark.parametrize(
-    ("keep", "problem"), [(1.0, ""), (0.999, "cut short"), (0.5, "cut short"), (0.0, "empty")]
-)
-def test_cut_detail_log(tmp_path, keep, problem):
-    whole = (RECORDED / "offline_errors/mlperf_log_detail.txt").read_text()
-    path = tmp_path / "mlperf_log_detail.txt"
-    path.write_text(whole[: int(len(whole) * keep)])
-    assert read_detail(path).problem == problem
+        assert parse_summary(text[:end]).problem in ("empty", "cut short")
 
 
 def test_broken_line_inside_a_detail_log(tmp_path):
@@ -133,21 +119,17 @@ def test_broken_line_inside_a_detail_log(tmp_path):
     path = tmp_path / "mlperf_log_detail.txt"
     path.write_text("\n".join(lines))
     assert read_detail(path).problem == "damaged: 1 incomplete line"
-    assert sum(row is None for row in detail_rows(path)) == 1
 
 
-def test_missing_files(tmp_path):
+def test_a_missing_summary(tmp_path):
     assert read_summary(tmp_path / "none").problem == "missing"
-    assert read_detail(tmp_path / "none").problem == "missing"
+    assert result_lines(tmp_path / "none") == ()
 
 
-def test_result_lines_are_loadgens_own(tmp_path):
+def test_result_lines_are_loadgens_own():
     """What a user of LoadGen looks for, and none of the statistics."""
     summary = RECORDED / "offline_valid/mlperf_log_summary.txt"
     lines, written = result_lines(summary), summary.read_text().splitlines()
     assert set(lines) <= set(written)
-    assert "MLPerf Results Summary" in lines
-    assert any(line.startswith("Result is : ") for line in lines)
-    assert lines[-1] == written[-1]
+    assert {"MLPerf Results Summary", "Result is : VALID", written[-1]} <= set(lines)
     assert not any("percentile" in line for line in lines)
-    assert result_lines(tmp_path / "missing") == ()
