@@ -81,26 +81,20 @@ def test_one_sample_at_a_time_goes_to_the_least_loaded(rig):
     assert sorted(r.received(0) + r.received(1)) == [(0, 0), (1, 1), (2, 2), (3, 3), (9, 9)]
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("together", [1, 200])
 def test_order_is_kept_with_one_worker(rig, together):
     r = rig(0)
-    if together:
-        r.issue(*range(200))
-    else:
-        for query in range(200):
-            r.issue(query)
+    for query in range(0, 200, together):
+        r.issue(*range(query, query + together))
     assert r.received(0) == [(query, query % 1000) for query in range(200)]
     assert r.board.totals()[Counter.ISSUED] == 200
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("together", [1, 20])
 def test_capacity_is_never_exceeded(rig, together):
     r = rig(3, 5)
-    if together:
-        r.issue(*range(20))
-    else:
-        for query in range(20):
-            r.issue(query)
+    for query in range(0, 20, together):
+        r.issue(*range(query, query + together))
     assert [len(channel.outstanding) for channel in r.channels] == [3, 5]
     order = []
     while any(channel.outstanding for channel in r.channels):
@@ -111,28 +105,6 @@ def test_capacity_is_never_exceeded(rig, together):
                 r.finish(index, next(iter(channel.outstanding)))
     assert sorted(order) == list(range(20))
     assert [query for query in order if query >= 8] == list(range(8, 20))  # those that waited, in their turn
-
-
-def test_a_waiting_query_is_not_overtaken(rig):
-    r = rig(1)
-    for query in range(3):
-        r.issue(query)
-    assert r.received(0) == [(0, 0)]
-    r.finish(0, 0)
-    r.issue(3)
-    assert r.received(0) == [(1, 1)]
-    r.finish(0, 1)
-    r.finish(0, 2)
-    assert [query for query, _ in r.received(0)] == [2, 3]
-
-
-def test_many_samples_spread_over_the_workers(rig):
-    r = rig(0, 0, 0)
-    r.issue(*range(9000))
-    loads = [len(channel.outstanding) for channel in r.channels]
-    assert sum(loads) == 9000
-    assert max(loads) - min(loads) <= 1024
-    assert sorted(query for i in range(3) for query, _ in r.received(i)) == list(range(9000))
 
 
 def test_sample_indexes_and_times_travel_along(rig):
@@ -176,24 +148,18 @@ def test_queries_with_nobody_left_are_handed_back(rig, queries):
     assert all(not channel.outstanding for channel in r.channels)
 
 
-def test_waiting_queries_are_handed_back_when_the_last_worker_dies(rig):
-    r = rig(2)
-    r.issue(*range(5))
-    assert not r.unserved
-    r.kill(0)
-    assert r.unserved == {2: 2, 3: 3, 4: 4}
-
-
-def test_waiting_queries_move_to_the_worker_that_is_left(rig):
+def test_waiting_queries_go_to_the_worker_that_is_left_and_are_handed_back_when_it_dies(rig):
     r = rig(1, 1)
-    r.issue(*range(4))
+    r.issue(*range(5))
     r.kill(0)
-    r.finish(1, next(iter(r.channels[1].outstanding)))
+    r.finish(1, 1)
+    assert r.channels[1].outstanding == {2: 2}
     assert not r.unserved
-    assert len(r.channels[1].outstanding) == 1
+    r.kill(1)
+    assert r.unserved == {3: 3, 4: 4}
 
 
-def test_200_000_samples_in_one_query(rig):
+def test_more_samples_in_one_query_than_the_channels_hold(rig):
     r = rig(0, 0)
     counts = [0, 0]
 
@@ -202,10 +168,11 @@ def test_200_000_samples_in_one_query(rig):
             counts[index] += len(data)
 
     threads = [threading.Thread(target=drain, args=(i,), daemon=True) for i in (0, 1)]
+    ids = list(range(60_000))
+    r.dispatcher.issue(ids, [i % 6396 for i in ids])
+    assert all(channel.unsent for channel in r.channels)
     for thread in threads:
         thread.start()
-    ids, indexes = list(range(200_000)), [i % 6396 for i in range(200_000)]
-    r.dispatcher.issue(ids, indexes)
     for channel in r.channels:
         while channel.unsent:  # the reporter's loop does this as the channel empties
             time.sleep(0.002)
@@ -213,21 +180,22 @@ def test_200_000_samples_in_one_query(rig):
         channel.socket.shutdown(socket.SHUT_WR)
     for thread in threads:
         thread.join(90)
-    assert sum(counts) == 200_000 * 24
+    assert sum(counts) == 60_000 * 24
     assert sorted({**r.channels[0].outstanding, **r.channels[1].outstanding}) == ids
+    assert abs(counts[0] - counts[1]) <= 1024 * 24
 
 
-def test_200_000_samples_wait_for_few_slots(rig):
+def test_many_samples_wait_for_few_slots(rig):
     """Each freed slot takes the next sample; what waits is not copied for that."""
     r = rig(64)
-    r.issue(*range(200_000))
+    r.issue(*range(20_000))
     (waiting,) = r.dispatcher._pending
-    for query in range(5000):
+    for query in range(1000):
         r.finish(0, query)
         r.received(0)
     (still,) = r.dispatcher._pending
     assert np.shares_memory(waiting, still)
-    assert list(r.channels[0].outstanding) == list(range(5000, 5064))
+    assert list(r.channels[0].outstanding) == list(range(1000, 1064))
 
 
 def test_a_worker_that_does_not_read_does_not_stop_loadgen(rig):

@@ -1,10 +1,21 @@
-"""Answers driven as the response reader drives them, and token ids that no model has."""
+"""Answers as servers of each protocol send them, and driven as the response reader drives them.
 
+Every form takes the number of ids after each event: ``chunks(1, 3)`` are three tokens in two events.
+"""
+
+import json
 import math
+from itertools import pairwise
 
 from harness.record.outcome import Completion, FailureKind
 from tests.kit import VOCABULARY, wire_of
 
+# What transformers and SGLang's four stream modes agreed on when its streams were recorded.
+GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
+GREEDY += [19922, 22999, 103508, 123831, 29770, 16916, 36053, 190273, 71319, 195947]
+# llama.cpp's, the same from its stream and from its whole answer (seed 7), and vLLM's.
+LLAMACPP = [44991, 63478, 196390, 91552, 62556, 53950, 17517, 82780]
+VLLM = [5224, 80208, 68809, 71859]
 BAD_IDS = {
     "negative": (-1, FailureKind.TOKEN_VALUE),
     "the vocabulary's size": (VOCABULARY, FailureKind.TOKEN_VALUE),
@@ -23,8 +34,6 @@ BAD_IDS = {
     "string": ("7", FailureKind.MALFORMED),
     "list": ([7], FailureKind.MALFORMED),
 }
-# The worker passes the first id on as four bytes as soon as it is known.
-BAD_FIRST_IDS = [-1, VOCABULARY, 2**32, -(2**70)]
 
 
 def judge(protocol, events, asked=20):
@@ -41,3 +50,94 @@ def assert_completed(outcome, ids, reason="stop", prompt=4):
     assert outcome.output_ids.tolist() == ids
     assert outcome.output_ids.dtype == "int32"
     assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, prompt)
+
+
+def compact(document):
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def sglang_event(ids, count=None, finish=None, **more):
+    """An event in SGLang's key order; ``finish`` "stop"/"length"/"abort"."""
+    reason = None if finish is None else {"type": finish}
+    meta = {"id": "x", "finish_reason": reason, "prompt_tokens": 4, "num_retractions": 0}
+    meta |= {"completion_tokens": len(ids) if count is None else count, "cached_tokens": 0}
+    return compact({"text": "", "output_ids": ids, "meta_info": meta} | more)
+
+
+def cumulative(*ends, ids=GREEDY, finish="stop", claimed=None):
+    """Events that repeat everything."""
+    *inner, last = ends
+    end = sglang_event(ids[:last], last if claimed is None else claimed, finish)
+    return [*(sglang_event(ids[:n], n) for n in inner), end]
+
+
+def incremental(*ends, ids=GREEDY, finish="stop", claimed=None):
+    *inner, last = pairwise((0, *ends))
+    end = sglang_event(ids[slice(*last)], last[1] if claimed is None else claimed, finish)
+    return [*(sglang_event(ids[a:b], b) for a, b in inner), end]
+
+
+def sglang_complete(*ends, **more):
+    return cumulative(ends[-1], **more)
+
+
+def chunk(ids, finish=None, usage=None, **more):
+    """As vLLM sends it with return_token_ids."""
+    choice = {"index": 0, "text": "x", "logprobs": None, "finish_reason": finish, "stop_reason": None}
+    choice |= {"prompt_token_ids": None, "token_ids": ids}
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m"}
+    return compact(head | {"choices": [choice], "usage": usage} | more)
+
+
+def counts(completion):
+    return {"prompt_tokens": 4, "total_tokens": 4 + completion, "completion_tokens": completion}
+
+
+def usage(completion):
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m"}
+    return compact(head | {"choices": [], "usage": counts(completion)})
+
+
+def chunks(*ends, ids=GREEDY, finish="stop", claimed=None):
+    parts = [ids[a:b] for a, b in pairwise((0, *ends))]
+    end = usage(ends[-1] if claimed is None else claimed)
+    return [*map(chunk, parts[:-1]), chunk(parts[-1], finish), end]
+
+
+def openai_complete(*ends, ids=GREEDY, finish="stop", claimed=None):
+    return [chunk(ids[: ends[-1]], finish, counts(ends[-1] if claimed is None else claimed))]
+
+
+def llamacpp_event(ids, predicted, **more):
+    document = {"index": 0, "content": "x", "tokens": ids, "stop": False, "id_slot": -1}
+    return compact(document | {"tokens_predicted": predicted, "tokens_evaluated": 4} | more)
+
+
+def llamacpp_last(predicted, stop_type="eos", ids=(), **more):
+    document = {"tokens": list(ids), "stop": True, "stop_type": stop_type, "tokens_predicted": predicted}
+    return compact(document | {"tokens_evaluated": 4, "truncated": False} | more)
+
+
+STOP_TYPES = {"stop": "eos", "length": "limit"}  # the finish reasons' names in llama.cpp
+
+
+def llamacpp(*ends, ids=GREEDY, finish="stop", claimed=None):
+    events = [llamacpp_event(ids[a:b], b) for a, b in pairwise((0, *ends))]
+    last = llamacpp_last(ends[-1] if claimed is None else claimed, STOP_TYPES.get(finish, finish))
+    return events if finish is None else [*events, last]
+
+
+def llamacpp_complete(*ends, ids=GREEDY, finish="stop", claimed=None):
+    count = ends[-1] if claimed is None else claimed
+    return [llamacpp_last(count, STOP_TYPES.get(finish, finish), ids[: ends[-1]], stop=finish is not None)]
+
+
+FORMS = {
+    "sglang, cumulative": ("sglang", cumulative),
+    "sglang, incremental": ("sglang", incremental),
+    "sglang, complete": ("sglang", sglang_complete),
+    "openai": ("openai", chunks),
+    "openai, complete": ("openai", openai_complete),
+    "llamacpp": ("llamacpp", llamacpp),
+    "llamacpp, complete": ("llamacpp", llamacpp_complete),
+}
