@@ -9,8 +9,7 @@ beforehand: ``expected_ids(prompt_ids, n)``.
 """
 
 from .faults import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault, Schedule, every
-from .protocol import Facts, Options, expected_ids
-from .request import Request
+from .protocol import Facts, Options, Request, expected_ids
 from .server import StubServer, refused_url
 
 __all__ = [

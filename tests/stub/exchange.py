@@ -1,14 +1,12 @@
 """One request on one connection, and the means to answer it."""
 
 import asyncio
-import socket
 import time
 from email.utils import formatdate
 
-from .protocol import Options
-from .request import Request
+from .protocol import Options, Request
 
-_END_OF_CHUNKS = b"0\r\n\r\n"
+END_OF_CHUNKS = b"0\r\n\r\n"
 REASONS = {200: "OK", 302: "Found", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
@@ -23,39 +21,25 @@ class Exchange:
     ) -> None:
         self.request, self.options, self.blocks = request, options, [b""]
         self.silent_s = 0.0
-        self._reader, self._writer = reader, writer
-
-    @property
-    def socket(self) -> socket.socket:
-        found: socket.socket = self._writer.get_extra_info("socket")
-        return found
+        self._reader, self.writer = reader, writer
 
     @property
     def open(self) -> bool:
-        return not self._writer.is_closing()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def abort(self) -> None:
-        self._writer.transport.abort()
+        return not self.writer.is_closing()
 
     async def wait_until_client_leaves(self) -> None:
         await self._reader.read(1)
-        self.close()
+        self.writer.close()
 
     async def send(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
+        self.writer.write(data)
+        await self.writer.drain()
 
     def head(self, chunked: bool) -> bytes:
         """The headers of a 200 answer to this request."""
         kind = "text/event-stream; charset=utf-8" if self.request.streams else "application/json"
         framing = "transfer-encoding: chunked\r\n" if chunked else "connection: close\r\n"
         return _head(200, kind, framing + self._close_header())
-
-    async def send_head(self, chunked: bool) -> None:
-        await self.send(self.head(chunked))
 
     async def send_whole(self, status: int, kind: str, body: bytes, extra: str = "") -> None:
         """A response with content-length."""
@@ -68,15 +52,15 @@ class Exchange:
             self._stamp()
             await self.send(self.at_once() + then)
             return
-        await self.send_head(chunked=True)
+        await self.send(self.head(chunked=True))
         await self.send_blocks(self.blocks)
-        await self.send(_END_OF_CHUNKS + then)
+        await self.send(END_OF_CHUNKS + then)
 
     def at_once(self) -> bytes:
         """All of the answer."""
         if not self.request.streams:
             return self._whole(200, "application/json", self.blocks[0])
-        return self.head(chunked=True) + b"".join(map(self.framed, self.blocks)) + _END_OF_CHUNKS
+        return self.head(chunked=True) + b"".join(map(self.framed, self.blocks)) + END_OF_CHUNKS
 
     async def send_blocks(self, blocks: list[bytes]) -> None:
         """One chunk per block, paced; the end mark follows the last event at once."""
@@ -87,9 +71,6 @@ class Exchange:
                 await asyncio.sleep(0.01)
             self._stamp()
             await self.send(self.framed(block))
-
-    async def end_chunks(self) -> None:
-        await self.send(_END_OF_CHUNKS)
 
     @staticmethod
     def framed(block: bytes) -> bytes:

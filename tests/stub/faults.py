@@ -7,7 +7,7 @@ where it is sent wrongly.
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from .request import Request
+from .protocol import Request
 
 ONLY_STREAMS = "only in streams"
 

@@ -1,12 +1,10 @@
-"""What an honest server would say: token ids, events and facts in SGLang's and OpenAI's shapes."""
+"""What is asked and what an honest server would say, in SGLang's and OpenAI's shapes."""
 
 import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-
-from .request import Request
 
 FIRST_ID, ID_RANGE, ID_STRIDE = 1000, 100_000, 7919  # inside every vocabulary, below the special tokens
 DONE = b"data: [DONE]\n\n"
@@ -29,6 +27,40 @@ class Facts:
     vocab_size: int = 201088
     dp_size: int = 1
     stream_interval: int = 1
+
+
+@dataclass(slots=True)
+class Request:
+    """A parsed request; ``index`` counts generation requests in order of arrival (-1: not one).
+
+    Times are CLOCK_MONOTONIC nanoseconds, 0 where the moment never came.
+    """
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    received_ns: int
+    index: int = -1
+    body: dict[str, Any] = field(default_factory=dict)
+    first_sent_ns: int = 0
+    last_sent_ns: int = 0
+    answered: bool = False
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """Token ids of the prompt, whichever of the two protocols carried them."""
+        return list(self.body.get("input_ids") or self.body.get("prompt") or [])
+
+    @property
+    def asked_tokens(self) -> int:
+        """The most tokens that the client asked for (SGLang's and OpenAI's defaults where it did not)."""
+        if "sampling_params" in self.body:
+            return int(self.body["sampling_params"].get("max_new_tokens", 128))
+        return int(self.body.get("max_tokens", 16))
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.body.get("stream", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +148,8 @@ class CompletionsProtocol:
 
     def render(self, request: Request, steps: list[Step]) -> list[bytes]:
         """Body blocks: one per event, the usage event if asked for, and the end mark."""
-        usage = _usage(len(request.prompt_ids), steps[-1].count)
+        prompt, made = len(request.prompt_ids), steps[-1].count
+        usage = {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made}
         if not request.streams:
             return [raw_document(steps) or compact(self._document(request, steps[-1]) | {"usage": usage})]
         blocks = [step.raw or sse(compact(self._document(request, step))) for step in steps]
@@ -140,20 +173,14 @@ class CompletionsProtocol:
 
 
 def _sglang_finish(step: Step) -> dict[str, Any] | None:
-    match step.finish:
-        case "length":
-            return {"type": "length", "length": step.count}
-        case "stop":
-            return {"type": "stop", "matched": 200002}
-        case "abort":
-            return {"type": "abort", "message": "aborted by the stub", "status_code": 500}
-        case None:
-            return None
-    return {"type": step.finish}
-
-
-def _usage(prompt: int, completion: int) -> dict[str, int]:
-    return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+    if step.finish is None:
+        return None
+    details: dict[str, dict[str, Any]] = {
+        "length": {"length": step.count},
+        "stop": {"matched": 200002},
+        "abort": {"message": "aborted by the stub", "status_code": 500},
+    }
+    return {"type": step.finish} | details.get(step.finish, {})
 
 
 def raw_document(steps: list[Step]) -> bytes | None:
@@ -170,6 +197,9 @@ def sse(document: bytes) -> bytes:
     return b"data: " + document + b"\n\n"
 
 
+_SERVER_FACTS = ("version", "context_length", "vocab_size", "dp_size", "stream_interval")
+
+
 def information(path: str, options: Options) -> dict[str, Any] | None:
     """The body of an information endpoint; None for an unknown path."""
     facts = options.facts
@@ -177,26 +207,13 @@ def information(path: str, options: Options) -> dict[str, Any] | None:
         case "/get_model_info" | "/model_info":
             return {"model_path": facts.model, "tokenizer_path": facts.model, "is_generation": True}
         case "/get_server_info" | "/server_info":
-            return _server_info(facts, options)
+            served = {name: getattr(facts, name) for name in _SERVER_FACTS}
+            served |= {"model_path": facts.model, "served_model_name": facts.served_name, "tp_size": 1}
+            served |= {"incremental_streaming_output": not options.cumulative, "max_running_requests": 512}
+            return served | {"internal_states": [{"last_gen_throughput": 0.0}]}
         case "/version":
             return {"version": facts.version}
         case "/v1/models":
             model = {"id": facts.served_name, "object": "model", "owned_by": "sglang", "root": facts.model}
             return {"object": "list", "data": [model | {"max_model_len": facts.context_length}]}
     return None
-
-
-def _server_info(facts: Facts, options: Options) -> dict[str, Any]:
-    return {
-        "model_path": facts.model,
-        "served_model_name": facts.served_name,
-        "version": facts.version,
-        "context_length": facts.context_length,
-        "vocab_size": facts.vocab_size,
-        "dp_size": facts.dp_size,
-        "tp_size": 1,
-        "stream_interval": facts.stream_interval,
-        "incremental_streaming_output": not options.cumulative,
-        "max_running_requests": 512,
-        "internal_states": [{"last_gen_throughput": 0.0}],
-    }

@@ -1,9 +1,11 @@
 """The stub's listening side: a thread with an event loop, a coroutine per connection."""
 
 import asyncio
+import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -14,13 +16,13 @@ from .faults import Fault, Schedule, as_schedule
 from .protocol import (
     CompletionsProtocol,
     Options,
+    Request,
     SglangProtocol,
     compact,
     honest_steps,
     information,
     wanted_tokens,
 )
-from .request import Request, read_request
 from .transport import TRANSPORT
 
 MAX_REQUEST_BYTES = 64 << 20
@@ -111,7 +113,7 @@ class StubServer:
 
     async def _one_exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Read a request and answer it; False when the connection is to be closed."""
-        request = await read_request(reader, writer.get_extra_info("peername"))
+        request = await _read_request(reader)
         if request is None:
             return False
         exchange = Exchange(request, reader, writer, self.options)
@@ -154,6 +156,23 @@ class StubServer:
         if not request.streams:
             x.silent_s = self.options.event_delay_s * (n - 1)
         await (TRANSPORT[fault](x) if fault in TRANSPORT else x.send_answer())
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Request | None:
+    """Read one HTTP/1.1 request with a content-length body; None when the client has gone."""
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        lines = head.split("\r\n")
+        headers = {
+            k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:] if line)
+        }
+        raw = await reader.readexactly(int(headers.get("content-length", 0)))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    method, path, _ = lines[0].split(" ", 2)
+    request = Request(method, path.partition("?")[0], headers, time.monotonic_ns())
+    request.body = json.loads(raw or b"{}")
+    return request
 
 
 @contextmanager
