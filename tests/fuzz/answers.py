@@ -7,17 +7,14 @@ may only hold the ids that it finds too, as many as the server counted.
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 
 from harness.record.outcome import Completion, Failure, Outcome
-from sut.client.response import ResponseReader
 from sut.ipc.messages import TokenMessageReader
 from sut.wire.sse import EventReader, EventTooLargeError
 from tests.fuzz.damage import damaged, pieces, shuffled
-from tests.kit import VOCABULARY, reader_of
+from tests.kit import DATA, VOCABULARY, reader_of
 
-DATA = Path(__file__).parents[1] / "data"
 MOST_EVENT = 1 << 20
 DETAIL = 2000
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -28,33 +25,21 @@ def _events(name: str) -> list[bytes]:
     return [part + b"\n\n" for part in (DATA / name).read_bytes().split(b"\n\n") if part]
 
 
-def _openai() -> list[bytes]:
-    def chunk(ids: list[int], reason: str | None) -> bytes:
-        choice = {"index": 0, "text": "é\u2028", "token_ids": ids, "finish_reason": reason}
-        return b"data: " + json.dumps({"id": "c", "choices": [choice], "usage": None}).encode() + b"\n\n"
-
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":6}}\n\n'
-    return [chunk([11], None), chunk([12, 13], None), chunk([14, 15, 16], "stop"), usage, b"data: [DONE]\n\n"]
-
-
 # protocol, blocks of a true stream, max_new_tokens
 STREAMS: dict[str, tuple[str, list[bytes], int]] = {
     "sglang-cumulative": ("sglang", _events("sglang_cumulative_interval1.txt"), 20),
     "sglang-interval": ("sglang", _events("sglang_cumulative_interval8.txt"), 20),
     "sglang-incremental": ("sglang", _events("sglang_incremental_interval1.txt"), 20),
     "sglang-eos": ("sglang", _events("sglang_eos.txt"), 20),
-    "openai": ("openai", _openai(), 20),
+    "openai": ("openai", _events("vllm_eos.txt"), 20),
+    "openai-interval": ("openai", _events("vllm_interval8.txt"), 20),
     "llamacpp": ("llamacpp", _events("llamacpp_stream.txt"), 8),
 }
 WHOLE: dict[str, tuple[str, bytes, int]] = {
     "sglang-whole": ("sglang", (DATA / "sglang_whole.txt").read_bytes(), 4),
     "llamacpp-whole": ("llamacpp", (DATA / "llamacpp_whole.txt").read_bytes(), 8),
+    "openai-whole": ("openai", (DATA / "vllm_whole_length.txt").read_bytes(), 4),
 }
-WHOLE["openai-whole"] = (
-    "openai",
-    b'{"choices":[{"token_ids":[1,2,3],"finish_reason":"length"}],"usage":{"completion_tokens":3}}',
-    3,
-)
 
 
 def stream(name: str, rng: Random) -> None:
@@ -121,7 +106,7 @@ def events(_: str, rng: Random) -> None:
     """Any cut gives the same payloads, and these are what the rules of event streams say."""
     alphabet = rng.choice((b"\r\n", b"\r\n da:t", bytes(range(256))))
     data = bytes(rng.choice(alphabet) for _ in range(rng.randrange(60)))
-    data = b"data: x" + data if rng.random() < 0.5 else damaged(b"".join(_openai()), rng)
+    data = b"data: x" + data if rng.random() < 0.5 else damaged(b"".join(STREAMS["openai"][1]), rng)
     reader = EventReader(MOST_EVENT)
     payloads = [payload for piece in pieces(data, rng) for payload in reader.feed(piece)]
     expected, rest = _payloads(data)
@@ -144,7 +129,9 @@ def chunked(blocks: Sequence[bytes]) -> bytes:
 
 def check(wire: str, response: bytes, asked: int, rng: Random, *, streams: bool) -> Outcome:
     """Read a response in pieces; the outcome must be honest."""
-    outcome, reader = _read(wire, response, asked, rng, streams)
+    reader = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
+    outcomes = (reader.feed(piece, 1) for piece in pieces(response, rng) if piece)
+    outcome = next(filter(None, outcomes), None) or reader.closed()
     assert isinstance(outcome, Completion | Failure)
     assert reader.first_id < VOCABULARY
     assert reader.first_event_tokens <= asked
@@ -158,16 +145,6 @@ def check(wire: str, response: bytes, asked: int, rng: Random, *, streams: bool)
     documents = _payloads(body)[0] if streams else [body]
     assert ids in _readings(wire, documents), (ids, response)
     return outcome
-
-
-def _read(
-    wire: str, response: bytes, asked: int, rng: Random, streams: bool
-) -> tuple[Outcome, ResponseReader]:
-    reader = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
-    for number, piece in enumerate(pieces(response, rng), start=1):
-        if piece and (outcome := reader.feed(piece, number)) is not None:
-            return outcome, reader
-    return reader.closed(), reader
 
 
 def _payloads(data: bytes) -> tuple[list[bytes], bytes]:
@@ -192,7 +169,7 @@ def _body(response: bytes) -> bytes:
         length = re.search(rb"(?im)^content-length:\s*(\d+)", head)
         return rest[: int(length[1])] if length else rest
     body = b""
-    while size := int(re.match(rb"[0-9a-fA-F]+", rest)[0], 16):  # type: ignore[index]
+    while size := int(re.match(rb"[0-9a-fA-F]+", rest)[0], 16):
         rest = rest.partition(b"\r\n")[2]
         body, rest = body + rest[:size], rest[size + 2 :]
     return body
@@ -219,16 +196,16 @@ def _integer(digits: str) -> int:
     return int(digits) if len(digits) < 4000 else -1
 
 
-def _sglang(document: dict) -> tuple[list[int] | None, int | None]:  # type: ignore[type-arg]
+def _sglang(document: dict) -> tuple[list[int] | None, int | None]:
     return document.get("output_ids"), (document.get("meta_info") or {}).get("completion_tokens")
 
 
-def _choice(document: dict) -> tuple[list[int] | None, int | None]:  # type: ignore[type-arg]
+def _choice(document: dict) -> tuple[list[int] | None, int | None]:
     first = (document.get("choices") or [{}])[0]
     return first.get("token_ids"), (document.get("usage") or {}).get("completion_tokens")
 
 
-def _llamacpp(document: dict) -> tuple[list[int] | None, int | None]:  # type: ignore[type-arg]
+def _llamacpp(document: dict) -> tuple[list[int] | None, int | None]:
     return document.get("tokens"), document.get("tokens_predicted")
 
 

@@ -26,10 +26,24 @@ def damaged(data: bytes, rng: Random) -> bytes:
 
 
 def shuffled(blocks: Sequence[bytes], rng: Random) -> list[bytes]:
-    """One to three blocks lost, repeated, moved, put in or damaged."""
+    """One to three blocks lost, repeated, moved, put in or damaged, or the rest cut off."""
     found = list(blocks)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        rng.choice(_BLOCKS)(found, rng)
+        place, taken = rng.randrange(len(found) + 1), found[(other := rng.randrange(len(found) + 1)) :][:1]
+        match rng.choice(("lost", "repeated", "moved", "damaged", "damaged", "damaged", "cut off", "put in")):
+            case "lost":
+                del found[place : place + 1]
+            case "repeated":
+                found[place:place] = taken
+            case "moved":
+                del found[other : other + 1]
+                found[place:place] = taken
+            case "damaged":
+                found[place : place + 1] = [damaged(block, rng) for block in found[place : place + 1]]
+            case "cut off":
+                del found[place:]
+            case "put in":
+                found.insert(place, rng.choice(WORDS))
     return found
 
 
@@ -48,21 +62,14 @@ def _cut(data: bytes, rng: Random) -> bytes:
     return data[: rng.randrange(len(data) + 1)]
 
 
-def _lose(data: bytes, rng: Random) -> bytes:
-    start, end = _span(data, rng)
-    return data[:start] + data[end:]
-
-
-def _repeat(data: bytes, rng: Random) -> bytes:
-    start, end = _span(data, rng)
-    return data[:end] + data[start:]
-
-
-def _move(data: bytes, rng: Random) -> bytes:
-    start, end = _span(data, rng)
+def _span(data: bytes, rng: Random) -> bytes:
+    """A part lost, repeated or moved."""
+    start = rng.randrange(len(data) + 1)
+    end = start + rng.choice((1, 2, 8, 64, 600))
     rest = data[:start] + data[end:]
     place = rng.randrange(len(rest) + 1)
-    return rest[:place] + data[start:end] + rest[place:]
+    moved = rest[:place] + data[start:end] + rest[place:]
+    return rng.choice((rest, data[:end] + data[start:], moved))
 
 
 def _flip(data: bytes, rng: Random) -> bytes:
@@ -87,45 +94,6 @@ def _insert(data: bytes, rng: Random) -> bytes:
     return data[:place] + word + data[place:]
 
 
-def _span(data: bytes, rng: Random) -> tuple[int, int]:
-    start = rng.randrange(len(data) + 1)
-    return start, min(len(data), start + rng.choice((1, 2, 8, 64, 600)))
-
-
-def _block_lost(blocks: list[bytes], rng: Random) -> None:
-    if blocks:
-        del blocks[rng.randrange(len(blocks))]
-
-
-def _block_repeated(blocks: list[bytes], rng: Random) -> None:
-    if blocks:
-        blocks.insert(rng.randrange(len(blocks) + 1), rng.choice(blocks))
-
-
-def _blocks_swapped(blocks: list[bytes], rng: Random) -> None:
-    if blocks:
-        i, j = rng.randrange(len(blocks)), rng.randrange(len(blocks))
-        blocks[i], blocks[j] = blocks[j], blocks[i]
-
-
-def _block_damaged(blocks: list[bytes], rng: Random) -> None:
-    if blocks:
-        place = rng.randrange(len(blocks))
-        blocks[place] = damaged(blocks[place], rng)
-
-
-def _block_cut_off(blocks: list[bytes], rng: Random) -> None:
-    del blocks[rng.randrange(len(blocks) + 1) :]
-
-
-def _block_inserted(blocks: list[bytes], rng: Random) -> None:
-    blocks.insert(rng.randrange(len(blocks) + 1), rng.choice(WORDS))
-
-
 _BYTES: tuple[Callable[[bytes, Random], bytes], ...] = (
-    _cut, _lose, _repeat, _move, _flip, _flip, _digit, _digit, _insert, _insert,
-)  # fmt: skip
-_BLOCKS: tuple[Callable[[list[bytes], Random], None], ...] = (
-    _block_lost, _block_repeated, _blocks_swapped, _block_damaged, _block_damaged, _block_damaged,
-    _block_cut_off, _block_inserted,
+    _cut, _span, _span, _span, _flip, _flip, _digit, _digit, _insert, _insert,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Fuzz targets of files: accuracy log, journal, LoadGen's logs and conf files, pickled datasets."""
 
+import functools
 import json
 import pickle
 import sys
@@ -23,9 +24,10 @@ from harness.record.journal import QUERY_ROW, read_journal
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.worker.journal_writer import JournalWriter
 from tests.fuzz.damage import damaged, pieces, shuffled
+from tests.kit import DATA
+from tests.runs import ROOT
 
-ROOT = Path(__file__).parents[2]
-LOGS = ROOT / "tests/data/loadgen"
+LOGS = DATA / "loadgen"
 
 
 def accuracy_log(folder: Path, rng: Random) -> None:
@@ -111,57 +113,44 @@ def audit_config(folder: Path, rng: Random) -> None:
 def safe_pickle(folder: Path, rng: Random) -> None:
     """Only DatasetError, and while it is read nothing is imported, run or opened besides the file."""
     path = folder / "data.pkl"
+    _begin_to_watch(path)
     path.write_bytes(damaged(rng.choice(_PICKLES), rng))
-    _Watch.begin(path)
+    seen = _watched[str(path)] = []
     try:
-        frame = load_frame(path)
-        for name in frame.names:
-            frame.column(name)
+        _read_pickle(path)
     except DatasetError as error:
         assert "\n" not in str(error)
     finally:
-        _Watch.active = False
-    assert not _Watch.seen, _Watch.seen
+        _watched.clear()
+    assert not seen, seen
 
 
-class _Watch:
-    """What python's audit hook tells of while a pickle is read."""
-
-    active = False
-    hooked = False
-    seen: list[str] = []  # noqa: RUF012 - one hook for the process, which cannot be taken away
-    path = Path()
-    forbidden = ("exec", "compile", "import", "marshal.", "os.", "subprocess.", "socket.", "ctypes.")
-    forbidden += ("shutil.",)
-
-    @classmethod
-    def begin(cls, path: Path) -> None:
-        if not cls.hooked:
-            import pyarrow.compute  # noqa: F401 - what reading needs is imported before the watch begins
-
-            load_frame_once(path.parent)
-            sys.addaudithook(cls.hear)
-            cls.hooked = True
-        cls.path, cls.seen, cls.active = path, [], True
-
-    @classmethod
-    def hear(cls, event: str, arguments: tuple[Any, ...]) -> None:
-        if not cls.active:
-            return
-        allowed = (str(cls.path), "/proc/self/statm")
-        opened = event == "open" and str(arguments[0]) not in allowed
-        if opened or event.startswith(cls.forbidden):
-            cls.seen.append(f"{event} {arguments[:1]}"[:200])
+_FORBIDDEN = ("exec", "compile", "import", "marshal.", "os.", "subprocess.", "socket.", "ctypes.", "shutil.")
+# The file that is read, and what python's audit hook tells of meanwhile.
+_watched: dict[str, list[str]] = {}
 
 
-def load_frame_once(folder: Path) -> None:
-    """Read a true pickle, so that lazy imports have happened."""
-    for number, content in enumerate(_PICKLES):
-        path = folder / f"true{number}.pkl"
+@functools.cache  # one hook for the process, which cannot be taken away
+def _begin_to_watch(path: Path) -> None:
+    import pyarrow.compute  # noqa: F401 - what reading needs is imported before
+
+    for content in _PICKLES:
         path.write_bytes(content)
-        frame = load_frame(path)
-        for name in frame.names:
-            frame.column(name)
+        _read_pickle(path)
+    sys.addaudithook(_hear)
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    for path, seen in _watched.items():
+        opened = event == "open" and str(arguments[0]) not in (path, "/proc/self/statm")
+        if opened or event.startswith(_FORBIDDEN):
+            seen.append(f"{event} {arguments[:1]}"[:200])
+
+
+def _read_pickle(path: Path) -> None:
+    frame = load_frame(path)
+    for name in frame.names:
+        frame.column(name)
 
 
 def _split(data: bytes, parts: list[bytes]) -> list[bytes]:
