@@ -84,7 +84,6 @@ def test_the_default_deadline_holds_for_the_longest_answer(words, tokens, expect
         (("--retries", "-1"), "--retries is -1"),
         (("--retries", "101"), "--retries is 101"),
         (("--progress-timeout", "0"), "--progress-timeout is 0"),
-        (("--progress-timeout", "nan"), "--progress-timeout is nan"),
     ],
 )
 def test_refused(words, wording):
@@ -99,20 +98,11 @@ def test_deadlines_that_are_none(flag, value):
         deadlines(f"{flag}={value}")
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        (None, 0),
-        ("30m", 1800),
-        ("1h", 3600),
-        ("1800", 1800),
-        (1800.0, 1800),
-        ("90s", 90),
-        ("1h30m", 5400),
-        ("1.5H", 5400),
-        (" 2m30 ", 150),
-    ],
-)
+DURATIONS = {None: 0, "30m": 1800, "1h": 3600, "1800": 1800, 1800.0: 1800, "90s": 90}
+DURATIONS |= {"1h30m": 5400, "1.5H": 5400, " 2m30 ": 150}
+
+
+@pytest.mark.parametrize(("text", "seconds"), DURATIONS.items())
 def test_durations(text, seconds):
     assert parse_duration("--wait-for-servers", text) == seconds
 

@@ -43,50 +43,50 @@ def test_official_parameters(name, accuracy, expected):
     assert values == dict(zip_longest(names, expected))
 
 
-# the rules' own table, by either spelling: none of it deviates
-@pytest.mark.parametrize(
-    "config",
-    [
-        {},
-        {"temperature": 1, "top_p": 1.0, "top_k": 0},
-        {"top_k": -1},
-        {"streaming": True, "skip_special_tokens": False},
-        {"max_output_len": 10240, "reasoning_effort": "low"},
-        {"stream": True, "max_new_tokens": 10240},
-        {"_comment": "a note"},
-        {"min_tokens": 0, "seed": None},
-    ],
-)
+# the rules' own values, by either spelling: none of it deviates
+RULES = [
+    {},
+    {"temperature": 1, "top_p": 1.0, "top_k": 0},
+    {"top_k": -1},
+    {"streaming": True, "skip_special_tokens": False},
+    {"max_output_len": 10240, "reasoning_effort": "low"},
+    {"stream": True, "max_new_tokens": 10240},
+    {"_comment": "a note"},
+    {"min_tokens": 0, "seed": None},
+]
+
+
+@pytest.mark.parametrize("config", RULES)
 def test_the_rules_table_does_not_deviate(official, tmp_path, config):
     assert deviations(official, resolve(official, tmp_path, config)) == ()
 
 
-@pytest.mark.parametrize(
-    ("config", "field", "value"),
-    [
-        ({"temperature": 0.5}, "temperature", 0.5),
-        ({"temperature": 0}, "temperature", 0.0),
-        ({"top_p": 0.95}, "top_p", 0.95),
-        ({"top_k": 1}, "top_k", 1),
-        ({"skip_special_tokens": True}, "skip_special_tokens", True),
-        ({"stream": False}, "stream", False),
-        ({"streaming": False}, "stream", False),
-        ({"max_new_tokens": 1}, "max_new_tokens", 1),
-        ({"max_output_len": 32768}, "max_new_tokens", 32768),
-        ({"max_tokens": 7}, "max_new_tokens", 7),
-        ({"min_tokens": 7}, "min_new_tokens", 7),
-        ({"min_new_tokens": 7}, "min_new_tokens", 7),
-        ({"seed": 7}, "seed", 7),
-        ({"sampling_seed": -7}, "seed", -7),
-    ],
-)
-def test_an_override_arrives_and_is_one_deviation(official, tmp_path, config, field, value):
-    resolved = resolve(official, tmp_path, config)
-    expected = msgspec.structs.replace(official, **{field: value})
-    assert resolved == expected
+# key, value, and the parameter that it sets where that has another name
+OVERRIDES = [
+    ("temperature", 0.5, None),
+    ("temperature", 0.0, None),
+    ("top_p", 0.95, None),
+    ("top_k", 1, None),
+    ("skip_special_tokens", True, None),
+    ("stream", False, None),
+    ("streaming", False, "stream"),
+    ("max_new_tokens", 1, None),
+    ("max_output_len", 32768, "max_new_tokens"),
+    ("max_tokens", 7, "max_new_tokens"),
+    ("min_tokens", 7, "min_new_tokens"),
+    ("min_new_tokens", 7, None),
+    ("seed", 7, None),
+    ("sampling_seed", -7, "seed"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "other_name"), OVERRIDES)
+def test_an_override_arrives_and_is_one_deviation(official, tmp_path, key, value, other_name):
+    field = other_name or key
+    resolved = resolve(official, tmp_path, {key: value})
+    assert resolved == msgspec.structs.replace(official, **{field: value})
     (line,) = deviations(official, resolved)
-    assert field in line
-    assert repr(value) in line
+    assert line.split()[1:4] == [field, "is", f"{value!r},"]
     assert repr(getattr(official, field)) in line or getattr(official, field) is None
 
 
@@ -95,8 +95,7 @@ def test_unknown_keys_travel_and_deviate(official, tmp_path, key, value):
     resolved = resolve(official, tmp_path, {key: value})
     assert resolved.extra == {key: value}
     (line,) = deviations(official, resolved)
-    assert key in line
-    assert repr(value) in line
+    assert f"{key} is {value!r}" in line
 
 
 # published files: name, benchmark, mode, parameters that deviate, keys that are not applied
@@ -114,12 +113,10 @@ PUBLISHED = [
 def test_published_files(tmp_path, file, name, accuracy, deviate, dropped, nested):
     official = official_parameters(load_benchmark(name), accuracy=accuracy)
     values = json.loads((ROOT / f"tests/data/generation/{file}.json").read_text())
-    path = tmp_path / "generation.json"
-    path.write_text(json.dumps({"generation_config": values} if nested else values))
-    resolved = resolve_parameters(official, path, None)
+    resolved = resolve(official, tmp_path, {"generation_config": values} if nested else values)
     assert resolved.extra == {}
     assert [line.split()[1] for line in deviations(official, resolved)] == deviate
-    (line,) = not_applied(path)
+    (line,) = not_applied(tmp_path / "generation.json")
     assert [name for name in {**values, "none": 0} if f" {name} " in line] == dropped
 
 
@@ -134,18 +131,17 @@ def test_what_stands_beside_nested_values_is_named(official, tmp_path):
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        ({"seed": None}, "seed"),
-        ({"seed": 7}, "seed"),
-        ({"min_tokens": 0}, "min_new_tokens"),
-        ({"min_new_tokens": None}, "min_new_tokens"),
-        ({"seed": 42, "min_tokens": 1, "max_tokens": 128, "top_k": 1, "temperature": 0}, None),
+        ({"seed": None}, ["seed"]),
+        ({"seed": 7}, ["seed"]),
+        ({"min_tokens": 0}, ["min_new_tokens"]),
+        ({"min_new_tokens": None}, ["min_new_tokens"]),
+        ({"seed": 42, "min_tokens": 1, "max_tokens": 128, "top_k": 1, "temperature": 0}, []),
     ],
 )
 def test_what_the_rules_name_and_a_file_takes_away_deviates(tmp_path, config, named):
     official = official_parameters(load_benchmark("llama3.1-8b"), accuracy=True)
-    assert [line.split()[1] for line in deviations(official, resolve(official, tmp_path, config))] == (
-        [named] if named else []
-    )
+    found = deviations(official, resolve(official, tmp_path, config))
+    assert [line.split()[1] for line in found] == named
 
 
 @pytest.mark.parametrize(
@@ -157,9 +153,11 @@ def test_top_k_off_has_two_spellings_and_is_not_greedy(official, rules, asked, d
     assert len(deviations(wanted, msgspec.structs.replace(official, top_k=asked))) == deviate
 
 
-def test_the_flag_wins_over_the_file(official, tmp_path):
+def test_the_flag_wins_over_the_file_and_is_blamed_for_itself(official, tmp_path):
     assert resolve(official, tmp_path, {"max_new_tokens": 5}, 9).max_new_tokens == 9
     assert resolve_parameters(official, None, 9).max_new_tokens == 9
+    with pytest.raises(ConfigError, match="--max-new-tokens"):
+        resolve(official, tmp_path, {"max_new_tokens": 5}, 0)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,6 @@ def test_the_flag_wins_over_the_file(official, tmp_path):
     [
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
         ({"max_new_tokens": "5"}, "max_new_tokens"),
-        ({"max_new_tokens": 1.5}, "max_new_tokens"),
         ({"max_new_tokens": None}, "max_new_tokens"),
         ({"temperature": -0.1}, "temperature is -0.1"),
         ({"temperature": "1"}, "temperature"),
@@ -185,10 +182,8 @@ def test_the_flag_wins_over_the_file(official, tmp_path):
         ({"min_tokens": "1"}, "min_new_tokens"),
         ({"seed": 1.5}, "seed"),
         ({"seed": 2**63}, "seed"),
-        ({"seed": 10**30}, "seed"),
         ({"seed": 1, "sampling_seed": 2}, "sampling_seed"),
         ({"stream": 1}, "stream"),
-        ({"stream": "true"}, "stream"),
         ({"skip_special_tokens": None}, "skip_special_tokens"),
         ([], "JSON object"),
         ("3", "JSON object"),
@@ -198,7 +193,6 @@ def test_the_flag_wins_over_the_file(official, tmp_path):
         ({"generation_config": {"top_p": 7}}, "top_p is 7"),
         # one parameter under both of its names: either order would drop one without a word
         ({"max_output_len": 5, "max_new_tokens": 7}, "max_output_len"),
-        ({"stream": True, "streaming": False}, "streaming"),
     ],
 )
 def test_bad_values(official, tmp_path, config, message):
@@ -208,8 +202,3 @@ def test_bad_values(official, tmp_path, config, message):
     assert "generation.json" in text
     assert message in text
     assert "\n" not in text
-
-
-def test_a_bad_flag_is_blamed_on_the_flag(official, tmp_path):
-    with pytest.raises(ConfigError, match="--max-new-tokens"):
-        resolve(official, tmp_path, {"max_new_tokens": 5}, 0)

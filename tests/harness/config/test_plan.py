@@ -11,8 +11,7 @@ from harness.cli.run_flags import parse_options
 from harness.config.generation import official_parameters
 from harness.config.options import RunOptions
 from harness.config.plan import resolve_plan
-from harness.config.scenario import Scenario
-from harness.errors import EXIT_USAGE, ConfigError
+from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
 
 
@@ -21,13 +20,10 @@ def plan_of(*flags):
 
 
 @pytest.mark.parametrize("flag", ["--max-samples", "--num-workers", "--max-concurrency", "--max-new-tokens"])
-@pytest.mark.parametrize("value", ["0", "-1", "-4096"])
+@pytest.mark.parametrize("value", ["0", "-1"])
 def test_counts_below_one(flag, value):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"{flag}.* is {value}"):
         plan_of(flag, value)
-    assert flag in str(caught.value)
-    assert value in str(caught.value)
-    assert caught.value.exit_code == EXIT_USAGE
 
 
 @pytest.mark.parametrize(
@@ -87,18 +83,15 @@ def test_deadlines_of_streams(flag, field):
 
 @pytest.mark.parametrize("flag", ["--user-conf", "--mlperf-conf", "--audit-config", "--generation-config"])
 def test_missing_files(tmp_path, flag):
-    missing = tmp_path / "missing"
-    with pytest.raises(ConfigError, match=r"missing.*[Nn]o such file"):
-        plan_of(flag, str(missing))
-    with pytest.raises(ConfigError):
-        plan_of(flag, str(tmp_path))  # a directory
+    for path, message in ((tmp_path / "missing", "no such file"), (tmp_path, "not a regular file")):
+        with pytest.raises(ConfigError, match=f"{flag} {path}: {message}"):
+            plan_of(flag, str(path))
 
 
 def test_paths_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "user.conf").touch()
-    (tmp_path / "mlperf.conf").touch()
-    (tmp_path / "audit.config").touch()
+    for name in ("user.conf", "mlperf.conf", "audit.config"):
+        (tmp_path / name).touch()
     plan = plan_of(
         *("--user-conf", "user.conf", "--mlperf-conf", "mlperf.conf"),
         *("--audit-config", "audit.config", "--output-dir", "out"),
@@ -107,62 +100,46 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
     assert plan.user_conf == tmp_path / "user.conf"
     assert plan.mlperf_conf == tmp_path / "mlperf.conf"
     assert plan.audit_config == tmp_path / "audit.config"
+    assert plan_of().audit_config is None  # not picked up where no flag names it
     assert plan.log_dir == tmp_path / "out" / "offline" / "performance"
 
 
-@pytest.mark.parametrize("scenario", Scenario)
+# scenario, its model key, LoadGen's scenario
+SCENARIOS = [
+    ("offline", "gpt-oss-120b", "Offline"),
+    ("server", "gpt-oss-120b", "Server"),
+    ("interactive", "gpt-oss-120b-interactive", "Server"),
+    ("single-stream", "gpt-oss-120b", "SingleStream"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "key", "loadgen"), SCENARIOS)
 @pytest.mark.parametrize(("flags", "mode"), [((), "performance"), (("--accuracy",), "accuracy")])
-def test_logs_go_to_scenario_and_mode(tmp_path, scenario, flags, mode):
+def test_scenario_and_mode(tmp_path, scenario, key, loadgen, flags, mode):
     plan = plan_of("--output-dir", str(tmp_path), "--scenario", scenario, *flags)
+    assert (plan.scenario, plan.model_key, plan.scenario.loadgen) == (scenario, key, loadgen)
     assert plan.log_dir == tmp_path / scenario / mode
     assert plan.accuracy is bool(flags)
-
-
-def test_a_stray_audit_config_is_not_picked_up(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "audit.config").write_text("*.*.mode = 2\n")
-    assert plan_of().audit_config is None
-
-
-@pytest.mark.parametrize(
-    ("scenario", "key", "poisson"),
-    [
-        ("offline", "gpt-oss-120b", False),
-        ("server", "gpt-oss-120b", True),
-        ("interactive", "gpt-oss-120b-interactive", True),
-        ("single-stream", "gpt-oss-120b", False),
-    ],
-)
-def test_scenarios(scenario, key, poisson):
-    plan = plan_of("--scenario", scenario)
-    assert (plan.scenario, plan.model_key, plan.scenario.poisson) == (scenario, key, poisson)
 
 
 @pytest.mark.parametrize(("flags", "tokens"), [((), 10240), (("--accuracy",), 32768)])
 def test_parameters_follow_the_mode(flags, tokens):
     plan = plan_of(*flags)
-    assert plan.parameters.max_new_tokens == tokens
+    assert (plan.parameters.max_new_tokens, plan.deviations) == (tokens, ())
     official = official_parameters(plan.benchmark, accuracy=bool(flags))
     assert plan.parameters == msgspec.structs.replace(official, stream=False)
-    assert plan.deviations == ()
 
 
 def test_a_generation_deviation_is_in_the_plan():
-    plan = plan_of("--max-new-tokens", "16")
-    assert plan.parameters.max_new_tokens == 16
-    (line,) = plan.deviations
+    (line,) = plan_of("--max-new-tokens", "16").deviations
     assert "max_new_tokens is 16" in line
-    assert "10240" in line
 
 
 @pytest.mark.parametrize("backend", ["sglang", "openai"])
-def test_a_backend_needs_urls(backend):
+def test_a_backend_needs_urls_and_the_embedded_one_starts_its_own_server(backend):
     assert plan_of("--backend", backend).server_urls == ("http://localhost:30000",)
     plan = plan_of("--backend", backend, "--server-url", "http://a:1,http://b:2")
     assert plan.server_urls == ("http://a:1", "http://b:2")
-
-
-def test_the_embedded_backend_starts_its_own_server():
     plan = plan_of("--backend", "embedded")
     assert (plan.backend, plan.server_urls) == ("embedded", ())
 

@@ -33,7 +33,7 @@ def test_a_compliance_test_locks_its_own_settings():
 ASKED = [
     ("min_duration_ms", 1000, ["min_duration"], 6396, ("min_duration_ms is 1000", "600000")),
     ("ttft_latency", 5_000_000_000, ["ttft_latency"], 6396, ("ttft_latency", "5000 ms", "3000 ms")),
-    (PERMUTATION, False, [PERMUTATION], 6396, ("sample_concatenate",)),
+    (PERMUTATION, False, [PERMUTATION], 6396, (PERMUTATION,)),
     ("performance_sample_count_override", 7, ["performance_sample_count_override"], 64, ("is 7", "6396")),
     ("accuracy_sample_count_override", 7, ["accuracy_sample_count_override"], 64, ("is 7", "4395")),
     # LoadGen's own mlperf.conf replaced by one of another year
@@ -64,8 +64,7 @@ def test_what_was_asked_for_is_a_deviation(name, got, keys, samples, fragments):
         assert found == ()
         return
     (line,) = found
-    for fragment in fragments:
-        assert fragment in line
+    assert [fragment for fragment in fragments if fragment not in line] == []
 
 
 @pytest.mark.parametrize(("name", "got", "keys"), UNASKED)
@@ -78,37 +77,32 @@ def test_what_nobody_asked_for_is_an_error(name, got, keys):
     assert str(locked[name]) in message
 
 
-def test_each_deviation_is_told():
-    locked = locked_settings(GPT_OSS, Scenario.SERVER)
-    readback = {**locked, "min_duration_ms": 1, "ttft_latency": 1}
-    assert len(setting_deviations(locked, readback, ["min_duration", "ttft_latency"], 6396)) == 2
-
-
 # rule, rows, efforts of the prompts, whether the benchmark has markers, fragments of each deviation
 DATASETS = [
-    ("performance", 6396, ["low"] * 6396, True, []),
-    ("accuracy", 4395, ["high"] * 4395, True, []),
-    ("compliance", 990, ["high"] * 990, True, []),
-    ("performance", 64, ["low"] * 64, True, [("64 samples", "6396", "perf/perf_eval_ref.parquet")]),
-    ("performance", 6397, ["low"] * 6397, True, [("6397 samples", "6396")]),
-    ("performance", 6396, ["high"] * 6396, True, [("not low", "high: 6396 of 6396")]),
-    ("accuracy", 4395, ["high"] * 4394 + [None], True, [("not high", "none: 1 of 4395")]),
-    ("performance", 4, ["low", "high", None, "medium"], True, [("4 samples",), (COUNTS,)]),
-    ("performance", 6396, [None] * 6396, False, []),
+    (GPT_OSS.datasets["performance"], 6396, ["low"] * 6396, True, []),
+    (GPT_OSS.datasets["accuracy"], 4395, ["high"] * 4395, True, []),
+    (GPT_OSS.datasets["compliance"], 990, ["high"] * 990, True, []),
+    (
+        GPT_OSS.datasets["performance"],
+        64,
+        ["low"] * 64,
+        True,
+        [("64 samples", "6396", "perf/perf_eval_ref.parquet")],
+    ),
+    (GPT_OSS.datasets["performance"], 6397, ["low"] * 6397, True, [("6397 samples", "6396")]),
+    (GPT_OSS.datasets["performance"], 6396, ["high"] * 6396, True, [("not low", "high: 6396 of 6396")]),
+    (GPT_OSS.datasets["accuracy"], 4395, ["high"] * 4394 + [None], True, [("not high", "none: 1 of 4395")]),
+    (GPT_OSS.datasets["performance"], 4, ["low", "high", None, "medium"], True, [("4 samples",), (COUNTS,)]),
+    (GPT_OSS.datasets["performance"], 6396, [None] * 6396, False, []),
+    (load_benchmark("deepseek-r1").datasets["performance"], 4388, ["low"] * 4388, True, []),
 ]
 
 
 @pytest.mark.parametrize(("rule", "samples", "efforts", "markers", "expected"), DATASETS)
 def test_dataset_deviations(rule, samples, efforts, markers, expected):
-    found = dataset_deviations(GPT_OSS.datasets[rule], samples, efforts, markers)
-    assert len(found) == len(expected)
+    found = dataset_deviations(rule, samples, efforts, markers)
     for line, fragments in zip(found, expected, strict=True):
         assert all(fragment in line for fragment in fragments)
-
-
-def test_a_benchmark_without_efforts_checks_none():
-    deepseek = load_benchmark("deepseek-r1")
-    assert dataset_deviations(deepseek.datasets["performance"], 4388, [None] * 4388, True) == ()
 
 
 @pytest.mark.parametrize(
