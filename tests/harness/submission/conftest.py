@@ -1,13 +1,12 @@
 """Runs and a TOML to build a submission from."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from harness.submission import command, source_code
 from tests.harness.submission.building import write_info
-from tests.harness.submission.trees import results_of, unpack
+from tests.harness.submission.trees import copied, results_of, unpack
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +17,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def results(runs, tmp_path):
-    copy = shutil.copytree(runs, tmp_path / "results")
+    copy = copied(runs, tmp_path / "results")
     for path in copy.rglob("run.json"):
         path.write_text(path.read_text().replace(str(runs), str(copy)))
     return copy

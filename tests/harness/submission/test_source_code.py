@@ -37,8 +37,12 @@ def test_without_git_nothing_is_copied(tmp_path):
 
 
 def test_the_source_can_be_set_up(tmp_path):
-    """setup.sh finds what it reads, and the programs start."""
+    """Without the tests, hidden files and secrets; setup.sh finds what it reads, and the programs start."""
     copy_source(tmp_path / "src")
+    refuse_secrets(tmp_path / "src")
+    found = files(tmp_path / "src")
+    assert {"run_mlperf.py", "sut/loadgen/binding.py", "configs/user.conf"} <= {*found}
+    assert not [name for name in found if name.startswith(("tests/", ".")) or name.endswith(".pyc")]
     python = stand_in(tmp_path / "bin", "python3.12", FAKE_PYTHON)
     calls = tmp_path / "calls"
     done = run(tmp_path / "src/setup.sh", cwd=tmp_path / "src", PYTHON=str(python), PIP_CALLS=str(calls))
@@ -54,9 +58,15 @@ SECRETS = [
     ("OPENAI_API_KEY=" + "sk-" + "proj-abcdefghijklmnop012345", True),
     ("key: " + "AKIA" + "IOSFODNN7EXAMPLE", True),
     ("ghp" + "_0123456789abcdefghijABCDEFGHIJ012345", True),
+    ("github" + "_pat_0123456789abcdefghijABCDEFGHIJ0123", True),
+    ("glpat" + "-abcdefghijklmnopqrst", True),
+    ("xoxb" + "-0123456789", True),
+    ("nvapi" + "-abcdefghijklmnopqrst", True),
+    ("AIza" + "SyA0123456789abcdefghijklmnopqrstuvw", True),
     ("-----BEGIN " + "RSA PRIVATE KEY-----", True),
     ("url = 'https://me:" + "hunter22@example.org/x'", True),
     ("password = '" + "correct0horse1battery2staple'", True),
+    ("MY_API_KEY=" + "abcdefghijklmno1", True),
     ("export HF_TOKEN=$(cat token)", False),
     ("token = 'the_first_token_of_the_answer'", False),
     ("url = f'https://{user}:{password}@{host}'", False),

@@ -1,7 +1,6 @@
 """The table of results, compared with the files' figures and the official checker's results."""
 
 import csv
-import shutil
 
 import pytest
 
@@ -9,9 +8,9 @@ from harness.submission.checks.check import check_contexts
 from harness.submission.cli import main
 from harness.submission.summary import compare, summarize
 from tests.harness.grading.shared import SHARED_DATA
-from tests.harness.submission.trees import RESULTS, SYSTEM, edit_json, edit_rows, unpack
+from tests.harness.submission.edits import SYSTEM, both, fields, rename, row
+from tests.harness.submission.trees import RESULTS, copied, unpack
 
-DETAIL = "performance/run_1/mlperf_log_detail.txt"
 ROUND = SHARED_DATA / "mlperf_v6.0"
 
 
@@ -57,28 +56,27 @@ def test_csv(tree, tmp_path, capsys):
 
 
 def test_against_an_earlier_tree_of_the_same_system(tree, tmp_path, capsys):
-    earlier = shutil.copytree(tree, tmp_path / "earlier")
-    edit_rows(earlier / RESULTS / "Offline" / DETAIL, result_tokens_per_second=10200.4)
+    earlier = copied(tree, tmp_path / "earlier")
+    row("Offline/performance/run_1", result_tokens_per_second=10200.4)(earlier / RESULTS)
     assert main(["check", str(tree), "--against", str(earlier)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines if line.startswith("made_up")] == ["+0.0%", "+25.0%"]
 
 
-def test_against_another_system_of_the_same_accelerator(tree, tmp_path):
+@pytest.mark.parametrize(
+    ("change", "share", "by"),
+    [
+        ({"accelerators_per_node": 4}, 0.5, "result per accelerator"),
+        ({"accelerator_model_name": "another card"}, None, ""),
+    ],
+    ids=["of the same accelerator", "with nothing alike"],
+)
+def test_against_another_system(tree, tmp_path, change, share, by):
     """Per accelerator, and the best of them: a round has many systems."""
-    earlier = shutil.copytree(tree, tmp_path / "earlier")
-    system = earlier / SYSTEM
-    edit_json(system, accelerators_per_node=4)
-    system.rename(system.with_name("another.json"))
-    (earlier / RESULTS.parent).rename(earlier / RESULTS.parent.parent / "another")
+    earlier = copied(tree, tmp_path / "earlier")
+    named = SYSTEM.replace("made_up", "another")
+    both(fields(SYSTEM, **change), rename(SYSTEM, named), rename("../../made_up", "../../another"))(
+        earlier / RESULTS
+    )
     found = compare(summarize(check_contexts(tree)), summarize(check_contexts(earlier)))
-    assert [(one.share, one.by) for one in found] == [(0.5, "result per accelerator")] * 2
-
-
-def test_against_nothing_alike(tree, tmp_path):
-    earlier = shutil.copytree(tree, tmp_path / "earlier")
-    edit_json(earlier / SYSTEM, accelerator_model_name="another card")
-    (earlier / SYSTEM).rename((earlier / SYSTEM).with_name("another.json"))
-    (earlier / RESULTS.parent).rename(earlier / RESULTS.parent.parent / "another")
-    found = compare(summarize(check_contexts(tree)), summarize(check_contexts(earlier)))
-    assert [one.earlier for one in found] == [None, None]
+    assert [(one.share, one.by) for one in found] == [(share, by)] * 2

@@ -1,10 +1,8 @@
 """The made-up tree, and a copy of it to damage."""
 
-import shutil
-
 import pytest
 
-from tests.harness.submission.trees import unpack
+from tests.harness.submission.trees import copied, unpack
 
 
 @pytest.fixture(scope="module")
@@ -14,4 +12,4 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def tree(original, tmp_path):
-    return shutil.copytree(original, tmp_path / "submission")
+    return copied(original, tmp_path / "submission")

@@ -1,170 +1,93 @@
 """Ways to damage a correct tree, and the issues that each must have."""
 
-import shutil
+from functools import partial
 
 from tests import records
-from tests.harness.submission.trees import (
-    RESULTS,
+from tests.harness.submission.edits import (
+    DETAIL,
+    ORGANISATION,
+    SCORE,
+    SUMMARY,
     SYSTEM,
-    add_error,
-    edit_json,
-    edit_rows,
-    edit_text,
-    repeat_row,
+    TREE,
+    both,
+    changed,
+    copied,
+    cut,
+    error_row,
+    fields,
+    pattern,
+    remove,
+    rename,
+    row,
+    second_row,
+    text,
+    write,
 )
+from tests.harness.submission.trees import RESULTS
 
-DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 RUN = "performance/run_1"
 OFFLINE, INTERACTIVE = f"Offline/{RUN}", f"Interactive/{RUN}"
 TEST07, TEST09 = f"Offline/TEST07/{RUN}", f"Offline/TEST09/{RUN}"
-SCORE = "Offline/accuracy/accuracy.txt"
 VERIFY07, VERIFY09 = "Offline/TEST07/verify_accuracy.txt", "Offline/TEST09/verify_output_len.txt"
 
-
-def row(run, **values):
-    """Change values of one detail log."""
-    return lambda tree: edit_rows(tree / RESULTS / run / DETAIL, **values)
+system = partial(fields, SYSTEM)
+power_file = partial(write, f"{ORGANISATION}/systems/made_up_power.yaml")
 
 
-def text(name, old, new):
-    return lambda tree: edit_text(tree / RESULTS / name, old, new)
+def error(run, message="completed twice"):
+    wording = text(f"{run}/{SUMMARY}", "No errors encountered", "1 ERROR encountered")
+    return both(error_row(run, message), wording)
 
 
-def both(*changes):
-    def change(tree):
-        for one in changes:
-            one(tree)
-
-    return change
-
-
-def remove(name):
-    def change(tree):
-        path = tree / RESULTS / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    return change
-
-
-def rename(old, new):
-    return lambda tree: (tree / RESULTS / old).rename(tree / RESULTS / new)
-
-
-def error(run):
-    def change(tree):
-        add_error(tree / RESULTS / run / DETAIL, "completed twice")
-        edit_text(tree / RESULTS / run / SUMMARY, "No errors encountered", "1 ERROR encountered")
-
-    return change
-
-
-def cut(name, share=0.5):
-    def change(tree):
-        path = tree / RESULTS / name
-        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-
-    return change
-
-
-def system(**fields):
-    return lambda tree: edit_json(tree / SYSTEM, **fields)
-
-
-def measurements(**fields):
-    return lambda tree: edit_json(tree / RESULTS / "Offline/measurements.json", **fields)
-
-
-def score(line, scenario="Offline"):
-    return replaced(f"{scenario}/accuracy/accuracy.txt", "'exact_match'", line)
-
-
-def set_accuracy(value, scenario="Offline"):
-    return score(f"'exact_match': {value}", scenario)
+def score(shown, scenario="Offline"):
+    return pattern(f"{scenario}/accuracy/accuracy.txt", "^'exact_match'.*", f"'exact_match': {shown}")
 
 
 def set_number(name, label, value):
-    return replaced(name, f"{label}:", f"{label}: {value}")
+    return pattern(name, f"^{label}:.*", f"{label}: {value}")
 
 
-def replaced(name, start, line):
-    """The lines that start so become ``line``."""
+def sized(name, size):
+    """A file of zeros."""
 
-    def change(tree):
-        path = tree / RESULTS / name
-        lines = [line if old.startswith(start) else old for old in path.read_text().splitlines()]
-        path.write_text("\n".join(lines) + "\n")
-
-    return change
-
-
-def extra(name, size=1, link=False):
-    def change(tree):
-        path = tree / RESULTS / "Offline" / name
-        if link:
-            path.symlink_to(tree / SYSTEM)
-            return
-        with path.open("wb") as file:
+    def edit(results):
+        with (results / name).open("wb") as file:
             file.truncate(size)
 
-    return change
+    return edit
 
 
 def kept(name, content):
-    def change(tree):
-        path = tree.with_name("submission.kept") / RESULTS / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-
-    return change
+    return write(f"{TREE}/../submission.kept/{RESULTS}/{name}", content)
 
 
 def record(result, *deviations):
     return records.verdict(result, "2 queries failed", deviations=deviations)
 
 
-def copied(source, target):
-    return lambda tree: shutil.copyfile(tree / RESULTS / source, tree / RESULTS / target)
-
-
-def copied_folder(source, target):
-    return lambda tree: shutil.copytree(tree / RESULTS / source, tree / RESULTS / target)
-
-
 def folder(name):
-    return lambda tree: (tree / name).mkdir(parents=True)
+    return lambda results: (results / name).mkdir(parents=True)
 
 
-def append(name, content, before=False):
-    def change(tree):
-        path = tree / RESULTS / name
-        path.write_bytes(content + path.read_bytes() if before else path.read_bytes() + content)
-
-    return change
+def before(name, content):
+    """Bytes at the start of a file."""
+    return changed(name, lambda old: content + old)
 
 
-def power_file(content):
-    return lambda tree: (tree / SYSTEM).with_name(f"{(tree / SYSTEM).stem}_power.yaml").write_text(content)
+def after(name, content):
+    return changed(name, lambda old: old + content)
 
 
-def earlier_row(run, key, value):
-    """A second row of a key before the first."""
-    return lambda tree: repeat_row(tree / RESULTS / run / DETAIL, key, value, before=True)
-
-
-def later_row(run, key, value):
-    """A second row of a key behind the first."""
-    return lambda tree: repeat_row(tree / RESULTS / run / DETAIL, key, value, before=False)
-
-
-def network(tree):
-    """The division needs another kind of system."""
-    edit_json(tree / SYSTEM, division="network")
-    (tree / "closed").rename(tree / "network")
+def division(name):
+    """The tree in another division."""
+    return both(system(division=name), rename(f"{TREE}/closed", f"{TREE}/{name}"))
 
 
 TTFT = "result_first_token_99__00_percentile_latency_ns"
 TPOT = "result_time_per_output_token_99__00_percentile_ns"
 PERMUTATION = "effective_sample_concatenate_permutation"
+SEED = "effective_schedule_rng_seed"
 KILLED = records.text(verdict=None, deviations=[])
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 VALID_SUMMARY = text(f"{OFFLINE}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
@@ -176,6 +99,7 @@ DAMAGES = [
     ("Server limits in Interactive", row(INTERACTIVE, **SERVER_ROWS), "scenario"),
     ("Server in an Offline folder", copied(f"{INTERACTIVE}/{DETAIL}", f"{OFFLINE}/{DETAIL}"), None),
     ("an unknown scenario", rename("Interactive", "Interactiv"), "scenarios*2"),
+    ("an unknown benchmark", rename("", "../gpt-oss-121b"), "benchmark"),
     ("no Offline", remove("Offline"), "scenarios"),
     ("no Server, no Interactive", remove("Interactive"), "scenarios"),
     ("error in performance", error(OFFLINE), "loadgen-errors"),
@@ -209,7 +133,7 @@ DAMAGES = [
     ("TTFT at the limit", row(INTERACTIVE, **{TTFT: 2_000_000_000}), "latency"),
     ("TPOT beyond", row(INTERACTIVE, **{TPOT: 15_000_001}), "latency"),
     ("audit in force", row(OFFLINE, effective_accuracy_log_sampling_target=990), "audit-in-force"),
-    ("answers logged", extra(f"{RUN}/mlperf_log_accuracy.json", 5000), "audit-in-force"),
+    ("answers logged", sized(f"{OFFLINE}/mlperf_log_accuracy.json", 5000), "audit-in-force"),
     ("audit not in force", row(TEST07, effective_accuracy_log_rng_seed=0), "audit-not-in-force"),
     ("too few logged", row(TEST09, effective_accuracy_log_sampling_target=6395), "audit-not-in-force"),
     ("test with permutation", row(TEST09, **{PERMUTATION: True}), "audit-not-in-force"),
@@ -219,10 +143,10 @@ DAMAGES = [
         text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No"),
         "invalid",
     ),
-    ("just below the target", set_accuracy(82.298), "accuracy"),
-    ("just above the target", set_accuracy(82.299), ""),
+    ("just below the target", score(82.298), "accuracy"),
+    ("just above the target", score(82.299), ""),
     ("no score", text(SCORE, "exact_match", "exact"), "accuracy"),
-    ("the same score twice", both(set_accuracy(83.5), set_accuracy(83.5, "Interactive")), ""),
+    ("the same score twice", both(score(83.5), score(83.5, "Interactive")), ""),
     ("the same hash twice", copied(SCORE, "Interactive/accuracy/accuracy.txt"), "repeat"),
     ("a test's log beside its folder", copied(f"{TEST07}/{DETAIL}", f"Offline/TEST07/{DETAIL}"), ""),
     (
@@ -235,7 +159,7 @@ DAMAGES = [
     ("no hash", text(SCORE, "hash=", "sum="), "hash"),
     ("no hash of a test", text("Offline/TEST09/accuracy/accuracy.txt", "hash=", "sum="), "hash"),
     ("not the kept log", kept("Offline/accuracy/mlperf_log_accuracy.json", "[]"), "hash not-truncated"),
-    ("not truncated", extra("accuracy/mlperf_log_accuracy.json", 10_241), "not-truncated"),
+    ("not truncated", sized("Offline/accuracy/mlperf_log_accuracy.json", 10_241), "not-truncated"),
     ("TEST07 missing", remove("Offline/TEST07"), "test-missing"),
     ("no verify file", remove(VERIFY09), "test-missing"),
     ("TEST07 failed", text(VERIFY07, "TEST PASS", "TEST FAIL"), "test-failed"),
@@ -250,43 +174,43 @@ DAMAGES = [
     ("no accuracy log", remove("Offline/TEST09/accuracy/mlperf_log_accuracy.json"), "missing-file"),
     ("no user.conf", remove("Offline/user.conf"), "missing-file"),
     ("empty README", cut("Offline/README.md", 0), "missing-file"),
-    ("no system", lambda tree: (tree / SYSTEM).unlink(), "missing-file"),
-    ("no src", lambda tree: shutil.rmtree(tree / "closed/MyOrg/src"), "missing-file"),
+    ("no system", remove(SYSTEM), "missing-file"),
+    ("no src", remove(f"{ORGANISATION}/src"), "missing-file"),
     ("a field missing", system(cooling=None), "system"),
     ("a field empty", system(framework=""), "system"),
     ("an optional field empty", system(hw_notes=""), ""),
     ("a status of our own", system(status="soon"), "system"),
     ("another division", system(division="open"), "system"),
     ("accelerators in words", system(accelerators_per_node="eight"), "system"),
-    ("measurements empty", measurements(retraining=""), "measurements"),
-    ("a link", extra("link.txt", link=True), "files"),
-    ("a space", extra("my notes.txt"), "files"),
-    ("a hidden file", extra(".DS_Store"), "files"),
-    ("a file of 51 MB", extra("big.bin", 51 << 20), "files"),
+    ("measurements empty", fields("Offline/measurements.json", retraining=""), "measurements"),
+    ("a link", lambda results: (results / "Offline/link.txt").symlink_to(results / SYSTEM), "files"),
+    ("a space", write("Offline/my notes.txt", "1"), "files"),
+    ("a hidden file", write("Offline/.DS_Store", "1"), "files"),
+    ("a file of 51 MB", sized("Offline/big.bin", 51 << 20), "files"),
     ("unofficial run", kept(f"{OFFLINE}/run.json", record("VALID", "dataset has 12 samples")), "deviations"),
     ("INVALID for us", kept("Offline/accuracy/run.json", record("INVALID")), "run-verdict"),
     ("a run that was killed", kept("Offline/accuracy/run.json", KILLED), "run-verdict"),
     ("a damaged record", kept("Offline/accuracy/run.json", "{"), "run-verdict"),
     # Found by the official checker and once not by ours.
-    ("SingleStream beside", copied_folder("Interactive", "SingleStream"), "scenarios"),
+    ("SingleStream beside", copied("Interactive", "SingleStream"), "scenarios"),
     ("a scenario in capitals", rename("Offline", "OFFLINE"), "scenarios*2"),
     ("an edge system", system(system_type="edge"), "scenarios"),
-    ("a folder beside benchmarks", folder("closed/MyOrg/results/made_up/old"), "benchmark"),
-    ("a folder beside systems", folder("closed/MyOrg/results/another"), "missing-file"),
-    ("bytes that are no text", append(SCORE, b"caf\xe9\n"), "encoding"),
-    ("bytes in a log", append(f"{OFFLINE}/{DETAIL}", b"\xe9\n"), "encoding log-damaged"),
-    ("long answers", append(SCORE, TOO_LONG, before=True), "accuracy"),
-    ("an earlier score", append(SCORE, LOW, before=True), "accuracy"),
-    ("two blanks", score("'exact_match':  84.0"), "accuracy"),
-    ("a score in quotes", score("'exact_match': '84.0'"), "accuracy"),
-    ("a score that is no number", score("'exact_match': 84.0.1"), "accuracy"),
+    ("a folder beside benchmarks", folder("../old"), "benchmark"),
+    ("a folder beside systems", folder("../../another"), "missing-file"),
+    ("bytes that are no text", after(SCORE, b"caf\xe9\n"), "encoding"),
+    ("bytes in a log", after(f"{OFFLINE}/{DETAIL}", b"\xe9\n"), "encoding log-damaged"),
+    ("long answers", before(SCORE, TOO_LONG), "accuracy"),
+    ("an earlier score", before(SCORE, LOW), "accuracy"),
+    ("two blanks", score(" 84.0"), "accuracy"),
+    ("a score in quotes", score("'84.0'"), "accuracy"),
+    ("a score that is no number", score("84.0.1"), "accuracy"),
     ("no accelerators, as a number", system(accelerators_per_node=0), "system"),
     ("no accelerators, as text", system(accelerators_per_node="0"), ""),
     ("a network system", system(is_network="True"), "system*2"),
     ("not quite a network system", system(is_network="False"), "system"),
     ("a network system, not as text", system(is_network=True), "system*2"),
-    ("the network division", network, "settings*2 system"),
-    ("a power folder", folder(RESULTS / "Offline/performance/power"), "power*4"),
+    ("the network division", division("network"), "settings*2 system"),
+    ("a power folder", folder("Offline/performance/power"), "power*4"),
     ("a malformed power file", power_file("PSUs: [1, 2"), "power"),
     ("a power file without components", power_file("PSUs: [1, 2]"), "power"),
     ("power supplies without watts", power_file("Rack: {PSUs: [1, 2], Min PSUs Needed: 1}"), "power"),
@@ -294,8 +218,8 @@ DAMAGES = [
     ("watts as text", system(system_power_capacity="10 kW"), "system"),
     ("watts", system(system_power_capacity=10_200.5), ""),
     ("another target latency", row(INTERACTIVE, effective_target_latency_ns=61_000_000_000), "latency"),
-    ("an earlier row of a seed", earlier_row(OFFLINE, "effective_schedule_rng_seed", 1), "seeds"),
-    ("a later row of a seed", later_row(OFFLINE, "effective_schedule_rng_seed", 1), ""),
+    ("an earlier row of a seed", second_row(OFFLINE, SEED, 1, before=True), "seeds"),
+    ("a later row of a seed", second_row(OFFLINE, SEED, 1, before=False), ""),
     # Found by nobody else.
     ("samples/s made better by hand", row(OFFLINE, result_samples_per_second=10.9), "cross-check"),
     (

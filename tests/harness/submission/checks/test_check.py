@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 from collections import Counter
 
 import pytest
@@ -15,18 +14,21 @@ from harness.submission.checks.issue import RULES
 from harness.submission.cli import main
 from harness.submission.layout import ScenarioDir
 from harness.submission.rules import load_rules
-from tests.harness.submission.checks.damages import (
-    DAMAGES,
+from tests.harness.submission.checks.damages import DAMAGES, OFFLINE, RUN, division, error, score
+from tests.harness.submission.edits import (
     DETAIL,
-    RUN,
     SUMMARY,
+    both,
+    copied,
+    error_row,
     remove,
     rename,
     row,
-    set_accuracy,
     text,
+    without_row,
+    write,
 )
-from tests.harness.submission.trees import RESULTS, SYSTEM, add_error, edit_json, edit_text
+from tests.harness.submission.trees import RESULTS
 from tests.runs import ROOT
 
 
@@ -36,13 +38,9 @@ def codes(issues):
     return " ".join(code if n == 1 else f"{code}*{n}" for code, n in sorted(counts.items()))
 
 
-def test_a_right_tree_has_no_issue(tree):
-    assert check_tree(tree) == ()
-
-
 @pytest.mark.parametrize(("change", "expected"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES])
 def test_each_damage_has_its_own_issue(tree, change, expected):
-    change(tree)
+    change(tree / RESULTS)
     found = check_tree(tree)
     if expected is None:  # damage that brings others with it
         assert {"scenario", "mode"} & {issue.code for issue in found}
@@ -65,51 +63,60 @@ def test_every_rule_is_documented():
     assert [code for code, (rule, _) in RULES.items() if f"| `{code}` | {rule} |" not in page] == []
 
 
-def test_an_unknown_benchmark(tree):
-    (tree / RESULTS).rename(tree / RESULTS.parent / "gpt-oss-121b")
-    assert [(found.code, found.is_warning) for found in check_tree(tree)] == [("benchmark", False)]
-
-
-def test_another_benchmark_is_a_warning(tree, capsys):
-    (tree / RESULTS).rename(tree / RESULTS.parent / "whisper")
-    assert main(["check", str(tree)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
-
-
-@pytest.mark.parametrize("name", ["Interactive", "Online"])
-def test_the_endpoints_layout_is_a_warning(tree, capsys, name):
+def endpoints(name):
     """submission_structure.md: config.yaml, result_summary.json and accuracy_results.json instead of logs."""
-    rename("Interactive", name)(tree)
-    folder = tree / RESULTS / name
-    for run in ("performance", "accuracy"):
-        for path in [path for path in (folder / run).rglob("*") if path.is_file()]:
-            path.unlink()
-    for path in ("config.yaml", "performance/result_summary.json", "accuracy/accuracy_results.json"):
-        (folder / path).write_text("{}\n")
-    assert [(found.where, found.is_warning) for found in check_tree(tree)] == [(f"{RESULTS}/{name}", True)]
+    added = ("config.yaml", "performance/result_summary.json", "accuracy/accuracy_results.json")
+    gone = (remove(f"{name}/{run}/{log}") for run in (RUN, "accuracy") for log in (SUMMARY, DETAIL))
+    return both(rename("Interactive", name), *gone, *(write(f"{name}/{file}", "{}\n") for file in added))
+
+
+POWER = "Offline/performance"
+POWER_FILES = [*(f"power/{name}" for name in load_rules().power.power), "ranging/spl.txt", "run_1/spl.txt"]
+TESTS = [f"{scenario}/{test}" for scenario in ("Offline", "Interactive") for test in ("TEST07", "TEST09")]
+MISSED = f"Interactive/TEST07/{RUN}"
+# What may be submitted, and the code and the place of a warning.
+TAKEN = {
+    "the tree as it is": (both(), []),
+    "another benchmark": (rename("", "../whisper"), [("benchmark", "whisper")]),
+    "Endpoints layout": (endpoints("Interactive"), [("scenarios", "gpt-oss-120b/Interactive")]),
+    "its name of Server": (endpoints("Online"), [("scenarios", "gpt-oss-120b/Online")]),
+    # Their files must be there; what they say is not checked.
+    "power measurements": (
+        both(copied(OFFLINE, f"{POWER}/ranging"), *(write(f"{POWER}/{name}", "1") for name in POWER_FILES)),
+        [("power", f"gpt-oss-120b/{POWER}/power")],
+    ),
+    "no count of accuracy samples, of an older LoadGen": (
+        without_row("Offline/accuracy", "effective_accuracy_sample_count"),
+        [],
+    ),
+    "open, without target and tests": (both(score(12.5), *map(remove, TESTS), division("open")), []),
+    # A compliance test is no measurement: only its own verdict and its coverage count.
+    "a test that missed its latencies": (
+        both(
+            row(MISSED, result_validity="INVALID", early_stopping_met=False),
+            text(f"{MISSED}/{SUMMARY}", "Result is : VALID", "Result is : INVALID"),
+        ),
+        [],
+    ),
+    "a scenario in small letters": (rename("Offline", "offline"), []),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_may_be_submitted(tree, capsys, name):
+    change, warned = TAKEN[name]
+    change(tree / RESULTS)
+    found = check_tree(tree)
+    assert [(one.code, one.where.split("results/made_up/")[-1]) for one in found if one.is_warning] == warned
+    assert len(found) == len(warned)
     assert main(["check", str(tree)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no issues, 1 warning"
+    assert capsys.readouterr().out.splitlines()[-1] == f"no issues{', 1 warning' * len(warned)}"
 
 
 def test_missing_logs_are_no_endpoints_layout(tree):
-    for run in ("performance/run_1", "accuracy"):
-        remove(f"Interactive/{run}/{DETAIL}")(tree)
-    (tree / RESULTS / "Interactive/config.yaml").write_text("{}\n")
+    gone = (remove(f"Interactive/{run}/{DETAIL}") for run in (RUN, "accuracy"))
+    both(*gone, write("Interactive/config.yaml", "{}"))(tree / RESULTS)
     assert codes(check_tree(tree)) == "missing-file*2"
-
-
-def test_power_measurements_are_a_warning(tree):
-    """Their files must be there; what they say is not checked."""
-    rules, folder = load_rules().power, tree / RESULTS / "Offline/performance"
-    shutil.copytree(folder / "run_1", folder / "ranging")
-    (folder / "power").mkdir()
-    names = [("power", name) for name in rules.power] + [("ranging", "spl.txt"), ("run_1", "spl.txt")]
-    for run, name in names:
-        (folder / run / name).write_text("1\n")
-    found = [found for found in check_tree(tree) if found.code == "power"]
-    assert [(found.where, found.is_warning) for found in found] == [
-        (f"{RESULTS}/Offline/performance/power", True)
-    ]
 
 
 NAMES = [
@@ -143,51 +150,24 @@ def test_every_round_knows_our_benchmarks():
 def test_an_end_as_planned_is_a_warning(tree):
     """A submitter may set max_query_count: every sample was issued all the same."""
     message = "IssueQueryThread 0 Ending early: Max query count reached. query_count 990"
-    for name in (f"Offline/TEST07/{RUN}", f"Offline/{RUN}"):
-        add_error(tree / RESULTS / name / DETAIL, message)
-        edit_text(tree / RESULTS / name / SUMMARY, "No errors encountered", "1 ERROR encountered")
+    both(error(f"Offline/TEST07/{RUN}", message), error(OFFLINE, message))(tree / RESULTS)
     found = {found.where.removeprefix(f"{RESULTS}/"): found.is_warning for found in check_tree(tree)}
-    assert found == {f"Offline/TEST07/{RUN}/{DETAIL}": True, f"Offline/{RUN}/{DETAIL}": False}
-
-
-def test_an_older_loadgen_logs_no_count_of_accuracy_samples(tree):
-    path = tree / RESULTS / "Offline/accuracy" / DETAIL
-    lines = [line for line in path.read_text().splitlines() if "effective_accuracy_sample_count" not in line]
-    path.write_text("\n".join(lines) + "\n")
-    assert check_tree(tree) == ()
-
-
-def test_open_needs_neither_target_nor_tests(tree):
-    set_accuracy(12.5)(tree)
-    for name in ("Offline/TEST07", "Offline/TEST09", "Interactive/TEST07", "Interactive/TEST09"):
-        remove(name)(tree)
-    edit_json(tree / SYSTEM, division="open")
-    (tree / "closed").rename(tree / "open")
-    assert check_tree(tree) == ()
-
-
-def test_a_test_may_miss_its_latencies(tree):
-    """A compliance test is no measurement: only its own verdict and its coverage count."""
-    name = f"Interactive/TEST07/{RUN}"
-    row(name, result_validity="INVALID", early_stopping_met=False)(tree)
-    text(f"{name}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")(tree)
-    assert check_tree(tree) == ()
+    assert found == {f"Offline/TEST07/{RUN}/{DETAIL}": True, f"{OFFLINE}/{DETAIL}": False}
 
 
 def test_a_hostile_log_cannot_break_the_line(tree):
-    add_error(tree / RESULTS / f"Offline/{RUN}" / DETAIL, "one\ntwo\x1b[31m")
-    lines = [str(issue) for issue in check_tree(tree) if issue.code == "loadgen-errors"]
-    assert len(lines) == 1
-    assert lines[0].isprintable()
+    error_row(OFFLINE, "one\ntwo\x1b[31m")(tree / RESULTS)
+    (line,) = (str(issue) for issue in check_tree(tree) if issue.code == "loadgen-errors")
+    assert line.isprintable()
 
 
-def test_no_nonsense_breaks_the_check(original, tmp_path):
+def test_no_nonsense_breaks_the_check(tree):
     """Values of wrong types, rows taken out, bytes that are no text: issues, never a traceback."""
     chance = random.Random(7)
+    files = sorted(path for path in (tree / "closed").rglob("*") if path.is_file())
     for number in range(24):
-        tree = shutil.copytree(original, tmp_path / str(number))
-        path = chance.choice([path for path in sorted((tree / "closed").rglob("*")) if path.is_file()])
-        lines = path.read_text().splitlines()
+        path = chance.choice(files)
+        before, lines = path.read_bytes(), path.read_text().splitlines()
         kind = number % 4
         if kind == 0:
             path.write_bytes(chance.randbytes(500))
@@ -200,25 +180,17 @@ def test_no_nonsense_breaks_the_check(original, tmp_path):
             )
         for issue in check_tree(tree):
             assert "\n" not in str(issue)
-        shutil.rmtree(tree)
-
-
-def test_a_scenario_in_small_letters(tree):
-    """The official checker takes it; with capitals only it fails."""
-    rename("Offline", "offline")(tree)
-    assert check_tree(tree) == ()
+        path.write_bytes(before)
 
 
 def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
-    row(f"Offline/{RUN}", effective_min_duration_ms=1000)(tree)
+    row(OFFLINE, effective_min_duration_ms=1000)(tree / RESULTS)
     assert main(["check", str(tree)]) == 5
     line, *_, count = capsys.readouterr().out.splitlines()
     where, rest = line.split(": ", 1)
-    assert where == f"{RESULTS}/Offline/{RUN}/{DETAIL}"
+    assert where == f"{RESULTS}/{OFFLINE}/{DETAIL}"
     what, rule, remedy = rest.split("; ")
-    assert what.startswith("[min-duration] ")
-    assert "1000" in what
-    assert "600000" in what
+    assert what.startswith("[min-duration] ") and "1000" in what and "600000" in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
     assert count == "1 issue"
 

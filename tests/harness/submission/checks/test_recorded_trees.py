@@ -4,14 +4,14 @@
 ``HARNESS_OFFICIAL_PYTHON`` an interpreter with numpy, pandas and pyyaml.
 """
 
-import re
-import shutil
+from functools import partial
 
 import pytest
 
 from harness.submission.checks.check import check_tree
 from tests.harness.submission.checks.official_checker import CHECKER, accepts
-from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, edit_json, edit_text, unpack
+from tests.harness.submission.edits import SCORE, SYSTEM, both, fields, pattern, remove, text, write
+from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, copied, unpack
 from tests.made_up.cnn import DATACENTER, EDGE, ROWS
 
 R1 = "deepseek-r1"
@@ -25,12 +25,11 @@ def originals(tmp_path_factory):
 
 @pytest.fixture
 def tree_of(originals, tmp_path):
-    """A copy of a benchmark's tree without the scenario that is not wanted."""
+    """A copy of a benchmark's tree, changed."""
 
-    def copy(benchmark, without=None):
-        tree = shutil.copytree(originals / benchmark, tmp_path / "submission")
-        if without:
-            shutil.rmtree(results(tree, benchmark) / without)
+    def copy(benchmark, change):
+        tree = copied(originals / benchmark, tmp_path / "submission")
+        change(results(tree, benchmark))
         return tree
 
     return copy
@@ -41,12 +40,12 @@ def results(tree, benchmark):
 
 
 TREES = {
-    "Offline, Server": (DATACENTER, "Interactive"),
-    "Offline, Interactive": (DATACENTER, "Server"),
-    "Offline, Server, Interactive": (DATACENTER, None),
-    "edge: Offline, SingleStream": (EDGE, None),
-    "R1: Offline, Server": (R1, "Interactive"),
-    "R1: Offline, Interactive": (R1, "Server"),
+    "Offline, Server": (DATACENTER, remove("Interactive")),
+    "Offline, Interactive": (DATACENTER, remove("Server")),
+    "Offline, Server, Interactive": (DATACENTER, both()),
+    "edge: Offline, SingleStream": (EDGE, both()),
+    "R1: Offline, Server": (R1, remove("Interactive")),
+    "R1: Offline, Interactive": (R1, remove("Server")),
 }
 needs_official = pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
 
@@ -58,7 +57,7 @@ def test_it_has_no_issue(tree_of, name):
 
 def test_equal_answers_of_a_greedy_model_to_the_samples_of_a_test_are_a_warning(tree_of):
     """LoadGen draws the same ones in Server and Interactive; this server answers them in the same order."""
-    (issue,) = check_tree(tree_of(R1))
+    (issue,) = check_tree(tree_of(R1, both()))
     assert (issue.code, issue.is_warning) == ("repeat", True)
 
 
@@ -69,92 +68,52 @@ def test_the_official_checker_accepts_it(tree_of, name):
     assert accepts(tree_of(*TREES[name]))
 
 
-def accuracy(change, scenario="Offline"):
-    """Another text in accuracy.txt."""
-
-    def damage(tree, benchmark):
-        path = results(tree, benchmark) / scenario / "accuracy/accuracy.txt"
-        text = change(path.read_text(), benchmark)
-        assert text != path.read_text()
-        path.write_text(text)
-
-    return damage
+def score(metric, value, scenario="Offline"):
+    """Another number in accuracy.txt."""
+    return pattern(f"{scenario}/accuracy/accuracy.txt", rf"('{metric}': '?)[\d.]+", rf"\g<1>{value}")
 
 
-def length(value, scenario="Offline"):
-    return accuracy(
-        lambda text, benchmark: re.sub(r"'gen_len': \d+", f"'gen_len': {value(benchmark)}", text), scenario
-    )
-
-
-def score(metric, value):
-    return accuracy(lambda text, _: re.sub(rf"'{metric}': '[\d.]+'", f"'{metric}': '{value}'", text))
-
-
-def r1_score(metric, value, scenario="Offline"):
-    """Another number in the dict of deepseek-r1's evaluator."""
-    return accuracy(lambda text, _: re.sub(rf"'{metric}': [\d.]+", f"'{metric}': {value}", text), scenario)
+def length(bound, beyond=0, shown="{}"):
+    """Another sum of output lengths: the bound of the tree's benchmark, or beyond it."""
+    return lambda results: score("gen_len", shown.format(bound[results.name] + beyond))(results)
 
 
 def renamed(metric, name="other"):
-    return accuracy(lambda text, _: text.replace(f"'{metric}'", f"'{name}'"))
+    return text(SCORE, f"'{metric}'", f"'{name}'")
 
 
 def consistency(check, old):
-    name = "Offline/TEST06/verify_accuracy.txt"
-    return lambda tree, benchmark: edit_text(
-        results(tree, benchmark) / name, f"{check}: {old}", f"{check}: False"
-    )
-
-
-def remove(name):
-    def damage(tree, benchmark):
-        path = results(tree, benchmark) / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    return damage
-
-
-def system_type(value):
-    return lambda tree, _: edit_json(tree / "closed/MyOrg/systems/made_up.json", system_type=value)
-
-
-def answers(text):
-    """Another log of TEST06, of which truncate_accuracy_log.py leaves everything."""
-    return lambda tree, benchmark: (results(tree, benchmark) / TEST06_LOG).write_text(text)
+    return text("Offline/TEST06/verify_accuracy.txt", f"{check}: {old}", f"{check}: False")
 
 
 TEST06_LOG = "Offline/TEST06/accuracy/mlperf_log_accuracy.json"
+answers = partial(write, TEST06_LOG)  # of which truncate_accuracy_log.py leaves everything
 ANSWER = '{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'
+TRUNCATED = f"[\n{9000 * 'x'}\n\n...\n\n{4000 * 'x'}\n]\n"
 BOTH, ALL = (DATACENTER, EDGE), (DATACENTER, EDGE, R1)
 WITH_TEST06 = (DATACENTER, R1)
 # Benchmarks, damage, our issue's code, whether MLCommons's checker refuses it too.
 DAMAGES = {
     "gen_len missing": (BOTH, renamed("gen_len"), "accuracy", True),
-    "gen_len just long enough": (BOTH, length(LEAST.get), None, False),
-    "gen_len just short enough": (BOTH, length(MOST.get), None, False),
-    "gen_len too low": (BOTH, length(lambda name: LEAST[name] - 1), "accuracy", True),
-    "gen_len too high": (BOTH, length(lambda name: MOST[name] + 1), "accuracy", True),
-    "gen_len in quotes": (BOTH, length(lambda name: f"'{MOST[name]}'"), "accuracy", True),
-    "gen_len of numpy": (BOTH, length(lambda name: f"np.int64({MOST[name]})"), "accuracy", True),
+    "gen_len just long enough": (BOTH, length(LEAST), None, False),
+    "gen_len just short enough": (BOTH, length(MOST), None, False),
+    "gen_len too low": (BOTH, length(LEAST, -1), "accuracy", True),
+    "gen_len too high": (BOTH, length(MOST, 1), "accuracy", True),
+    "gen_len in quotes": (BOTH, length(MOST, shown="'{}'"), "accuracy", True),
+    "gen_len of numpy": (BOTH, length(MOST, shown="np.int64({})"), "accuracy", True),
     "rouge1 too low": (BOTH, score("rouge1", 38.39), "accuracy", True),
     "rouge2 too low": (BOTH, score("rouge2", 15.7), "accuracy", True),
     "rougeL too low": (BOTH, score("rougeL", 24.2), "accuracy", True),
     "rougeLsum too low": (BOTH, score("rougeLsum", 35.4), "accuracy", True),
     "rougeLsum missing": (BOTH, renamed("rougeLsum"), "accuracy", True),
-    "exact_match too low": ((R1,), r1_score("exact_match", 80.5446179), "accuracy", True),
+    "exact_match too low": ((R1,), score("exact_match", 80.5446179), "accuracy", True),
     "exact_match missing": ((R1,), renamed("exact_match"), "accuracy", True),
-    "tokens_per_sample too low": ((R1,), r1_score("tokens_per_sample", 3497.604659), "accuracy", True),
-    "too many tokens": ((R1,), r1_score("tokens_per_sample", 4274.850141, "Server"), "accuracy", True),
+    "tokens_per_sample too low": ((R1,), score("tokens_per_sample", 3497.604659), "accuracy", True),
+    "too many tokens": ((R1,), score("tokens_per_sample", 4274.850141, "Server"), "accuracy", True),
     "tokens_per_sample missing": ((R1,), renamed("tokens_per_sample"), "accuracy", True),
     "mean-accuracy of an older page": ((R1,), renamed("exact_match", "mean-accuracy"), "accuracy", True),
-    "fewer samples in the dict": ((R1,), r1_score("num-samples", 4387), "sample-count", False),
-    "fewer samples scored": (
-        (R1,),
-        accuracy(lambda text, _: text.replace("evaluated: 4388", "evaluated: 4387")),
-        "sample-count",
-        False,
-    ),
+    "fewer samples in the dict": ((R1,), score("num-samples", 4387), "sample-count", False),
+    "fewer samples scored": ((R1,), text(SCORE, "evaluated: 4388", "evaluated: 4387"), "sample-count", False),
     "no accuracy.txt": (ALL, remove("Offline/accuracy/accuracy.txt"), "missing-file", True),
     "no TEST06": (WITH_TEST06, remove("Offline/TEST06"), "test-missing", True),
     "two ends": (WITH_TEST06, consistency("EOS check pass", "True"), "test-failed", True),
@@ -163,16 +122,11 @@ DAMAGES = {
     "no log of TEST06": (WITH_TEST06, remove(TEST06_LOG), "missing-file", False),
     "no answers in TEST06": (WITH_TEST06, answers("[\n]\n"), "test06-log", False),
     "answers cut": (WITH_TEST06, answers(f"[\n{ANSWER[:-9]}"), "test06-log", False),
-    "answers truncated": (
-        WITH_TEST06,
-        answers(f"[\n{9000 * 'x'}\n\n...\n\n{4000 * 'x'}\n]\n"),
-        "test06-log",
-        False,
-    ),
+    "answers truncated": (WITH_TEST06, answers(TRUNCATED), "test06-log", False),
     "no Offline": (ALL, remove("Offline"), "scenarios", True),
     "no SingleStream": ((EDGE,), remove("SingleStream"), "scenarios", True),
-    "edge system": (WITH_TEST06, system_type("edge"), "scenarios", True),
-    "datacenter system": ((EDGE,), system_type("datacenter"), "scenarios", True),
+    "edge system": (WITH_TEST06, fields(SYSTEM, system_type="edge"), "scenarios", True),
+    "datacenter system": ((EDGE,), fields(SYSTEM, system_type="datacenter"), "scenarios", True),
 }
 CASES = [(benchmark, name) for name, damage in DAMAGES.items() for benchmark in damage[0]]
 
@@ -180,9 +134,7 @@ CASES = [(benchmark, name) for name, damage in DAMAGES.items() for benchmark in 
 @pytest.mark.parametrize(("benchmark", "name"), CASES)
 def test_a_damage_has_its_issue(tree_of, benchmark, name):
     _, change, code, _ = DAMAGES[name]
-    tree = tree_of(benchmark)
-    change(tree, benchmark)
-    found = {found.code for found in check_tree(tree) if not found.is_warning}
+    found = {found.code for found in check_tree(tree_of(benchmark, change)) if not found.is_warning}
     assert code in found if code else not found
 
 
@@ -191,9 +143,7 @@ def test_a_damage_has_its_issue(tree_of, benchmark, name):
 @pytest.mark.parametrize(("benchmark", "name"), CASES)
 def test_what_the_official_checker_says_of_it(tree_of, benchmark, name):
     _, change, _, refused = DAMAGES[name]
-    tree = tree_of(benchmark)
-    change(tree, benchmark)
-    assert accepts(tree) is not refused
+    assert accepts(tree_of(benchmark, change)) is not refused
 
 
 def test_the_runs_were_complete(originals):
