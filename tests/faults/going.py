@@ -1,5 +1,6 @@
 """A run of the program that is going on, and what a test may do to its processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -177,3 +178,10 @@ def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
             if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def verdict(log_dir: Path) -> str:
+    """The result in run.json, "" where there is none."""
+    path = log_dir / "run.json"
+    found = json.loads(path.read_text())["verdict"] if path.exists() else None
+    return found["result"] if found else ""

@@ -19,11 +19,10 @@ RUNS = [
     for kind in ANSWER_RUNS
     for i, setting in enumerate(kind.settings)
 ]
-TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
 
 
 @pytest.mark.parametrize(("kind", "setting"), RUNS)
-def test_faults_in_turn(kind, setting, tmp_path):
+def test_faults_in_turn(kind, setting, tmp_path, capfd):
     """The preflight's trial request comes first and is answered well, then one request for each fault."""
     rows, streams, arguments = kind.faults, kind.streams, kind.arguments
     if streams != (setting.scenario != "offline"):
@@ -37,25 +36,22 @@ def test_faults_in_turn(kind, setting, tmp_path):
             *("--timeout", DEADLINE_S, "--no-fail-fast", *arguments),
             *(["--accuracy"] if setting.accuracy else []),
             scenario=setting.scenario,
+            here=capfd,
         )
         met = {prompts.index(r.prompt_ids): row for r, row in zip(stub.requests[1:], rows, strict=False)}
     assert len(met) == len(rows)
     names = {sample: row.failure if streams else row.whole for sample, row in met.items()}
     victims = {sample: name for sample, name in names.items() if name}
-    check_verdict(run, victims)
+    assert "Traceback" not in run.stderr
+    assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
+    failed = [row for row in run.requests if row["failure"]]
+    assert {row["sample_index"]: row["failure"] for row in failed} == victims
+    assert run.failures == Counter(victims.values())
+    assert all(row["failure_detail"].isprintable() for row in failed)
+    assert f"{len(victims)} ERRORS encountered" in run.loadgen_summary
     if setting.accuracy:
         answered = {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
         assert run.accuracy_log == answered | {index: [] for index in victims}
-
-
-def check_verdict(run, victims):
-    assert "Traceback" not in run.stderr
-    assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
-    failed = {row["sample_index"]: row["failure"] for row in run.requests if row["failure"]}
-    assert failed == victims
-    assert run.failures == Counter(victims.values())
-    assert all(row["failure_detail"].isprintable() for row in run.requests if row["failure"])
-    assert f"{len(victims)} ERRORS encountered" in run.loadgen_summary
 
 
 @pytest.mark.parametrize(
@@ -65,13 +61,13 @@ def check_verdict(run, victims):
         pytest.param("server", Fault.NO_FINISH, 60, "unfinished", 10, marks=pytest.mark.engine),
     ],
 )
-def test_a_server_that_fails_every_query_ends_the_run(tmp_path, scenario, fault, timeout, kind, least):
+def test_a_server_that_fails_every_query_ends_the_run(tmp_path, capfd, scenario, fault, timeout, kind, least):
     """Not one answer completes, although some have tokens: the run ends early and names the reason."""
     dataset, _ = small_dataset(tmp_path, rows=80)
     with StubServer(faults=lambda request: fault if request.index else None, event_delay_s=0.01) as stub:
         where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", 5)
         limits = {"scenario": scenario, "qps": 10, "duration_ms": 3_600_000}
-        run = run_mlperf(tmp_path, *where, "--timeout", timeout, **limits)
+        run = run_mlperf(tmp_path, *where, "--timeout", timeout, **limits, here=capfd)
     assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
     assert least <= run.failures[kind] < 80
     assert f"all failed: {kind} " in run.record["verdict"]["reasons"][0]

@@ -1,6 +1,5 @@
 """A signal at any moment from the start to the last line: the exit code and run.json agree."""
 
-import json
 import os
 import signal
 import subprocess
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.going import Scene, alive, going
+from tests.faults.going import Scene, alive, going, verdict
 from tests.faults.matrix import OFFLINE
 from tests.kit import wait_until
 
@@ -47,10 +46,3 @@ def listens_to(process: subprocess.Popen[str], signum: signal.Signals) -> bool:
     lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
     caught = int(lines["SigCgt"], 16)
     return bool(caught >> (signal.SIGTERM - 1) & caught >> (signum - 1) & 1)
-
-
-def verdict(log_dir: Path) -> str:
-    """The result in run.json, "" where there is none."""
-    path = log_dir / "run.json"
-    found = json.loads(path.read_text())["verdict"] if path.exists() else None
-    return found["result"] if found else ""

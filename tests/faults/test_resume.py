@@ -1,6 +1,5 @@
 """kill -9 at any moment of an accuracy run; --resume ends in a log as if nothing had happened."""
 
-import json
 import os
 import random
 import signal
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from harness.record.answer_log import read_saved_answers
-from tests.faults.going import alive
+from tests.faults.going import alive, verdict
 from tests.kit import wait_until
 from tests.runs import command, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer, expected_ids
@@ -77,16 +76,13 @@ def go_on_after(dice, output, scenario, certain=False):
                 return len(stub.requests) >= sent and (in_journal or not certain)  # noqa: B023
 
             kill_at(caught, dice.uniform(0, 0.1), output, (*words, *resume), conf)
-            if (log_dir / "run.json").exists() and verdict(log_dir) == "VALID":
+            if verdict(log_dir) == "VALID":
                 break
+    if verdict(log_dir) == "VALID":
+        return 0
+    resume = ["--resume"] if any(log_dir.rglob("run.json")) else []
     with StubServer() as stub:  # the first may still read what the killed have sent
-        words = ("--scenario", scenario, *arguments(stub, dataset))
-        if not log_dir.exists() or not any(log_dir.rglob("run.json")):
-            run = run_mlperf(output, *words, scenario=scenario)
-        elif verdict(log_dir) == "VALID":
-            return 0
-        else:
-            run = run_mlperf(output, *words, "--resume", scenario=scenario)
+        run = run_mlperf(output, *arguments(stub, dataset), *resume, scenario=scenario)
         sent = len(stub.requests) - 1  # one trial request
     assert run.code == 0, run.stdout + run.stderr
     assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
@@ -98,43 +94,22 @@ def go_on_after(dice, output, scenario, certain=False):
     return resumed
 
 
-def verdict(log_dir):
-    path = log_dir / "run.json"
-    record = json.loads(path.read_text()) if path.exists() else {}
-    return (record.get("verdict") or {}).get("result")
-
-
-def broken_off(tmp_path, stub, dataset):
-    """A run that ended itself at its failures, with answers in its journal."""
-    return run_mlperf(tmp_path, *arguments(stub, dataset), "--max-failures", 2)
-
-
-CHANGED = [(("--max-new-tokens", TOKENS + 1), "parameters"), (("--max-samples", ROWS - 1), "samples")]
-
-
 def test_resume_after_failures(tmp_path, capfd):
     """The failures that ended a run are sent again, its answers are not; another run is not resumed."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)
-    faults = [None] * 12 + [Fault.HTTP_500] * 4
-    conf = ("--user-conf", quick_conf(tmp_path), "--resume")
-    with StubServer(event_delay_s=0.1, faults=faults) as stub:
-        refused = run_here(capfd, tmp_path, *arguments(stub, dataset), *conf)
-        assert (refused.code, "holds no run to resume" in refused.stderr) == (2, True)
-        first = broken_off(tmp_path, stub, dataset)
-        for changed, wording in CHANGED:
-            run = run_here(capfd, tmp_path, *arguments(stub, dataset), *conf, *changed)
-            assert run.code == 2
-            assert f"holds a run with {wording}" in run.stderr
+    with StubServer(event_delay_s=0.1, faults=[None] * 12 + [Fault.HTTP_500] * 4) as stub:
+        words = arguments(stub, dataset)
+        first = run_mlperf(tmp_path, *words, "--max-failures", 2, here=capfd)
+        refused = run_here(capfd, tmp_path, *words, "--resume", "--max-new-tokens", TOKENS + 1)
+        assert (refused.code, "holds a run with parameters" in refused.stderr) == (2, True)
     assert (first.code, first.result) == (4, "INVALID")  # the earlier run still lies there, untouched
     assert not (first.log_dir / "attempt.1").exists()
     assert "ended early: " in first.record["verdict"]["reasons"][0]
     answered = first.record["statistics"]["completed"]
     assert answered >= 8
     with StubServer() as stub:
-        second = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume")
+        second = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume", here=capfd)
         sent = len(stub.requests) - 1
-        refused = run_here(capfd, tmp_path, *arguments(stub, dataset), *conf)
-    assert (refused.code, "VALID and complete" in refused.stderr) == (2, True)
     assert second.code == 0, second.stdout + second.stderr
     assert second.record["statistics"]["resumed"] == answered
     assert sent == ROWS - answered
@@ -146,8 +121,7 @@ def test_resume_after_failures(tmp_path, capfd):
 
 
 def test_performance_never_resumes(tmp_path, capfd):
-    dataset, _ = small_dataset(tmp_path)
-    run = run_here(capfd, tmp_path, "--input-file", dataset, "--resume")
+    run = run_here(capfd, tmp_path, "--input-file", "any.parquet", "--resume")
     assert run.code == 2
     assert "--resume without --accuracy" in run.stderr
 

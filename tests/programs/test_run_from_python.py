@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.runs import ROOT, quick_conf, small_dataset
+from tests.runs import ROOT, quick_conf, run_here, small_dataset
 from tests.stub import Fault, StubServer
 
 PAGE = ROOT / "docs/guide/python.md"
@@ -50,32 +50,31 @@ from harness.config.plan import resolve_plan
 from sut.run import run
 
 if __name__ == "__main__":
-    url, data, conf, *rest = sys.argv[1:]
-    options = RunOptions(input_file=data, server_url=url, user_conf=conf, max_new_tokens=8)
-    for _ in range(int(rest[0])):
+    url, data, conf = sys.argv[1:]
+    for tokens in (8, 9):
+        options = RunOptions(input_file=data, server_url=url, user_conf=conf, max_new_tokens=tokens)
         record = run(resolve_plan(options), on_progress=lambda snapshot: print("progress", flush=True))
         print(record.verdict.result, record.exit_code, record.files["run record"], flush=True)
 """
 
 
-def test_two_runs_of_one_process_are_quiet(tmp_path):
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer() as server:
-        program = python(tmp_path, PROGRAM, server.url, dataset, quick_conf(tmp_path), 2)
-        out, err = program.communicate(timeout=300)
-    lines = [line for line in out.splitlines() if line != "progress"]
-    path = tmp_path / "mlperf_results/offline/performance/run.json"
-    assert (lines, err) == ([f"VALID 0 {path}"] * 2, "")
+def test_two_runs_of_one_process_are_quiet_and_the_interrupted_one_returns_its_record(tmp_path, capfd):
+    """KeyboardInterrupt is Python's own; the program continues with the record.
 
-
-def test_an_interrupted_run_returns_its_record(tmp_path):
-    """KeyboardInterrupt is Python's own; the program continues with the record."""
+    Another process's run into their folder is refused, and they lose nothing.
+    """
     dataset, _ = small_dataset(tmp_path)
-    with StubServer(faults=lambda request: Fault.SILENT if request.index else None) as server:
-        program = python(tmp_path, PROGRAM, server.url, dataset, quick_conf(tmp_path), 1)
+    with StubServer(faults=lambda request: Fault.SILENT if request.asked_tokens == 9 else None) as server:
+        program = python(tmp_path, PROGRAM, server.url, dataset, quick_conf(tmp_path))
+        lines = filter(lambda line: line != "progress\n", iter(program.stdout.readline, ""))
+        path = tmp_path / "mlperf_results/offline/performance/run.json"
+        assert next(lines) == f"VALID 0 {path}\n"
         assert program.stdout.readline() == "progress\n"
+        where = ("--server-url", server.url, "--input-file", dataset)
+        other = run_here(capfd, tmp_path / "mlperf_results", *where)
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=300)
-    path = tmp_path / "mlperf_results/offline/performance/run.json"
-    assert out.splitlines()[-1] == f"INTERRUPTED 130 {path}", err
+    assert (out.splitlines()[-1], err) == (f"INTERRUPTED 130 {path}", "")
+    assert (other.code, "another run is writing there" in other.stderr) == (2, True)
+    assert len(list(path.parents[1].glob("performance.*"))) == 1  # of the first run
     assert json.loads(path.read_text())["interrupted_by"] == "SIGINT"

@@ -45,7 +45,8 @@ def test_another_version_of_the_server_is_named(tmp_path):
     assert list(version_changes(tmp_path, "0.5.23")) == []
 
 
-def test_a_damaged_record_is_refused(tmp_path):
+def test_a_damaged_record_and_none_are_refused(tmp_path):
+    assert "holds no run to resume" in refusal(tmp_path)
     (tmp_path / "run.json").write_text('{"plan": {')
     assert str(tmp_path / "run.json") in refusal(tmp_path)
 
