@@ -1,21 +1,25 @@
 """The API key reaches the server and nothing else: no file, no stream, no command line, no error."""
 
+import itertools
 import os
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from harness.config.api_key import api_key, masked, masked_text
-from harness.errors import ConfigError
+from harness.errors import ConfigError, ServerError
 from harness.grading.sandbox.probe import choose_sandbox
 from sut.client.endpoint import resolve_endpoint
+from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
 from sut.wire.base import excerpt
+from tests.kit import PATIENCE_S
 from tests.runs import command, quick_conf, run_here, small_dataset
-from tests.security.hostile import KEY, STREAM, chunk, document, hostile
+from tests.security.hostile import KEY, OK, STREAM, chunk, document, hostile
 
 # Each repeats the request's headers, as error pages of proxies and debug pages of servers do.
 ECHOES = {
@@ -44,68 +48,55 @@ ECHOES = {
 TOLD = KEY[:12].encode()
 
 
-def run_with_key(tmp_path, url, *arguments):
-    """Run at the most talkative level; code, output and the command lines of all its processes."""
-    dataset, _ = small_dataset(tmp_path, rows=len(ECHOES) + 3)
-    words = command(
-        tmp_path, "--user-conf", quick_conf(tmp_path), "--log-level", "debug", "--server-url", url
-    )
-    words += ["--input-file", str(dataset), "--max-new-tokens", "4", "--stream", "on", *arguments]
-    environment = {**os.environ, "SGLANG_API_KEY": KEY}
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, env=environment
-    )
-    lines = set()
-    while process.poll() is None:
-        lines |= command_lines(process.pid)
-        time.sleep(0.1)
-    return process.returncode, process.stdout.read(), lines
-
-
-def command_lines(pid):
+def command_lines():
+    """Those of all processes that this one has started."""
     found = set()
-    try:
-        parent = psutil.Process(pid)
-        for one in (parent, *parent.children(recursive=True)):
-            found.add(Path(f"/proc/{one.pid}/cmdline").read_bytes())
-    except (psutil.NoSuchProcess, OSError):
-        return found
+    for child in psutil.Process().children(recursive=True):
+        with suppress(OSError):
+            found.add(Path(f"/proc/{child.pid}/cmdline").read_bytes())
     return found
 
 
 def test_a_whole_run_against_servers_that_repeat_the_key(tmp_path):
-    """Every kind of excerpt in turn; files, both streams and command lines hold no part of the key."""
-    echoes = list(ECHOES.values())
-    counter = iter(range(1000))
-    with hostile(lambda head: echoes[next(counter) % len(echoes)](head)) as server:
-        code, output, lines = run_with_key(tmp_path, server.url)
-    assert code == 4, output
+    """Every kind of excerpt in turn, at the most talkative level: files, both streams and command lines hold
+    no part of the key.
+    """
+    turn, lines = itertools.cycle(ECHOES.values()), set()
+
+    def echo(head):
+        lines.update(command_lines())
+        return next(turn)(head)
+
+    dataset, _ = small_dataset(tmp_path, rows=len(ECHOES) + 3)
+    words = command(tmp_path, "--user-conf", quick_conf(tmp_path), "--log-level", "debug", "--stream", "on")
+    words += ["--input-file", str(dataset), "--max-new-tokens", "4", "--server-url"]
+    environment = {**os.environ, "SGLANG_API_KEY": KEY}
+    repeats = {"/health": lambda head: [document(b"", extra=b"x-key: " + KEY.encode() + b"\r\n")]}
+    with hostile(echo, repeats) as server:
+        done = subprocess.run(
+            [*words, server.url], capture_output=True, timeout=PATIENCE_S, cwd=tmp_path, env=environment
+        )
+    assert done.returncode == 4, done.stderr
     assert all(f"Bearer {KEY}".encode() in head for head in server.heads), "the key must reach the server"
-    assert TOLD not in output
+    assert TOLD not in done.stdout + done.stderr
     assert len(lines) >= 3 and not any(TOLD in line for line in lines)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"run.json", "requests.parquet", "mlperf_log_detail.txt"} <= {path.name for path in written}
     assert [path.name for path in written if TOLD in path.read_bytes()] == []
     # The excerpt is there, with the key masked: parquet compresses, so look at its values as well.
-    import pyarrow.parquet as pq
-
     details = pq.read_table(next(tmp_path.rglob("requests.parquet")))["failure_detail"].to_pylist()
     assert not any(KEY[:12] in (detail or "") for detail in details)
     assert sum("[API key]" in (detail or "") for detail in details) >= len(ECHOES) - 1
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["/health", *(pytest.param(page, marks=pytest.mark.engine) for page in ("/model_info", "/server_info"))],
-)
-def test_control_plane_errors(page, tmp_path):
-    """A page that is no HTTP and repeats the request; debug logging of headers as well."""
-    echo = {page: lambda head: [b"HTTP/1.1 200 OK\r\n" + head.split(b"\r\n", 1)[1] + b"\r\nbroken\r\n\r\n"]}
-    with hostile(lambda head: [], echo) as server:
-        code, output, _ = run_with_key(tmp_path, server.url, "--dry-run")
-    assert code == 3, output
-    assert b"Bearer" not in output or TOLD not in output
-    assert TOLD not in output
+@pytest.mark.parametrize("page", ["/health", "/model_info", "/server_info"])
+def test_control_plane_errors(page, monkeypatch):
+    """A page that is no HTTP and repeats the key, in a line that the error quotes."""
+    monkeypatch.setenv("SGLANG_API_KEY", KEY)
+    echo = {page: lambda head: [OK + b"Bearer " + KEY.encode() + b"\r\n\r\n"]}
+    with hostile(lambda head: [], echo) as server, pytest.raises(ServerError, match=r"\[API key\]") as caught:
+        discover([server.url], "sglang", KEY, 20)
+    assert TOLD.decode() not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["two\nlines", "ümlaut", "qqq\twww", "x\x00y"])

@@ -1,8 +1,8 @@
 """Information pages of a hostile server: an error or "not told" within seconds, with little memory."""
 
+import gzip
 import itertools
 import json
-import subprocess
 import threading
 import time
 import tracemalloc
@@ -15,7 +15,7 @@ from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
 from sut.servers.preflight import flush_caches
 from tests.kit import listening, read_request
-from tests.runs import command, small_dataset
+from tests.runs import run_here, small_dataset
 from tests.security.hostile import OK, STREAM, chunk, document, hostile
 
 WITHIN_S = 0.5
@@ -73,7 +73,6 @@ def test_page_ends_in_time_and_memory(name):
         tracemalloc.stop()
     assert peak_mib < MOST_MIB
     assert told and all(isinstance(one, bytes) or (one.isprintable() and len(one) < 600) for one in told)
-    print(name, round(peak_mib, 2), str(told)[:200])
 
 
 def ask(control, told):
@@ -84,26 +83,31 @@ def ask(control, told):
 
 
 @pytest.mark.parametrize(
-    "location", ["file:///etc/passwd", "http://127.0.0.1:9/", "//elsewhere/", "gopher://x/"]
+    ("status", "location"),
+    [
+        (b"301 Moved", b"file:///etc/passwd"),
+        (b"302 Found", b"http://127.0.0.1:9/"),
+        (b"307 Temporary", b"//elsewhere/"),
+        (b"308 Permanent", b"gopher://x/"),
+    ],
 )
-@pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"307 Temporary", b"308 Permanent"])
-def test_redirects_are_not_followed(location, status):
-    moved = {"/health": lambda head: [document(b"", status, b"location: %b\r\n" % location.encode())]}
+def test_redirects_are_not_followed(status, location):
+    moved = {"/health": lambda head: [document(b"", status, b"location: %b\r\n" % location)]}
     with hostile(lambda head: [], moved) as server, pytest.raises(ServerError, match="answered 30"):
         discover([server.url], "sglang", None, 20)
     assert [head.split(b" ")[1] for head in server.heads] == [b"/health"]
 
 
-SIZES = (-1, 0, 2**31, 2**70, 10**4000, 1.5, True, "7", None, [], {"a": 1})
+SIZES = (-1, 0, 2**31, 2**70, 10**4000, 8.0, 1.5, True, "7", None, [8], {"a": 1})
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size)[:12])
 def test_sizes_that_cannot_be_count_as_not_told(size):
     names = ("max_running_requests", "dp_size", "stream_interval", "context_length")
-    info = {"/server_info": lambda head: [document(json.dumps(dict.fromkeys(names, size)).encode())]}
-    with hostile(lambda head: [], info) as server:
+    said = json.dumps({**dict.fromkeys(names, size), "version": 5}).encode()
+    with hostile(lambda head: [], {"/server_info": lambda head: [document(said)]}) as server:
         (facts,) = discover([server.url], "sglang", None, 20)
-    assert [getattr(facts, name) for name in names] == [None] * 4
+    assert [getattr(facts, name) for name in (*names, "version")] == [None] * 5
 
 
 @pytest.mark.parametrize(
@@ -116,9 +120,7 @@ def test_pages_that_are_no_json(body):
 
 
 def test_a_compressed_page_is_not_unpacked():
-    import gzip
-
-    bomb = gzip.compress(b" " * (64 << 20), 9)
+    bomb = gzip.compress(b" " * (2 << 20))
     page = {"/model_info": lambda head: [document(bomb, extra=b"content-encoding: gzip\r\n")]}
     with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
         discover([server.url], "sglang", None, 20)
@@ -134,31 +136,26 @@ def test_a_trickled_flush_does_not_hold_up_the_run():
 UGLY = "gpt-oss-120b\x1b[2J\x1b]0;owned\x07\u202eevil\u2066\r\nVALID\x00<script>alert(1)</script>" + "é" * 400
 
 
-def run_dry(tmp_path, *urls):
-    dataset, _ = small_dataset(tmp_path)
-    words = command(tmp_path, "--dry-run", "--input-file", dataset, "--server-url", ",".join(urls))
-    return subprocess.run(words, capture_output=True, timeout=120)
-
-
-def assert_legible(output):
-    text = output.decode()
+def assert_legible(text):
     assert all(line.isprintable() for line in text.split("\n"))
     assert max(map(len, text.split("\n"))) <= 2100
 
 
-def test_names_that_a_server_gives_itself_reach_the_terminal_escaped(tmp_path):
+def test_names_that_a_server_gives_itself_reach_the_terminal_escaped(tmp_path, capfd):
     """In the plan of a run, and in the error about replicas that differ."""
+    dataset, _ = small_dataset(tmp_path)
     ugly = {"/server_info": lambda head: [document(json.dumps({"served_model_name": UGLY}).encode())]}
     with hostile(lambda head: [], ugly) as one, hostile(lambda head: []) as other:
-        alone, both = run_dry(tmp_path, one.url), run_dry(tmp_path, one.url, other.url)
-    assert alone.returncode == 0, alone.stderr
-    assert b"\\x1b[2J" in alone.stdout and b"\\u202e" in alone.stdout
-    assert both.returncode == 3 and b"\\x1b[2J" in both.stderr
-    for done in (alone, both):
-        assert_legible(done.stdout)
-        assert_legible(done.stderr)
+        words = ["--dry-run", "--input-file", dataset, "--server-url"]
+        alone = run_here(capfd, tmp_path, *words, one.url)
+        both = run_here(capfd, tmp_path, *words, f"{one.url},{other.url}")
+    assert alone.code == 0, alone.stderr
+    assert "\\x1b[2J" in alone.stdout and "\\u202e" in alone.stdout
+    assert both.code == 3 and "\\x1b[2J" in both.stderr
+    for text in (alone.stdout, alone.stderr, both.stdout, both.stderr):
+        assert_legible(text)
 
 
 def test_the_probe_of_the_terminal_would_notice():
     with pytest.raises(AssertionError):
-        assert_legible(UGLY.encode())
+        assert_legible(UGLY)

@@ -3,18 +3,19 @@
 import json
 import os
 import stat
-import subprocess
-import sys
 
+import pyarrow as pa
 import pytest
 
+import eval_mlperf_accuracy
+import run_mlperf
 from harness.errors import ConfigError
 from harness.files import atomic_write, keep_others_from_writing
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.requests_table import write_requests
 from tests.harness.grading.logs import write_log
 from tests.records import ENDED
-from tests.runs import ACCURACY, ROOT, command, evaluator, quick_conf, small_dataset
+from tests.runs import ACCURACY, ROOT, command, evaluator, main_here, quick_conf, small_dataset
 from tests.stub import StubServer
 
 VICTIM = "what the link points to"
@@ -28,53 +29,58 @@ def anyone_may_write(folder):
     ]
 
 
-def under_umask_zero(words, **more):
-    return subprocess.run(words, capture_output=True, text=True, timeout=100, umask=0, **more)
+@pytest.fixture
+def umask_zero():
+    before = os.umask(0)
+    yield
+    os.umask(before)
 
 
-def run_under_umask_zero(tmp_path, url, *arguments):
-    dataset, _ = small_dataset(tmp_path)
-    words = command(
-        tmp_path / "results", "--input-file", dataset, "--server-url", url, "--stream", "on", *arguments
-    )
-    done = under_umask_zero([*words, "--max-new-tokens", "4", "--user-conf", str(quick_conf(tmp_path))])
-    return done, {path.name for path in (tmp_path / "results").rglob("*")}
-
-
-def test_a_run_under_umask_zero(tmp_path):
+def test_a_run_under_umask_zero(tmp_path, umask_zero, capfd):
     """LoadGen's own files, the journal and every folder included."""
+    dataset, _ = small_dataset(tmp_path)
+    results = tmp_path / "results"
     with StubServer() as stub:
-        done, written = run_under_umask_zero(tmp_path, stub.url, "--accuracy")
-    assert done.returncode == 0, done.stderr
+        words = command(
+            results, "--input-file", dataset, "--server-url", stub.url, "--user-conf", quick_conf(tmp_path),
+            "--stream", "on", "--accuracy", "--max-new-tokens", 4,
+        )  # fmt: skip
+        code, _, err = main_here(capfd, run_mlperf.main, words[2:])
+    assert code == 0, err
+    written = {path.name for path in results.rglob("*")}
     assert {"run.json", "requests.parquet", "mlperf_log_accuracy.json", "journal"} <= written
-    assert anyone_may_write(tmp_path / "results") == []
+    assert anyone_may_write(results) == []
 
 
-def test_a_grading_under_umask_zero(tmp_path):
+def test_a_grading_under_umask_zero_beside_planted_links(tmp_path, umask_zero, capfd, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    victim, results, out = tmp_path / "victim", tmp_path / "results", tmp_path / "out"
+    victim.write_text(VICTIM)
+    results.mkdir(0o755)
+    for planted in ("r.json", "r.json.part", "r.programs.jsonl"):
+        (results / planted).symlink_to(victim)
     log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)
-    out = tmp_path / "out"
-    words = evaluator(log, ACCURACY)
-    outputs = {"--output-file": "r.json", "--save-outputs": "o.parquet", "--report": "d.html"}
-    words += [word for flag, name in outputs.items() for word in (flag, out / name)]
-    words += ["--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = under_umask_zero([str(word) for word in words], env=environment)
-    assert done.returncode == 5, done.stderr
-    assert {"r.json", "o.parquet", "d.html"} <= {path.name for path in out.iterdir()}
-    assert anyone_may_write(out) == []
+    words = [*evaluator(log, ACCURACY), "--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
+    words += ["--output-file", results / "r.json", "--save-outputs", out / "o.parquet"]
+    words += ["--report", out / "d.html"]
+    code, _, err = main_here(capfd, eval_mlperf_accuracy.main, list(map(str, words[2:])))
+    assert code == 5, err
+    assert victim.read_text() == VICTIM
+    assert json.loads((results / "r.json").read_text())["summary"]
+    assert {"o.parquet", "d.html"} <= {path.name for path in out.iterdir()}
+    assert anyone_may_write(results) == anyone_may_write(out) == []
 
 
-def test_a_stricter_umask_stays(tmp_path):
-    code = "import os; from harness.files import keep_others_from_writing as k; k(); print(os.umask(0))"
-    for umask, expected in ((0, 0o002), (0o027, 0o027), (0o077, 0o077), (0o020, 0o022)):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, umask=umask)
-        assert int(done.stdout) == expected
-    assert keep_others_from_writing.__doc__
+@pytest.mark.parametrize(("umask", "kept"), [(0, 0o002), (0o027, 0o027), (0o077, 0o077), (0o020, 0o022)])
+def test_a_stricter_umask_stays(umask, kept):
+    before = os.umask(umask)
+    keep_others_from_writing()
+    assert os.umask(before) == kept
 
 
 WRITERS = {
     "run.json": ENDED.write,
-    "requests.parquet": lambda path: write_requests(path, __import__("pyarrow").table({"a": [1]})),
+    "requests.parquet": lambda path: write_requests(path, pa.table({"a": [1]})),
 }
 
 
@@ -89,29 +95,6 @@ def test_planted_links_are_replaced_not_followed(name, planted, tmp_path):
     assert victim.read_text() == VICTIM
     assert (tmp_path / name).is_file() and not (tmp_path / name).is_symlink()
     assert not (tmp_path / (name + ".partial")).exists()
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "r.json.part",
-        *(pytest.param(name, marks=pytest.mark.engine) for name in ("r.json", "r.programs.jsonl")),
-    ],
-)
-def test_links_beside_the_evaluators_result(planted, tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_text(VICTIM)
-    (tmp_path / planted).symlink_to(victim)
-    log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)
-    words = evaluator(log, ACCURACY)
-    words += ["--output-file", tmp_path / "r.json", "--lcb-data", ROOT / "datasets/samples/code_sample.jsonl"]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [str(w) for w in words], capture_output=True, text=True, timeout=120, env=environment
-    )
-    assert done.returncode == 5, done.stderr
-    assert victim.read_text() == VICTIM
-    assert json.loads((tmp_path / "r.json").read_text())["summary"]
 
 
 def test_a_link_that_comes_in_between_is_an_error(tmp_path):

@@ -1,13 +1,13 @@
 """Model output in the evaluator's report on disagreements: legible, and nothing in it acts."""
 
 import html.parser
-import subprocess
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset.tokenizer import encode
+from harness.grading.cli import main
 from harness.grading.decoding.output_decoder import HarmonyDecoder
 from harness.grading.evaluate import GradedSample, Logged
 from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Reason
@@ -19,7 +19,7 @@ from harness.grading.reports.result_file import details, write_result
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
 from tests.harness.grading.logs import write_log
-from tests.runs import evaluator
+from tests.runs import main_here
 
 HOSTILE = (
     "\x1b[2J\x1b]0;owned\x07 \u202egpj.exe\u2066 \x00 \x9b31m \x7f \u200b\n"
@@ -95,15 +95,13 @@ def test_json_result_is_ascii(tmp_path, disagreement):
     assert data.isascii() and b"\x1b" not in data and b"\x00" not in data
 
 
-def test_a_data_set_named_with_escapes_reaches_the_terminal_escaped(tmp_path):
+def test_a_data_set_named_with_escapes_reaches_the_terminal_escaped(tmp_path, capfd):
     log = write_log(tmp_path / "mlperf_log_accuracy.json", [encode("x")] * 2)
     reference = tmp_path / "reference.parquet"
     pq.write_table(pa.table({"dataset": ["aime\x1b[2J\u202e"] * 2, "ground_truth": ["1", "2"]}), reference)
-    words = evaluator(log, reference)
-    done = subprocess.run([str(word) for word in words], capture_output=True, timeout=120)
-    shown = (done.stdout + done.stderr).decode()
-    assert "aime" in shown
-    assert all(char.isprintable() or char in "\r\n\t" for char in shown), shown
+    _, out, err = main_here(capfd, main, ["--mlperf-log", str(log), "--reference-data", str(reference)])
+    assert "aime" in out + err
+    assert all(char.isprintable() or char in "\r\n\t" for char in out + err)
 
 
 def test_legible_keeps_lines():
