@@ -1,12 +1,13 @@
 """What sglang/run_server.sh passes is understood by SGLang's own argument parser."""
 
 import json
+import shlex
 
 import pytest
 
 from sut.servers.discovery import discover
 from tests.engines import sglang_server as sglang
-from tests.scripts.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, dry_run
+from tests.scripts.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, changed, dry_run
 from tests.sut.pages import pages
 
 pytestmark = pytest.mark.engine
@@ -50,7 +51,7 @@ def parse(sglang_installed):
 
 
 def test_every_command_line_is_understood(parse):
-    lines = [sglang_arguments(dry_run(RUN_SERVER, *arguments)) for arguments, _ in COMMANDS]
+    lines = [sglang_arguments(dry_run(RUN_SERVER, *shlex.split(line))) for line, *_ in COMMANDS]
     understood = parse(*lines)
     assert [answer for answer in understood if isinstance(answer, str)] == []
 
@@ -60,9 +61,7 @@ def test_the_values_arrive_under_sglangs_names(parse):
         RUN_SERVER, "--enable_speculative_decode", "--tp", "2", "--served-model-name", "two words"
     )
     (understood,) = parse(sglang_arguments(words))
-    expected = (
-        DEFAULTS | EAGLE | {"--tp-size": "2", "--enable-metrics": "True", "--disable-radix-cache": "True"}
-    )
+    expected = changed(DEFAULTS, EAGLE, "--tp-size 2 --enable-metrics True --disable-radix-cache True")
     got = {flag: str(understood[flag.removeprefix("--").replace("-", "_")]) for flag in expected}
     assert got == expected
     assert understood["served_model_name"] == "two words"

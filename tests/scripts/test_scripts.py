@@ -24,13 +24,6 @@ def run(
     )
 
 
-def assert_refused(script, *arguments, message):
-    """A usage error of one line."""
-    result = run(script, *arguments, "--dry-run")
-    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.stderr
-    assert message in result.stderr
-
-
 def stand_in(folder: Path, name: str, script: str) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / name
@@ -113,7 +106,6 @@ def test_setup_leaves_the_embedded_engine_out(checkout):
         (["--with-sglang"], "", "sglang", f"sglang=={version('sglang')}"),
         (["--backend", "sglang"], "vllm", "sglang", f"sglang=={version('sglang')}"),
         (["--backend=vllm"], "", "vllm", f"vllm=={version('vllm')}"),
-        ([], "vllm", "vllm", f"vllm=={version('vllm')}"),
         ([], "pytorch", "pytorch", locked("pytorch")),
     ],
 )
@@ -272,20 +264,6 @@ def test_enroot_dry_run_calls_nothing(tmp_path):
     assert not (tmp_path / "sqsh_files").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--sandbox_name"], "--sandbox_name needs a value"),
-        (["--sandbox_name", "../up"], "--sandbox_name is '../up', expected letters"),
-        (["--name", "x"], "unknown option --name"),
-    ],
-)
-def test_setup_enroot_says_what_is_wrong_in_one_line(tmp_path, arguments, message):
-    result, calls = setup_enroot(tmp_path, *arguments)
-    assert (result.returncode, calls) == (2, [])
-    assert message in result.stderr
-
-
 def test_setup_enroot_needs_enroot():
     result = run(ROOT / "setup_enroot.sh")
     if shutil.which("enroot"):
@@ -294,10 +272,68 @@ def test_setup_enroot_needs_enroot():
     assert "enroot is not installed" in result.stderr
 
 
-SERVERS = [f"{backend}/run_server.sh" for backend in ("sglang", "vllm", "pytorch")]
+# All scripts
+
+SGLANG, VLLM, PYTORCH = (f"{backend}/run_server.sh" for backend in ("sglang", "vllm", "pytorch"))
+DOCKER, ENROOT = "launch_docker.sh", "setup_enroot.sh"
+DRAFT = "nvidia/gpt-oss-120b-Eagle3-long-context"
+ERRORS = [
+    (SGLANG, "--attn-dp-size x", "--attn-dp-size is 'x', expected an integer of at least 1"),
+    (
+        SGLANG,
+        "--model_path deepseek-ai/DeepSeek-R1 --enable_speculative_decode",
+        "--model_path is deepseek-ai/DeepSeek-R1; name that model's own draft model",
+    ),
+    (
+        SGLANG,
+        f"--model_path openai/gpt-oss-20b --eagle_path {DRAFT}",
+        "is a draft model of openai/gpt-oss-120b",
+    ),
+    (SGLANG, "--dp", "--dp needs a value"),
+    (SGLANG, "--model_path=", "--model_path needs a value"),
+    (SGLANG, "--dp 0", "--dp is '0', expected an integer of at least 1"),
+    (SGLANG, "--stream_interval many", "--stream_interval is 'many', expected an integer of at least 1"),
+    (SGLANG, f"--benchmark deepseek-r1 --speculative-draft-model-path {DRAFT}", "is a draft model of"),
+    (SGLANG, f"--benchmark deepseek-r1 --speculative-draft-model={DRAFT}", "is a draft model of"),
+    (
+        SGLANG,
+        "--benchmark=deepseek-r1 --model_path=R1-Distill --enable_speculative_decode",
+        "no head of its own",
+    ),
+    (SGLANG, "--benchmark llama3.1-8b --enable_speculative_decode", "no draft model of llama3.1-8b is known"),
+    (SGLANG, "--benchmark gpt-oss-20b", "deepseek-r1, gpt-oss-120b"),
+    (
+        SGLANG,
+        "--enable_speculative_decode --speculative-num-steps x",
+        "--speculative-num-steps is 'x', expected an integer of at least 1",
+    ),
+    (VLLM, "--benchmark ../configs/gpt-oss-120b", "expected one of"),
+    (VLLM, "--dp 0", "--dp is '0', expected an integer of at least 1"),
+    (VLLM, "--max-model-len auto", "--max-model-len is 'auto'"),
+    (VLLM, "--dtype", "--dtype needs a value"),
+    (PYTORCH, "--dp 2", "start a server for each replica"),
+    (PYTORCH, "--tp 0", "--tp is '0', expected an integer of at least 1"),
+    (DOCKER, "--backend trt", "--backend trt: expected sglang, vllm or pytorch"),
+    (DOCKER, "--gpu intel", "--gpu intel: expected nvidia or amd"),
+    (DOCKER, "--gpu-count two", "--gpu-count is 'two', expected an integer of at least 1"),
+    (DOCKER, "--local-user=yes", "--local-user is 'yes', expected 0 or 1"),
+    (DOCKER, "--extra-mounts /data", "--extra-mounts: '/data', expected /HOST:/CONTAINER"),
+    (DOCKER, "--extra-mounts data:/data", "expected /HOST:/CONTAINER"),
+    (DOCKER, "--dp 0", "--dp is '0', expected an integer of at least 1"),
+    (ENROOT, "--sandbox_name", "--sandbox_name needs a value"),
+    (ENROOT, "--sandbox_name ../up", "--sandbox_name is '../up', expected letters"),
+    (ENROOT, "--name x", "unknown option --name"),
+]
 
 
-@pytest.mark.parametrize("script", ["setup.sh", "setup_enroot.sh", "launch_docker.sh", *SERVERS])
+@pytest.mark.parametrize(("script", "arguments", "message"), ERRORS)
+def test_a_script_reports_what_is_wrong_in_one_line(script, arguments, message):
+    result = run(ROOT / script, *arguments.split(), "--dry-run")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.stderr
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize("script", ["setup.sh", ENROOT, DOCKER, SGLANG, VLLM, PYTORCH])
 def test_help_is_printed_and_succeeds(script):
     result = run(ROOT / script, "--help")
     assert (result.returncode, result.stderr) == (0, "")
