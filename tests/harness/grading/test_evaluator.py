@@ -1,13 +1,12 @@
 """The evaluator from its command line: log in, score, files and exit code out."""
 
-import contextlib
-import io
+import functools
 import json
 import re
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -18,124 +17,134 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.files import GRADING_PROGRESS
-from harness.grading.cli import main
 from harness.grading.graders import LIVECODEBENCH
+from harness.grading.livecodebench import journal
 from harness.grading.reports import progress
+from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
+from tests.kit import wait_until
 from tests.records import ENDED, with_plan
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
+Evaluate = Callable[..., Result]
+
+
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lcb")
-    copy = folder / "release.jsonl"
+    copy = tmp_path_factory.mktemp("lcb") / "release.jsonl"
     copy.write_bytes(RELEASE.read_bytes())
     return copy
 
 
-def outputs(wrong: set[int] = frozenset()) -> list[list[int]]:  # type: ignore[assignment]
-    return [
-        harmony_ids("I do not know." if i in wrong else right_answer(row))
-        for i, row in enumerate(references())
-    ]
+@pytest.fixture(scope="module")
+def one_probe() -> Iterator[None]:
+    """The sandbox is chosen once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        chosen = functools.cache(choose_sandbox)
+        patch.setattr("harness.grading.graders.livecodebench.choose_sandbox", chosen)
+        yield
 
 
-def arguments(log: Path, release: Path, *flags: object) -> list[str]:
-    return list(map(str, ["--mlperf-log", log, "--reference-data", REFERENCE, "--lcb-data", release, *flags]))
+@pytest.fixture
+def evaluate(one_probe: None, tmp_path: Path, release: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+    """Evaluate log.json, or ``ids``, and return how it ended; r.json is the result."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*flags: object, ids: list[list[int]] | None = None, log: str = "log.json") -> Result:
+        if ids is not None:
+            write_log(tmp_path / log, ids)
+        workers = ("--num-lcb-workers", 1, "--output-file", "r.json")
+        return evaluated(*arguments(tmp_path / log, release), *workers, *flags)
+
+    return run
 
 
-def evaluate(log: Path, release: Path, *flags: object) -> Result:
-    with contextlib.chdir(log.parent):
-        return evaluated(*arguments(log, release, *flags))
+def arguments(log: Path, release: Path) -> list[str]:
+    return list(map(str, ["--mlperf-log", log, "--reference-data", REFERENCE, "--lcb-data", release]))
 
 
-def test_the_program_as_it_is_called(tmp_path: Path, release: Path):
-    log = write_log(tmp_path / "log.json", outputs())
-    command = [sys.executable, str(ROOT / "eval_mlperf_accuracy.py"), *arguments(log, release)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("\n'exact_match': 100.000\n")
+def outputs(changed: dict[int, str] | None = None) -> list[list[int]]:
+    """Right answers but for those that are ``changed``."""
+    answers = dict(enumerate(map(right_answer, references()))) | (changed or {})
+    return [harmony_ids(text) for text in answers.values()]
 
 
-def test_a_perfect_log_scores_100_in_both_modes(tmp_path: Path, release: Path):
-    log = write_log(tmp_path / "mlperf_log_accuracy.json", outputs())
-    saved, report = tmp_path / "outputs.parquet", tmp_path / "report.html"
-    result = evaluate(log, release, "--output-file", tmp_path / "r.json", "--save-outputs", saved,
-                      "--report", report, "--verbose")  # fmt: skip
+def programs() -> list[int]:
+    return [index for index, row in enumerate(references()) if row.kind == LIVECODEBENCH]
+
+
+def result_file() -> dict:
+    return json.loads(Path("r.json").read_text())
+
+
+def warned(result: Result) -> str:
+    return "\n".join(line for line in result.stdout.splitlines() if line.startswith("WARNING: "))
+
+
+def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):
+    flags = ("--save-outputs", "outputs.parquet", "--report", "report.html", "--verbose")
+    result = evaluate(*flags, ids=outputs())
     assert result.code == 0, result.stderr
-    assert re.search(r"^'exact_match': 100\.000$", result.stdout, re.MULTILINE)
+    assert result.stdout.endswith("\n'exact_match': 100.000\n")
     assert re.search(r"^FINAL SCORE: 100\.00% \(18\.00/18\.00\)$", result.stdout, re.MULTILINE)
     assert re.search(r"^aime25 +48 +48 +8 +6\.00 +100\.00%$", result.stdout, re.MULTILINE)
-    written = json.loads((tmp_path / "r.json").read_text())
+    said = warned(result)
+    assert "not comparable" in said and "another order" not in said and "empty" not in said
+    written = result_file()
     assert written["summary"]["final_score_percentage"] == 100
     assert written["modes"]["strict"]["total_correct"] == 96
     assert [row["qsl_idx"] for row in written["detailed_results"]] == list(range(96))
-    table = pq.read_table(saved).to_pylist()
+    table = pq.read_table("outputs.parquet").to_pylist()
     assert [row["qsl_idx"] for row in table] == list(range(96))
     assert table[5]["output_token_ids"] == outputs()[5]
     assert table[5]["model_output"].startswith("<|channel|>analysis<|message|>Let me think.<|end|>")
-    assert "0 samples" in report.read_text()
+    assert "0 samples" in Path("report.html").read_text()
 
 
-def test_below_the_target_the_exit_code_is_5(tmp_path: Path, release: Path):
-    wrong = set(range(30))
-    log = write_log(tmp_path / "log.json", outputs(wrong))
-    result = evaluate(
-        log, release, "--save-outputs", tmp_path / "outputs.pkl", "--output-file", tmp_path / "r.json"
-    )
+def test_below_the_target_the_exit_code_is_5(evaluate: Evaluate):
+    wrong = dict.fromkeys(range(30), "I do not know.")
+    result = evaluate("--save-outputs", "outputs.pkl", ids=outputs(wrong))
     assert result.code == 5
     # 18 of 48 over 8 repeats, 30 over 5, 18 over 3: (2.25 + 6 + 6) / 18
     assert "'exact_match': 79.167" in result.stdout
-    frame = pd.read_pickle(tmp_path / "outputs.pkl")
-    assert frame["is_correct"].tolist() == [index not in wrong for index in range(96)]
+    assert pd.read_pickle("outputs.pkl")["is_correct"].tolist() == [index not in wrong for index in range(96)]
 
 
-def test_missing_samples_count_as_wrong_and_are_listed(tmp_path: Path, release: Path):
-    log = tmp_path / "log.json"
-    log.write_text(array(entry(i, ids) for i, ids in enumerate(outputs()) if i not in (3, 95)))
-    result = evaluate(log, release, "--output-file", tmp_path / "r.json")
+def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evaluate):
+    """An empty output is what a failed query leaves in the log."""
+    logged = {index: [] if index in (1, 60, 90) else ids for index, ids in enumerate(outputs())}
+    Path("log.json").write_text(array(entry(i, ids) for i, ids in logged.items() if i not in (3, 95)))
+    result = evaluate("--verbose")
     assert "2 samples have no entry and count as wrong: 3, 95" in result.stdout
-    assert json.loads((tmp_path / "r.json").read_text())["missing"] == [3, 95]
     assert "Total samples evaluated: 96" in result.stdout
-
-
-def test_an_empty_output_is_wrong_and_no_error(tmp_path: Path, release: Path):
-    """What a failed query leaves in the log."""
-    log = write_log(
-        tmp_path / "log.json", [[] if index in (1, 60, 90) else ids for index, ids in enumerate(outputs())]
-    )
-    result = evaluate(log, release, "--output-file", tmp_path / "r.json", "--verbose")
-    rows = json.loads((tmp_path / "r.json").read_text())["detailed_results"]
-    assert [row["qsl_idx"] for row in rows if not row["is_correct"]] == [1, 60, 90]
-    assert {rows[index]["strict"]["reason"] for index in (1, 60, 90)} == {"empty"}
     assert "Output tokens: mean" in result.stdout
+    written = result_file()
+    assert written["missing"] == [3, 95]
+    wrong = [row for row in written["detailed_results"] if not row["is_correct"]]
+    assert [row["qsl_idx"] for row in wrong] == [1, 60, 90]
+    assert {row["strict"]["reason"] for row in wrong} == {"empty"}
 
 
-def test_the_next_call_takes_outcomes_from_the_journal(tmp_path: Path, release: Path):
-    log = write_log(tmp_path / "log.json", outputs())
-    first = evaluate(log, release)
-    journal = tmp_path / "log.programs.jsonl"
-    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
+    first = evaluate(ids=outputs())
+    path = Path("r.programs.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert {row["reason"] for row in rows} == {"correct"}
     damage = ["", "7", "[]", '"key"', '{"key": "x", "reason": "wrong", "failed_test": "?"}', '{"key": "cut b']
     forged = [json.dumps({**row, "reason": "wrong"}) for row in rows]
-    journal.write_text("\n".join([*forged, *damage]))
-    again = evaluate(log, release)
-    assert "livecodebench_v6                 0 " in again.stdout
-    kept = journal.read_text().splitlines()
-    assert kept[: len(forged)] == forged
-    assert evaluate(log, release, "--restart").stdout == first.stdout
-    assert len(journal.read_text().splitlines()) == len(rows)
+    path.write_text("\n".join([*forged, *damage]))
+    assert "livecodebench_v6                 0 " in evaluate().stdout
+    assert path.read_text().splitlines()[: len(forged)] == forged
+    assert evaluate("--restart").stdout == first.stdout
+    assert len(path.read_text().splitlines()) == len(rows)
 
 
 def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch: pytest.MonkeyPatch):
-    from harness.grading.livecodebench import journal
-
     keys = {journal.task_key("strict", 60.0, "digest", "code", tier) for tier in Tier}
     journal._judges.cache_clear()
     monkeypatch.setattr(sys, "version", "4.0")
@@ -146,29 +155,23 @@ def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch
     assert modules >= {"compare.py", "run_solution.py", "warden.py", "official.py", "strict.py"}
 
 
-def test_a_link_in_the_journals_place_is_not_followed(tmp_path: Path, release: Path):
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / "log.programs.jsonl").symlink_to(tmp_path / "precious")
-    assert evaluate(write_log(tmp_path / "log.json", outputs()), release).code == 2
-    assert (tmp_path / "precious").read_text() == "mine"
+def test_a_link_in_the_journals_place_is_not_followed(evaluate: Evaluate):
+    Path("precious").write_text("mine")
+    Path("r.programs.jsonl").symlink_to("precious")
+    assert evaluate(ids=outputs()).code == 2
+    assert Path("precious").read_text() == "mine"
 
 
 def test_a_signal_ends_with_what_is_kept(tmp_path: Path, release: Path):
     """One program hangs; the others are in the journal. tests/harness/cli/test_main.py has each signal."""
-    hangs = next(i for i, row in enumerate(references()) if row.kind == LIVECODEBENCH)
-    texts = [right_answer(row) for row in references()]
-    texts[hangs] = "```python\nwhile True: pass\n```"
-    log = write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts])
+    log = write_log(tmp_path / "log.json", outputs({programs()[0]: "```python\nwhile True: pass\n```"}))
     journal = tmp_path / "log.programs.jsonl"
-    command = [sys.executable, str(ROOT / "eval_mlperf_accuracy.py")]
-    command += arguments(log, release, "--num-lcb-workers", 3)
+    command = [sys.executable, str(ROOT / "eval_mlperf_accuracy.py"), *arguments(log, release)]
+    command += ["--num-lcb-workers", "3"]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True
     )
-    deadline = time.monotonic() + 120
-    while not (journal.exists() and journal.read_bytes().count(b"\n") >= 2):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
+    wait_until(lambda: process.poll() or (journal.exists() and journal.read_bytes().count(b"\n") >= 2))
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
@@ -187,12 +190,10 @@ def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeyp
         place.write_bytes(source.read_bytes())
     log = write_log(tmp_path / "log.json", outputs())
     monkeypatch.chdir(tmp_path)
-    with contextlib.redirect_stdout(io.StringIO()) as stdout:
-        assert main(["--mlperf-log", str(log), "--reference-data", f"anywhere/{paths['acc']}"]) == 0
-    assert stdout.getvalue().endswith("'exact_match': 100.000\n")
-    (tmp_path / "reference.parquet").write_bytes(REFERENCE.read_bytes())
-    (tmp_path / "anywhere").rename(tmp_path / "data")
-    assert main(["--mlperf-log", str(log), "--reference-data", "reference.parquet"]) == 0
+    assert evaluated("--mlperf-log", log, "--reference-data", f"anywhere/{paths['acc']}").code == 0
+    Path("reference.parquet").write_bytes(REFERENCE.read_bytes())
+    Path("anywhere").rename("data")
+    assert evaluated("--mlperf-log", log, "--reference-data", "reference.parquet").code == 0
 
 
 def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
@@ -202,53 +203,46 @@ def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
     with_plan(ENDED, benchmark=rules, parameters=parameters).write(folder / "run.json")
 
 
-def test_no_log_is_scored_by_another_benchmarks_rules(tmp_path: Path, release: Path):
-    log = write_log(tmp_path / "log.json", outputs())
-    assert evaluate(log, release, "--benchmark", "deepseek-r1").code == 2
+def test_no_log_is_scored_by_another_benchmarks_rules(evaluate: Evaluate, tmp_path: Path):
+    assert evaluate("--benchmark", "deepseek-r1", ids=outputs()).code == 2
     run_record(tmp_path, "deepseek-r1")
-    refused = evaluate(log, release)
+    refused = evaluate()
     assert (refused.code, refused.stdout) == (2, "")
     assert "--benchmark deepseek-r1" in refused.stderr
-    for text in ("", "{}", '{"plan": "x"}', "[1]", '{"plan": {"benchmark": 7}}'):
-        (tmp_path / "run.json").write_text(text)
-        assert evaluate(log, release).code == 0
+    for text in ("", '{"plan": {"benchmark": 7}}'):
+        Path("run.json").write_text(text)
+        assert evaluate().code == 0
 
 
-def test_truncated_means_the_limit_of_the_run(tmp_path: Path, release: Path):
-    texts = outputs()
-    texts[0] = harmony_ids("x" * 50)[:20]
-    log = write_log(tmp_path / "log.json", texts)
+def test_truncated_means_the_limit_of_the_run(evaluate: Evaluate, tmp_path: Path):
     run_record(tmp_path, "gpt-oss-120b", limit=20)
-    result = evaluate(log, release, "--output-file", tmp_path / "r.json")
-    written = json.loads((tmp_path / "r.json").read_text())
+    result = evaluate(ids=[harmony_ids("x" * 50)[:20], *outputs()[1:]])
+    written = result_file()
     assert written["reasons"]["strict"]["aime25"]["truncated"] == 1, result.stderr
     assert written["output_tokens"]["truncated_share"] == 1 / 96
 
 
 @pytest.mark.parametrize("beside", ["log", "output file", None])
-def test_grading_of_a_run_is_seen_from_outside(beside, tmp_path: Path, release: Path, monkeypatch):
+def test_grading_of_a_run_is_seen_from_outside(beside, evaluate: Evaluate, tmp_path: Path, monkeypatch):
     (folder := tmp_path / "run").mkdir()
     if beside:
         run_record(folder, "gpt-oss-120b")
-    log = write_log((folder if beside == "log" else tmp_path) / "log.json", outputs())
     seen = set()
     monkeypatch.setattr(progress.ProgressBar, "show", lambda *_: seen.add(progress.read_grading(folder)))
-    assert evaluate(log, release, "--output-file", folder / "r.json").code == 0
+    log = "run/log.json" if beside == "log" else "log.json"
+    assert evaluate("--output-file", folder / "r.json", ids=outputs(), log=log).code == 0
     assert any(one and one.stage == "outputs" for one in seen) is bool(beside)
     assert list(tmp_path.rglob(GRADING_PROGRESS)) == []
 
 
-@pytest.mark.parametrize("token", [200005, 200008])
-def test_a_tokenizer_must_be_the_benchmarks(token: int, tmp_path: Path, release: Path):
-    log = write_log(tmp_path / "log.json", outputs())
-    words = {**tokenizer.NAMED_SPECIAL}
-    for folder, expected in (("same", 0), ("other", 2)):
-        (tmp_path / folder).mkdir()
-        added = [{"id": id, "content": word} for id, word in words.items()]
-        (tmp_path / folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
-        assert evaluate(log, release, "--tokenizer", tmp_path / folder).code == expected
-        words[token] = "<|another model|>"
-    assert evaluate(log, release, "--tokenizer", "openai/gpt-oss-120b").code == 0
+def test_a_tokenizer_must_be_the_benchmarks(evaluate: Evaluate, tmp_path: Path):
+    write_log(tmp_path / "log.json", outputs())
+    for changed, code in ((None, 0), (200005, 2), (200008, 2)):
+        words = {**tokenizer.NAMED_SPECIAL, **({changed: "<|another model|>"} if changed else {})}
+        added = [{"id": token, "content": word} for token, word in words.items()]
+        Path("tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+        assert evaluate("--tokenizer", tmp_path).code == code
+    assert evaluate("--tokenizer", "openai/gpt-oss-120b").code == 0
 
 
 @pytest.mark.parametrize(
@@ -267,36 +261,26 @@ def test_published_runs_belong_to_a_benchmark_and_passed_its_bounds(name: str, m
     assert rule.bounds[0] < rule.published.lowest < rule.published.highest < rule.bounds[1]
 
 
-def test_a_reader_sees_why_samples_are_wrong(tmp_path: Path, release: Path):
-    texts = [right_answer(row) for row in references()]
-    code = next(i for i, row in enumerate(references()) if row.kind == LIVECODEBENCH)
-    texts[0], texts[1], texts[code] = r"\boxed{999}", "I do not know.", "```python\nprint('nonsense')\n```"
+def test_a_reader_sees_why_samples_are_wrong(evaluate: Evaluate, release: Path):
+    changed = {0: r"\boxed{999}", 1: "I do not know.", programs()[0]: "```python\nprint('nonsense')\n```"}
     rows = [json.loads(line) for line in release.read_text().splitlines()]
-    (tmp_path / "r.jsonl").write_text(
-        "".join(json.dumps({**row, "difficulty": "hard"}) + "\n" for row in rows)
-    )
-    log = write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts])
-    result = evaluate(
-        log, tmp_path / "r.jsonl", "--report", tmp_path / "r.md", "--output-file", tmp_path / "r.json"
-    )
+    Path("r.jsonl").write_text("".join(json.dumps({**row, "difficulty": "hard"}) + "\n" for row in rows))
+    result = evaluate("--lcb-data", "r.jsonl", "--report", "r.md", ids=outputs(changed))
     assert re.search("^aime25: (wrong 1, no_answer 1|no_answer 1, wrong 1)$", result.stdout, re.MULTILINE)
     assert "livecodebench_v6: wrong 1" in result.stdout
     assert "of 6 questions 5 always solved, 6 at least once; pass@k 1: 95.83%" in result.stdout
     assert "programs by difficulty: hard 94.44% of 18" in result.stdout
-    report = (tmp_path / "r.md").read_text()
+    report = Path("r.md").read_text()
     first_test = json.loads(rows[0]["public_test_cases"])[0]
     assert "nonsense" in report and "3 samples." in report
-    assert references()[code].truth != rows[0]["question_id"] or first_test["input"].split("\n")[0] in report
-    part = json.loads((tmp_path / "r.json").read_text())["summary"]["per_dataset"]["aime25"]
+    truth = references()[programs()[0]].truth
+    assert truth != rows[0]["question_id"] or first_test["input"].split("\n")[0] in report
+    part = result_file()["summary"]["per_dataset"]["aime25"]
     assert sorted(part["solved_repeats_per_question"]) in ([6, 8, 8, 8, 8, 8], [7, 7, 8, 8, 8, 8])
     assert part["pass_at_k"][-1] == 100
 
 
-def warned(result: Result) -> str:
-    return "\n".join(line for line in result.stdout.splitlines() if line.startswith("WARNING: "))
-
-
-def test_a_score_of_nothing_says_why(tmp_path: Path, release: Path):
+def test_a_score_of_nothing_says_why(evaluate: Evaluate):
     perfect = outputs()
     plain = [[token for token in ids if token < 199_998] for ids in perfect]
     shuffled = [*perfect[8:48], *perfect[:8], *perfect[48:]]
@@ -304,50 +288,39 @@ def test_a_score_of_nothing_says_why(tmp_path: Path, release: Path):
         ("empty", [[]] * 96, ("96 of 96", "empty")),
         ("stripped", plain, ("96 of 96", "final channel", "skip_special_tokens")),
         ("order", shuffled, ("another order", "--reference-data")),
-        ("perfect", perfect, ("not comparable",)),
     ):
-        result = evaluate(write_log(tmp_path / f"{name}.json", ids), release)
-        assert all(word in warned(result) for word in words), name
-        assert ("another order" in warned(result)) == (name == "order")
-        assert ("empty" in warned(result)) == (name == "empty")
+        said = warned(evaluate(ids=ids))
+        assert all(word in said for word in words), name
+        assert ("another order" in said, "empty" in said) == (name == "order", name == "empty")
 
 
-def test_programs_that_a_limit_or_a_race_decided_are_counted(tmp_path: Path, release: Path):
-    texts = [right_answer(row) for row in references()]
-    code = [i for i, row in enumerate(references()) if row.kind == LIVECODEBENCH]
-    texts[code[0]] = "```python\nx = bytearray(64 << 30)\n```"
-    texts[code[1]] = "```python\nprint('x' * (70 << 20))\n```"
-    result = evaluate(write_log(tmp_path / "log.json", [harmony_ids(text) for text in texts]), release)
-    assert "2 programs" in warned(result) and "memory_limit 1, output_limit 1" in warned(result)
+def test_programs_that_a_limit_or_a_race_decided_are_counted(evaluate: Evaluate):
+    memory, output, *_ = programs()
+    changed = {memory: "x = bytearray(64 << 30)", output: "print('x' * (70 << 20))"}
+    fenced = {index: f"```python\n{code}\n```" for index, code in changed.items()}
+    said = warned(evaluate(ids=outputs(fenced)))
+    assert "2 programs" in said and "memory_limit 1, output_limit 1" in said
 
 
-def test_a_data_set_that_the_benchmark_does_not_have_is_a_warning(tmp_path: Path, release: Path):
-    frame = pd.read_parquet(REFERENCE)
-    frame["dataset"] = frame["dataset"].replace("aime25", "aime24")
-    frame.to_parquet(tmp_path / "reference.parquet")
+def test_a_data_set_that_the_benchmark_does_not_have_is_a_warning(evaluate: Evaluate):
+    frame = pd.read_parquet(REFERENCE).replace({"dataset": {"aime25": "aime24"}})
+    frame.to_parquet("reference.parquet")
+    result = evaluate("--reference-data", "reference.parquet", ids=outputs())
+    assert "WARNING: aime24" in warned(result)
+
+
+def test_the_report_shows_every_disagreement(evaluate: Evaluate):
+    changed = {index: f"The answer is {references()[index].truth}." for index in range(48, 52)}
+    result = evaluate("--report", "report.html", ids=outputs(changed))
+    assert "The two modes disagree on 4 samples" in result.stdout
+    report = Path("report.html").read_text()
+    assert "4 samples." in report and "no_answer" in report and "The answer is C." in report
+
+
+def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(evaluate: Evaluate, tmp_path: Path):
     log = write_log(tmp_path / "log.json", outputs())
-    result = evaluate(log, release, "--reference-data", tmp_path / "reference.parquet")
-    assert any(line.startswith("WARNING: aime24") for line in result.stdout.splitlines())
-
-
-def test_the_report_shows_every_disagreement(tmp_path: Path, release: Path):
-    texts = [right_answer(row) for row in references()]
-    answers = [f"The answer is {row.truth}." for row in references()]
-    mixed = [harmony_ids(answers[i] if 48 <= i < 52 else text) for i, text in enumerate(texts)]
-    log = write_log(tmp_path / "log.json", mixed)
-    for name in ("report.md", "report.html"):
-        result = evaluate(log, release, "--report", tmp_path / name)
-        text = (tmp_path / name).read_text()
-        assert "4 samples." in text
-        assert "The two modes disagree on 4 samples" in result.stdout
-        assert "no_answer" in text and "The answer is C." in text
-
-
-def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(tmp_path: Path, release: Path):
-    log = write_log(tmp_path / "log.json", outputs())
-    whole = log.read_bytes()
-    log.write_bytes(whole[: len(whole) // 2])
-    result = evaluate(log, release)
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    result = evaluate()
     assert result.code == 5
     assert re.search(r"WARNING: the log is cut off at byte \d+: the last entry", result.stdout)
 
@@ -371,24 +344,19 @@ BROKEN_LOGS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_LOGS)
-def test_broken_logs_are_refused_in_one_line(name: str, tmp_path: Path, release: Path):
+def test_broken_logs_are_refused_in_one_line(name: str, evaluate: Evaluate):
     text, said = BROKEN_LOGS[name]
-    log = tmp_path / "log.json"
-    log.write_text(text)
-    result = evaluate(log, release)
+    Path("log.json").write_text(text)
+    result = evaluate()
     assert (result.code, result.stdout) == (2, "")
-    errors = [line for line in result.stderr.splitlines() if ": error: " in line]
-    assert len(errors) == 1
-    assert said in errors[0]
+    (error,) = (line for line in result.stderr.splitlines() if ": error: " in line)
+    assert said in error
 
 
 BAD_FLAGS = {
     "no log": (["--mlperf-log", "absent.json"], "no such file"),
     "no reference": (["--reference-data", "absent.parquet"], "no such file"),
-    "release without the problems": (
-        ["--lcb-data", "other.jsonl"],
-        "problems are not in this LiveCodeBench release",
-    ),
+    "release without the problems": (["--lcb-data", "other.jsonl"], "problems are not in this"),
     "no release": (["--lcb-data", "absent"], "no LiveCodeBench release found"),
     "no graders": (["--benchmark", "deepseek-r1"], "--benchmark deepseek-r1"),
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
@@ -397,23 +365,14 @@ BAD_FLAGS = {
 
 
 @pytest.mark.parametrize("name", BAD_FLAGS)
-def test_bad_input_is_named_in_one_line(name: str, tmp_path: Path, release: Path):
+def test_bad_input_is_named_in_one_line(name: str, evaluate: Evaluate):
     flags, said = BAD_FLAGS[name]
-    log = write_log(tmp_path / "log.json", outputs())
     row = json.loads(RELEASE.read_text().splitlines()[0])
-    (tmp_path / "other.jsonl").write_text(json.dumps({**row, "question_id": "other"}) + "\n")
-    result = evaluate(log, release, *flags)
+    Path("other.jsonl").write_text(json.dumps({**row, "question_id": "other"}) + "\n")
+    result = evaluate(*flags, ids=outputs())
     assert (result.code, result.stdout) == (2, "")
     assert [line for line in result.stderr.splitlines() if said in line and ": error: " in line]
     assert "Traceback" not in result.stderr
-
-
-def test_references_as_a_pickle_give_the_same_score(tmp_path: Path, release: Path):
-    pd.read_parquet(REFERENCE).to_pickle(tmp_path / "reference.pkl")
-    log = write_log(tmp_path / "log.json", outputs({0, 50, 80}))
-    scores = [evaluate(log, release, *flags).stdout.rpartition("'exact_match': ")[2]
-              for flags in ((), ("--reference-data", tmp_path / "reference.pkl"))]  # fmt: skip
-    assert scores[0] == scores[1] != ""
 
 
 def test_help_answers_without_heavy_imports():

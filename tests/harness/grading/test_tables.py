@@ -15,9 +15,9 @@ from harness.dataset import tokenizer
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
 from harness.grading.cli import accuracy_main, main
+from tests.harness.grading.conftest import evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, references, right_answer
-from tests.runs import main_here
 
 ROWS = 60  # AIME and the first of GPQA: no programs
 WRONG = set(range(10, 40))
@@ -39,23 +39,18 @@ def table(path: Path, columns: list[str], missing: frozenset[int] = frozenset())
         "tok_model_output": ("ids", lambda row: np.array(ids[row], np.int32)),
         "tok_model_output_len": ("int32", lambda row: len(ids[row])),
     }
-    new = [
-        NewColumn(
-            name, cells[name][0], lambda row, cell=cells[name][1]: None if row in missing else cell(row)
-        )
-        for name in columns
-    ]
-    new.append(NewColumn("failure", "string", lambda row: "timeout: too late" if row in missing else None))
-    write_extended(path, open_table(REFERENCE), range(ROWS), new)
+
+    def column(name: str) -> NewColumn:
+        kind, cell = cells[name]
+        return NewColumn(name, kind, lambda row: None if row in missing else cell(row))
+
+    failure = NewColumn("failure", "string", lambda row: "timeout: too late" if row in missing else None)
+    write_extended(path, open_table(REFERENCE), range(ROWS), [*map(column, columns), failure])
     return path
 
 
-def score(capture: pytest.CaptureFixture[str], *words: object, program=main) -> tuple[int, str, str]:
-    return main_here(capture, program, list(map(str, words)))
-
-
-def refuse(capture: pytest.CaptureFixture[str], *words: object, program=main) -> str:
-    code, _, stderr = score(capture, *words, program=program)
+def refuse(*words: object, program=main) -> str:
+    code, _, stderr = evaluated(*words, program=program)
     assert code == 2, stderr
     (line,) = stderr.splitlines()
     return line
@@ -63,11 +58,11 @@ def refuse(capture: pytest.CaptureFixture[str], *words: object, program=main) ->
 
 @pytest.mark.parametrize("suffix", ["parquet", "pkl"])
 @pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[1:2], [COLUMNS[0], COLUMNS[2]]], ids="+".join)
-def test_a_table_scores_as_its_log(columns, suffix, tmp_path, capfd):
+def test_a_table_scores_as_its_log(columns, suffix, tmp_path):
     path = table(tmp_path / f"outputs.{suffix}", columns)
     log = write_log(tmp_path / "log.json", outputs())
-    from_log = score(capfd, "--mlperf-log", log, "--reference-data", path)
-    from_table = score(capfd, "--mlperf-log", path, "--output-file", tmp_path / "r.json", "--verbose")
+    from_log = evaluated("--mlperf-log", log, "--reference-data", path)
+    from_table = evaluated("--mlperf-log", path, "--output-file", tmp_path / "r.json", "--verbose")
     assert from_table[:2] == from_log[:2]
     assert from_table[0] == 5
     assert ("graded by the column model_output" in from_table[2]) == ("tok_model_output" not in columns)
@@ -77,10 +72,10 @@ def test_a_table_scores_as_its_log(columns, suffix, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, [COLUMNS[0], COLUMNS[2]]], ids="+".join)
-def test_rows_that_failed_are_missing_and_named(columns, tmp_path, capfd):
+def test_rows_that_failed_are_missing_and_named(columns, tmp_path):
     path = table(tmp_path / "outputs.parquet", columns, frozenset({2, 7}))
     saved = tmp_path / "saved.parquet"
-    _, stdout, stderr = score(capfd, "--mlperf-log", path, "--save-outputs", saved)
+    _, stdout, stderr = evaluated("--mlperf-log", path, "--save-outputs", saved)
     assert "2 rows failed: 2 (timeout: too late), 7 (timeout: too late)" in stderr
     assert "2 samples have no entry and count as wrong: 2, 7" in stdout
     rows = pq.read_table(saved).to_pylist()
@@ -88,10 +83,10 @@ def test_rows_that_failed_are_missing_and_named(columns, tmp_path, capfd):
     assert (rows[0]["output_token_ids"] is None) == ("tok_model_output" not in columns)
 
 
-def test_eval_accuracy_writes_the_rows_with_their_grades(tmp_path, capfd):
+def test_eval_accuracy_writes_the_rows_with_their_grades(tmp_path):
     path = table(tmp_path / "outputs.parquet", COLUMNS, frozenset({2}))
-    code, stdout, _ = score(
-        capfd, "--benchmark", "gpt-oss-120b", "--input-file", path, "--verbose", program=accuracy_main
+    code, stdout, _ = evaluated(
+        "--benchmark", "gpt-oss-120b", "--input-file", path, "--verbose", program=accuracy_main
     )
     assert (code, "'exact_match':" in stdout) == (5, True)
     rows = pq.read_table(tmp_path / "outputs_evaluated.parquet").to_pylist()
@@ -101,19 +96,17 @@ def test_eval_accuracy_writes_the_rows_with_their_grades(tmp_path, capfd):
     assert rows[0]["extracted_answer"] == rows[0]["ground_truth"]
 
 
-def test_eval_accuracy_takes_a_log_with_its_dataset(tmp_path, capfd):
+def test_eval_accuracy_takes_a_log_with_its_dataset(tmp_path):
     dataset = tmp_path / "dataset.pkl"
-    frame = pd.read_parquet(REFERENCE).head(ROWS)
-    frame.to_pickle(dataset)
+    pd.read_parquet(REFERENCE).head(ROWS).to_pickle(dataset)
     log = tmp_path / "mlperf_log_accuracy.json"
     log.write_text(array(entry(i, ids) for i, ids in enumerate(outputs()) if i != 4))
     words = ("--benchmark", "gpt-oss-120b", "--input-file", log)
-    assert "--dataset-file" in refuse(capfd, *words, program=accuracy_main)
-    code, _, _ = score(capfd, *words, "--dataset-file", dataset, program=accuracy_main)
-    assert code == 5
-    evaluated = pd.read_pickle(tmp_path / "mlperf_log_accuracy_evaluated.pkl")
-    assert evaluated["tok_model_output"][3] == outputs()[3]
-    assert evaluated["prompt_accuracy"].isna().tolist() == [index == 4 for index in range(ROWS)]
+    assert "--dataset-file" in refuse(*words, program=accuracy_main)
+    assert evaluated(*words, "--dataset-file", dataset, program=accuracy_main).code == 5
+    frame = pd.read_pickle(tmp_path / "mlperf_log_accuracy_evaluated.pkl")
+    assert frame["tok_model_output"][3] == outputs()[3]
+    assert frame["prompt_accuracy"].isna().tolist() == [index == 4 for index in range(ROWS)]
 
 
 # Upstream's extraction: the whole text is read, thoughts included; MMLU-Pro takes a letter that stands alone.
@@ -127,7 +120,7 @@ R1 = [
 
 
 @pytest.mark.parametrize("path", ["outputs.pkl", "outputs.parquet"])
-def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path, capfd):
+def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path):
     """No tokenizer is needed, and none is here."""
     frame = pd.DataFrame(
         {
@@ -139,25 +132,12 @@ def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path, capfd):
         }
     )
     frame.to_pickle(tmp_path / path) if path.endswith("pkl") else frame.to_parquet(tmp_path / path)
-    code, stdout, stderr = score(capfd, "--input-file", tmp_path / path, program=accuracy_main)
+    code, stdout, stderr = evaluated("--input-file", tmp_path / path, program=accuracy_main)
     assert (code, "graded by the column model_output" in stderr) == (5, True), stderr
     assert "60.0" in stdout  # 3 of 5
-    evaluated = open_table(tmp_path / path.replace(".", "_evaluated."))
-    assert evaluated.column("extracted_answer") == [row[3] for row in R1]
-    assert evaluated.column("prompt_accuracy") == [row[4] for row in R1]
-
-
-def test_ids_without_texts_need_the_tokenizer(tmp_path, capfd):
-    """As run_eval.py writes rows where no tokenizer is."""
-    frame = pd.DataFrame({"dataset": ["gpqa"], "ground_truth": ["A"], "model_output": [None],
-                          "tok_model_output": [[5]], "tok_model_output_len": [1]})  # fmt: skip
-    frame.to_pickle(tmp_path / "outputs.pkl")
-    assert "--tokenizer" in refuse(capfd, "--input-file", tmp_path / "outputs.pkl", program=accuracy_main)
-
-
-class Attack:
-    def __reduce__(self):
-        return os.system, ("touch attacked",)
+    rows = open_table(tmp_path / path.replace(".", "_evaluated."))
+    assert rows.column("extracted_answer") == [row[3] for row in R1]
+    assert rows.column("prompt_accuracy") == [row[4] for row in R1]
 
 
 def columns(**cells):
@@ -165,48 +145,54 @@ def columns(**cells):
     return pa.table({name: value for name, value in (row | cells).items() if value is not None})
 
 
+def test_ids_without_texts_need_the_tokenizer(tmp_path):
+    """As run_eval.py writes rows where no tokenizer is."""
+    cells = {"dataset": ["gpqa"], "ground_truth": ["A"], "model_output": [None], "tok_model_output_len": [1]}
+    pq.write_table(columns(**cells), tmp_path / "outputs.parquet")
+    assert "--tokenizer" in refuse("--input-file", tmp_path / "outputs.parquet", program=accuracy_main)
+
+
+class Attack:
+    def __reduce__(self):
+        return os.system, ("touch attacked",)
+
+
+TEXTS = {"tok_model_output": None, "model_output": ["x"], "tok_model_output_len": [1]}
 REFUSED = [
-    (columns(tok_model_output=None), (), "no column model_output"),
-    (columns(tok_model_output=None, model_output=["x"]), (), "no column tok_model_output_len"),
-    (columns(tok_model_output=["x"]), (), "not a list of token ids"),
-    (columns(tok_model_output=[[1.5]]), (), "not a list of token ids"),
-    (columns(tok_model_output=[[1 << 40]]), (), "not a list of token ids"),
-    (columns(tok_model_output=[[300_000]]), (), "token 300000"),
-    (columns(tok_model_output=None, model_output=[3], tok_model_output_len=[1]), (), "expected text"),
-    (columns(tok_model_output=None, model_output=["x"], tok_model_output_len=[-1]), (), "number of tokens"),
-    (columns(ground_truth=None), (), "no column ground_truth"),
-    (columns(tok_model_output=[None], failure=["timeout"]), (), "no row has an output"),
-    (
-        columns(tok_model_output=None, model_output=[None], tok_model_output_len=[None]),
-        (),
-        "no row has an output",
-    ),
-    (columns().slice(0, 0), (), "no rows"),
-    (columns(), ("--reference-data", REFERENCE), "1 rows"),
+    (columns(tok_model_output=None), "no column model_output"),
+    (columns(tok_model_output=None, model_output=["x"]), "no column tok_model_output_len"),
+    (columns(tok_model_output=["x"]), "not a list of token ids"),
+    (columns(tok_model_output=[[1.5]]), "not a list of token ids"),
+    (columns(tok_model_output=[[1 << 40]]), "not a list of token ids"),
+    (columns(tok_model_output=[[300_000]]), "token 300000"),
+    (columns(**TEXTS | {"model_output": [3]}), "expected text"),
+    (columns(**TEXTS | {"tok_model_output_len": [-1]}), "number of tokens"),
+    (columns(ground_truth=None), "no column ground_truth"),
+    (columns(tok_model_output=[None], failure=["timeout"]), "no row has an output"),
+    (columns(**TEXTS | {"model_output": [None], "tok_model_output_len": [None]}), "no row has an output"),
+    (columns().slice(0, 0), "no rows"),
     (
         columns().replace_schema_metadata({"mlperf_run_eval": '{"benchmark": "llama3.1-8b"}'}),
-        (),
         "pass --benchmark llama3.1-8b",
     ),
 ]
 
 
-@pytest.mark.parametrize(("content", "flags", "words"), REFUSED, ids=lambda value: str(value)[-24:])
-def test_refusals(content, flags, words, tmp_path, capfd):
+@pytest.mark.parametrize(("content", "words"), REFUSED, ids=lambda value: str(value)[-24:])
+def test_refusals(content, words, tmp_path):
     pq.write_table(content, tmp_path / "outputs.parquet")
-    assert words in refuse(capfd, "--mlperf-log", tmp_path / "outputs.parquet", *flags)
+    assert words in refuse("--mlperf-log", tmp_path / "outputs.parquet")
 
 
-def test_further_refusals(tmp_path, capfd, monkeypatch):
+def test_further_refusals(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = table(tmp_path / "outputs.pkl", COLUMNS)
-    taken = refuse(capfd, "--input-file", path, "--output-file", path, program=accuracy_main)
-    assert "is the input file" in taken
-    assert "no such file" in refuse(capfd, "--input-file", tmp_path / "missing.pkl", program=accuracy_main)
-    assert "expected .pkl" in refuse(
-        capfd, "--input-file", path, "--output-file", "x.csv", program=accuracy_main
-    )
-    assert "--reference-data" in refuse(capfd, "--mlperf-log", write_log(tmp_path / "log.json", [[1]]))
+    given = ("--input-file", path, "--output-file")
+    assert "is the input file" in refuse(*given, path, program=accuracy_main)
+    assert "expected .pkl" in refuse(*given, "x.csv", program=accuracy_main)
+    assert "no such file" in refuse("--input-file", tmp_path / "missing.pkl", program=accuracy_main)
+    assert "60 rows" in refuse("--mlperf-log", path, "--reference-data", REFERENCE)
+    assert "--reference-data" in refuse("--mlperf-log", write_log(tmp_path / "log.json", [[1]]))
     (tmp_path / "attack.pkl").write_bytes(pickle.dumps({"tok_model_output": Attack()}))
-    assert "nothing was run" in refuse(capfd, "--mlperf-log", tmp_path / "attack.pkl")
+    assert "nothing was run" in refuse("--mlperf-log", tmp_path / "attack.pkl")
     assert not (tmp_path / "attacked").exists()
