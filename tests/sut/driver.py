@@ -29,8 +29,8 @@ KINDS = {
 class Driver:
     """A client and what it reported, in order."""
 
-    def __init__(self, *urls, timeout_s=600.0, deadlines=None, api_key=None, keep_alive=True, ca_file=None):
-        endpoints = [resolve_endpoint(url, WIRE.path, api_key, ca_file) for url in urls]
+    def __init__(self, *urls, timeout_s=600.0, deadlines=None, keep_alive=True, ca_file=None):
+        endpoints = [resolve_endpoint(url, WIRE.path, None, ca_file) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
         self.firsts, self.outcomes, self.requests, self.suspects = [], {}, {}, []
         limits = deadlines or Deadlines(request_s=timeout_s)

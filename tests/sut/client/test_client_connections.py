@@ -141,35 +141,26 @@ def test_warming_a_dead_server_is_no_error(drive):
         driver = drive(url)
         driver.client.warm(4)
         driver.poll_until(lambda: not driver.client._connecting)
-        assert_failed(driver.ask(), FailureKind.CONNECT)
+        assert_failed(driver.ask(), FailureKind.CONNECT, url)
 
 
-def test_connections_are_made_a_few_hundred_at_a_time(drive):
+def test_connections_are_made_a_few_hundred_at_a_time(drive, pass_time):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)  # takes a few; the others wait for their handshake
-        driver = drive(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=1.0)
+        driver = drive(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=600)
         started = 0
         while driver.client.can_start and started < 1000:
             driver.start()
             started += 1
         assert 200 <= started <= 300
+        pass_time(601)
         for outcome in driver.wait():
             assert_failed(outcome, FailureKind.TIMEOUT)
         assert driver.suspects == [0]
         assert not driver.client.can_start
         driver.client.trust(0)
         assert driver.client.can_start
-
-
-def test_replicas_are_balanced_by_requests_in_flight(drive):
-    with StubServer(event_delay_s=0.01) as a, StubServer(event_delay_s=0.01) as b, StubServer() as c:
-        driver = drive(a.url, b.url, c.url)
-        for i in range(30):
-            driver.start([4, i])
-        driver.wait()
-        assert [len(stub.requests) for stub in (a, b, c)] == [10, 10, 10]
-        assert {request.replica for request in driver.requests.values()} == {0, 1, 2}
 
 
 def test_a_slow_replica_gets_fewer(drive):

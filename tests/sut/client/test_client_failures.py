@@ -13,11 +13,6 @@ from tests.stub import Fault, StubServer, refused_url
 from tests.sut.driver import KINDS, WIRE, answer, assert_completed
 
 
-def test_connection_refused(drive):
-    with refused_url() as url:
-        assert_failed(drive(url).ask(), FailureKind.CONNECT, url)
-
-
 def test_no_more_descriptors(drive, monkeypatch):
     def refuse(*args):
         raise OSError(24, "Too many open files")
@@ -53,7 +48,7 @@ def test_odd_but_whole_answers_complete(drive, fault):
             assert_completed(driver.ask([6, i]), [6, i])
 
 
-@pytest.mark.parametrize("after", [0, 1, 15, 17, 60, 100, 250])
+@pytest.mark.parametrize("after", [0, 1, 17, 250])
 @pytest.mark.parametrize("end", [socket.socket.close, reset])
 def test_an_answer_that_stops_after_some_bytes(drive, after, end):
     def script(connection):
@@ -217,40 +212,32 @@ def test_the_next_deadline_bounds_the_wait(drive):
             assert_failed(driver.outcomes[query], FailureKind.TIMEOUT, "no end within 0.3 s")
 
 
-def test_ended_requests_do_not_fill_the_deadlines(drive):
-    with StubServer() as stub:
-        driver = drive(stub.url, deadlines=Deadlines(request_s=3600))
-        for _ in range(1500):
-            driver.start()
-            driver.client.poll(0)
-            if len(driver.client.in_flight) > 20:
-                driver.wait()
-        driver.wait()
-        assert len(driver.client._deadlines._heap) < 1200
-
-
 @pytest.mark.parametrize(("now_s", "late"), [(129, False), (131, True)])
 def test_silence_is_counted_from_the_last_byte(now_s, late):
     request = make_request([1])
     request.started_ns, request.reader.first_token_ns, request.reader.last_byte_ns = 0, 10**9, 100 * 10**9
-    watch = DeadlineWatch(Deadlines(request_s=600, first_token_s=30, stall_s=30), {0: request})
+    in_flight = {0: request}
+    watch = DeadlineWatch(Deadlines(request_s=600, first_token_s=30, stall_s=30), in_flight)
     watch.add(request)
     assert bool(list(watch.due(now_s * 10**9))) is bool(watch.missed(request, now_s * 10**9)) is late
+    in_flight.clear()
+    for _ in range(3000):  # ended requests do not fill the deadlines
+        watch.add(request)
+    assert len(watch._heap) < 1200
 
 
 def test_every_silent_stream_of_many_is_found(drive, pass_time):
     with StubServer(faults=lambda request: Fault.SILENT_AFTER_FIRST if request.index % 2 else None) as stub:
         driver = drive(stub.url, deadlines=Deadlines(request_s=900, stall_s=300))
-        for _ in range(600):
+        for _ in range(100):
             driver.start()
             driver.client.poll(0)
-        driver.poll_until(lambda: len(driver.outcomes) == 300)
+        driver.poll_until(lambda: len(driver.outcomes) == 50)
         driver.poll_until(lambda: all(request.reader.tokens for request in driver.requests.values()))
         pass_time(301)
         outcomes = driver.wait()
-    failed = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
-    assert len(failed) == 300
-    assert {outcome.kind for outcome in failed} == {FailureKind.TIMEOUT}
+    failed = [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)]
+    assert failed == [FailureKind.TIMEOUT] * 50
 
 
 def test_a_pause_of_the_process_is_not_the_server_s(drive, pass_time):

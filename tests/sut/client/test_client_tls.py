@@ -6,7 +6,7 @@ import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
 from tests.kit import assert_failed, scripted
-from tests.runs import run_here, run_mlperf, small_dataset
+from tests.runs import run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 from tests.sut.driver import KINDS, assert_completed
 
@@ -23,16 +23,10 @@ def test_tls(drive, tls, certificate, monkeypatch):
         assert all(isinstance(outcome, Completion) for outcome in driver.wait())
 
 
-def test_tls_with_a_ca_file(drive, tls, certificate):
-    with StubServer(tls=tls) as stub:
-        assert_completed(drive(stub.url, ca_file=certificate[0]).ask([9, 1]), [9, 1])
-
-
-def test_tls_with_a_large_request_and_a_large_answer(drive, tls, certificate, monkeypatch):
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+def test_tls_with_a_large_request_and_a_large_answer(drive, tls, certificate):
     prompt = list(range(150_000))
     with StubServer(tls=tls, faults=[Fault.BYTEWISE]) as stub:
-        driver = drive(stub.url)
+        driver = drive(stub.url, ca_file=certificate[0])
         assert_completed(driver.ask(prompt), prompt)
         assert_completed(driver.ask(prompt), prompt)
         assert stub.requests[1].prompt_ids == prompt
@@ -44,11 +38,10 @@ def test_tls_with_an_unknown_certificate(drive, tls):
         assert not stub.requests
 
 
-def test_tls_for_another_host(drive, tls, certificate, monkeypatch):
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+def test_tls_for_another_host(drive, tls, certificate):
     with StubServer(tls=tls) as stub:
-        url = stub.url.replace("127.0.0.1", "localhost")
-        assert_failed(drive(url).ask(), FailureKind.CONNECT, "certificate")
+        driver = drive(stub.url.replace("127.0.0.1", "localhost"), ca_file=certificate[0])
+        assert_failed(driver.ask(), FailureKind.CONNECT, "certificate")
 
 
 def test_tls_to_a_plain_server(drive):
@@ -69,10 +62,9 @@ def test_plain_to_a_tls_server(drive, tls):
 @pytest.mark.parametrize(
     "fault", [Fault.CUT_CHUNKED, Fault.CUT_UNFRAMED, Fault.CLOSE_AT_ONCE, Fault.RESET_MIDDLE]
 )
-def test_tls_connections_that_break(drive, tls, certificate, monkeypatch, fault):
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+def test_tls_connections_that_break(drive, tls, certificate, fault):
     with StubServer(tls=tls, faults=[fault, None]) as stub:
-        driver = drive(stub.url)
+        driver = drive(stub.url, ca_file=certificate[0])
         assert_failed(driver.ask(), KINDS[fault])
         assert_completed(driver.ask())
 
@@ -96,10 +88,6 @@ def test_waiting_for_a_handshake_costs_no_cpu(drive):
 def test_a_run_with_a_ca_file(tmp_path, capfd, certificate, tls):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(tls=tls) as stub:
-        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", 4)
-        refused = run_here(capfd, tmp_path, *where)
-        run = run_mlperf(tmp_path, *where, "--ca-file", certificate[0], here=capfd)
-    assert refused.code == 3
-    assert "--ca-file" in refused.stderr
-    assert run.code == 0, run.stderr
-    assert run.failures == {}
+        where = ("--server-url", stub.url, "--input-file", dataset, "--ca-file", certificate[0])
+        run = run_mlperf(tmp_path, *where, "--max-new-tokens", 4, here=capfd)
+    assert (run.code, run.failures) == (0, {}), run.stderr

@@ -17,7 +17,6 @@ from sut.client.endpoint import (
     ipv6,
     is_own_address,
     is_own_host,
-    most_pairs,
     reachable,
     resolve,
     resolve_endpoint,
@@ -27,9 +26,7 @@ from sut.client.endpoint import (
 from sut.client.transport import KernelClock, PlainTransport
 from sut.supervisor.connection_limits import ConnectionLimits, with_enough_sources
 from sut.supervisor.machine_limits import MachineLimits
-from tests.kit import read_request, scripted
 from tests.stub import refused_url
-from tests.sut.driver import answer
 
 LOOPBACK = AddressPair(socket.AF_INET, ("127.0.0.1", 30000))
 
@@ -42,12 +39,6 @@ def listener():
 
 def local(listener, address="127.0.0.1", source=""):
     return AddressPair(socket.AF_INET, (address, listener.getsockname()[1]), source)
-
-
-def test_loopback_has_a_whole_network_of_sources():
-    found = sources(LOOPBACK)
-    assert found[0] == ""
-    assert len(set(found)) == len(found) == most_pairs([LOOPBACK]) == 64
 
 
 def test_an_address_without_a_way_has_the_kernels_source_alone(monkeypatch):
@@ -79,18 +70,16 @@ def test_the_kernels_list_of_ipv6_addresses():
 
 def test_a_name_with_several_addresses_gives_those_that_answer(listener, monkeypatch):
     port = listener.getsockname()[1]
-    found = [
-        (socket.AF_INET, 0, 0, "", (address, port)) for address in ("127.0.0.2", "127.0.0.3", "127.0.0.2")
-    ]
     with refused_url() as url:
-        gone = (socket.AF_INET, 0, 0, "", ("127.0.0.1", int(url.rpartition(":")[2])))
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [gone, *found])
+        places = [("127.0.0.1", int(url.rpartition(":")[2]))]
+        places += [(address, port) for address in ("127.0.0.2", "127.0.0.3", "127.0.0.2")]
+        found = [(socket.AF_INET, 0, 0, "", place) for place in places]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         endpoint = resolve_endpoint(f"http://replica:{port}", "/generate", None)
         assert endpoint.pairs == (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
         assert endpoint.silent == ("127.0.0.1",)
-        (warning,) = limits_of(MachineLimits(20_000, None, 4096), url=endpoint.url).warnings(
-            1, all_at_once=False
-        )
+        limits = limits_of(MachineLimits(20_000, None, 4096), url=endpoint.url)
+        (warning,) = limits.warnings(1, all_at_once=False)
         assert "127.0.0.1" in warning
         assert answering(resolve("replica", port)) in endpoint.pairs
         assert answering(resolve("replica", port)[:1]) is None
@@ -98,11 +87,8 @@ def test_a_name_with_several_addresses_gives_those_that_answer(listener, monkeyp
 
 def test_without_any_that_answers_all_are_kept():
     with refused_url() as url:
-        port = int(url.rpartition(":")[2])
-        refused = (
-            AddressPair(socket.AF_INET, ("127.0.0.1", port)),
-            AddressPair(socket.AF_INET, ("127.0.0.1", port), "127.0.1.1"),
-        )
+        pair = AddressPair(socket.AF_INET, ("127.0.0.1", int(url.rpartition(":")[2])))
+        refused = (pair, replace(pair, source="127.0.1.1"))
         assert reachable(refused) == refused
 
 
@@ -148,20 +134,6 @@ def test_a_replicas_connections_come_from_all_sources(listener):
     for ours, (theirs, _) in itertools.zip_longest(made, peers):
         ours.transport.close()
         theirs.close()
-
-
-def test_a_query_over_a_chosen_source(drive):
-    def play(connection):
-        assert read_request(connection)
-        connection.sendall(answer())
-
-    with scripted(play) as (url, held):
-        driver = drive(url)
-        replica = driver.client._replicas[0]
-        replica.pairs = (replace(replica.endpoint.pairs[0], source="127.0.1.9"),)
-        outcome = driver.ask()
-        assert outcome.output_ids.tolist() == [7]
-        assert held[0].getpeername()[0] == "127.0.1.9"
 
 
 # -- limits of connections

@@ -33,29 +33,20 @@ def test_every_sample_is_its_own_request(wire):
     store = rendered(PROMPTS, wire)
     assert [parsed(store.request(i)) for i in range(len(PROMPTS))] == PROMPTS
     assert [store.prompt_tokens(i) for i in range(len(PROMPTS))] == [len(prompt) for prompt in PROMPTS]
+    assert store.request(0).readonly
+    with pytest.raises(IndexError):
+        store.request(len(PROMPTS))
 
 
 @pytest.mark.parametrize(
     ("wire", "name"), [("openai", "max_tokens"), ("trtllm", "max_tokens"), ("llamacpp", "n_predict")]
 )
 def test_each_sample_has_its_own_limit_or_the_runs(wire, name):
-    for limits in ([5, 1, 5, 20, 7], None):
+    for limits, sent in (([5, 1, 5, 20, 7], [5, 1, 5, 20, 7]), (None, [20] * 5)):
         store = rendered(PROMPTS, wire, limits)
-        bodies = [json.loads(bytes(store.request(i)).partition(b"\r\n\r\n")[2]) for i in range(len(PROMPTS))]
-        assert [body[name] for body in bodies] == (limits or [parameters().max_new_tokens] * len(PROMPTS))
-        assert [store.limit(i) for i in range(len(PROMPTS))] == (limits or [0] * len(PROMPTS))
-
-
-def test_requests_are_views_that_nobody_can_write():
-    store = rendered(PROMPTS)
-    view = store.request(0)
-    assert isinstance(view, memoryview)
-    assert view.readonly
-
-
-def test_an_index_beyond_the_dataset():
-    with pytest.raises(IndexError):
-        rendered(PROMPTS).request(len(PROMPTS))
+        bodies = [json.loads(bytes(store.request(i)).partition(b"\r\n\r\n")[2]) for i in range(5)]
+        assert [body[name] for body in bodies] == sent
+        assert [store.limit(i) for i in range(5)] == (limits or [0] * 5)
 
 
 def _child(store, channel):

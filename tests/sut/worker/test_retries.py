@@ -87,13 +87,6 @@ def test_a_refused_connection_may_be_tried_again_elsewhere(start):
     assert journal.rows["sent_ns"][0] - journal.rows["issued_ns"][0] > 200_000_000
 
 
-def test_without_retries_a_refused_connection_is_a_failure(start):
-    with refused_url() as dead, StubServer() as stub:
-        rig = start(dead, stub.url)
-        rig.assign(5)
-        assert ends(rig.collect(1)) == {5: FAILED}
-
-
 def test_an_earlier_answer_is_given_without_a_request(start, tmp_path):
     (tmp_path / "attempt.1").mkdir()
     with StubServer() as stub:
