@@ -113,11 +113,19 @@ class Scene:
     keeps_earlier: bool = True
 
 
+def in_setting(setting: Setting, directory: Path, rate: int = RATE) -> tuple[object, ...]:
+    """The flags of a run in a column of the matrix."""
+    conf = directory / "faults.conf"
+    offline = setting.scenario == "offline"
+    conf.write_text(OFFLINE_CONF if offline else SERVER_CONF.replace(f"= {RATE}", f"= {rate}"))
+    mode = ["--accuracy"] if setting.accuracy else []
+    return "--scenario", setting.scenario, *mode, "--user-conf", conf
+
+
 @contextmanager
 def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
     """Start a run over a stub and wait until it is in the middle; leave nothing behind."""
     dataset, _ = small_dataset(directory, rows=ROWS)
-    (directory / "faults.conf").write_text(OFFLINE_CONF if setting.scenario == "offline" else SERVER_CONF)
     out = directory / "out"
     log_dir = out / setting.scenario / setting.mode
     log_dir.mkdir(parents=True)
@@ -134,8 +142,7 @@ def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
         stub.__enter__()
     words = command(
         out,
-        *("--scenario", setting.scenario, *(["--accuracy"] if setting.accuracy else [])),
-        *("--user-conf", directory / "faults.conf", "--input-file", dataset, "--num-workers", 2),
+        *(*in_setting(setting, directory), "--input-file", dataset, "--num-workers", 2),
         *("--server-url", scene.url(stubs), "--max-new-tokens", TOKENS, *scene.arguments),
     )
     process = subprocess.Popen(
@@ -153,12 +160,13 @@ def going(directory: Path, setting: Setting, scene: Scene) -> Iterator[Going]:
         run.family()
         yield run
     finally:
-        _clear(run)
+        clear(run)
         for stub in stubs:
             stub.stop()
 
 
-def _clear(run: Going) -> None:
+def clear(run: Going) -> None:
+    """End all that the run has started."""
     for survivor in run.family():
         with suppress(psutil.NoSuchProcess):
             survivor.kill()

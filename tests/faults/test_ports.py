@@ -6,16 +6,17 @@ import sys
 
 import pytest
 
-from tests.faults.going import HANG_S, OFFLINE_CONF, ROWS, SERVER_CONF, TOKENS
+from tests.faults.going import HANG_S, ROWS, TOKENS, in_setting
 from tests.faults.matrix import OFFLINE, OFFLINE_ACCURACY, SETTINGS, TWO
 from tests.runs import ROOT, FinishedRun, command, small_dataset
 
 FIRST, LAST = 40000, 40011
+OWN_NETWORK = ["unshare", "-rn", sys.executable, str(ROOT / "tests/documents/own_network.py")]
 
 
 @functools.cache
 def may_unshare() -> bool:
-    return subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode == 0
+    return subprocess.run([*OWN_NETWORK, "true"], capture_output=True).returncode == 0
 
 
 @pytest.fixture(autouse=True)
@@ -26,16 +27,16 @@ def own_network():
 
 def run_with_few_ports(tmp_path, setting, *arguments):
     dataset, _ = small_dataset(tmp_path, rows=ROWS)
-    conf = tmp_path / "ports.conf"
-    conf.write_text(OFFLINE_CONF if setting.scenario == "offline" else SERVER_CONF)
     words = command(
         tmp_path,
-        *("--scenario", setting.scenario, *(["--accuracy"] if setting.accuracy else [])),
-        *("--user-conf", conf, "--input-file", dataset, "--server-url", "{url}", "--max-new-tokens", TOKENS),
+        *(*in_setting(setting, tmp_path), "--input-file", dataset),
+        *("--server-url", "{url}", "--max-new-tokens", TOKENS),
         *arguments,
     )
-    wrapped = ["unshare", "-rn", sys.executable, "-m", "tests.faults.few_ports", str(FIRST), str(LAST), "--"]
-    done = subprocess.run([*wrapped, *words], capture_output=True, text=True, timeout=HANG_S, cwd=ROOT)
+    few = [sys.executable, "-m", "tests.faults.few_ports", str(FIRST), str(LAST), "--"]
+    done = subprocess.run(
+        [*OWN_NETWORK, *few, *words], capture_output=True, text=True, timeout=HANG_S, cwd=ROOT
+    )
     log_dir = tmp_path / setting.scenario / setting.mode
     return FinishedRun(done.returncode, done.stdout, done.stderr, log_dir)
 
