@@ -272,7 +272,7 @@ def test_a_reader_sees_why_samples_are_wrong(evaluate: Evaluate, release: Path):
     assert "programs by difficulty: hard 94.44% of 18" in result.stdout
     report = Path("r.md").read_text()
     first_test = json.loads(rows[0]["public_test_cases"])[0]
-    assert "nonsense" in report and "3 samples." in report
+    assert report.startswith("# ") and "nonsense" in report and "3 samples." in report
     truth = references()[programs()[0]].truth
     assert truth != rows[0]["question_id"] or first_test["input"].split("\n")[0] in report
     part = result_file()["summary"]["per_dataset"]["aime25"]

@@ -17,7 +17,7 @@ from tests.harness.grading.logs import write_log
 
 SAMPLES = Path(__file__).parents[4] / "datasets" / "samples"
 TOKENIZER, LLAMA = SAMPLES / "r1_sample_tokenizer.json", SAMPLES / "cnn_sample_tokenizer.json"
-R1 = load_benchmark("deepseek-r1")
+R1, LLAMA_8B = load_benchmark("deepseek-r1"), load_benchmark("llama3.1-8b")
 END = 1
 LIMIT = 100
 LOOP = "it" + " is so, it" * 2000
@@ -75,32 +75,47 @@ def test_ids_of_another_model(decoder, logged, token):
         decoder.output(logged([5, token, 6]))
 
 
-def renamed(folder: Path, old: str, new: str) -> Path:
-    """The sample's tokenizer with another name for a token."""
-    document = json.loads(TOKENIZER.read_text())
-    for token in document["added_tokens"]:
-        token["content"] = new if token["content"] == old else token["content"]
-    document["model"]["vocab"][new] = document["model"]["vocab"].pop(old)
-    path = folder / "tokenizer.json"
-    path.write_text(json.dumps(document))
-    return path
+def renamed(folder: Path, source: Path, old: str, new: str) -> Path:
+    """The folder of a sample's tokenizer with another name for a token."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(source.read_text().replace(json.dumps(old), json.dumps(new)))
+    return folder
 
 
 def test_tokenizers_of_other_models(tmp_path):
     """DeepSeek-V3's has no tokens of a thought."""
-    deepseek_v3 = renamed(tmp_path, "</think>", "<｜place▁holder▁no▁799｜>")
-    for other in (deepseek_v3, tmp_path, LLAMA):
-        with pytest.raises(ConfigError, match=r"in the tokenizer of deepseek-ai/DeepSeek-R1 it is"):
-            open_decoder(R1, str(other), LIMIT)
+    deepseek_v3 = renamed(tmp_path / "v3", TOKENIZER, "</think>", "<｜place▁holder▁no▁799｜>")
+    llama_3 = renamed(tmp_path / "llama", LLAMA, "<|eot_id|>", "</s>")
+    (half := tmp_path / "half.json").write_text(LLAMA.read_text()[:3000])
+    for benchmark, other, said in (
+        (R1, deepseek_v3, "token 128799 is .*, in the tokenizer of deepseek-ai/DeepSeek-R1 it is"),
+        (R1, LLAMA, "in the tokenizer of deepseek-ai/DeepSeek-R1 it is"),
+        (LLAMA_8B, llama_3, "token 128009 is '</s>'"),
+        (LLAMA_8B, half, "half.json: no tokenizer"),
+        (LLAMA_8B, "nobody/nothing", "--tokenizer nobody/nothing"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            open_decoder(benchmark, str(other), LIMIT)
 
 
-def test_without_a_tokenizer(tmp_path, logged, monkeypatch):
+@pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HF_HOME"])
+@pytest.mark.parametrize(
+    ("benchmark", "name", "own", "other"),
+    [
+        (R1, "deepseek-ai--DeepSeek-R1", TOKENIZER, LLAMA),
+        (LLAMA_8B, "meta-llama--Llama-3.1-8B-Instruct", LLAMA, TOKENIZER),
+        (LLAMA_8B, "meta-llama--Meta-Llama-3.1-8B-Instruct", LLAMA, TOKENIZER),
+    ],
+    ids=["R1", "Llama", "Meta-Llama"],
+)
+def test_without_a_tokenizer(benchmark, name, own, other, variable, tmp_path, monkeypatch):
     """It is looked for in Hugging Face's cache, at the revision of the rules first."""
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"deepseek-ai/DeepSeek-R1: no tokenizer.json .*--what model"):
-        open_decoder(R1, None, LIMIT)
-    snapshots = tmp_path / "models--deepseek-ai--DeepSeek-R1" / "snapshots"
-    for revision, file in (("0" * 40, LLAMA), (R1.model_revision, TOKENIZER)):
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    with pytest.raises(ConfigError, match=rf"{benchmark.model}: no tokenizer.json .*--what model"):
+        open_decoder(benchmark, None, LIMIT)
+    snapshots = tmp_path / ("" if variable == "HF_HUB_CACHE" else "hub") / f"models--{name}" / "snapshots"
+    for revision, file in (("0" * 40, other), (benchmark.model_revision, own)):
         (snapshots / revision).mkdir(parents=True)
         (snapshots / revision / "tokenizer.json").symlink_to(file)
-    assert open_decoder(R1, None, LIMIT).output(logged([END])).text == ""
+    open_decoder(benchmark, None, LIMIT)
