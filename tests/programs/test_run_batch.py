@@ -1,5 +1,6 @@
 """run_batch.py as a user calls it, against a stub server and the embedded engine."""
 
+import io
 import re
 import signal
 import subprocess
@@ -31,23 +32,10 @@ def batch(tmp_path):
     return tmp_path
 
 
-def words(folder, *arguments):
+def here(capfd, folder, *arguments):
+    """Exit code, stdout and stderr of a batch in this process."""
     flags = ("--input", folder / "input.txt", "--output", folder / "ids.txt", "-n", POSITIONS)
-    return ["run", *map(str, (*flags, *arguments))]
-
-
-def start(folder, *arguments):
-    command = [sys.executable, str(ROOT / "run_batch.py"), *words(folder, *arguments)]
-    return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def run(folder, *arguments):
-    process = start(folder, *arguments)
-    stdout, stderr = process.communicate(timeout=300)
-    assert "Traceback" not in stderr, stderr
-    return process.returncode, stdout, stderr
+    return main_here(capfd, program.main, ["run", *map(str, (*flags, *arguments))])
 
 
 def written(folder):
@@ -65,9 +53,9 @@ ENGINE = pytest.mark.engine
 
 
 @pytest.mark.parametrize("backend", ["sglang", pytest.param("vllm", marks=ENGINE)])
-def test_ids_in_the_order_of_the_prompts_with_limits_that_count_them(backend, batch):
+def test_ids_in_the_order_of_the_prompts_with_limits_that_count_them(backend, batch, capfd):
     with StubServer() as stub:
-        code, stdout, stderr = run(batch, "--server-url", stub.url, "--backend", backend, "-s", 7)
+        code, stdout, stderr = here(capfd, batch, "--server-url", stub.url, "--backend", backend, "-s", 7)
         requests = stub.requests[1:]
     assert code == 0, stdout + stderr
     assert written(batch) == WANTED
@@ -84,9 +72,9 @@ def test_ids_in_the_order_of_the_prompts_with_limits_that_count_them(backend, ba
 
 
 @ENGINE
-def test_an_answer_that_ends_without_an_end_token_is_named(batch):
+def test_an_answer_that_ends_without_an_end_token_is_named(batch, capfd):
     with StubServer(tokens=3) as stub:
-        code, stdout, _ = run(batch, "--server-url", stub.url)
+        code, stdout, _ = here(capfd, batch, "--server-url", stub.url)
     assert code == 0
     assert written(batch) == [ids[:3] for ids in WANTED]
     assert "12 answers were stopped by the server and do not end with 199999 and 200002" in stdout
@@ -98,7 +86,7 @@ def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd)
         return Fault.HTTP_500 if request.index == 2 else None
 
     with StubServer(faults=second) as stub:
-        code, stdout, _ = run(batch, "--server-url", stub.url)
+        code, stdout, _ = here(capfd, batch, "--server-url", stub.url)
         failed = stub.requests[2].prompt_ids
         assert code == 4
         assert re.search(r"line \d+ of the prompts: http_status", stdout)
@@ -106,40 +94,41 @@ def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd)
         assert left_behind(batch) == ["ids.txt.run", "input.txt"]
         for other, part in ((("-n", 21), "dataset_sha256"), (("-t", 1), "temperature"), ((), "add --resume")):
             more = ("--resume", *other) if other else ()
-            refused = main_here(capfd, program.main, words(batch, "--server-url", stub.url, *more))
-            assert (refused[0], part in refused[2]) == (2, True), refused[2]
+            code, _, stderr = here(capfd, batch, "--server-url", stub.url, *more)
+            assert (code, part in stderr) == (2, True), stderr
     with StubServer() as stub:
-        code, stdout, _ = run(batch, "--server-url", stub.url, "--resume")
+        code, stdout, _ = here(capfd, batch, "--server-url", stub.url, "--resume")
         assert (code, f"{len(PROMPTS) - 1} answers are of earlier attempts" in stdout) == (0, True)
         assert [request.prompt_ids for request in stub.requests[1:]] == [failed]
     assert written(batch) == WANTED
 
 
-def test_a_file_that_another_run_has_written_meanwhile_is_kept(batch):
-    """Two batches with one output: the second one waits for its trial request when the first one ends."""
+def test_a_file_that_another_run_has_written_meanwhile_is_kept(batch, capfd):
+    """Two batches with one output: the first one ends when the second one sends its trial request."""
     output = batch / "ids.txt"
-    with StubServer(gate=lambda request: output.exists()) as stub:
-        process = start(batch, "--server-url", stub.url)
-        wait_until(lambda: stub.requests)
+
+    def first_ends(request):
         output.write_text("1 \n\n")
-        _, stderr = process.communicate(timeout=300)
+
+    with StubServer(faults=first_ends) as stub:
+        code, _, stderr = here(capfd, batch, "--server-url", stub.url)
         assert len(stub.requests) == 1
-    assert (process.returncode, "the file exists" in stderr) == (2, True), stderr
+    assert (code, "the file exists" in stderr) == (2, True), stderr
     assert output.read_text() == "1 \n\n"
     assert left_behind(batch) == ["ids.txt", "input.txt"]
 
 
 def test_a_dry_run(batch, capfd):
     with StubServer() as stub:
-        code, stdout, _ = main_here(capfd, program.main, words(batch, "--server-url", stub.url, "--dry-run"))
+        code, stdout, _ = here(capfd, batch, "--server-url", stub.url, "--dry-run")
         assert stub.requests == []
     assert (code, left_behind(batch)) == (0, ["input.txt"])
     assert "20 positions" in stdout
 
 
 @ENGINE
-def test_the_embedded_engine(batch):
-    code, stdout, stderr = run(batch, "--backend", "embedded")
+def test_the_embedded_engine(batch, capfd):
+    code, stdout, stderr = here(capfd, batch, "--backend", "embedded")
     assert code == 0, stdout + stderr
     answers = written(batch)
     whole = [len(ids) + len(answer) == POSITIONS + 1 for ids, answer in zip(IDS, answers, strict=True)]
@@ -148,22 +137,15 @@ def test_the_embedded_engine(batch):
     assert answers[:3] == answers[3:6]  # greedy
 
 
-def talk(command, *arguments, stdin=""):
-    words = [sys.executable, str(ROOT / "run_batch.py"), command, *map(str, arguments)]
-    done = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=300)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
-
-
 @pytest.mark.parametrize("backend", ["sglang", pytest.param("vllm", marks=ENGINE)])
-def test_generate_shows_the_text_as_it_comes(backend):
+def test_generate_shows_the_text(backend, capfd):
     prompt = tokenizer.encode("Hello world")
     text = legible(tokenizer.decode(expected_ids(prompt, POSITIONS - 1)))
     with StubServer() as stub:
         where = ("--server-url", stub.url, "--backend", backend, "-n", POSITIONS)
-        done = talk("generate", "Hello world", *where)
+        code, stdout, stderr = main_here(capfd, program.main, ["generate", "Hello world", *map(str, where)])
         (request,) = stub.requests
-    assert (done.returncode, done.stdout) == (0, f"{text}\n"), done.stderr
+    assert (code, stdout) == (0, f"{text}\n"), stderr
     assert request.prompt_ids == prompt
     assert request.streams
 
@@ -178,14 +160,14 @@ def test_generate_asks_for_no_more_than_the_servers_context(capfd):
     assert len(request.prompt_ids) + request.asked_tokens == 8
 
 
-@ENGINE
-def test_a_chat_of_lines_and_a_failure():
+def test_a_chat_of_lines_and_a_failure(capfd, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Hello\n\nworld\nagain\n")))
     with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 2 else None, tokens=9) as stub:
         where = ("--server-url", stub.url, "-y", "Be brief.", "--reasoning", "low")
-        done = talk("chat", *where, stdin="Hello\n\nworld\nagain\n")
+        code, _, stderr = main_here(capfd, program.main, ["chat", *where])
         prompts = [tokenizer.decode(request.prompt_ids) for request in stub.requests]
-    assert done.returncode == 4
-    (line,) = without_waits(done.stderr)
+    assert code == 4
+    (line,) = without_waits(stderr)
     assert line.startswith("run_batch.py: error: ")
     assert [prompt.count("<|start|>user") for prompt in prompts] == [1, 2, 3]
     assert "Reasoning: low" in prompts[0]
@@ -209,17 +191,17 @@ def test_ctrl_c_ends_the_answer_and_not_the_program():
 
 
 @pytest.mark.parametrize(
-    ("words", "message", "code"),
+    ("words", "message"),
     [
-        (("generate", "", "--server-url"), "the prompt is empty", 2),
-        (("generate", "a b c d", "-n", 3, "--server-url"), "prompt of 4 tokens, -n is 3", 2),
-        (("chat", "a", "-n", 30, "--server-url"), "conversation of 68 tokens, -n is 30", 2),
-        (("generate", "a", "--model", "7b", "--server-url"), "--model 7b", 2),
-        (("chat", "a", "-t", -1, "--server-url"), "temperature is -1", 2),
-        (("chat", "a", "--backend", "embedded", "--server-url"), "remove --server-url", 2),
+        (("generate", "", "--server-url"), "the prompt is empty"),
+        (("generate", "a b c d", "-n", 3, "--server-url"), "prompt of 4 tokens, -n is 3"),
+        (("chat", "a", "-n", 30, "--server-url"), "conversation of 68 tokens, -n is 30"),
+        (("generate", "a", "--model", "7b", "--server-url"), "--model 7b"),
+        (("chat", "a", "-t", -1, "--server-url"), "temperature is -1"),
+        (("chat", "a", "--backend", "embedded", "--server-url"), "remove --server-url"),
     ],
 )
-def test_what_a_talk_refuses(words, message, code, capfd):
+def test_what_a_talk_refuses(words, message, capfd):
     with StubServer() as stub:
-        found = main_here(capfd, program.main, [*map(str, words), stub.url])
-    assert (found[0], message in found[2], len(without_waits(found[2]))) == (code, True, 1)
+        code, _, stderr = main_here(capfd, program.main, [*map(str, words), stub.url])
+    assert (code, message in stderr, len(without_waits(stderr))) == (2, True, 1)

@@ -1,6 +1,7 @@
 """run_eval.py as a user calls it, against a stub server: every row once, in order, whatever happens."""
 
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -9,7 +10,6 @@ import sys
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 import run_eval as program
@@ -29,14 +29,6 @@ def command(dataset, output, *arguments):
     return [sys.executable, str(ROOT / "run_eval.py"), *map(str, words)]
 
 
-def run(dataset, output, *arguments):
-    done = subprocess.run(
-        command(dataset, output, *arguments), capture_output=True, text=True, timeout=300, cwd=output.parent
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
-
-
 def here(capfd, dataset, output, *arguments):
     """Exit code, stdout and stderr of a run in this process: its imports take longer than these runs."""
     return main_here(capfd, program.main, command(dataset, output, *arguments)[2:])
@@ -50,8 +42,16 @@ def refuse(capfd, dataset, output, *arguments):
     return line
 
 
+def wanted(prompts):
+    return [expected_ids(prompt, TOKENS) for prompt in prompts]
+
+
+def answers(output):
+    return [list(ids) for ids in open_table(output).column("tok_model_output")]
+
+
 def left_behind(output):
-    return sorted(path.name for path in output.parent.iterdir() if path.name.startswith(output.name))
+    return sorted(path.name for path in output.parent.glob(f"{output.name}*"))
 
 
 def deepseek_pickle(folder):
@@ -87,7 +87,7 @@ BENCHMARKS = [
 )
 def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name, tmp_path, capfd):
     dataset, prompts = dataset_in(tmp_path)
-    output = tmp_path / name
+    output = tmp_path / "new" / name
     with StubServer(facts=facts) as stub:
         code, *said = here(capfd, dataset, output, "--benchmark", benchmark, "--server-url", stub.url)
         requests = stub.requests[1:]  # behind the trial
@@ -95,19 +95,15 @@ def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name,
     assert left_behind(output) == [name]
     table = open_table(output)
     assert list(table.names) == [*open_table(dataset).names, *COLUMNS]
-    assert [list(ids) for ids in table.column("tok_model_output")] == [
-        expected_ids(p, TOKENS) for p in prompts
-    ]
+    assert answers(output) == wanted(prompts)
     assert table.column("tok_model_output_len") == [TOKENS] * len(prompts)
     assert table.column("failure") == [None] * len(prompts)
     assert set(table.column("model_backend")) == {"sglang"}
-    has_text = [text is not None for text in table.column("model_output")]
-    assert has_text == [benchmark == "gpt-oss-120b"] * len(
-        prompts
-    )  # of the others there is no tokenizer here
+    has_text = {text is not None for text in table.column("model_output")}
+    assert has_text == {benchmark == "gpt-oss-120b"}  # of the others there is no tokenizer here
     assert sorted(request.prompt_ids for request in requests) == sorted(prompts)
-    rules = {"gpt-oss-120b": 1.0}.get(benchmark, 0.0)
-    assert {request.body["sampling_params"]["temperature"] for request in requests} == {rules}
+    temperatures = {request.body["sampling_params"]["temperature"] for request in requests}
+    assert temperatures == {1.0 if benchmark == "gpt-oss-120b" else 0.0}
     assert not any(request.streams for request in requests)
     if output.suffix == ".pkl":
         frame = pd.read_pickle(output)
@@ -115,25 +111,24 @@ def test_every_row_in_order_with_all_columns(benchmark, facts, dataset_in, name,
         assert frame["ground_truth"].tolist() == pd.read_pickle(dataset)["ground_truth"].tolist()
 
 
-@pytest.mark.engine
+@ENGINE
 @pytest.mark.parametrize(
     ("benchmark", "facts", "dataset_in"),
     [("gpt-oss-120b", Facts(), small_dataset), ("deepseek-r1", R1, deepseek_pickle)],
 )
-def test_the_requests_are_those_of_an_accuracy_run(benchmark, facts, dataset_in, tmp_path):
+def test_the_requests_are_those_of_an_accuracy_run(benchmark, facts, dataset_in, tmp_path, capfd):
     dataset, prompts = dataset_in(tmp_path)
-    where = ("--benchmark", benchmark, "--max-new-tokens", TOKENS)
-    bodies = []
     with StubServer(facts=facts) as stub:
-        words = ("--server-url", stub.url, "--input-file", dataset, *where)
-        assert run_mlperf(tmp_path, "--accuracy", *words).code == 0
-        bodies.append(stub.requests[1:])
-    with StubServer(facts=facts) as stub:
-        assert run(dataset, tmp_path / "o.parquet", "--server-url", stub.url, *where).returncode == 0
-        bodies.append(stub.requests[1:])
-    sent = [sorted((str(request.body), request.path) for request in requests) for requests in bodies]
-    assert sent[0] == sent[1]
-    assert len(sent[0]) == len(prompts)
+        words = ("--server-url", stub.url, "--benchmark", benchmark)
+        flags = ("--accuracy", *words, "--input-file", dataset, "--max-new-tokens", TOKENS)
+        assert run_mlperf(tmp_path, *flags, here=capfd).code == 0
+        asked = stub.requests[1:]
+        assert here(capfd, dataset, tmp_path / "o.parquet", *words)[0] == 0
+        sent = stub.requests[len(asked) + 2 :]
+    assert len(sent) == len(prompts)
+    assert sorted((str(one.body), one.path) for one in sent) == sorted(
+        (str(one.body), one.path) for one in asked
+    )
 
 
 SCORED = [
@@ -143,7 +138,7 @@ SCORED = [
 ]
 
 
-@pytest.mark.engine
+@ENGINE
 @pytest.mark.parametrize(("benchmark", "sample"), SCORED)
 def test_the_embedded_engine_answers_and_its_table_is_scored_as_printed(
     benchmark, sample, tmp_path, capfd, monkeypatch
@@ -152,58 +147,45 @@ def test_the_embedded_engine_answers_and_its_table_is_scored_as_printed(
     monkeypatch.chdir(tmp_path)
     output = tmp_path / "o.parquet"
     where = ("--benchmark", benchmark, "--backend", "embedded", "--num-samples", 12)
-    done = run(SAMPLES / sample, output, *where)
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, stdout, stderr = here(capfd, SAMPLES / sample, output, *where)
+    assert code == 0, stdout + stderr
     assert None not in open_table(output).column("model_output")
-    (scoring,) = (line for line in done.stdout.splitlines() if line.startswith("Score it with: "))
+    (scoring,) = (line for line in stdout.splitlines() if line.startswith("Score it with: "))
     code, stdout, stderr = main_here(capfd, grading.main, shlex.split(scoring)[5:])
     assert code == 5, stderr
     assert "12 samples, the official set has" in stdout
 
 
-@pytest.mark.engine
-def test_a_part_of_the_rows_and_a_default_name(tmp_path):
-    dataset, prompts = small_dataset(tmp_path)
-    with StubServer() as stub:
-        words = command(dataset, tmp_path / "x", "--server-url", stub.url)
-        at = words.index("--output-file")
-        words[at : at + 2] = ["--skip-samples", "3", "--num-samples", "4", "--async"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=300, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "--async has no effect" in done.stdout
-    (output,) = (tmp_path / "mlperf_results/run_eval").glob("dataset_????????_??????.parquet")
-    rows = pq.read_table(output).to_pylist()
-    assert [row["input_tokens"] for row in rows] == prompts[3:7]
-    assert [row["tok_model_output"] for row in rows] == [expected_ids(p, TOKENS) for p in prompts[3:7]]
-
-
 @pytest.mark.parametrize("suffix", [".parquet", pytest.param(".pkl", marks=ENGINE)])
 def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_path, capfd):
+    """Of a part of the dataset."""
     dataset, prompts = small_dataset(tmp_path)
+    prompts = prompts[3:7]
     output = tmp_path / f"out{suffix}"
+    part = ("--skip-samples", 3, "--num-samples", 4)
 
     def third(request):
         return Fault.HTTP_500 if request.prompt_ids == prompts[2] and request.index else None
 
     with StubServer(faults=third) as stub:
-        code, said, _ = here(capfd, dataset, output, "--server-url", stub.url)
+        words = ("--server-url", stub.url, *part)
+        code, said, _ = here(capfd, dataset, output, *words)
         assert code == 4
         assert "--resume" in said.splitlines()[-1]
-        assert "add --resume" in refuse(capfd, dataset, output, "--server-url", stub.url)
-        changed = refuse(capfd, dataset, output, "--server-url", stub.url, "--resume", "--num-samples", 3)
-        assert "samples 12, this one has 3" in changed
+        assert "add --resume" in refuse(capfd, dataset, output, *words)
+        changed = refuse(capfd, dataset, output, *words, "--resume", "--num-samples", 3)
+        assert "samples 4, this one has 3" in changed
     table = open_table(output)
+    assert list(map(list, table.column("input_tokens"))) == prompts
     failures = table.column("failure")
     assert [index for index, failure in enumerate(failures) if failure] == [2]
     assert failures[2].startswith("http_status: ")
     for name in COLUMNS[:3]:
         assert [value is None for value in table.column(name)] == [bool(failure) for failure in failures]
     with StubServer() as stub:
-        assert here(capfd, dataset, output, "--server-url", stub.url, "--resume")[0] == 0
+        assert here(capfd, dataset, output, "--server-url", stub.url, *part, "--resume")[0] == 0
         assert [request.prompt_ids for request in stub.requests[1:]] == [prompts[2]]
-    assert [list(ids) for ids in open_table(output).column("tok_model_output")] == [
-        expected_ids(prompt, TOKENS) for prompt in prompts
-    ]
+    assert answers(output) == wanted(prompts)
     assert left_behind(output) == [output.name]
 
 
@@ -212,7 +194,7 @@ def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_pat
     [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=ENGINE)],
     ids=["kill", "ctrl-c"],
 )
-def test_an_ended_run_is_resumed_without_sending_anything_twice(signum, code, tmp_path):
+def test_an_ended_run_is_resumed_without_sending_anything_twice(signum, code, tmp_path, capfd):
     dataset, prompts = small_dataset(tmp_path, rows=30)
     output = tmp_path / "out.parquet"
     words = ("--max-concurrency", 2, "--num-workers", 1)
@@ -230,22 +212,19 @@ def test_an_ended_run_is_resumed_without_sending_anything_twice(signum, code, tm
     if signum == signal.SIGINT:
         assert "--resume" in said.splitlines()[-1]
     with StubServer() as stub:
-        second = run(dataset, output, "--server-url", stub.url, "--resume", *words)
+        assert here(capfd, dataset, output, "--server-url", stub.url, "--resume", *words)[0] == 0
         sent = len(stub.requests) - 1
-    assert second.returncode == 0, second.stdout + second.stderr
     assert 0 < sent < 30
-    assert pq.read_table(output)["tok_model_output"].to_pylist() == [
-        expected_ids(prompt, TOKENS) for prompt in prompts
-    ]
+    assert answers(output) == wanted(prompts)
 
 
-@pytest.mark.engine
-def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path):
+@ENGINE
+def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path, capfd):
     """All answers are in the journals: the file is written from them."""
     dataset, prompts = small_dataset(tmp_path)
     output = tmp_path / "out.parquet"
     with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 1 else None) as stub:
-        assert run(dataset, output, "--server-url", stub.url).returncode == 4
+        assert here(capfd, dataset, output, "--server-url", stub.url)[0] == 4
     (failed,) = (row for row, failure in enumerate(open_table(output).column("failure")) if failure)
     journal = tmp_path / "out.parquet.run/attempt.2/journal"
     journal.mkdir(parents=True)
@@ -254,13 +233,11 @@ def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path):
     (journal / "answers-worker0.bin").write_bytes(record)
     output.unlink()
     with refused_url() as url:
-        assert run(dataset, output, "--server-url", url, "--resume").returncode == 0
-    assert pq.read_table(output)["tok_model_output"].to_pylist() == [
-        expected_ids(prompt, TOKENS) for prompt in prompts
-    ]
+        assert here(capfd, dataset, output, "--server-url", url, "--resume")[0] == 0
+    assert answers(output) == wanted(prompts)
 
 
-@pytest.mark.engine
+@ENGINE
 def test_a_server_that_goes_away_ends_the_run_and_answers_are_kept(tmp_path):
     dataset, _ = small_dataset(tmp_path, rows=40)
     output = tmp_path / "out.parquet"
@@ -288,14 +265,17 @@ def test_servers_that_cannot_be_used_leave_nothing_behind(tmp_path, capfd):
     assert left_behind(output) == []
 
 
-def test_a_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd):
+def test_a_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd, monkeypatch):
+    """Where no file is named, the answers go into one that is named by dataset and time."""
+    monkeypatch.chdir(tmp_path)
     dataset, _ = small_dataset(tmp_path)
-    output = tmp_path / "out.parquet"
     with StubServer() as stub:
-        code, stdout, _ = here(capfd, dataset, output, "--server-url", stub.url, "--dry-run")
+        words = ("--input-file", dataset, "--server-url", stub.url, "--async", "--dry-run")
+        code, stdout, _ = main_here(capfd, program.main, list(map(str, words)))
         assert stub.requests == []
-    assert (code, left_behind(output)) == (0, [])
-    assert str(output) in stdout
+    assert (code, list(tmp_path.iterdir())) == (0, [dataset])
+    assert "--async has no effect" in stdout
+    assert re.search(rf"{tmp_path}/mlperf_results/run_eval/dataset_\d{{8}}_\d{{6}}\.parquet\n", stdout)
 
 
 REFUSED = [
@@ -307,6 +287,7 @@ REFUSED = [
     ("out.parquet", ("--num-samples", 13), "12 rows"),
     ("out.parquet", ("--num-samples", 0), "--num-samples is 0"),
     ("out.parquet", ("--resume",), "no run to resume"),
+    ("broken.parquet", ("--resume",), "settings.json"),
     ("out.parquet", ("--tokenizer", "nowhere"), "--tokenizer nowhere"),
     ("out.parquet", ("--backend", "embedded", "--server-url", "http://localhost:1"), "--server-url"),
 ]
@@ -314,13 +295,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "arguments", "words"), REFUSED)
 def test_refusals(name, arguments, words, tmp_path, capfd):
+    (tmp_path / "broken.parquet.run").mkdir()
+    (tmp_path / "broken.parquet.run/settings.json").write_text("{")
     dataset, _ = small_dataset(tmp_path)
     assert words in refuse(capfd, dataset, tmp_path / name, *arguments)
-
-
-def test_a_settings_file_that_cannot_be_read_is_named(tmp_path, capfd):
-    dataset, _ = small_dataset(tmp_path)
-    output = tmp_path / "out.parquet"
-    (tmp_path / "out.parquet.run").mkdir()
-    (tmp_path / "out.parquet.run/settings.json").write_text("{")
-    assert "settings.json" in refuse(capfd, dataset, output, "--resume")
