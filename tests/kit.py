@@ -20,7 +20,6 @@ from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.connections import Request
 from sut.client.response import ResponseReader
 from sut.wire import make_wire, max_event_bytes
-from sut.wire.sse import DONE, EventReader
 
 DATA = Path(__file__).parent / "data"  # recorded answers of real servers
 VOCABULARY = 201088
@@ -88,11 +87,6 @@ def assert_failed(outcome: Outcome, kind: FailureKind, wording: str = "") -> Non
     assert outcome.kind is kind, outcome
     assert wording in outcome.detail, outcome
     assert outcome.detail.isprintable() and len(outcome.detail) < 1000
-
-
-def payloads(name: str) -> list[bytes]:
-    """The events of a recorded stream, but for its end mark."""
-    return [event for event in EventReader(1 << 20).feed((DATA / name).read_bytes()) if event != DONE]
 
 
 @contextmanager

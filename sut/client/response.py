@@ -138,7 +138,7 @@ class ResponseReader:
             return self._failure
         if not self.first_byte_ns:
             return Failure(FailureKind.NO_RESPONSE, "the server closed the connection without an answer")
-        if not self._framed and self._status and (self._events is not None or self._status != 200):
+        if not self._framed and self._status >= 200 and (self._events is not None or self._status != 200):
             return self._judge(self.last_byte_ns)
         return Failure(
             FailureKind.TRUNCATED, f"the connection closed inside the answer, after {self.tokens} tokens"

@@ -48,19 +48,6 @@ def test_odd_but_whole_answers_complete(drive, fault):
             assert_completed(driver.ask([6, i]), [6, i])
 
 
-@pytest.mark.parametrize("after", [0, 1, 17, 250])
-@pytest.mark.parametrize("end", [socket.socket.close, reset])
-def test_an_answer_that_stops_after_some_bytes(drive, after, end):
-    def script(connection):
-        read_request(connection)
-        connection.sendall(answer(head=b"HTTP/1.1 200 OK\r\nx: %b\r\n" % (b"y" * 120))[:after])
-        time.sleep(0.03)
-        end(connection)
-
-    with scripted(script) as (url, _):
-        assert_failed(drive(url).ask(), FailureKind.TRUNCATED if after else FailureKind.NO_RESPONSE)
-
-
 @pytest.mark.parametrize("taken", [0, 1, 100_000])
 def test_a_reset_while_the_request_is_written(drive, taken):
     def script(connection):

@@ -10,10 +10,9 @@ from sut.wire.sse import DONE
 from tests.kit import DATA, assert_failed, reader_of
 from tests.sut.wire.judging import GREEDY, LLAMACPP, VLLM, cumulative
 
-SGLANG_HTTP = (DATA / "sglang_http_response.txt").read_bytes()
-PYTORCH_HTTP = (DATA / "pytorch_http_response.txt").read_bytes()
-VLLM_HTTP = (DATA / "vllm_http_response.txt").read_bytes()
-LLAMA_HTTP = (DATA / "llamacpp_http_response.txt").read_bytes()
+SGLANG_HTTP, PYTORCH_HTTP, VLLM_HTTP, LLAMA_HTTP = (
+    (DATA / f"{name}_http_response.txt").read_bytes() for name in ("sglang", "pytorch", "vllm", "llamacpp")
+)
 EVENTS = [b"data: %b\n\n" % event for event in (*cumulative(1, 2, 3), DONE)]
 STREAM = b"".join(EVENTS)
 WHOLE = (DATA / "sglang_whole.txt").read_bytes()
@@ -86,7 +85,8 @@ def test_cut_at_every_byte(name):
             assert data[cut:] in (b"\n", b"\r\n"), (cut, complete)
         else:
             complete = response.feed(data[cut:], 2)
-            assert isinstance(run([data[:cut]] if cut else [], streams, wire), Failure), cut
+            closed = run([data[:cut]] if cut else [], streams, wire)
+            assert_failed(closed, FailureKind.TRUNCATED if cut else FailureKind.NO_RESPONSE)
         assert isinstance(complete, Completion), (cut, complete)
         assert complete.output_ids.tolist() == ids
         assert complete.output_ids.dtype == np.int32
@@ -180,10 +180,6 @@ def test_until_close_cut_at_every_byte():
 def test_whole_json_until_close_is_complete_or_failed():
     for cut in range(len(WHOLE)):
         assert isinstance(run([until_close(WHOLE[:cut])], streams=False), Failure), cut
-
-
-def test_a_close_before_the_first_byte():
-    assert_failed(reader().closed(), FailureKind.NO_RESPONSE)
 
 
 JSON_ERROR = b'{"error":{"message":"boom"}}'
@@ -336,14 +332,6 @@ def test_a_wrong_count_of_a_whole_answer_leaves_no_trace_in_the_first_event(clai
     response = reader(streams=False)
     assert_failed(response.feed(sized(json.dumps(document).encode()), 1), FailureKind.TOKEN_COUNT)
     assert response.first_event_tokens < 2**32
-
-
-@pytest.mark.parametrize("wire", ["sglang", "openai", "trtllm", "llamacpp"])
-@pytest.mark.parametrize("streams", [True, False])
-def test_endless_nesting_is_malformed(wire, streams):
-    deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    body = b"data: " + deep + b"\n\n" if streams else deep
-    assert_failed(run([sized(body)], streams, wire), FailureKind.MALFORMED)
 
 
 @pytest.mark.parametrize("streams", [True, False])

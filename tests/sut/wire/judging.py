@@ -8,7 +8,8 @@ import math
 from itertools import pairwise
 
 from harness.record.outcome import Completion, FailureKind
-from tests.kit import VOCABULARY, wire_of
+from sut.wire.sse import DONE, EventReader
+from tests.kit import DATA, VOCABULARY, wire_of
 
 # What transformers and SGLang's four stream modes agreed on when its streams were recorded.
 GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
@@ -34,6 +35,13 @@ BAD_IDS = {
     "string": ("7", FailureKind.MALFORMED),
     "list": ([7], FailureKind.MALFORMED),
 }
+
+
+def recorded(name):
+    """The events of a recorded stream, but for its end mark, or the one of a complete answer."""
+    data = (DATA / f"{name}.txt").read_bytes()
+    events = [data] if data.startswith(b"{") else EventReader(1 << 20).feed(data)
+    return [event for event in events if event != DONE]
 
 
 def judge(protocol, events, asked=20):

@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 
 from harness.record.outcome import FailureKind
-from tests.kit import DATA, assert_failed, payloads
+from tests.kit import assert_failed
 from tests.sut.wire import judging
-from tests.sut.wire.judging import GREEDY, LLAMACPP, assert_completed
+from tests.sut.wire.judging import GREEDY, LLAMACPP, assert_completed, recorded
 from tests.sut.wire.judging import llamacpp_event as event
 from tests.sut.wire.judging import llamacpp_last as last
 
@@ -19,18 +19,14 @@ STREAM = judging.llamacpp(1, 2, 3)
     ("name", "ids", "reason"),
     [
         ("stream", LLAMACPP, "length"),
+        ("whole", LLAMACPP, "length"),
         ("response_fields", LLAMACPP, "length"),
         ("one_token", LLAMACPP[:1], "length"),
         ("eos", [200002], "stop"),
     ],
 )
-def test_recorded_streams(name, ids, reason):
-    assert_completed(judge(payloads(f"llamacpp_{name}.txt"), asked=len(ids)), ids, reason)
-
-
-def test_recorded_whole_answer():
-    whole = (DATA / "llamacpp_whole.txt").read_bytes()
-    assert_completed(judge([whole], asked=8), LLAMACPP, "length")
+def test_recorded_answers(name, ids, reason):
+    assert_completed(judge(recorded(f"llamacpp_{name}"), asked=len(ids)), ids, reason)
 
 
 @pytest.mark.parametrize(
@@ -40,19 +36,15 @@ def test_recorded_whole_answer():
         ("withheld_ids", 20, FailureKind.TOKEN_COUNT, "token ids, the server counted"),
         # A prompt of 510 tokens in a context of 512: llama.cpp calls that its limit.
         ("context_full", 50, FailureKind.UNFINISHED, "2 of 50 tokens"),
+        ("error_prompt_too_long", 20, FailureKind.IN_BAND_ERROR, "exceeds the available context size"),
     ],
 )
 def test_recorded_failures(name, asked, kind, wording):
-    assert_failed(judge(payloads(f"llamacpp_{name}.txt"), asked), kind, wording)
-
-
-def test_recorded_error():
-    body = (DATA / "llamacpp_error_prompt_too_long.txt").read_bytes()
-    assert_failed(judge([body]), FailureKind.IN_BAND_ERROR, "exceeds the available context size")
+    assert_failed(judge(recorded(f"llamacpp_{name}"), asked), kind, wording)
 
 
 def test_a_recorded_stream_without_one_of_its_events():
-    events = payloads("llamacpp_stream.txt")
+    events = recorded("llamacpp_stream")
     for gone in range(len(events)):
         kind = FailureKind.UNFINISHED if gone == len(events) - 1 else FailureKind.TOKEN_COUNT
         assert_failed(judge(events[:gone] + events[gone + 1 :], asked=8), kind)

@@ -10,9 +10,19 @@ from functools import partial
 import pytest
 
 from harness.record.outcome import Completion, FailureKind
-from tests.kit import DATA, assert_failed, payloads, wire_of
+from tests.kit import assert_failed, wire_of
 from tests.sut.wire import judging
-from tests.sut.wire.judging import GREEDY, VLLM, assert_completed, chunk, chunks, compact, counts, usage
+from tests.sut.wire.judging import (
+    GREEDY,
+    VLLM,
+    assert_completed,
+    chunk,
+    chunks,
+    compact,
+    counts,
+    recorded,
+    usage,
+)
 
 judge = partial(judging.judge, "openai")
 IDS = GREEDY[:4]
@@ -34,8 +44,10 @@ END, MESSAGE_END = 128009, 128001
 # Recorded with vLLM: name, ids, finish reason, and how many tokens were asked for.
 RECORDED = [
     ("length", VLLM, "length", 4),
+    ("whole_length", VLLM, "length", 4),
     ("one_token", VLLM[:1], "length", 1),
     ("eos", [*VLLM[:3], END], "stop", 20),  # min_tokens 3: not before the fourth token
+    ("whole_eos", [*VLLM[:3], END], "stop", 20),
     ("other_eos", [*VLLM[:3], MESSAGE_END], "stop", 20),  # named in stop_reason, unlike the first end token
     ("min_tokens", [VLLM[0], END], "stop", 20),  # min_tokens 1: an end token and one before it
     ("eos_at_once", [END], "stop", 20),  # min_tokens 0
@@ -43,46 +55,38 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("name", "ids", "reason", "asked"), RECORDED)
-def test_recorded_streams(name, ids, reason, asked):
-    assert_completed(judge(payloads(f"vllm_{name}.txt"), asked), ids, reason, prompt=12)
-
-
-@pytest.mark.parametrize(("name", "ids", "reason", "asked"), [RECORDED[0], RECORDED[2]])
-def test_recorded_complete_answers(name, ids, reason, asked):
-    whole = (DATA / f"vllm_whole_{name}.txt").read_bytes()
-    assert_completed(judge([whole], asked), ids, reason, prompt=12)
+def test_recorded_answers(name, ids, reason, asked):
+    assert_completed(judge(recorded(f"vllm_{name}"), asked), ids, reason, prompt=12)
 
 
 def test_a_recorded_stream_with_a_stream_interval():
     """--stream-interval 8: the first token is an event of its own."""
     answer = wire_of("openai").answer()
     counts_seen = []
-    for event in payloads("vllm_interval8.txt"):
+    for event in recorded("vllm_interval8"):
         assert answer.feed(event) is None
         counts_seen.append(answer.tokens)
     assert counts_seen == [1, 9, 17, 20, 20]
     assert isinstance(answer.finish(), Completion)
 
 
+FULL = (FailureKind.UNFINISHED, "cut off after 6 of 20 tokens")
+NO_IDS = (FailureKind.TOKEN_COUNT, "4 tokens without ids")
 RECORDED_FAILURES = {
     # A prompt of 250 tokens, 20 asked for, --max-model-len 256: vLLM cuts without an error.
-    "vllm_context_full": (FailureKind.UNFINISHED, "cut off after 6 of 20 tokens"),
+    "vllm_context_full": FULL,
+    "vllm_whole_context_full": FULL,
     # A prompt's id, refused under status 200, in the stream.
     "vllm_error_prompt_id": (FailureKind.IN_BAND_ERROR, "out of vocabulary"),
-    "vllm_no_ids": (FailureKind.TOKEN_COUNT, "4 tokens without ids"),  # return_token_ids was not sent
-    "llamacpp_openai_stream": (FailureKind.TOKEN_COUNT, "4 tokens without ids"),
-    "llamacpp_openai_logprobs": (FailureKind.TOKEN_COUNT, "4 tokens without ids"),
+    "vllm_no_ids": NO_IDS,  # return_token_ids was not sent
+    "llamacpp_openai_stream": NO_IDS,
+    "llamacpp_openai_logprobs": NO_IDS,
 }
 
 
 @pytest.mark.parametrize("name", RECORDED_FAILURES)
 def test_recorded_failures(name):
-    assert_failed(judge(payloads(f"{name}.txt")), *RECORDED_FAILURES[name])
-
-
-def test_a_recorded_complete_answer_that_filled_the_context():
-    whole = (DATA / "vllm_whole_context_full.txt").read_bytes()
-    assert_failed(judge([whole]), *RECORDED_FAILURES["vllm_context_full"])
+    assert_failed(judge(recorded(name)), *RECORDED_FAILURES[name])
 
 
 FAILED = {

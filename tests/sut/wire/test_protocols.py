@@ -142,6 +142,7 @@ MALFORMED = {
     "number": b"7",
     "null": b"null",
     "object without anything": b"{}",
+    "nested deeply": b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
     "nested without end": b'{"x":' + b"[" * 50_000,
     "cut short": None,
     "two documents": None,

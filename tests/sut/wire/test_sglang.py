@@ -9,67 +9,57 @@ from functools import partial
 import pytest
 
 from harness.record.outcome import Failure, FailureKind
-from tests.kit import DATA, assert_failed, payloads
+from tests.kit import assert_failed
 from tests.sut.wire import judging
-from tests.sut.wire.judging import GREEDY, assert_completed, compact, cumulative, incremental
+from tests.sut.wire.judging import GREEDY, assert_completed, compact, cumulative, incremental, recorded
 from tests.sut.wire.judging import sglang_event as event
 
 judge = partial(judging.judge, "sglang")
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "reason"),
-    [
-        ("sglang_cumulative_interval1.txt", 20, "length"),
-        ("sglang_cumulative_interval8.txt", 20, "length"),
-        ("sglang_incremental_interval1.txt", 20, "length"),
-        ("sglang_incremental_interval8.txt", 20, "length"),
-        ("sglang_cumulative_skip_tokenizer.txt", 3, "stop"),
-        ("sglang_stop_token_third.txt", 3, "stop"),
-        ("sglang_one_token.txt", 1, "length"),
-    ],
-)
-def test_recorded_streams(name, count, reason):
-    assert_completed(judge(payloads(name), asked=count), GREEDY[:count], reason)
-
-
-def test_recorded_end_of_text_at_once():
-    assert_completed(judge(payloads("sglang_eos.txt")), [200002])
-
-
-def test_recorded_whole_answer():
-    whole = (DATA / "sglang_whole.txt").read_bytes()
-    assert_completed(judge([whole], asked=4), GREEDY[:4], "length")
 
 
 # Of pytorch/run_server.sh with the tiny DeepSeek of tests/engines/models/make_tiny_models.py.
 PYTORCH = [140, 190, 47, 175, 315, 201]
 
 
-@pytest.mark.parametrize(("name", "count", "reason"), [("length", 6, "length"), ("stop", 4, "stop")])
-def test_recorded_answers_of_the_pytorch_server(name, count, reason):
-    whole = (DATA / f"pytorch_whole_{name}.txt").read_bytes()
-    for events in (payloads(f"pytorch_{name}.txt"), [whole]):
-        assert_completed(judge(events, asked=6), PYTORCH[:count], reason)
+@pytest.mark.parametrize(
+    ("name", "ids", "asked", "reason"),
+    [
+        ("sglang_cumulative_interval1", GREEDY, 20, "length"),
+        ("sglang_cumulative_interval8", GREEDY, 20, "length"),
+        ("sglang_incremental_interval1", GREEDY, 20, "length"),
+        ("sglang_incremental_interval8", GREEDY, 20, "length"),
+        ("sglang_cumulative_skip_tokenizer", GREEDY[:3], 3, "stop"),
+        ("sglang_stop_token_third", GREEDY[:3], 3, "stop"),
+        ("sglang_one_token", GREEDY[:1], 1, "length"),
+        ("sglang_whole", GREEDY[:4], 4, "length"),
+        ("sglang_eos", [200002], 20, "stop"),  # at once
+        ("pytorch_length", PYTORCH, 6, "length"),
+        ("pytorch_whole_length", PYTORCH, 6, "length"),
+        ("pytorch_stop", PYTORCH[:4], 6, "stop"),
+        ("pytorch_whole_stop", PYTORCH[:4], 6, "stop"),
+    ],
+)
+def test_recorded_answers(name, ids, asked, reason):
+    assert_completed(judge(recorded(name), asked), ids, reason)
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "wording"),
     [
-        ("pytorch_ended.txt", FailureKind.ABORTED, "the server is ending"),
-        ("sglang_error_prompt_too_long.txt", FailureKind.IN_BAND_ERROR, "longer than the model's context"),
-        ("sglang_error_top_k_zero.txt", FailureKind.IN_BAND_ERROR, "top_k must be -1"),
-        ("sglang_zero_tokens.txt", FailureKind.NO_TOKENS, "without a token"),
+        ("pytorch_ended", FailureKind.ABORTED, "the server is ending"),
+        ("sglang_error_prompt_too_long", FailureKind.IN_BAND_ERROR, "longer than the model's context"),
+        ("sglang_error_top_k_zero", FailureKind.IN_BAND_ERROR, "top_k must be -1"),
+        ("sglang_zero_tokens", FailureKind.NO_TOKENS, "without a token"),
     ],
 )
 def test_recorded_failures(name, kind, wording):
-    assert_failed(judge(payloads(name)), kind, wording)
+    assert_failed(judge(recorded(name)), kind, wording)
 
 
 @pytest.mark.parametrize("mode", ["cumulative", "incremental"])
 @pytest.mark.parametrize("interval", [1, 8])
 def test_a_recorded_stream_without_one_of_its_events(mode, interval):
-    events = payloads(f"sglang_{mode}_interval{interval}.txt")
+    events = recorded(f"sglang_{mode}_interval{interval}")
     for gone in range(len(events)):
         outcome = judge(events[:gone] + events[gone + 1 :])
         if gone == len(events) - 1:
@@ -82,7 +72,7 @@ def test_a_recorded_stream_without_one_of_its_events(mode, interval):
 
 @pytest.mark.parametrize("mode", ["cumulative", "incremental"])
 def test_a_recorded_stream_with_two_events_swapped(mode):
-    events = payloads(f"sglang_{mode}_interval1.txt")
+    events = recorded(f"sglang_{mode}_interval1")
     for i in range(len(events) - 1):
         outcome = judge([*events[:i], events[i + 1], events[i], *events[i + 2 :]])
         assert isinstance(outcome, Failure), i
