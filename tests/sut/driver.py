@@ -10,13 +10,10 @@ from sut.client.client import HttpClient
 from sut.client.endpoint import resolve_endpoint
 from tests.kit import PATIENCE_S, make_request, wire_of
 from tests.stub import INCREMENTAL_ONLY, Fault, expected_ids
+from tests.sut.wire.judging import cumulative
 
 WIRE = wire_of(max_new_tokens=6)
 PROMPT = [200006, 17360]
-EVENT = (
-    b'data: {"output_ids":[%d],"meta_info":{"completion_tokens":1,"prompt_tokens":2,'
-    b'"finish_reason":{"type":"stop"}}}\n\ndata: [DONE]\n\n'
-)
 KINDS = {
     fault: FailureKind[fault.failure.upper()]
     for fault in Fault
@@ -73,5 +70,5 @@ def assert_completed(outcome, prompt=PROMPT, count=6):
 
 
 def answer(token=7, head=b"HTTP/1.1 200 OK\r\n"):
-    body = EVENT % token
+    body = b"data: %b\n\n" % cumulative(1, ids=[token])[0]
     return head + b"content-length: %d\r\n\r\n%b" % (len(body), body)

@@ -38,16 +38,6 @@ def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_fine(drive
         assert not driver.client.in_flight
 
 
-@pytest.mark.parametrize(
-    "fault", [Fault.CRLF, Fault.BYTEWISE, Fault.REPEATED_EVENT, Fault.SKIPPED_EVENT, Fault.SLOW_HEADERS]
-)
-def test_odd_but_whole_answers_complete(drive, fault):
-    with StubServer(faults=fault, drip_s=0.001) as stub:
-        driver = drive(stub.url)
-        for i in range(2):
-            assert_completed(driver.ask([6, i]), [6, i])
-
-
 @pytest.mark.parametrize("taken", [0, 1, 100_000])
 def test_a_reset_while_the_request_is_written(drive, taken):
     def script(connection):

@@ -11,15 +11,11 @@ from harness.record.outcome import FailureKind
 from sut.client import client as client_module
 from sut.client.poller import NAP_S, Poller
 from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
+from tests.sut.wire.judging import GREEDY, cumulative
 
 READ = select.EPOLLIN
 GAP_S = 0.02
-FIRST = (
-    b'data: {"output_ids":[7],"meta_info":{"completion_tokens":1,"prompt_tokens":2,"finish_reason":null}}\n\n'
-)
-SECOND = FIRST.replace(b"[7]", b"[7,8]").replace(b'tokens":1', b'tokens":2')
-LAST = SECOND.replace(b"[7,8]", b"[7,8,9]").replace(b'tokens":2,', b'tokens":3,', 1)
-LAST = LAST.replace(b"null", b'{"type":"stop"}')
+FIRST, SECOND, LAST = (b"data: %b\n\n" % event for event in cumulative(1, 2, 3))
 
 
 @pytest.fixture
@@ -114,7 +110,7 @@ def test_a_paced_stream_flows_and_its_connection_serves_the_next_query(drive, fl
             script.go(driver, lambda: query in driver.firsts)  # noqa: B023
             script.go(driver, lambda: driver.client._poller.batched)
             script.go(driver, lambda: query in driver.outcomes)  # noqa: B023
-            assert driver.outcomes[query].output_ids.tolist() == [7, 8, 9]
+            assert driver.outcomes[query].output_ids.tolist() == GREEDY[:3]
             assert driver.client._poller.batched == 0
         assert len(held) == 1
 

@@ -1,14 +1,13 @@
 """Rendered requests in shared memory."""
 
 import json
-import multiprocessing
 from pathlib import Path
 
 import pytest
 
 from sut.ipc.request_store import render_requests
 from sut.wire import Wires
-from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
+from tests.kit import VOCABULARY, parameters, sample_set
 
 PROMPTS = [[200006, 1, 2], [7], list(range(5000)), [201087], [3, 3, 3]]
 
@@ -47,19 +46,3 @@ def test_each_sample_has_its_own_limit_or_the_runs(wire, name):
         bodies = [json.loads(bytes(store.request(i)).partition(b"\r\n\r\n")[2]) for i in range(5)]
         assert [body[name] for body in bodies] == sent
         assert [store.limit(i) for i in range(5)] == (limits or [0] * 5)
-
-
-def _child(store, channel):
-    channel.send([bytes(store.request(i)) for i in range(store.samples)])
-
-
-def test_a_spawned_process_sees_the_same_bytes():
-    store = rendered(PROMPTS)
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_child, args=(store, theirs))
-    process.start()
-    assert ours.poll(PATIENCE_S)
-    assert ours.recv() == [bytes(store.request(i)) for i in range(len(PROMPTS))]
-    process.join(90)
-    assert process.exitcode == 0

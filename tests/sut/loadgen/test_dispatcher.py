@@ -118,16 +118,6 @@ def test_sample_indexes_and_times_travel_along(rig):
     assert r.channels[0].outstanding == {2**64 - 1: 6395, 5: 7, 6: 7}
 
 
-def test_a_dead_worker_gets_nothing(rig):
-    r = rig(0, 0)
-    r.kill(0)
-    r.issue(1)
-    r.issue(2, 3, 4)
-    assert r.channels[0].outstanding == {}
-    assert [query for query, _ in r.received(1)] == [1, 2, 3, 4]
-    assert not r.unserved
-
-
 @pytest.mark.parametrize("queries", [(1,), (1, 2, 3)])
 def test_a_worker_that_dies_unnoticed_keeps_its_query_for_the_reporter(rig, queries):
     r = rig(0)

@@ -18,7 +18,11 @@ import numpy as np
 import pytest
 
 from harness.config.scenario import needs_first_tokens
+from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TOKEN_MESSAGE_STRUCT
+from sut.loadgen import binding
+from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
+from sut.loadgen.reporter import Reporter
 
 SAMPLES = 12
 END_S = 120
@@ -109,10 +113,6 @@ class FakeWorker(threading.Thread):
 
 def test_what_is_issued_after_the_end_is_not_lost():
     """A test that ends early hangs up on its workers; LoadGen issues queries until its process is gone."""
-    from sut.ipc.counters import CounterBoard
-    from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
-    from sut.loadgen.reporter import Reporter
-
     ours, theirs = socket.socketpair()
     channel = WorkerChannel(ours, 0)
     reporter = Reporter([channel], first_tokens=True)
@@ -128,11 +128,6 @@ def test_what_is_issued_after_the_end_is_not_lost():
 
 def loadgen_child(workers, scenario, accuracy, folder, pipe):
     """One LoadGen test; sends what the reporter recorded and leaves as the program does."""
-    from sut.ipc.counters import CounterBoard
-    from sut.loadgen import binding
-    from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
-    from sut.loadgen.reporter import Reporter
-
     spec = binding.TestSpec(
         model_key="gpt-oss-120b",
         scenario=scenario,

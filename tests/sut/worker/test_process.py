@@ -9,7 +9,7 @@ from harness.record.journal import FINISH_REASONS
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
-from tests.kit import parameters, wait_until
+from tests.kit import parameters
 from tests.stub import Fault, StubServer, expected_ids, refused_url
 from tests.sut.rig import PROMPTS
 
@@ -103,14 +103,6 @@ def test_failures_are_reported_journalled_and_counted(start):
     assert rig.counter(Counter.FAILED) == 3
     assert rig.counter(Counter.COMPLETED) == 2
     assert rig.board.failures() == {kind: 1 for kind in kinds if kind}
-
-
-def test_tokens_of_answers_that_go_on_are_counted(start):
-    with StubServer(faults=[Fault.SILENT_AFTER_FIRST] * 3) as stub:
-        rig = start(stub.url)
-        rig.assign(*range(3))
-        wait_until(lambda: rig.counter(Counter.PARTIAL_TOKENS) == 3)
-        assert rig.counter(Counter.OUTPUT_TOKENS) == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])

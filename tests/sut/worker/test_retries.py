@@ -1,5 +1,6 @@
 """What a worker sends again, what it answers from an earlier attempt, and a full disk."""
 
+import json
 import os
 
 import numpy as np
@@ -17,25 +18,26 @@ def ends(reports):
     return {query: kind for query, kind, _ in reports if kind != FIRST}
 
 
-FAULTS = [Fault.HTTP_500, Fault.CUT_CHUNKED, None]
-
-
-def test_an_accuracy_query_is_sent_again(start):
-    """LoadGen hears of the answer that counts, and of its first token, once."""
-    with StubServer(faults=FAULTS) as stub:
-        rig = start(stub.url, retries=2, accuracy=True, max_in_flight=1)
+@pytest.mark.parametrize(
+    ("allowed", "accuracy", "sent", "failure"),
+    [(2, True, 3, 0), (1, True, 2, FailureKind.TRUNCATED), (5, False, 1, FailureKind.HTTP_STATUS)],
+)
+def test_a_query_is_sent_again_in_accuracy_mode(start, allowed, accuracy, sent, failure):
+    """LoadGen hears of the answer that counts, and of its first token, once; performance repeats nothing."""
+    with StubServer(faults=[Fault.HTTP_500, Fault.CUT_CHUNKED, None]) as stub:
+        rig = start(stub.url, retries=allowed, accuracy=accuracy, max_in_flight=1)
         rig.assign(5)
         reports = rig.collect(1)
-        journal = rig.finish()
-        assert len(stub.requests) == 3
+        rows = rig.finish().rows
+        assert len(stub.requests) == sent
     ids = expected_ids(PROMPTS[5], 6)
-    assert reports == [(5, FIRST, ids[:1]), (5, COMPLETE, ids)]
-    assert journal.rows["retries"].tolist() == [2]
-    assert journal.rows["failure"].tolist() == [0]
-    assert rig.counter(Counter.RETRIED) == 2
-    assert rig.counter(Counter.FAILED) == 0
-    lines = (rig.journal_dir / "retries-worker0.jsonl").read_text().splitlines()
-    assert ["http_status" in lines[0], "truncated" in lines[1]] == [True, True]
+    assert reports == ([(5, FAILED, [])] if failure else [(5, FIRST, ids[:1]), (5, COMPLETE, ids)])
+    assert (rows["retries"].tolist(), rows["failure"].tolist()) == ([sent - 1], [failure])
+    assert rig.counter(Counter.RETRIED) == sent - 1
+    assert rig.counter(Counter.FAILED) == bool(failure)
+    kinds = ["http_status", "truncated"][: sent - 1]
+    lines = (rig.journal_dir / "retries-worker0.jsonl").read_text().splitlines() if kinds else []
+    assert [json.loads(line)["kind"] for line in lines] == kinds
 
 
 @pytest.mark.parametrize("retries", [0, 1])
@@ -53,25 +55,6 @@ def test_a_first_token_that_is_held_on_purpose_is_no_time_of_the_client(start, r
     assert row["first_token_ns"] < row["last_byte_ns"]
     assert rig.arrived[5, FIRST] == row["last_byte_ns" if retries else "first_token_ns"]
     assert rig.arrived[5, COMPLETE] == row["last_byte_ns"]
-
-
-def test_retries_have_an_end(start):
-    with StubServer(faults=FAULTS) as stub:
-        rig = start(stub.url, retries=1, accuracy=True, max_in_flight=1)
-        rig.assign(5)
-        assert ends(rig.collect(1)) == {5: FAILED}
-        journal = rig.finish()
-    assert journal.rows["failure"].tolist() == [FailureKind.TRUNCATED]
-    assert journal.rows["retries"].tolist() == [1]
-
-
-def test_performance_sends_nothing_twice_that_a_server_saw(start):
-    with StubServer(faults=FAULTS) as stub:
-        rig = start(stub.url, retries=5)
-        rig.assign(5)
-        assert ends(rig.collect(1)) == {5: FAILED}
-        rig.finish()
-        assert len(stub.requests) == 1
 
 
 def test_a_refused_connection_may_be_tried_again_elsewhere(start):
@@ -94,7 +77,6 @@ def test_an_earlier_answer_is_given_without_a_request(start, tmp_path):
         first.assign(*range(10))
         first.collect(10)
         first.finish()
-        saved = read_saved_answers([tmp_path], 40)
         for file in tmp_path.glob("*-worker0.*"):
             file.rename(tmp_path / "attempt.1" / file.name)
         saved = read_saved_answers([tmp_path / "attempt.1"], 40)
