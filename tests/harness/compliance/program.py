@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+import run_compliance as program
 from harness.dataset import tokenizer
-from tests.runs import ROOT
+from tests.runs import ROOT, main_here
 
 TEST07_ROWS, TEST09_ROWS = 990, 6396
 LOW07 = "*.*.test07_accuracy_threshold = 0.0\n"
@@ -40,6 +42,11 @@ def run_compliance(folder: Path, *words: object, timeout: float = 600) -> Finish
     return Finished(process.returncode, stdout, stderr)
 
 
+def run_here(capture: pytest.CaptureFixture[str], *words: object) -> Finished:
+    """In this process, where the start of the program and its log lines are not the question."""
+    return Finished(*main_here(capture, program.main, [*map(str, words)]))
+
+
 def start(folder: Path, *words: object) -> "subprocess.Popen[str]":
     command = [str(word) for word in (sys.executable, ROOT / "run_compliance.py", *words)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -48,10 +55,8 @@ def start(folder: Path, *words: object) -> "subprocess.Popen[str]":
 def dataset(path: Path, rows: int, effort: str = "high") -> Path:
     """Prompts that differ and ask for ``effort``; GPQA references."""
     system = f"<|start|>system<|message|>Reasoning: {effort}\n<|end|>"
-    prompts = [
-        tokenizer.encode_harmony(f"{system}<|start|>user<|message|>Question {row}<|end|>")
-        for row in range(rows)
-    ]
+    prompt = tokenizer.encode_harmony(f"{system}<|start|>user<|message|>Question<|end|>")
+    prompts = [[*prompt[:-1], 1000 + row, prompt[-1]] for row in range(rows)]
     truths = ["ABCD"[row % 4] for row in range(rows)]
     columns = {"input_tokens": prompts, "ground_truth": truths, "dataset": ["gpqa_diamond"] * rows}
     pq.write_table(pa.table(columns), path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.compliance.cli import ComplianceOptions, VerifyOptions, parse_options
+from harness.compliance.cli import ComplianceOptions, parse_options
 
 NEEDED = ["--test", "TEST07", "--input-file", "a.parquet"]
 
@@ -30,12 +30,6 @@ def test_options_of_runs():
 )
 def test_spellings_of_other_harnesses(typed, ours):
     assert parse_options(typed) == parse_options(ours)
-
-
-def test_options_of_logs():
-    options = parse_options(["verify", "TEST06", "--log-dir", "a"])
-    assert isinstance(options, VerifyOptions)
-    assert (options.test, options.scenario, options.benchmark) == ("TEST06", None, "gpt-oss-120b")
 
 
 @pytest.mark.parametrize("words", [[*NEEDED, "--num-samples", "8"], [*NEEDED, "--accuracy"], ["verify"]])

@@ -85,13 +85,6 @@ def test_it_is_verified_into_its_folder(registered, tmp_path, capsys, audit, cod
     assert text in written and "TEST PASS" not in written
 
 
-def test_the_submission_checker_asks_for_it(registered):
-    test = find_test(registered, "TEST99")
-    assert list(test.recheck("TEST PASS\n")) == []
-    assert len(list(test.recheck("TEST FAIL\n"))) == 1
-    assert len(list(test.recheck("Total samples: 3\nTEST PASS\n"))) == 1
-
-
 @pytest.mark.parametrize(
     ("section", "named"),
     [

@@ -10,14 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import run_compliance as program
-from tests.harness.compliance.program import run_compliance, user_conf
-from tests.harness.submission.recorded_runs import RECIPES, ending
-from tests.made_up.cnn import DATACENTER, EDGE, END_OF_TURN, ROWS
+from tests.harness.compliance.program import run_here, user_conf
+from tests.harness.submission.recorded_runs import RECIPES
+from tests.made_up.cnn import DATACENTER, END_OF_TURN, ROWS
 from tests.made_up.deepseek_r1 import DEEPSEEK
 from tests.made_up.deepseek_r1 import END as END_OF_SENTENCE
 from tests.made_up.synthetic import AnsweringServer
-from tests.runs import main_here
 
 CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
 LOGGED = 100  # of audit.config
@@ -33,18 +31,6 @@ def dataset_of(tmp_path_factory):
     return cache(lambda benchmark: RECIPES[benchmark].write(tmp_path_factory.mktemp("data")).dataset)
 
 
-def test06(folder, dataset_of, benchmark, scenario, answer=None):
-    recipe = RECIPES[benchmark]
-    with AnsweringServer(answer or recipe.short_answer, facts=recipe.facts) as server:
-        return run_compliance(
-            folder,
-            *("--benchmark", benchmark, "--test", "TEST06", "--scenario", scenario),
-            *("--input-file", dataset_of(benchmark), "--server-url", server.url),
-            *("--user-conf", user_conf(folder), "--output-dir", folder / "out"),
-        )
-
-
-test06.__test__ = False  # type: ignore[attr-defined]  # not a test case
 SLOW = [
     pytest.param(benchmark, scenario, marks=pytest.mark.engine)
     for benchmark in ENDS
@@ -54,8 +40,15 @@ SLOW = [
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), [*SLOW, (R1, "server")])
-def test_one_end_of_each_output_passes(benchmark, scenario, dataset_of, tmp_path):
-    done = test06(tmp_path, dataset_of, benchmark, scenario)
+def test_one_end_of_each_output_passes(benchmark, scenario, dataset_of, tmp_path, capfd):
+    recipe = RECIPES[benchmark]
+    with AnsweringServer(recipe.short_answer, facts=recipe.facts) as server:
+        done = run_here(
+            capfd,
+            *("--benchmark", benchmark, "--test", "TEST06", "--scenario", scenario, "--no-report"),
+            *("--input-file", dataset_of(benchmark), "--server-url", server.url),
+            *("--user-conf", user_conf(tmp_path), "--output-dir", tmp_path / "out"),
+        )
     assert done.code == 0, done.stdout + done.stderr
     folder = tmp_path / "out" / scenario / "TEST06"
     first = "Skipped" if scenario == "offline" else "True"
@@ -83,23 +76,3 @@ def official(logs, output, scenario):
     words = [sys.executable, script, "-c", logs, "-o", output, "-s", scenario.capitalize(), "-d", "int32"]
     subprocess.run(words, check=True, capture_output=True)
     return (output / "TEST06/verify_accuracy.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--benchmark", EDGE, "--test", "TEST06"], f"{EDGE} has no TEST06; it needs no compliance test"),
-        (["--benchmark", EDGE, "--test", "all"], f"{EDGE} needs no compliance test"),
-        (["--benchmark", DATACENTER, "--test", "TEST07"], f"{DATACENTER} has no TEST07; it needs TEST06"),
-        (["--benchmark", R1, "--test", "TEST06", "--scenario", "single-stream"], "single-stream"),
-    ],
-)
-def test_what_the_benchmark_does_not_have(words, said, dataset_of, tmp_path, capfd):
-    given = [*words, "--input-file", str(dataset_of(R1)), "--output-dir", str(tmp_path / "out")]
-    with AnsweringServer(ending(), facts=RECIPES[R1].facts) as server:
-        code, stdout, stderr = main_here(capfd, program.main, [*given, "--server-url", server.url])
-        assert server.requests == []
-    assert (code, stdout) == (2, "")
-    (line,) = stderr.splitlines()
-    assert said in line
-    assert not (tmp_path / "out").exists()
