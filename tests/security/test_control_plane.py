@@ -124,6 +124,7 @@ def test_a_compressed_page_is_not_unpacked():
     page = {"/model_info": lambda head: [document(bomb, extra=b"content-encoding: gzip\r\n")]}
     with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
         discover([server.url], "sglang", None, 20)
+    assert all(b"accept-encoding: identity" in head.lower() for head in server.heads)
 
 
 def test_a_trickled_flush_does_not_hold_up_the_run():
