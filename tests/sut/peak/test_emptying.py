@@ -26,6 +26,7 @@ def test_a_page_without_them():
 def test_it_waits_for_the_end_of_the_work(monkeypatch):
     """Two busy pages, different from each other, then idle ones."""
     monkeypatch.setattr(emptying, "_QUIET_S", 0.06)
+    monkeypatch.setattr(emptying, "_UNKNOWN_S", 0.0)
     busy, idle = (PAGES / f"sglang_{name}.txt" for name in ("busy1", "after"))
     pages = [busy.read_bytes(), busy.read_bytes() + b"sglang:more 1\n", idle.read_bytes()]
     with StubServer(metrics=lambda: pages.pop(0) if len(pages) > 1 else pages[0]) as stub:

@@ -11,13 +11,20 @@ from tests.stub import Fault, StubServer, refused_url
 from tests.sut.pages import PARAMETERS, endpoints, facts
 
 
+def trial(*servers, prompt=(1,), seconds=20.0, **changes):
+    """Which servers keep their connection, after a trial of each with these parameters."""
+    url = getattr(servers[0], "url", servers[0])
+    given = parameters(**{"max_new_tokens": 10240} | changes)
+    return Preflight(facts(url), given, VOCABULARY, seconds).run(endpoints(*servers), list(prompt))
+
+
 @pytest.mark.parametrize("wire", ["sglang", "openai", "trtllm"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_trial(wire, stream):
     given = parameters(max_new_tokens=10240, stream=stream)
     with StubServer() as a, StubServer() as b:
-        trial = Preflight(facts(a.url, wire, served_name="gpt-oss-120b"), given, VOCABULARY, 20)
-        assert trial.run(endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
+        preflight = Preflight(facts(a.url, wire, served_name="gpt-oss-120b"), given, VOCABULARY, 20)
+        assert preflight.run(endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
         for stub in (a, b):
             (request,) = stub.requests
             assert request.prompt_ids == [200006, 1, 2]
@@ -25,18 +32,12 @@ def test_trial(wire, stream):
             assert request.streams is stream
 
 
-def test_trial_asks_for_no_more_than_the_run_does():
+@pytest.mark.parametrize(("most", "least", "asked"), [(1, 0, (1, 0)), (32, 16, (4, 4)), (32, 1, (4, 1))])
+def test_trial_asks_for_no_more_than_the_run_and_a_least_length_that_fits(most, least, asked):
     with StubServer() as stub:
-        Preflight(facts(stub.url), parameters(max_new_tokens=1), VOCABULARY, 20).run(endpoints(stub), [1])
-        assert stub.requests[0].asked_tokens == 1
-
-
-@pytest.mark.parametrize(("least", "sent"), [(16, 4), (1, 1), (0, 0)])
-def test_trial_asks_for_a_least_length_that_fits(least, sent):
-    with StubServer() as stub:
-        given = parameters(max_new_tokens=32, min_new_tokens=least)
-        Preflight(facts(stub.url), given, VOCABULARY, 20).run(endpoints(stub), [1])
-        assert stub.requests[0].body["sampling_params"]["min_new_tokens"] == sent
+        trial(stub, max_new_tokens=most, min_new_tokens=least)
+        (request,) = stub.requests
+    assert (request.asked_tokens, request.body["sampling_params"]["min_new_tokens"]) == asked
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -46,7 +47,7 @@ def test_trial_notices_servers_that_close_after_each_answer(announced, monkeypat
 
     monkeypatch.setattr("sut.servers.preflight._poll_for", until_closed)
     with StubServer() as a, StubServer(close_after_response=True, announce_close=announced) as b:
-        assert Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20).run(endpoints(a, b), [1]) == [True, False]
+        assert trial(a, b) == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -60,13 +61,13 @@ def test_trial_notices_servers_that_close_after_each_answer(announced, monkeypat
 )
 def test_trial_of_a_server_that_fails(fault, wording):
     with StubServer() as good, StubServer(faults=fault) as bad, pytest.raises(ServerError) as caught:
-        Preflight(facts(good.url), PARAMETERS, VOCABULARY, 20).run(endpoints(good, bad), [1, 2])
+        trial(good, bad)
     assert str(caught.value).startswith(f"{bad.url}: the trial request failed: {wording}")
 
 
 def test_trial_of_a_server_that_died_meanwhile():
     with refused_url() as url, pytest.raises(ServerError, match="the trial request failed: connect"):
-        Preflight(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1])
+        trial(url)
 
 
 def test_trial_of_a_silent_server_ends(caplog, monkeypatch):
@@ -79,7 +80,7 @@ def test_trial_of_a_silent_server_ends(caplog, monkeypatch):
         StubServer(faults=Fault.SILENT) as stub,
         pytest.raises(ServerError, match=r"failed: timeout.*--trial-timeout"),
     ):
-        Preflight(facts(stub.url), PARAMETERS, VOCABULARY, 1.5).run(endpoints(good, stub), [1])
+        trial(good, stub, seconds=1.5)
     message = [text for text in caplog.messages if stub.url in text][-1]
     assert good.url not in message and "--trial-timeout" in message
 
@@ -88,7 +89,7 @@ def test_trial_of_a_silent_server_ends(caplog, monkeypatch):
 def test_trial_of_a_cold_server_that_compiles_at_its_first_request():
     """Its answer took 5 s and more, and was refused."""
     with StubServer(first_delay_s=6) as stub:
-        assert Preflight(facts(stub.url), PARAMETERS, VOCABULARY, 60).run(endpoints(stub), [1]) == [True]
+        assert trial(stub, seconds=60) == [True]
 
 
 def test_trial_does_not_wait_for_the_others_when_one_has_failed():
@@ -97,30 +98,26 @@ def test_trial_does_not_wait_for_the_others_when_one_has_failed():
         StubServer(faults=Fault.HTTP_500) as bad,
         pytest.raises(ServerError, match="http_status"),
     ):
-        Preflight(facts(bad.url), PARAMETERS, VOCABULARY, 3600).run(endpoints(silent, bad), [1])
+        trial(silent, bad, seconds=3600)
 
 
 def test_trial_with_a_wrong_prompt_count():
     """A server that puts a token of its own before the prompt, or decodes and encodes it again."""
-    event = {"output_ids": [7], "meta_info": {"completion_tokens": 1, "prompt_tokens": 4}}
-    event["meta_info"]["finish_reason"] = {"type": "stop"}
-    body = b"data: " + json.dumps(event).encode() + b"\n\n"
+    meta = {"completion_tokens": 1, "prompt_tokens": 4, "finish_reason": {"type": "stop"}}
+    event = json.dumps({"output_ids": [7], "meta_info": meta}).encode()
 
     def answer(connection):
         connection.recv(1 << 16)
-        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\ndata: %b\n\n" % event)
 
-    with listening(answer) as url, pytest.raises(ServerError) as caught:
-        Preflight(facts(url), PARAMETERS, VOCABULARY, 20).run(endpoints(url), [1, 2, 3])
-    assert "a prompt of 3 token ids was counted as 4; the server does not take ids as they are" in str(
-        caught.value
-    )
+    with listening(answer) as url, pytest.raises(ServerError, match="of 3 token ids was counted as 4;"):
+        trial(url, prompt=[1, 2, 3])
 
 
 def test_all_trials_to_the_end_and_who_failed():
     with StubServer() as a, StubServer(faults=Fault.HTTP_500) as b, StubServer() as c:
-        trial = Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20)
-        found = trial.try_all(endpoints(a, b, c), [1], to_the_end=True)
+        preflight = Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20)
+        found = preflight.try_all(endpoints(a, b, c), [1], to_the_end=True)
     assert [one.error is None for one in found] == [True, False, True]
     assert all(one.seconds > 0 for one in found)
 

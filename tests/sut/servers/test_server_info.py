@@ -1,6 +1,7 @@
 """Whether the run fits what servers report: model, revision, equal replicas, context, vocabulary."""
 
 import re
+from contextlib import nullcontext
 
 import pytest
 from msgspec import structs
@@ -18,8 +19,6 @@ from sut.servers.server_info import (
 from tests.kit import VOCABULARY, parameters
 from tests.records import started
 from tests.sut.pages import facts
-
-# -- another model, or another form of it
 
 
 def told(**more):
@@ -71,35 +70,25 @@ def test_a_small_stream_interval_is_named_where_offline_streams(interval, warns)
     assert bool(list(stream_warnings(told(stream_interval=interval)))) is warns
 
 
-# -- capacity
-
-
 @pytest.mark.parametrize(
-    ("context", "prompt", "ok"),
-    [(10340, 100, True), (10339, 100, False), (None, 10**6, True), (100, 1, False)],
+    ("said", "prompt", "refused"),
+    [
+        ({"context_length": 10340}, 100, ""),
+        (
+            {"context_length": 10339},
+            100,
+            "context of 10339 tokens, expected 10340 (longest prompt 100 + max_new",
+        ),
+        ({"context_length": 100}, 1, "context of 100 tokens, expected 10241 (longest prompt 1 + max_new"),
+        ({}, 10**6, ""),
+        ({"vocabulary_size": 201088}, 10, ""),
+        ({"vocabulary_size": 201087}, 10, "model with 201087 token ids, the dataset needs 201088"),
+    ],
 )
-def test_context_length(context, prompt, ok):
-    said = [facts("http://a", context_length=10**9), facts("http://b", context_length=context)]
-    if ok:
-        check_capacity(said, prompt, 10240, VOCABULARY)
-        return
-    expected = (
-        f"http://b: context of {context} tokens, expected {prompt + 10240} (longest prompt {prompt} + max_new"
-    )
-    with pytest.raises(ServerError, match=re.escape(expected)):
-        check_capacity(said, prompt, 10240, VOCABULARY)
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "ok"), [(201088, True), (None, True), (201087, False), (49152, False)]
-)
-def test_vocabulary(vocabulary, ok):
-    said = [facts("http://a", vocabulary_size=vocabulary)]
-    if ok:
-        check_capacity(said, 10, 10, VOCABULARY)
-        return
-    with pytest.raises(ServerError, match=f"model with {vocabulary} token ids, the dataset needs 201088"):
-        check_capacity(said, 10, 10, VOCABULARY)
+def test_capacity(said, prompt, refused):
+    servers = [facts("http://a", context_length=10**9), facts("http://b", **said)]
+    with pytest.raises(ServerError, match=re.escape(f"http://b: {refused}")) if refused else nullcontext():
+        check_capacity(servers, prompt, 10240, VOCABULARY)
 
 
 @pytest.mark.parametrize(
