@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from msgspec import structs
 
@@ -18,9 +18,10 @@ from harness.config.options import available_benchmarks
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
 from sut.servers.embedded import EmbeddedEngine, model_for, tiny_model
+from tests.faults.going import alive
 from tests.kit import wait_until
+from tests.runs import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache"
 
 
@@ -35,14 +36,6 @@ def complete(url: str, prompt: list[int], **parameters) -> list[dict]:
     body = {"prompt": prompt, "stream": True, "return_tokens": True, "cache_prompt": False, **parameters}
     text = httpx.post(f"{url}/completion", json=body, timeout=60).text
     return [json.loads(line.removeprefix("data: ")) for line in text.split("\n") if line]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.engine
@@ -100,21 +93,10 @@ def test_ctrl_c_is_the_supervisors_business(engine):
 @pytest.mark.engine
 def test_stop_ends_the_process_at_once(tmp_path):
     with EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path, slots=1) as running:
-        pid = running.pid
-    assert not is_alive(pid)
+        process = psutil.Process(running.pid)
+    assert not alive([process])
     assert running.pid is None
     running.stop()
-
-
-@pytest.mark.engine
-def test_its_death_is_named(tmp_path):
-    with EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path, slots=1) as running:
-        assert running.death() == ""
-        os.kill(running.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
-        death = running.death()
-        assert "SIGKILL" in death and str(running.log_path) in death
-    assert running.death() == ""
 
 
 STARTER = """
@@ -137,11 +119,11 @@ def test_the_engine_dies_with_its_starter(tmp_path, killer):
     starter = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert starter.stdout is not None
     try:
-        pid = int(starter.stdout.readline())
-        assert is_alive(pid)
+        engine = psutil.Process(int(starter.stdout.readline()))
+        assert alive([engine])
         starter.send_signal(killer)
         starter.wait(60)
-        wait_until(lambda: not is_alive(pid))
+        wait_until(lambda: not alive([engine]))
     finally:
         os.killpg(starter.pid, signal.SIGKILL)
         starter.stdout.close()

@@ -23,9 +23,8 @@ from tests.kit import DATA, PATIENCE_S, listening, read_request, wait_until
 from tests.records import ENDED
 from tests.stub import StubServer, refused_url
 
-PAGES = (
-    DATA / "metrics"
-)  # of SGLang 0.5.23 and vLLM 0.32 on a CPU, some without comments, most without buckets
+# Of SGLang 0.5.23 and vLLM 0.32 on a CPU, some without comments, most without buckets.
+PAGES = DATA / "metrics"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 
 
@@ -46,6 +45,12 @@ def scraper_of(folder, *urls, wire="sglang"):
     return MetricsScraper([replace(ENDED.servers[0], url=url, wire=wire) for url in urls], folder, None)
 
 
+def scraped(scraper):
+    """What it found from its start to its end: the first round and the last."""
+    scraper.start()
+    return scraper.stop()
+
+
 def rows(folder):
     return pq.read_table(folder / SERVER_METRICS).to_pylist()
 
@@ -62,17 +67,13 @@ def rows(folder):
 def test_recorded_pages_are_kept(tmp_path, page, name, labels, value):
     text = (PAGES / page).read_bytes()
     with StubServer(metrics=lambda: text) as stub:
-        scraper = scraper_of(tmp_path, stub.url)
-        scraper.start()
-        found = scraper.stop()
-    assert found.without == {}
-    assert found.warnings == ()
-    kept = [row for row in rows(tmp_path) if row["name"] == name]
-    assert len(kept) == 2  # at the beginning and at the end
-    assert {row["value"] for row in kept} == {value}
-    assert {row["replica"] for row in kept} == {stub.url}
-    assert labels in kept[0]["labels"]
-    assert kept[0]["time_ns"] < kept[1]["time_ns"]
+        found = scraped(scraper_of(tmp_path, stub.url))
+    assert (found.without, found.warnings) == ({}, ())
+    first, last = (row for row in rows(tmp_path) if row["name"] == name)
+    assert first["time_ns"] < last["time_ns"]
+    for row in (first, last):
+        assert (row["replica"], row["value"]) == (stub.url, value)
+        assert labels in row["labels"]
     assert not [row for row in rows(tmp_path) if row["name"].endswith(("_bucket", "_created"))]
 
 
@@ -89,8 +90,7 @@ def test_rounds_follow_each_other(tmp_path, quick):
         wait_until(lambda: len(asked) > 20)
         scraper.stop()
     values = [row["value"] for row in rows(tmp_path)]
-    assert len(values) > 20
-    assert values == sorted(values)
+    assert len(values) > 20 and values == sorted(values)
 
 
 def endless(connection):
@@ -117,9 +117,7 @@ def no_http(connection):
 )
 def test_bad_pages_leave_the_others(tmp_path, serve, reason):
     with listening(serve) as bad, StubServer(metrics=lambda: b"good 1\n") as good, StubServer() as none:
-        scraper = scraper_of(tmp_path, bad, good.url, none.url)
-        scraper.start()
-        found = scraper.stop()
+        found = scraped(scraper_of(tmp_path, bad, good.url, none.url))
     assert found.without.keys() == {bad, none.url}
     assert reason in found.without[bad]
     assert found.without[bad].isprintable()
@@ -131,9 +129,7 @@ def test_a_server_that_hangs_holds_up_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("sut.servers.scrape._ANSWER_S", 0.3)
     over = threading.Event()
     with listening(lambda connection: over.wait(60)) as hung, refused_url() as refused:
-        scraper = scraper_of(tmp_path, hung, refused)
-        scraper.start()
-        found = scraper.stop()
+        found = scraped(scraper_of(tmp_path, hung, refused))
         over.set()
     assert "no answer" in found.without[hung]
     assert found.without.keys() == {hung, refused}
@@ -180,9 +176,8 @@ def test_exporters_of_gpus_are_asked(tmp_path):
         StubServer(metrics=lambda: DCGM % next(energy)) as exporter,
     ):
         servers = [replace(ENDED.servers[0], url=server.url)]
-        scraper = MetricsScraper(servers, tmp_path, "secret", dcgm_urls=[exporter.url])
-        scraper.start()
-        assert scraper.stop().without == {}
+        found = scraped(MetricsScraper(servers, tmp_path, "secret", dcgm_urls=[exporter.url]))
+    assert found.without == {}
     samples = read_samples(tmp_path / SERVER_METRICS)
     assert samples.servers == 1
     assert samples.levels["gpu_power"].total.tolist() == [650.5] * 2
@@ -198,9 +193,7 @@ def test_exporters_get_no_key(tmp_path):
         connection.sendall(OK % 4 + b"a 1\n")
 
     with listening(exporter) as url:
-        scraper = MetricsScraper([], tmp_path, "secret", dcgm_urls=[url])
-        scraper.start()
-        scraper.stop()
+        scraped(MetricsScraper([], tmp_path, "secret", dcgm_urls=[url]))
     assert heads
     assert not [head for head in heads if b"secret" in head]
 
@@ -314,9 +307,7 @@ no_nvml, no_amdsmi = partial(made_up_nvml, driver=False), partial(made_up_amdsmi
 def test_gpus_of_this_machine(tmp_path, libraries, nvml, amdsmi, gpus, levels):
     found = libraries(nvml, amdsmi)
     assert len(found) == gpus
-    scraper = MetricsScraper([], tmp_path, None, gpus=found)
-    scraper.start()
-    assert scraper.stop().warnings == ()
+    assert scraped(MetricsScraper([], tmp_path, None, gpus=found)).warnings == ()
     figures = read_samples(tmp_path / SERVER_METRICS).figures
     assert len(figures) == len(LEVELS | NVIDIA)
     assert {key: (figures[key].mean, figures[key].max) for key in LEVELS | levels} == {
@@ -394,17 +385,13 @@ def test_amdsmi_without_its_library(tmp_path, monkeypatch, capsys, error):
 def test_tensorrt_llm_is_not_asked(tmp_path):
     """Its page takes away the statistics that it shows."""
     with StubServer(metrics=lambda: b"a 1\n") as stub:
-        scraper = scraper_of(tmp_path, stub.url, wire="trtllm")
-        scraper.start()
-        assert scraper.stop().without == {stub.url: "not asked"}
+        assert scraped(scraper_of(tmp_path, stub.url, wire="trtllm")).without == {stub.url: "not asked"}
         assert stub.connections == 0
 
 
 def test_a_folder_that_is_gone_is_a_warning(tmp_path):
     with StubServer(metrics=lambda: b"a 1\n") as stub:
-        scraper = scraper_of(tmp_path / "gone", stub.url)
-        scraper.start()
-        (warning,) = scraper.stop().warnings
+        (warning,) = scraped(scraper_of(tmp_path / "gone", stub.url)).warnings
     assert SERVER_METRICS in warning
 
 

@@ -1,36 +1,42 @@
 """Open files and local ports: refused before the run, with the remedy."""
 
 import resource
-import subprocess
-import sys
 
 import pytest
 
 from harness.errors import ConfigError
-from sut.supervisor.machine_limits import MachineLimits, hard_descriptor_limit, local_ports, machine_limits
-from tests.runs import ROOT
+from sut.supervisor.machine_limits import (
+    MachineLimits,
+    hard_descriptor_limit,
+    local_ports,
+    machine_limits,
+    raise_descriptor_limit,
+)
 
 LIMITS = MachineLimits(descriptors=20_000, ports=28_232)
-FITS = [(1000, 1, 1), (19_936, 1, 1), (39_872, 2, 2), (28_232, 8, 1), (56_464, 8, 2)]
-TOO_MANY = [
-    (19_937, 1, 1, "need 20001 open files in each of 1 workers, the limit is 20000; raise it (ulimit -Hn)"),
-    (
-        28_233,
-        8,
-        1,
-        "28233 connections between two addresses need as many local ports, the system has 28232 before",
-    ),
-    (60_000, 8, 2, "30000 connections between two addresses"),
-]
 
 
-@pytest.mark.parametrize(("in_flight", "workers", "pairs"), FITS)
+@pytest.mark.parametrize(
+    ("in_flight", "workers", "pairs"), [(19_936, 1, 1), (39_872, 2, 2), (28_232, 8, 1), (56_464, 8, 2)]
+)
 def test_fits(in_flight, workers, pairs):
     LIMITS.check(in_flight, workers, pairs)
     assert LIMITS.max_connections(workers, pairs) >= in_flight
 
 
-@pytest.mark.parametrize(("in_flight", "workers", "pairs", "message"), TOO_MANY)
+@pytest.mark.parametrize(
+    ("in_flight", "workers", "pairs", "message"),
+    [
+        (19_937, 1, 1, "need 20001 open files in each of 1 workers, the limit is 20000; raise it (ulimit"),
+        (
+            28_233,
+            8,
+            1,
+            "28233 connections between two addresses need as many local ports, the system has 28232",
+        ),
+        (60_000, 8, 2, "30000 connections between two addresses"),
+    ],
+)
 def test_refused_with_the_remedy(in_flight, workers, pairs, message):
     with pytest.raises(ConfigError) as caught:
         LIMITS.check(in_flight, workers, pairs)
@@ -61,12 +67,9 @@ def test_this_machine():
 
 
 def test_the_limit_is_raised_as_far_as_it_goes():
-    code = (
-        "import resource; from sut.supervisor import machine_limits as limits; "
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, limits.hard_descriptor_limit())); "
-        "limits.raise_descriptor_limit(); "
-        "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    hard = hard_descriptor_limit()
-    assert done.stdout.strip() == f"({hard}, {hard})"
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)[0], hard_descriptor_limit()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
+    raise_descriptor_limit()
+    raised = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+    assert raised == (hard, hard)

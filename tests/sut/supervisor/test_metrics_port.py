@@ -5,6 +5,7 @@ import re
 import socket
 from datetime import UTC, datetime
 from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -72,12 +73,13 @@ def get(url):
         return answer.read().decode()
 
 
-def test_the_text_has_the_line():
+def port_of(server):
+    return urlsplit(server.url).port
+
+
+def test_the_text_has_the_line_and_each_name_its_type_and_help_before_its_samples():
     rows = [row for row in metrics_text(LINE).splitlines() if not row.startswith("#")]
     assert {name: float(value) for name, value in (row.rsplit(" ", 1) for row in rows)} == FIGURES
-
-
-def test_each_name_has_its_type_and_help_before_its_samples():
     seen = re.findall(r"^# (HELP|TYPE) (\w+) (\w+)", metrics_text(LINE), re.MULTILINE)
     names = list(dict.fromkeys(name.partition("{")[0] for name in FIGURES))
     assert [(word, name) for word, name, _ in seen] == [(w, n) for n in names for w in ("HELP", "TYPE")]
@@ -86,13 +88,12 @@ def test_each_name_has_its_type_and_help_before_its_samples():
 
 
 def test_the_dashboard_uses_the_names_that_exist():
-    dashboard = json.loads(DASHBOARD.read_text())
-    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    assert {name for one in queries for name in re.findall(r"mlperf_\w+", one)} == {
-        metric.name for metric in metrics(LINE)
-    }
-    assert set(re.findall(r"mlperf_\w+", DASHBOARD.read_text())) == {metric.name for metric in metrics(LINE)}
-    places = [panel["gridPos"] for panel in dashboard["panels"]]
+    text, names = DASHBOARD.read_text(), {metric.name for metric in metrics(LINE)}
+    panels = json.loads(text)["panels"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    for used in (" ".join(queries), text):
+        assert set(re.findall(r"mlperf_\w+", used)) == names
+    places = [panel["gridPos"] for panel in panels]
     assert len({(place["x"], place["y"]) for place in places}) == len(places)
     assert all(place["x"] + place["w"] <= 24 for place in places)
 
@@ -118,22 +119,16 @@ def test_a_run_serves_its_lines_until_it_ends(tmp_path, caplog):
 
 def test_a_client_that_says_nothing_delays_no_end():
     server = MetricsServer("0")
-    with socket.create_connection(("127.0.0.1", int(server.url.split(":")[2].split("/")[0]))):
+    with socket.create_connection(("127.0.0.1", port_of(server))):
         server(LINE)
         server.close()
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("9400", ("127.0.0.1", 9400)),
-        ("0.0.0.0:9400", ("0.0.0.0", 9400)),
-        ("[::1]:65535", ("::1", 65535)),
-        ("::1:9400", ("::1", 9400)),
-    ],
-)
-def test_addresses(text, address):
-    assert parse_address(text) == address
+def test_addresses():
+    assert parse_address("9400") == ("127.0.0.1", 9400)
+    assert parse_address("0.0.0.0:9400") == ("0.0.0.0", 9400)
+    assert parse_address("[::1]:65535") == ("::1", 65535)
+    assert parse_address("::1:9400") == ("::1", 9400)
 
 
 @pytest.mark.parametrize(
@@ -150,12 +145,11 @@ def test_what_is_no_address(text):
 )
 def test_a_port_in_use_is_one_line_before_the_run(program, words, tmp_path, capfd):
     with metrics_port("0") as taken:
-        port = taken.url.split(":")[2].split("/")[0]
+        port = str(port_of(taken))
         words = ["--input-file", str(PERFORMANCE), "--output-dir", str(tmp_path), *words]
         code, out, err = main_here(capfd, program.main, [*words, "--metrics-port", port])
-    assert (code, out) == (EXIT_USAGE, "")
-    (line,) = err.splitlines()
-    assert f"--metrics-port {port}" in line
+    assert (code, out, err.count("\n")) == (EXIT_USAGE, "", 1)
+    assert f"--metrics-port {port}" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,8 +2,7 @@
 
 import multiprocessing
 import os
-import subprocess
-import sys
+import threading
 
 import pytest
 
@@ -25,8 +24,9 @@ from sut.supervisor.placement import (
     this_machine,
 )
 from sut.supervisor.session import QuerySession, Target
+from sut.supervisor.spawn import pin
 from sut.wire import Wires
-from tests.runs import ROOT, small_dataset
+from tests.runs import small_dataset
 from tests.stub import StubServer
 
 
@@ -124,14 +124,17 @@ def test_this_machines_cores_are_those_that_the_process_may_use():
 
 
 def test_a_pinned_process_and_its_later_threads_stay_there():
-    code = (
-        "import os, threading; from sut.supervisor.spawn import pin; "
-        "last = max(os.sched_getaffinity(0)); pin((last,)); "
-        "thread = threading.Thread(target=lambda: print(os.sched_getaffinity(0) == {last})); "
-        "thread.start(); thread.join(); pin(()); pin((4000,)); print(os.sched_getaffinity(0) == {last})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == ["True", "True"]
+    before = os.sched_getaffinity(0)
+    last, found = {max(before)}, []
+    pin(tuple(last))
+    thread = threading.Thread(target=lambda: found.append(os.sched_getaffinity(0)))
+    thread.start()
+    thread.join()
+    pin(())
+    pin((4000,))  # no such core
+    found.append(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, before)
+    assert found == [last, last]
 
 
 def test_a_session_pins_loadgen_and_workers(tmp_path):
