@@ -15,7 +15,7 @@ from harness.pages import cli as pages
 from harness.peak import cli as peak
 from harness.submission import cli as submission
 from scripts import write_cli_reference, write_run_json_reference
-from tests.documents.pages import PAGES
+from tests.documents.pages import PAGES, blocks, name_of
 from tests.runs import ROOT
 
 SOURCES = [
@@ -57,7 +57,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
     for path, anchor in links(page):
         target = page.parent / path if path else page
@@ -79,13 +79,12 @@ def test_pages_named_elsewhere_exist():
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_name_the_environment_and_one_data_folder(page):
     text = page.read_text()
     programs = "|".join(path.name for path in ROOT.glob("*.py"))
-    assert not re.findall(
-        rf"(?m)(?<![\w/.-])python3? (?:{programs}|benchmarks/|-m benchmarks|-m tests)", text
-    )
+    ours = rf"(?m)(?<![\w/.-])python3? (?:{programs}|benchmarks/|-m benchmarks|-m tests)"
+    assert not re.findall(ours, text)
     assert "datasets/downloads" not in text
 
 
@@ -155,9 +154,9 @@ def test_commands_are_accepted(page, program, words):
     assert [word for word in ours if not (ROOT / word).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_shell_blocks_are_shell(page):
-    for block in re.findall(r"(?ms)^```bash\n(.*?)^```", page.read_text()):
+    for block in blocks(page):
         checked = subprocess.run(["bash", "-n"], input=block, text=True, capture_output=True)
         assert checked.returncode == 0, checked.stderr + block
 

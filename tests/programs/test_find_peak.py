@@ -8,30 +8,26 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import find_peak
 from harness.peak.files import read_state
 from harness.peak.steps import NOT_A_RESULT
 from tests.kit import wait_until
-from tests.runs import ROOT, small_dataset
+from tests.runs import ROOT, main_here, small_dataset
 from tests.stub import Fault, StubServer, every
 
 TOKENS = 30
 KNOBS = {"event_delay_s": 0.008, "first_delay_s": 0.02}  # far from the limits, also on a busy machine
 
 
-def command(folder, dataset, stubs, *arguments):
+FOLDER = "peak/server/ladder"
+
+
+def ladder_of(folder, stubs, *arguments):
+    """The words behind the program's name."""
+    dataset, _ = small_dataset(folder)
     words = ("ladder", "--input-file", dataset, "--output-dir", folder, "--max-new-tokens", TOKENS)
     urls = ",".join(stub.url for stub in stubs)
-    words += ("--log-level", "warning", "--server-url", urls, *arguments)
-    return [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
-
-
-def climb(folder, stubs, *arguments):
-    """The ended program, its output folder, and the prompts."""
-    dataset, prompts = small_dataset(folder)
-    words = command(folder, dataset, stubs, *arguments)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, cwd=folder)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done, folder / "peak/server/ladder", prompts
+    return [str(word) for word in (*words, "--log-level", "warning", "--server-url", urls, *arguments)]
 
 
 def held(stubs, begin, end):
@@ -42,11 +38,12 @@ def held(stubs, begin, end):
     return np.searchsorted(received, moments, "right") - np.searchsorted(sent, moments, "right")
 
 
-def test_a_ladder_over_two_replicas(tmp_path):
+def test_a_ladder_over_two_replicas(tmp_path, capfd):
     with StubServer(**KNOBS) as one, StubServer(**KNOBS) as other:
-        done, folder, prompts = climb(tmp_path, (one, other), "--concurrency", "2,6", "--seconds", 1)
-        stubs = (one, other)
-    assert done.returncode == 0, done.stdout + done.stderr
+        stubs, folder = (one, other), tmp_path / FOLDER
+        words = ladder_of(tmp_path, stubs, "--concurrency", "2,6", "--seconds", 1)
+        code, stdout, stderr = main_here(capfd, find_peak.main, words)
+    assert code == 0, stdout + stderr
     ladder = read_state(folder)
     assert (ladder.complete, ladder.exit_code, ladder.label) == (True, 0, NOT_A_RESULT)
     measured = [step.concurrency for step in ladder.steps]
@@ -54,7 +51,7 @@ def test_a_ladder_over_two_replicas(tmp_path):
     table = pq.read_table(folder / "requests.parquet")
     rows = table.to_pylist()
     assert [row["query_id"] for row in rows] == sorted({row["query_id"] for row in rows})
-    assert all(row["sample_index"] == row["query_id"] % len(prompts) for row in rows)
+    assert all(row["sample_index"] == row["query_id"] % 12 for row in rows)
     for step in ladder.steps:
         counted = [row for row in rows if row["concurrency"] == step.concurrency and row["in_window"]]
         assert len(counted) == step.queries > 0
@@ -66,7 +63,7 @@ def test_a_ladder_over_two_replicas(tmp_path):
         assert {row["osl"] for row in counted} == {TOKENS}
         # A first token that is read late, with later ones, shortens the rest of its answer.
         assert step.ttft.p50_ns > 2e7 and step.tpot.p50_ns > 4e6
-    assert NOT_A_RESULT in done.stdout
+    assert NOT_A_RESULT in stdout
     for name in ("ladder.parquet", "ladder_replicas.parquet", "requests.parquet"):
         metadata = pq.read_schema(folder / name).metadata
         assert metadata[b"label"].decode() == NOT_A_RESULT
@@ -77,11 +74,13 @@ def test_a_ladder_over_two_replicas(tmp_path):
 
 def climb_until(end, folder, seconds):
     """A ladder of 2 and 4 whose second step meets ``end`` (process, stub): code, stdout, output folder."""
-    dataset, _ = small_dataset(folder)
-    output = folder / "peak/server/ladder"
+    output = folder / FOLDER
     with StubServer(**KNOBS) as stub:
-        words = command(folder, dataset, [stub], "--concurrency", "2,4", "--seconds", seconds)
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        words = ladder_of(folder, [stub], "--concurrency", "2,4", "--seconds", seconds)
+        program = [sys.executable, str(ROOT / "find_peak.py")]
+        process = subprocess.Popen(
+            [*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         wait_until(lambda: (output / "ladder.json").is_file())  # the first step has ended
         end(process, stub)
         stdout, _ = process.communicate(timeout=120)
@@ -115,11 +114,12 @@ def test_a_server_that_dies_leaves_the_finished_steps(tmp_path):
 
 @pytest.mark.engine
 @pytest.mark.parametrize(("flags", "steps"), [((), [2]), (("--no-fail-fast",), [2, 4])])
-def test_failed_requests_mark_the_step_and_end_the_ladder(flags, steps, tmp_path):
+def test_failed_requests_mark_the_step_and_end_the_ladder(flags, steps, tmp_path, capfd):
     with StubServer(faults=every(9, Fault.CUT_CHUNKED, first=4), **KNOBS) as stub:
-        done, folder, _ = climb(tmp_path, [stub], "--concurrency", "2,4", "--seconds", 2, *flags)
-    assert done.returncode == 4, done.stdout + done.stderr
-    ladder = read_state(folder)
+        words = ladder_of(tmp_path, [stub], "--concurrency", "2,4", "--seconds", 2, *flags)
+        code, stdout, stderr = main_here(capfd, find_peak.main, words)
+    assert code == 4, stdout + stderr
+    ladder = read_state(tmp_path / FOLDER)
     assert [step.concurrency for step in ladder.steps] == steps or ladder.steps[0].client_bound
     assert ladder.steps[0].failed and ladder.best is None
-    assert "FAILED" in done.stdout
+    assert "FAILED" in stdout

@@ -36,11 +36,12 @@ def command(folder, stub, *arguments, scenario="server", conf=CONF):
     words = ("search", "--scenario", scenario, "--input-file", dataset, "--user-conf", file)
     words += ("--output-dir", folder, "--max-new-tokens", 8, "--log-level", "warning")
     words += ("--server-url", stub.url, "--ladder-seconds", 1, *arguments)
-    return [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
+    return list(map(str, words))
 
 
 def start(words):
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    program = [sys.executable, str(ROOT / "find_peak.py")]
+    return subprocess.Popen([*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ended(process):
@@ -55,38 +56,38 @@ def running(folder, number=1):
     return any(path.stat().st_size for path in journal.glob("queries-*.bin"))
 
 
+def probed(folder):
+    """The probes that have ended."""
+    file = folder / FOLDER / "search.json"
+    return file.is_file() and read_state(file.parent).history.probes
+
+
 @pytest.mark.engine
 def test_a_killed_search_resumes(tmp_path):
     """By SIGKILL behind its first run; the second part has time for no further run."""
-    state_file = tmp_path / FOLDER / "search.json"
     with StubServer() as stub:
         words = command(tmp_path, stub, "--start-qps", RATE, conf=PATIENT_CONF)
         process = start(words)
-        wait_until(lambda: state_file.is_file() and read_state(state_file.parent).history.probes)
+        wait_until(lambda: probed(tmp_path))
         process.kill()
         process.communicate(timeout=60)
-        before = read_state(state_file.parent)
+        before = read_state(tmp_path / FOLDER)
         assert before.conclusion is None
         stdout, stderr = ended(start([*words, "--resume", "--budget", str(SECONDS + 1)]))
-    state = read_state(state_file.parent)
+    state = read_state(tmp_path / FOLDER)
     assert state.history == before.history, stderr
     (probe,) = state.history.probes
     assert (probe.rate, probe.verdict, probe.queries % 12) == (RATE, "VALID", 0)
-    assert (state.conclusion.outcome, state.conclusion.rate, state.conclusion.confirmed) == (
-        "BUDGET",
-        RATE,
-        False,
-    )
-    run = tmp_path / FOLDER / state.conclusion.folder
+    found = state.conclusion
+    assert (found.outcome, found.rate, found.confirmed) == ("BUDGET", RATE, False)
+    run = tmp_path / FOLDER / found.folder
     record = json.loads((run / "run.json").read_text())
     assert record["verdict"]["result"] == "VALID"
     assert record["plan"]["loadgen_settings"]["server_target_qps"] == RATE
-    assert (
-        run / "user.conf"
-    ).read_text() == f"{PATIENT_CONF}\n# Found by find_peak.py\n{state.conclusion.conf_rows[0]}\n"
+    row = found.conf_rows[0]
+    assert (run / "user.conf").read_text() == f"{PATIENT_CONF}\n# Found by find_peak.py\n{row}\n"
     assert (run / "report.html").is_file()
-    page = (tmp_path / FOLDER / "search.html").read_text()
-    assert state.conclusion.conf_rows[0] in page and state.conclusion.conf_rows[0] in stdout
+    assert row in (tmp_path / FOLDER / "search.html").read_text() and row in stdout
 
 
 @pytest.mark.engine
@@ -100,7 +101,7 @@ def test_a_full_disk_does_not_hide_what_was_measured(tmp_path, monkeypatch, capf
 
     monkeypatch.setattr(SearchState, "write", writes)
     with StubServer() as stub:
-        words = command(tmp_path, stub, "--start-qps", RATE)[2:]
+        words = command(tmp_path, stub, "--start-qps", RATE)
         code, stdout, stderr = main_here(capfd, find_peak.main, words)
     assert code == 4, stderr
     assert "over TTFT" in stdout  # a column of the table of runs
@@ -128,7 +129,7 @@ def test_a_server_that_is_too_slow_is_found_out_early_and_one_that_dies_ends_the
     """Answers of 1 s per token: the run is decided once ten queries have waited too long."""
     with StubServer(event_delay_s=1.0) as stub:
         process = start(command(tmp_path, stub, "--start-qps", RATE))
-        wait_until(lambda: running(tmp_path, 2) or process.poll() is not None or cut(tmp_path))
+        wait_until(lambda: running(tmp_path, 2) or process.poll() is not None or probed(tmp_path))
         stub.stop()
         stdout, stderr = ended(process)
     assert process.returncode in (3, 4), stdout + stderr
@@ -139,17 +140,12 @@ def test_a_server_that_is_too_slow_is_found_out_early_and_one_that_dies_ends_the
     assert state.conclusion.rate is None
 
 
-def cut(folder):
-    file = folder / FOLDER / "search.json"
-    return file.is_file() and read_state(file.parent).history.probes
-
-
 @pytest.mark.engine
-def test_offline_needs_one_short_run(tmp_path):
+def test_offline_needs_one_short_run(tmp_path, capfd):
     with StubServer(event_delay_s=0.01) as stub:
-        process = start(command(tmp_path, stub, "--max-concurrency", 16, scenario="offline"))
-        stdout, stderr = ended(process)
-    assert process.returncode == 0, stderr
+        words = command(tmp_path, stub, "--max-concurrency", 16, scenario="offline")
+        code, stdout, stderr = main_here(capfd, find_peak.main, words)
+    assert code == 0, stderr
     row = next(line for line in stdout.splitlines() if "Offline.target_qps" in line)
     rate = float(row.rpartition("=")[2])
     record = json.loads((tmp_path / "peak/offline/short/offline/performance/run.json").read_text())
@@ -194,7 +190,7 @@ def test_wrong_usage_is_one_line(tmp_path, capfd, arguments):
 )
 def test_runs_that_cannot_be_valid_are_refused_before_any_request(tmp_path, arguments, row, named, capfd):
     with StubServer() as stub:
-        words = command(tmp_path, stub, *arguments, conf=f"{CONF}{row}\n")[2:]
+        words = command(tmp_path, stub, *arguments, conf=f"{CONF}{row}\n")
         code, _, stderr = main_here(capfd, find_peak.main, words)
     assert (code, len(stub.requests)) == (2, 0)
     assert named in stderr.splitlines()[-1]
@@ -206,7 +202,7 @@ def test_runs_that_cannot_be_valid_are_refused_before_any_request(tmp_path, argu
 def test_the_rate_of_the_conf_file_is_not_missed(tmp_path, scenario, capfd, caplog):
     conf = "".join(line for line in CONF.splitlines(keepends=True) if "target_qps" not in line)
     with StubServer() as stub:
-        words = command(tmp_path, stub, "--dry-run", "--budget", "1h", scenario=scenario, conf=conf)[2:]
+        words = command(tmp_path, stub, "--dry-run", "--budget", "1h", scenario=scenario, conf=conf)
         code, stdout, _ = main_here(capfd, find_peak.main, words)
     assert code == 0
     assert ("--budget is not used" in caplog.text) == (scenario == "offline")
