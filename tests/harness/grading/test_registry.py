@@ -1,8 +1,7 @@
 """A made-up benchmark with a text metric: a definition, a grader and a tokenizer are all that it takes."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +11,8 @@ import pytest
 from harness.grading import graders
 from harness.grading.decoding.output import Output, TextOutput
 from harness.grading.decoding.output_decoder import DECODERS
-from harness.grading.grade import OF_LOGGED, Grade, Metric, Mode, Progress, Task, Total, answered, scored
-from harness.grading.graders import Batch, DatasetKind, Grader
-from harness.grading.options import EvaluationOptions
+from harness.grading.grade import OF_LOGGED, Grade, Metric, Mode, Task, Total, answered, scored
+from harness.grading.graders import DatasetKind, Grader
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
 from harness.submission.accuracy_files import parse_accuracy
 from tests.harness.grading.conftest import Result, evaluated
@@ -65,28 +63,6 @@ class Same(Overlap):
         return answered(output.text, output.text == truth)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair(Task):
-    text: str
-    truth: str
-
-
-class Pairs:
-    def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
-        return {task: overlap(task.text, task.truth) for task in tasks if isinstance(task, Pair)}
-
-
-class BatchedOverlap(Overlap):
-    """The same, graded once the log is read, as a pool of processes would."""
-
-    def official(self, output: Output, truth: str) -> Grade | Task:
-        return Pair(output.text, truth)
-
-    def prepare(self, truths: Sequence[str], options: EvaluationOptions) -> Batch:
-        assert list(truths) == TRUTHS
-        return Pairs()
-
-
 class Bytes:
     """The tokenizer: a token is a byte of UTF-8."""
 
@@ -113,9 +89,7 @@ def evaluate(folder: Path, texts: Sequence[str], *flags: object) -> Result:
     return evaluated(*words, *flags)
 
 
-@pytest.mark.parametrize("grader", [Overlap, BatchedOverlap], ids=["at once", "in a batch"])
-def test_a_log_is_scored_by_its_own_metrics_and_bounds(grader, made_up: Path, monkeypatch):
-    monkeypatch.setitem(graders.GRADERS, ("made-up", KIND), grader())
+def test_a_log_is_scored_by_its_own_metrics_and_bounds(made_up: Path, monkeypatch: pytest.MonkeyPatch):
     flags = ("--output-file", "r.json", "--save-outputs", "outputs.parquet", "--disagreements", "look.md")
     monkeypatch.chdir(made_up)
     texts = ("two one and three", "no", "six or five, no: six")

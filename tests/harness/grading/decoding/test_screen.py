@@ -51,7 +51,7 @@ def cut_at_random(text: str, rng: random.Random) -> list[int]:
     return ids
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_verdicts_are_those_on_the_whole_text(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
@@ -82,11 +82,8 @@ def test_an_output_without_an_answer_is_not_decoded_whole(
     final: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thought = THOUGHT * 100
-    ids = (
-        tokenizer.encode_harmony(f"<|channel|>analysis<|message|>{thought}")
-        if final is None
-        else harmony_ids(final, thought)
-    )
+    cut = tokenizer.encode_harmony(f"<|channel|>analysis<|message|>{thought}")
+    ids = cut if final is None else harmony_ids(final, thought)
     longest, decode = 0, tokenizer.decode
 
     def counted(part: np.ndarray) -> str:
@@ -96,28 +93,22 @@ def test_an_output_without_an_answer_is_not_decoded_whole(
 
     monkeypatch.setattr(tokenizer, "decode", counted)
     output = HarmonyOutput(np.array(ids, np.int32))
-    for grade in (aime.official(output, "70"), aime.strict(output, "70")):
-        assert grade.answer is None
-    for grade in (gpqa.official(output, "B"), gpqa.strict(output, "B")):
-        assert grade.answer is None
+    for rules, truth in ((aime, "70"), (gpqa, "B")):
+        assert rules.official(output, truth).answer is rules.strict(output, truth).answer is None
     assert livecodebench.official_code(output).code is livecodebench.strict_code(output).code is None
     assert longest < 200 < len(ids)
 
 
 def test_letters_that_ignoring_case_takes_for_those_of_the_stems() -> None:
     """The screens' spellings are all there are: only the long s looks like a letter of "answer"."""
-    others = [chr(code) for code in range(128, 0x110000) if not 0xD800 <= code < 0xE000]
-    alike = [other for other in others if re.fullmatch("[answerABCD]", other, re.IGNORECASE)]
-    assert alike == ["\u017f"]
-
-
-@pytest.mark.parametrize(("ids", "found"), [([], False), ([0], False)])
-def test_short_outputs(ids: list[int], found: bool) -> None:
-    assert Screen(("|>",)).may_match(np.array(ids, np.int32)) is found
+    others = "".join(chr(code) for code in range(128, 0x110000) if not 0xD800 <= code < 0xE000)
+    assert re.findall("[answerABCD]", others, re.IGNORECASE) == ["\u017f"]
 
 
 def test_a_stem_is_found_however_it_is_cut() -> None:
     screen = Screen(("answer",))
-    for seed in range(200):
+    for seed in range(100):
         ids = cut_at_random("x Answer", random.Random(seed))
         assert screen.may_match(np.array(ids, np.int32))
+    for short in ([], [0]):
+        assert not screen.may_match(np.array(short, np.int32))

@@ -45,11 +45,6 @@ def judged(tier: Tier, pairs: list[Pair], cpu_s: float = 30.0) -> list[Grade]:
 # --- official ---------------------------------------------------------------------------------
 
 
-def test_enough_is_recorded():
-    assert len(RECORDED["answers"]) >= 100
-    assert len(RECORDED["pairs"]) >= 300
-
-
 @pytest.mark.parametrize("kind", ["gpqa", "mmlu_pro", "aime"])
 def test_official_answers_are_upstreams(kind: str):
     rows = [row[1:] for row in RECORDED["answers"] if row[0] == kind]
@@ -65,38 +60,31 @@ def test_official_answers_are_upstreams(kind: str):
 
 def test_official_programs_are_upstreams():
     rows = [row[1:4] for row in RECORDED["answers"] if row[0] == "livecodebench"]
-    assert [
-        [text, truth, livecodebench.official_code(ThinkingText(text)).code] for text, truth, _ in rows
-    ] == rows
+    assert rows
     for text, truth, code in rows:
+        assert livecodebench.official_code(ThinkingText(text)).code == code
         task = ProgramTask(Mode.OFFICIAL, truth, code) if code else None
         assert (grader("livecodebench").official(ThinkingText(text), truth) == task) is bool(code)
 
 
 def test_official_boxes_are_upstreams():
     rows = [row[1:] for row in RECORDED["answers"] if row[0] == "math500"]
-    assert [[text, truth, boxed(ThinkingText(text).text), right] for text, truth, _, right in rows] == rows
-    for text, truth, _, right in rows:
+    assert rows
+    for text, truth, box, right in rows:
+        assert boxed(ThinkingText(text).text) == box
         graded = grader("math500").official(ThinkingText(text), truth)
         assert isinstance(graded, Pair) or graded.correct is right
 
 
 def test_official_equality_is_prm800ks(tier: Tier):
     """Where texts decide they agree with it; a sandbox decides the others, one process for all."""
-    rows = RECORDED["pairs"] + [
-        row[3:4] + row[2:3] + row[4:5] for row in RECORDED["answers"] if row[0] == "math500"
-    ]
-    pairs = [(Pair(Mode.OFFICIAL, given, truth), right) for given, truth, right in rows if given]
-    assert not [
-        pair for pair, right in pairs if prm800k.plain(pair.given) == prm800k.plain(pair.truth) and not right
-    ]
-    grades = judged(tier, [pair for pair, _ in pairs])
-    differing = [
-        (pair, grade.reason)
-        for (pair, right), grade in zip(pairs, grades, strict=True)
-        if grade.correct is not right
-    ]
-    assert differing == []
+    assert len(RECORDED["pairs"]) >= 300
+    boxes = [(box, truth, right) for kind, _, truth, box, right in RECORDED["answers"] if kind == "math500"]
+    rows = [row for row in (*RECORDED["pairs"], *boxes) if row[0]]
+    grades = judged(tier, [Pair(Mode.OFFICIAL, given, truth) for given, truth, _ in rows])
+    for (given, truth, right), grade in zip(rows, grades, strict=True):
+        assert grade.correct is right, (given, truth, grade.reason)
+        assert right or prm800k.plain(given) != prm800k.plain(truth)
 
 
 # What a model could write to end, fill, stop or leave the process that compares.
@@ -134,12 +122,12 @@ RUNS += ["\\boxed{", "\\boxed{1", "```python", "```", "\\n"]
 
 @pytest.mark.parametrize("piece", RUNS)
 def test_long_runs_take_linear_time(piece: str):
-    text = "answer" + piece * (80_000 // len(piece))
+    text = "answer" + piece * (40_000 // len(piece))
     started = time.process_time()
     for kind in GRADERS:
         grader(kind).official(ThinkingText(text), "1")
         grader(kind).strict(ThinkingText("</think>" + text), "1")
-    assert time.process_time() - started < 20  # of CPU; it takes a tenth, quadratic time a minute
+    assert time.process_time() - started < 5  # of CPU; it takes 0.25 at most, quadratic time 8
 
 
 # --- strict -----------------------------------------------------------------------------------
@@ -177,15 +165,15 @@ def test_strict_programs_follow_the_thinking():
 
 def test_strict_equality(tier: Tier):
     cases = [
-        (Pair(Mode.STRICT, given, group["truth"]), is_same)
+        (Pair(Mode.STRICT, given, group["truth"]), key == "right")
         for group in MATH
-        for is_same, key in ((True, "right"), (False, "wrong"))
+        for key in ("right", "wrong")
         for given in group[key]
     ]
     assert len(cases) > 400
     assert all(group["reason"] for group in MATH)
-    grades = judged(tier, [pair for pair, _ in cases])
-    assert [case for case, grade in zip(cases, grades, strict=True) if grade.correct is not case[1]] == []
+    for (pair, is_same), grade in zip(cases, judged(tier, [pair for pair, _ in cases]), strict=True):
+        assert grade.correct is is_same, pair
 
 
 def test_sympy_is_loaded_in_the_sandbox_alone():
@@ -196,13 +184,10 @@ def test_sympy_is_loaded_in_the_sandbox_alone():
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.MEMORY_LIMIT, Reason.WRONG])
 def test_comparisons_that_a_limit_ended_are_named(reason: Reason):
     grades = {Mode.OFFICIAL: Grade(WRONG, False, "9**9**9", reason)}
-    logged = Logged(0, 4, None, True, 0, 0)
     reference = Reference("math500", MATH500, "1", None)
-    samples = (GradedSample(7, reference, logged, grades),)
-    score = Score(1, {}, {})
-    evaluation = Evaluation(
-        samples, (), None, lengths([4], 0), {Mode.OFFICIAL: score}, missing_are_wrong=False
-    )
+    sample = GradedSample(7, reference, Logged(0, 4, None, True, 0, 0), grades)
+    scores = {Mode.OFFICIAL: Score(1, {}, {})}
+    evaluation = Evaluation((sample,), (), None, lengths([4], 0), scores, missing_are_wrong=False)
     warnings = check_target(evaluation, load_benchmark("deepseek-r1"), None).warnings
     assert sum("MATH-500" in warning for warning in warnings) == (reason is not Reason.WRONG)
     assert not any("programs" in warning for warning in warnings)
@@ -248,18 +233,16 @@ def test_programs_are_tested_with_the_first_release_alone(tmp_path: Path):
 
 
 def test_programs_have_the_benchmarks_time_and_are_never_skipped(tmp_path: Path, tier: Tier):
-    release = tmp_path / "test.jsonl"
-    release.write_bytes(RELEASE.read_bytes())
-    known = json.loads(release.read_text().splitlines()[0])["question_id"]
+    (tmp_path / "test.jsonl").write_bytes(RELEASE.read_bytes())
     options = EvaluationOptions(
         mlperf_log=tmp_path / "log.json",
         reference_data=tmp_path / "none" / "reference.pkl",
         benchmark="deepseek-r1",
         lcb_data=tmp_path,
     )
-    programs = livecodebench.prepare([known], options)
+    programs = livecodebench.prepare(["sample-lamp-row"], options)
     assert programs.sandbox.tier is tier
     rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
     assert programs.execution.cpu_limit_s == rule.program_cpu_s == 60
     with pytest.raises(GradingError, match="another"):
-        livecodebench.prepare([known, "another"], options)
+        livecodebench.prepare(["sample-lamp-row", "another"], options)

@@ -27,14 +27,11 @@ LONG = [  # int() takes up to 4,300 digits
 ]
 
 
-def code_answers(output: HarmonyText) -> tuple[str | None, str | None]:
-    return livecodebench.official_code(output).code, livecodebench.strict_code(output).code
-
-
+# The answers by the official and the strict rules.
 ANSWERS = {
     "aime": lambda output: (aime.official(output, "42").answer, aime.strict(output, "42").answer),
     "gpqa": lambda output: (gpqa.official(output, "D").answer, gpqa.strict(output, "D").answer),
-    "code": code_answers,
+    "code": lambda output: (livecodebench.official_code(output).code, livecodebench.strict_code(output).code),
 }
 
 
@@ -63,21 +60,19 @@ def test_the_table_of_strict_cases_is_large():
 @pytest.mark.parametrize(("kind", "final", "expected"), STRICT_CASES)
 def test_strict_reads_what_a_reader_reads(kind: str, final: str, expected: str):
     """An AIME answer that is no integer is shown as it stands: never right, whatever the truth."""
-    output = HarmonyText(harmony(final))
-    if kind == "code":
-        assert (livecodebench.strict_code(output).code or "") == expected
-    elif kind == "gpqa":
-        assert (gpqa.strict(output, "C").answer or "") == expected
-    else:
-        answer = aime.strict(output, "70").answer or ""
-        is_integer = answer.removeprefix("-").isdecimal()
-        assert answer == expected if is_integer or not answer else expected == "expression"
+    _, answer = ANSWERS[kind](HarmonyText(harmony(final)))
+    if kind == "aime" and answer and not answer.removeprefix("-").isdecimal():
+        answer = "expression"
+    assert (answer or "") == expected
 
 
-def test_aime_drafts_count_officially_and_not_strictly():
+def test_drafts_count_officially_and_not_strictly():
     output = HarmonyText(harmony("I give up.", analysis=r"maybe \boxed{42}"))
     assert aime.official(output, "42").correct
     assert aime.strict(output, "42").reason is Reason.NO_ANSWER
+    output = HarmonyText(harmony("See above.", analysis="```python\nprint(1)\n```"))
+    assert livecodebench.official_code(output).code == "print(1)"
+    assert livecodebench.strict_code(output) == livecodebench.Extraction(None, Reason.NO_ANSWER)
 
 
 FINAL_CASES = [
@@ -97,12 +92,6 @@ def test_final_sections(text: str, section: str | None, final: str | None):
     assert (HarmonyText(text).official_final, HarmonyText(text).strict_final) == (section, final)
 
 
-def test_code_of_the_analysis_is_a_draft():
-    output = HarmonyText(harmony("See above.", analysis="```python\nprint(1)\n```"))
-    assert livecodebench.official_code(output).code == "print(1)"
-    assert livecodebench.strict_code(output) == livecodebench.Extraction(None, Reason.NO_ANSWER)
-
-
 def test_reasons_tell_why_there_is_no_answer():
     assert aime.strict(HarmonyText("x"), "1").reason is Reason.NO_FINAL
     assert gpqa.strict(HarmonyText("x", truncated=True), "A").reason is Reason.TRUNCATED
@@ -118,12 +107,8 @@ PIECES = [
 
 
 def grade_everything(text: str) -> None:
-    output = HarmonyText(text, truncated=True)
-    for grade, truth in ((aime.official, "42"), (aime.strict, "42")):
-        grade(output, truth)
-    for letter_grade in (gpqa.official, gpqa.strict):
-        letter_grade(output, "C")
-    livecodebench.official_code(output), livecodebench.strict_code(output)
+    for answers in ANSWERS.values():
+        answers(HarmonyText(text, truncated=True))
 
 
 @settings(max_examples=100, deadline=None)
@@ -143,5 +128,5 @@ RUNS = [
 @pytest.mark.parametrize("piece", RUNS)
 def test_long_runs_take_linear_time(piece: str, lead: str):
     started = time.process_time()
-    grade_everything(harmony(lead + piece * (60_000 // len(piece)) + "x"))
-    assert time.process_time() - started < 20  # of CPU; quadratic time would be a minute
+    grade_everything(harmony(lead + piece * (40_000 // len(piece)) + "x"))
+    assert time.process_time() - started < 4  # of CPU; it takes 0.2 at most, quadratic time 8
