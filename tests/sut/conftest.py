@@ -71,8 +71,8 @@ def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=stub"
+        " -addext subjectAltName=IP:127.0.0.1,DNS:llm.test -keyout key.pem -out cert.pem"
     )
-    command += " -addext subjectAltName=IP:127.0.0.1,DNS:llm.test -keyout key.pem -out cert.pem"
     try:
         subprocess.run(command.split(), check=True, capture_output=True, timeout=120, cwd=folder)
     except (OSError, subprocess.CalledProcessError) as error:

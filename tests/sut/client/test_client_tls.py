@@ -52,8 +52,7 @@ def test_tls_to_a_plain_server(drive):
 
 def test_plain_to_a_tls_server(drive, tls):
     with StubServer(tls=tls) as stub:
-        outcome = drive(stub.url.replace("https:", "http:")).ask()
-        assert isinstance(outcome, Failure)
+        assert isinstance(drive(stub.url.replace("https:", "http:")).ask(), Failure)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """One HTTP response, fed in every cut: framing, statuses, and the times of what arrived."""
 
+import gzip
 import json
 
 import numpy as np
@@ -345,14 +346,11 @@ def test_an_event_cut_off_inside_a_framed_body():
     assert_failed(run([chunked(*EVENTS[:2], EVENTS[2][:50])]), FailureKind.TRUNCATED, "after 2 tokens")
 
 
-GZIPPED = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x00"
-
-
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize(
     ("body", "more", "wording"),
     [
-        (GZIPPED, b"content-encoding: gzip\r\n", "compressed"),
+        (gzip.compress(b""), b"content-encoding: gzip\r\n", "compressed"),
         (STREAM, b"Content-Encoding: br\r\n", "compressed"),
         (b"<html>\n\nwelcome</html>", b"content-type: text/html\r\n", "JSON"),
         (b"welcome", b"content-type: text/plain\r\n", "JSON"),

@@ -19,10 +19,10 @@ print(json.dumps(read_back(configure(TestSpec(**json.loads(sys.argv[1]))))))
 """
 
 
-CASES = [("gpt-oss-120b", Scenario.INTERACTIVE), ("llama3.1-8b-edge", Scenario.SINGLE_STREAM)]
-
-
-@pytest.mark.parametrize(("name", "scenario"), CASES)
+@pytest.mark.parametrize(
+    ("name", "scenario"),
+    [("gpt-oss-120b", Scenario.INTERACTIVE), ("llama3.1-8b-edge", Scenario.SINGLE_STREAM)],
+)
 def test_settings_of_an_earlier_round(name, scenario, tmp_path):
     """In place of LoadGen's own, its seeds too, and below the user's."""
     benchmark = load_benchmark(name, "v6.0")

@@ -287,10 +287,7 @@ def test_failed_queries_are_errors_in_a_performance_run(worker, scenario):
     assert bool(end.lost) == (worker == "hangs up later")
 
 
-HANG_UPS = [name for name in WORKERS if name.startswith("hangs up")]
-
-
-@pytest.mark.parametrize("worker", HANG_UPS)
+@pytest.mark.parametrize("worker", [name for name in WORKERS if name.startswith("hangs up")])
 @pytest.mark.parametrize("scenario", ["Server", "Offline"])
 def test_the_only_worker_hangs_up(worker, scenario):
     """What it held and all that comes later ends as lost, each once, and LoadGen ends."""

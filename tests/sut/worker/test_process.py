@@ -19,7 +19,7 @@ from tests.sut.rig import PROMPTS
 def test_reports_and_journal_of_whole_answers(start, wire, stream):
     with StubServer() as stub:
         rig = start(stub.url, wire=wire, parameters=parameters(max_new_tokens=6, stream=stream))
-        rig.assign(*range(30))
+        rig.assign(*range(30), cut=30)
         reports = rig.collect(30)
         journal = rig.finish()
     for query in range(30):
@@ -62,13 +62,6 @@ def test_each_answer_has_its_samples_own_limit(start):
         reports = rig.collect(12)
     lengths = {query: len(ids) for query, kind, ids in reports if kind == COMPLETE}
     assert lengths == dict(enumerate(limits[:12]))
-
-
-def test_assignments_cut_inside_a_message(start):
-    with StubServer() as stub:
-        rig = start(stub.url)
-        rig.assign(1, 2, 3, cut=30)
-        assert sorted(query for query, kind, _ in rig.collect(3) if kind == COMPLETE) == [1, 2, 3]
 
 
 def test_no_more_in_flight_than_allowed(start):
@@ -124,6 +117,7 @@ def test_nobody_listens(start):
         rig.assign(*range(10))
         assert {kind for _, kind, _ in rig.collect(10)} == {FAILED}
         assert set(rig.finish().rows["failure"]) == {FailureKind.CONNECT}
+        assert rig.counter(Counter.RETRIED) == 0
 
 
 def test_the_end_of_the_channel_ends_the_worker_with_its_journal_written(start):
