@@ -4,11 +4,12 @@ import hashlib
 import os
 import shutil
 import subprocess
-from pathlib import Path
+import tomllib
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.runs import ROOT
+
 BASICS = ("awk", "bash", "cat", "cut", "dirname", "md5sum", "mkdir", "mktemp", "paste", "rm", "sed")
 BASICS += ("sha256sum", "sort")
 LOG = 'printf "%s\\n" "$(basename_of "$0") $*" >>"$CALLS"\n'
@@ -50,6 +51,11 @@ printf {{}} >"$to/config.json"
 FAKES = {"curl": FAKE_CURL, "wget": PROLOGUE, "mlcr": FAKE_MLCR, "hf": FAKE_HF}
 
 
+def run(script, *words, environment):
+    command = [shutil.which("bash"), str(script), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
 class Place:
     """A copy of the script with a small manifest, and a PATH that holds only what a test gives it."""
 
@@ -86,8 +92,14 @@ class Place:
         self.calls_file.write_text("")
         where = ["--to", str(self.to)] if to else []
         environment |= {"PATH": str(self.bin), "CALLS": str(self.calls_file), "TMPDIR": str(self.folder)}
-        words = [shutil.which("bash"), str(self.script), *arguments, *where]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+        return run(self.script, *arguments, *where, environment=environment)
+
+    def put(self, name, content):
+        """A file that is there before the download."""
+        path = self.to / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+        return path
 
     @property
     def calls(self):
@@ -102,13 +114,11 @@ def place(tmp_path):
 def failed(done, code, *words):
     assert done.returncode == code, done
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("download.sh: ")
-    for word in words:
-        assert word in done.stderr
-    return True
+    assert [word for word in words if word not in done.stderr] == []
 
 
-def test_mlcommons_downloader(place):
-    place.tools("curl", "wget")
+def test_mlcommons_downloader_and_no_second_download(place):
+    place.tools("curl", "wget", "mlcr")
     done = place.run()
     assert done.returncode == 0 and done.stdout == "ok        perf/perf_eval_ref.parquet (known sha256)\n"
     curl, r2 = place.calls
@@ -116,42 +126,32 @@ def test_mlcommons_downloader(place):
     assert curl.endswith("/r2-downloader/refs/heads/main/mlc-r2-downloader.sh")
     assert r2 == f"r2 -d {place.to} https://inference.mlcommons-storage.org/metadata/gpt-oss-data.uri"
     assert not [path for path in place.folder.iterdir() if path.name.startswith("tmp.")]
+    assert place.run().returncode == 0 and not place.calls
 
 
-def test_mlcr(place):
-    place.tools("mlcr")
-    assert place.run().returncode == 0
+@pytest.mark.parametrize(("tools", "words"), [(["mlcr"], []), (["curl", "wget", "mlcr"], ["--via", "mlcr"])])
+def test_mlcr_where_it_is_needed_or_wanted(tools, words, place):
+    place.tools(*tools)
+    assert place.run(*words).returncode == 0
     assert place.calls == [f"mlcr get-it,_mlc --outdirname={place.to} -j"]
-
-
-def test_mlcr_only_where_it_is_wanted_or_needed(place):
-    place.tools("curl", "wget", "mlcr")
-    assert place.run().returncode == 0 and len(place.calls) == 2
-    shutil.rmtree(place.to)
-    assert place.run("--via", "mlcr").returncode == 0 and place.calls[0].startswith("mlcr ")
 
 
 def test_hugging_face_dataset(place):
     place.tools("hf")
     assert place.run("--what", "livecodebench").returncode == 0
-    (call,) = place.calls
     options = f"--repo-type dataset --revision abc --local-dir {place.to}/livecodebench"
-    assert call == f"hf download lcb/lite test.jsonl test2.jsonl {options}"
+    assert place.calls == [f"hf download lcb/lite test.jsonl test2.jsonl {options}"]
+    assert place.run("--what", "livecodebench").returncode == 0 and not place.calls
 
 
-def test_model(place):
+@pytest.mark.parametrize("client", ["hf", "huggingface-cli"])  # the older name
+def test_model(client, place):
     place.tools("hf")
+    (place.bin / "hf").rename(place.bin / client)
     done = place.run("--what", "model")
     assert done.returncode == 0 and "present   models/model/" in done.stdout
     options = f"--repo-type model --revision def --local-dir {place.to}/models/model"
-    assert place.calls == [f"hf download org/model {options}"]
-
-
-def test_older_name_of_the_hugging_face_client(place):
-    place.tools("hf")
-    (place.bin / "hf").rename(place.bin / "huggingface-cli")
-    assert place.run("--what", "model").returncode == 0
-    assert place.calls[0].startswith("huggingface-cli download ")
+    assert place.calls == [f"{client} download org/model {options}"]
 
 
 def test_all_fetches_each_source_once(place):
@@ -161,38 +161,25 @@ def test_all_fetches_each_source_once(place):
     assert not (place.to / "models" / "eagle").exists()
 
 
-def test_what_is_whole_is_not_fetched_again(place):
-    place.tools("curl", "wget", "hf")
-    for what in ("perf", "acc", "livecodebench"):
-        assert place.run("--what", what).returncode == 0 and place.calls
-        assert place.run("--what", what).returncode == 0 and not place.calls
-
-
 def test_interrupted_download_continues(place):
     place.tools("curl", "wget")
-    (place.to / "perf").mkdir(parents=True)
-    (place.to / "perf" / "perf_eval_ref.parquet").write_bytes(PERF[:4])
+    file = place.put("perf/perf_eval_ref.parquet", PERF[:4])
     failed(place.run(R2_FAILS="8"), 3, "exit code 8", "run the same command again, it continues")
-    assert (place.to / "perf" / "perf_eval_ref.parquet").read_bytes() == PERF[:4]
+    assert file.read_bytes() == PERF[:4]
     assert place.run().returncode == 0 and len(place.calls) == 2
 
 
-def test_interrupted_file_without_known_checksum_is_not_taken_for_whole(place):
+def test_a_file_without_known_checksum_is_fetched_and_its_checksum_recorded(place):
+    """What an interrupted download left is not taken for complete."""
     place.tools("curl", "wget")
-    (place.to / "acc").mkdir(parents=True)
-    (place.to / "acc" / "acc_eval_ref.parquet").write_bytes(ACC[:4])
-    done = place.run("--what", "acc")
-    assert done.returncode == 0 and len(place.calls) == 2
-    assert (place.to / "acc" / "acc_eval_ref.parquet").read_bytes() == ACC
-
-
-def test_checksum_is_recorded_at_the_first_download(place):
-    place.tools("curl", "wget")
+    file = place.put("acc/acc_eval_ref.parquet", ACC[:4])
     done = place.run("--what", "acc")
     assert done.stdout == "ok        acc/acc_eval_ref.parquet (recorded at download sha256)\n"
+    assert file.read_bytes() == ACC and len(place.calls) == 2
+    assert place.run("--what", "acc").returncode == 0 and not place.calls
     sums = (place.to / "SHA256SUMS").read_text()
     assert sums == f"{hashlib.sha256(ACC).hexdigest()}  acc/acc_eval_ref.parquet\n"
-    (place.to / "acc" / "acc_eval_ref.parquet").write_bytes(b"changed")
+    file.write_bytes(b"changed")
     done = place.run("--what", "acc", "--verify")
     assert done.returncode == 2 and "DIFFERS   acc/acc_eval_ref.parquet" in done.stdout and not place.calls
 
@@ -201,12 +188,12 @@ def test_checksum_is_recorded_at_the_first_download(place):
 def test_checksum_mismatch(kind, place):
     place.tools("curl", "wget")
     place.manifest(perf=f"{kind}:{hashlib.new(kind, PERF).hexdigest()}")
-    assert place.run().returncode == 0
+    assert place.run().stdout.endswith(f" (known {kind})\n")
     shutil.rmtree(place.to)
     done = place.run(PERF_CONTENT="tampered")
     assert "DIFFERS   perf/perf_eval_ref.parquet" in done.stdout
     assert hashlib.new(kind, b"tampered").hexdigest() in done.stdout
-    assert failed(done, 2, "1 of the files", "run datasets/download.sh --benchmark gpt-oss-120b --what perf")
+    failed(done, 2, "1 of the files", "run datasets/download.sh --benchmark gpt-oss-120b --what perf")
 
 
 def test_verify_says_what_it_does_not_know(place):
@@ -219,7 +206,8 @@ def test_verify_says_what_it_does_not_know(place):
 
 def test_verify_of_nothing(place):
     done = place.run("--verify", "--what", "all")
-    assert failed(done, 2, "5 of the files") and done.stdout.count("MISSING") == 5
+    failed(done, 2, "5 of the files")
+    assert done.stdout.count("MISSING") == 5
 
 
 def test_dry_run_prints_and_leaves_everything(place):
@@ -238,6 +226,7 @@ FAILURES = {
     "mlcr fails": (("mlcr",), (), {"MLCR_FAILS": "1"}, 3, "failed with exit code 1"),
     "hf fails": (("hf",), ("--what", "model"), {"HF_FAILS": "1"}, 3, "hf auth login"),
     "unknown flag": ((), ("--frobnicate",), {}, 2, "unknown argument --frobnicate; see --help"),
+    "a value missing": ((), ("--what",), {}, 2, "--what needs a value"),
     "unknown what": ((), ("--what", "x"), {}, 2, "there is no x for gpt-oss-120b, only gpt-oss-120b acc"),
     "unknown benchmark": ((), ("--benchmark", "x"), {}, 2, "there is no perf for x"),
     "unknown way": ((), ("--via", "pigeon"), {}, 2, "--via pigeon, expected r2, mlcr or auto"),
@@ -250,11 +239,7 @@ FAILURES = {
 )
 def test_failure_is_one_line_with_a_remedy(tools, arguments, environment, code, message, place):
     place.tools(*tools)
-    failed(place.run(*arguments, **environment), code, message)
-
-
-def test_value_missing(place):
-    failed(place.run("--what", to=False), 2, "--what needs a value")
+    failed(place.run(*arguments, to=arguments[-1:] != ("--what",), **environment), code, message)
 
 
 def test_place_that_cannot_be_written(place):
@@ -269,62 +254,43 @@ def test_help(place):
 
 
 def test_our_samples_are_as_the_manifest_says():
-    words = [shutil.which("bash"), str(ROOT / "datasets" / "download.sh"), "--benchmark", "samples"]
-    done = subprocess.run(words, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+    done = run(ROOT / "datasets" / "download.sh", "--benchmark", "samples", environment=os.environ)
     assert done.returncode == 0 and done.stdout.count("(known sha256)") == 8
     assert not (ROOT / "datasets" / "SHA256SUMS").exists()
 
 
 R1 = "get,preprocessed,dataset,deepseek-r1,{},_mlc,_r2-downloader"
 R1_FILES = "deepseek-r1-datasets-fp8-eval"
+CNN = "get,dataset,cnndm,{},_llama3,_mlc,_r2-downloader"
+# As MLCommons' pages name them: benchmark, what, the set of R2, mlcr's tags one by one, folder
+SOURCES = [
+    ("deepseek-r1", "perf", R1_FILES, [R1.format("_validation")], ""),
+    ("deepseek-r1", "calibration", R1_FILES, [R1.format("_calibration")], ""),
+    ("deepseek-r1", "model-mlc", "deepseek-r1", ["get,ml-model,deepseek-r1,_r2-downloader,_mlc"],
+     "/models/DeepSeek-R1"),
+    ("deepseek-r1", "all", R1_FILES, [R1.format("_validation"), R1.format("_calibration")], ""),
+    ("llama3.1-8b", "perf", "llama3-1-8b-cnn-eval", [CNN.format("_validation,_datacenter")], ""),
+    ("llama3.1-8b", "edge", "llama3-1-8b-sample-cnn-eval-5000", [CNN.format("_validation,_edge")], ""),
+    ("llama3.1-8b", "calibration", "llama3-1-8b-cnn-dailymail-calibration", [CNN.format("_calibration")], ""),
+    ("llama3.1-8b-edge", "perf", "llama3-1-8b-sample-cnn-eval-5000", [CNN.format("_validation,_edge")], ""),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("what", "name", "tags", "folder"),
-    [
-        ("perf", R1_FILES, [R1.format("_validation")], ""),
-        ("calibration", R1_FILES, [R1.format("_calibration")], ""),
-        ("model-mlc", "deepseek-r1", ["get,ml-model,deepseek-r1,_r2-downloader,_mlc"], "/models/DeepSeek-R1"),
-        ("all", R1_FILES, [R1.format("_validation"), R1.format("_calibration")], ""),
-    ],
-)
-def test_sources_of_deepseek(what, name, tags, folder, tmp_path):
-    """As MLCommons' pages name them: one download of R2 has both files, mlcr fetches them one by one."""
-    place = f"{tmp_path}{folder}"
+@pytest.mark.parametrize(("benchmark", "what", "name", "tags", "folder"), SOURCES)
+def test_sources_of_mlcommons(benchmark, what, name, tags, folder, tmp_path):
+    script, place = ROOT / "datasets" / "download.sh", f"{tmp_path}{folder}"
+    words = ["--to", str(tmp_path), "--dry-run", "--benchmark", benchmark, "--what", what, "--via"]
+    by_r2, by_mlcr = (
+        run(script, *words, via, environment=os.environ).stdout.replace("\\", "").splitlines()
+        for via in ("r2", "mlcr")
+    )
     uri = f"-d {place} https://inference.mlcommons-storage.org/metadata/{name}.uri"
-    assert [line for line in dry_run("deepseek-r1", what, "r2", tmp_path) if line.endswith(uri)]
-    commands = [line for line in dry_run("deepseek-r1", what, "mlcr", tmp_path) if line.startswith("mlcr ")]
+    assert len([line for line in by_r2 if line.strip().endswith(uri)]) == 1
+    commands = [line.strip() for line in by_mlcr if line.startswith("mlcr ")]
     assert commands == [f"mlcr {each} --outdirname={place} -j" for each in tags]
 
 
-def dry_run(benchmark, what, via, folder):
-    script = [str(ROOT / "datasets" / "download.sh"), "--to", str(folder), "--via", via, "--dry-run"]
-    command = [*script, "--benchmark", benchmark, "--what", what]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [line.strip() for line in done.stdout.replace("\\", "").splitlines()]
-
-
-LLAMA = {  # as MLCommons' pages name them
-    ("llama3.1-8b", "perf"): ("llama3-1-8b-cnn-eval", "_validation,_datacenter"),
-    ("llama3.1-8b", "edge"): ("llama3-1-8b-sample-cnn-eval-5000", "_validation,_edge"),
-    ("llama3.1-8b", "calibration"): ("llama3-1-8b-cnn-dailymail-calibration", "_calibration"),
-    ("llama3.1-8b-edge", "perf"): ("llama3-1-8b-sample-cnn-eval-5000", "_validation,_edge"),
-}
-
-
-@pytest.mark.parametrize(("benchmark", "what"), LLAMA)
-def test_sources_of_llama(benchmark, what, tmp_path):
-    name, tags = LLAMA[benchmark, what]
-    for via, expected in (
-        ("r2", f"https://inference.mlcommons-storage.org/metadata/{name}.uri"),
-        ("mlcr", f"mlcr get,dataset,cnndm,{tags},_llama3,_mlc,_r2-downloader --outdirname={tmp_path} -j"),
-    ):
-        assert dry_run(benchmark, what, via, tmp_path)[-1].endswith(expected)
-
-
 def test_manifest_and_benchmark_definitions_agree():
-    import tomllib
-
     manifest = (ROOT / "datasets" / "manifest.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in manifest if not line.startswith("#")]
     assert all(len(row) == 6 for row in rows)

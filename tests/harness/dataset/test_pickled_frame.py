@@ -1,10 +1,11 @@
+"""Pickled tables: what a pickle asks for is never run, damage is one error, pandas' layouts are read."""
+
 import copyreg
 import io
 import os
 import pickle
 import random
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,16 +25,6 @@ def plain(column):
     return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in cells]
 
 
-class Call:
-    """Pickles as a call of ``target``, which may be a name that is looked up at load time."""
-
-    def __init__(self, target, *arguments):
-        self.target, self.arguments = target, arguments
-
-    def __reduce__(self):
-        return self.target, self.arguments
-
-
 def named(module, name, *operands):
     """A pickle that calls module.name with strings; written opcode by opcode, so nothing needs to exist."""
     strings = b"".join(b"X" + struct.pack("<I", len(text)) + text for text in map(str.encode, operands))
@@ -47,7 +38,6 @@ HOSTILE_CALLS = [
     ("builtins", "open", "{canary}", "w"),
     ("builtins", "__import__", "antigravity"),
     ("builtins", "getattr", "x", "__class__"),
-    ("builtins", "print", "x"),
     ("runpy", "run_path", "{canary}"),
     ("pickle", "loads", "x"),
     ("numpy", "load", "{canary}"),
@@ -67,27 +57,24 @@ HOSTILE_CALLS = [
 ]
 
 
+def written(folder, content):
+    (folder / "a.pkl").write_bytes(content)
+    return folder / "a.pkl"
+
+
 @pytest.mark.parametrize("call", HOSTILE_CALLS, ids=lambda call: ".".join(call[:2]))
 def test_hostile_call_is_an_error_without_effect(call, tmp_path):
+    """The first four do work where nothing guards; otherwise the table would prove nothing."""
     canary = tmp_path / "canary"
     module, name, *operands = call
-    file = tmp_path / "hostile.pkl"
-    file.write_bytes(named(module, name, *(operand.format(canary=str(canary)) for operand in operands)))
-    with pytest.raises(
-        DatasetError, match="which a table of tokens does not need; nothing was run"
-    ) as caught:
-        load_frame(file)
+    content = named(module, name, *(operand.format(canary=str(canary)) for operand in operands))
+    with pytest.raises(DatasetError, match="does not need; nothing was run") as caught:
+        load_frame(written(tmp_path, content))
     assert f"{module}.{name}" in str(caught.value) and "\n" not in str(caught.value)
     assert not canary.exists()
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
-def test_the_hostile_pickles_do_work_where_nothing_guards(number, tmp_path):
-    """Otherwise the table above would prove nothing."""
-    canary = tmp_path / "canary"
-    module, name, *operands = HOSTILE_CALLS[number]
-    pickle.loads(named(module, name, *(operand.format(canary=str(canary)) for operand in operands)))
-    assert canary.exists()
+    if call in HOSTILE_CALLS[:4]:
+        pickle.loads(content)
+        assert canary.exists()
 
 
 FRAME = pd.DataFrame({"input_tokens": [[1, 2], [3]], "ground_truth": ["A", "B"]})
@@ -95,10 +82,13 @@ FRAME = pd.DataFrame({"input_tokens": [[1, 2], [3]], "ground_truth": ["A", "B"]}
 
 def test_hostile_call_inside_a_true_frame(tmp_path):
     canary = tmp_path / "canary"
-    frame = FRAME.assign(more=[Call(os.system, f"touch {canary}"), 1])
-    frame.to_pickle(tmp_path / "frame.pkl")
+
+    class Call:
+        def __reduce__(self):
+            return os.system, (f"touch {canary}",)
+
     with pytest.raises(DatasetError, match="system"):
-        load_frame(tmp_path / "frame.pkl")
+        load_frame(written(tmp_path, pickle.dumps(FRAME.assign(more=[Call(), 1]))))
     assert not canary.exists()
 
 
@@ -127,40 +117,18 @@ WELL_FORMED_BUT_WRONG = {
 
 @pytest.mark.parametrize("content", WELL_FORMED_BUT_WRONG.values(), ids=WELL_FORMED_BUT_WRONG)
 def test_pickle_that_is_no_table(content, tmp_path):
-    file = tmp_path / "wrong.pkl"
-    file.write_bytes(content)
+    file = written(tmp_path, content)
     with pytest.raises(DatasetError) as caught:
         load_frame(file)
     assert str(file) in str(caught.value) and "\n" not in str(caught.value)
 
 
-class Forged(pickle.Pickler):
-    """Rewrites how arrays are pickled, to forge what numpy and pyarrow would believe."""
-
-    def __init__(self, file, forge):
-        super().__init__(file, protocol=4)
-        self.forge = forge
-
-    def reducer_override(self, value):
-        return self.forge(value)
-
-
 def dumped(value, forge):
+    """Pickled with another ``__reduce__``, to forge what numpy and pyarrow would believe."""
     file = io.BytesIO()
-    Forged(file, forge).dump(value)
+    pickler = type("Forged", (pickle.Pickler,), {"reducer_override": staticmethod(forge)})
+    pickler(file, protocol=4).dump(value)
     return file.getvalue()
-
-
-def forge_state(change):
-    """Change the state (version, shape, dtype, order, data) of every array of objects."""
-
-    def forge(value):
-        if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 2:
-            function, arguments, state = value.__reduce__()
-            return function, arguments, change(state)
-        return NotImplemented
-
-    return forge
 
 
 FORGED_ARRAYS = {
@@ -175,20 +143,25 @@ FORGED_ARRAYS = {
 
 @pytest.mark.parametrize("change", FORGED_ARRAYS.values(), ids=FORGED_ARRAYS)
 def test_forged_array_is_an_error(change, tmp_path):
-    file = tmp_path / "forged.pkl"
-    file.write_bytes(dumped(FRAME[["input_tokens"]], forge_state(change)))
+    def forge(value):
+        """Change the state (version, shape, dtype, order, data) of every array of objects."""
+        if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 2:
+            function, arguments, state = value.__reduce__()
+            return function, arguments, change(state)
+        return NotImplemented
+
+    file = written(tmp_path, dumped(FRAME[["input_tokens"]], forge))
     with pytest.raises(DatasetError):
         load_frame(file).column("input_tokens")
 
 
 def test_forged_arrow_offsets_are_an_error(tmp_path):
-    FRAME[["ground_truth"]].to_pickle(tmp_path / "frame.pkl")
-    content = (tmp_path / "frame.pkl").read_bytes()
+    content = pickle.dumps(FRAME[["ground_truth"]])
     true_offsets = struct.pack("<3q", 0, 1, 2)
     assert true_offsets in content
-    (tmp_path / "frame.pkl").write_bytes(content.replace(true_offsets, struct.pack("<3q", 0, 1, 2**40)))
+    file = written(tmp_path, content.replace(true_offsets, struct.pack("<3q", 0, 1, 2**40)))
     with pytest.raises(DatasetError, match="column ground_truth of the pickle is damaged"):
-        load_frame(tmp_path / "frame.pkl").column("ground_truth")
+        load_frame(file).column("ground_truth")
 
 
 MEMORY_BOMBS = {
@@ -204,10 +177,8 @@ MEMORY_BOMBS = {
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is bounded on Linux only")
 @pytest.mark.parametrize("content", MEMORY_BOMBS.values(), ids=MEMORY_BOMBS)
 def test_memory_bomb_is_an_error(content, tmp_path):
-    file = tmp_path / "bomb.pkl"
-    file.write_bytes(content)
     with pytest.raises(DatasetError, match="not a readable pickle"):
-        load_frame(file)
+        load_frame(written(tmp_path, content))
 
 
 def test_row_range_as_column_labels_is_bounded(tmp_path):
@@ -220,25 +191,23 @@ def test_row_range_as_column_labels_is_bounded(tmp_path):
             return function, (kind, {**description, "stop": 10**12})
         return NotImplemented
 
-    (tmp_path / "frame.pkl").write_bytes(dumped(frame, forge))
     with pytest.raises(DatasetError, match="1000000000000 columns"):
-        load_frame(tmp_path / "frame.pkl")
+        load_frame(written(tmp_path, dumped(frame, forge)))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_damaged_pickle_is_one_clear_error_or_a_table(seed, tmp_path):
     """Flipped and missing bytes may still give a table; they never give another exception."""
     source = random.Random(seed)
-    file = tmp_path / "damaged.pkl"
     for original in sorted(OLDER.glob("*.pkl")):
         content = bytearray(original.read_bytes())
         for _ in range(15):
             damaged = bytearray(content)
             for _ in range(source.randrange(1, 4)):
                 damaged[source.randrange(len(damaged))] = source.randrange(256)
-            file.write_bytes(damaged[: source.choice([len(damaged), source.randrange(len(damaged))])])
+            kept = source.choice([len(damaged), source.randrange(len(damaged))])
             try:
-                frame = load_frame(file)
+                frame = load_frame(written(tmp_path, damaged[:kept]))
                 for name in frame.names:
                     frame.column(name)
             except DatasetError as error:
@@ -296,8 +265,7 @@ def test_layout_of_pandas_before_1_3(tmp_path):
         state = (value.axes, [], [], {"0.14.1": {"axes": value.axes, "blocks": blocks}})
         return copyreg.__newobj__, (type(value),), state
 
-    file = tmp_path / "frame.pkl"
-    file.write_bytes(dumped(frame, forge))
+    file = written(tmp_path, dumped(frame, forge))
     pd.testing.assert_frame_equal(pd.read_pickle(file), frame)
     loaded = load_frame(file)
     assert loaded.names == ("input_tokens", "n")
@@ -305,15 +273,5 @@ def test_layout_of_pandas_before_1_3(tmp_path):
 
 
 def test_dict_of_lists(tmp_path):
-    (tmp_path / "dict.pkl").write_bytes(pickle.dumps({"tok_input": [[1], [2]], "dataset": ["a", "b"]}))
-    frame = load_frame(tmp_path / "dict.pkl")
+    frame = load_frame(written(tmp_path, pickle.dumps({"tok_input": [[1], [2]], "dataset": ["a", "b"]})))
     assert frame.names == ("tok_input", "dataset") and frame.column("tok_input") == [[1], [2]]
-
-
-def test_reading_imports_no_pandas():
-    code = (
-        "import sys; from pathlib import Path; from harness.dataset.pickled_frame import load_frame; "
-        f"load_frame(Path({str(OLDER / 'pandas-2.2.3-protocol-5.pkl')!r})).column('tok_input'); "
-        "assert not {'pandas', 'pyarrow'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])

