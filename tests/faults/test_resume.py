@@ -131,7 +131,7 @@ def test_answers_are_on_disk_while_the_run_goes_on(tmp_path):
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)
     journal = tmp_path / "server" / "accuracy" / "journal"
     with StubServer(gate=lambda request: request.index <= 15) as stub:
-        words = ("--user-conf", quick_conf(tmp_path, qps=10, duration_ms=0), *arguments(stub, dataset))
+        words = ("--user-conf", quick_conf(tmp_path, qps=400, duration_ms=0), *arguments(stub, dataset))
         process = subprocess.Popen(
             command(tmp_path, "--scenario", "server", *words),
             stdout=subprocess.DEVNULL,
@@ -140,6 +140,7 @@ def test_answers_are_on_disk_while_the_run_goes_on(tmp_path):
         try:
             wait_until(lambda: journal.exists() and len(read_saved_answers([journal], ROWS)) == 15)
             assert process.poll() is None
+            assert len(stub.requests) <= 1 + 15 + 4  # the trial, answered, in flight
         finally:
             process.kill()
             process.wait()

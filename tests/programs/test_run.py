@@ -1,17 +1,19 @@
 """What the flags promise, on whole runs against a stub server."""
 
 import itertools
+import signal
+import subprocess
 from contextlib import ExitStack
 
 import pytest
 
-from harness.errors import EXIT_THRESHOLD
+from harness.errors import EXIT_SERVER, EXIT_THRESHOLD
 from harness.files import ACCURACY_LOG, REPORT
 from harness.grading import cli as grading
 from harness.record.accuracy_result import AccuracyResult
 from sut.supervisor.machine_limits import MachineLimits
-from tests.runs import ACCURACY, SAMPLES, evaluator, main_here, run_here, run_mlperf, small_dataset
-from tests.stub import Facts, StubServer, expected_ids
+from tests.runs import ACCURACY, SAMPLES, command, evaluator, main_here, run_here, run_mlperf, small_dataset
+from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 
 TOKENS = 5
 CODE = SAMPLES / "code_sample.jsonl"
@@ -30,24 +32,6 @@ def most_in_flight(rows) -> int:
 def after(count, stubs):
     """A gate for the stubs' answers that opens at the ``count``-th query; the trials are answered."""
     return lambda request: request.index == 0 or sum(len(stub.requests[1:]) for stub in stubs) >= count
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("scenario", ["server", "interactive"])
-def test_max_concurrency_holds(scenario, tmp_path):
-    dataset, _ = small_dataset(tmp_path, rows=40)
-    stubs = []
-    with StubServer(event_delay_s=0.02, gate=after(3, stubs)) as stub:
-        stubs.append(stub)
-        run = run_mlperf(
-            tmp_path,
-            *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS),
-            *("--max-concurrency", 3, "--num-workers", 2),
-            scenario=scenario,
-            qps=80,
-        )
-    assert run.failures == {}
-    assert most_in_flight(run.requests) <= 3  # the gate needs three
 
 
 def test_single_stream_sends_one_at_a_time(tmp_path, monkeypatch, capfd, caplog):
@@ -94,34 +78,53 @@ def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path, capfd)
 
 
 def test_replicas_share_the_requests(tmp_path, capfd):
-    """Named by a comma and by repetition; the answers are those of one server, to a part of the dataset."""
+    """Named by a comma and in a file, with two that cannot be used; the answers are those of one server, to a
+    part of the dataset.
+    """
     dataset, prompts = small_dataset(tmp_path, rows=70)
     stubs = []
     knobs = {"event_delay_s": 0.01, "gate": after(12, stubs)}
-    with StubServer(**knobs) as one, StubServer(**knobs) as two, StubServer(**knobs) as three:
+    with (
+        StubServer(**knobs) as one,
+        StubServer(**knobs) as two,
+        StubServer(**knobs) as three,
+        StubServer(faults=Fault.HTTP_500) as sick,
+        refused_url() as dead,
+    ):
         stubs += [one, two, three]
-        run = run_mlperf(
-            tmp_path,
-            "--accuracy",
-            *("--server-url", f"{one.url},{two.url}", "--server-url", three.url),
-            *("--input-file", dataset, "--max-samples", 60),
+        (tmp_path / "urls.txt").write_text(f"# the other rack\n{three.url}\n{sick.url}\n{dead}\n")
+        flags = (
+            *("--server-url", f"{one.url},{two.url}", "--server-url", f"@{tmp_path}/urls.txt"),
+            *("--accuracy", "--input-file", dataset, "--max-samples", 60),
             *("--max-new-tokens", TOKENS, "--max-concurrency", 12),
-            here=capfd,
         )
+        run = run_mlperf(tmp_path, *flags, "--min-replicas", 3, here=capfd)
         counts = [len(stub.requests) - 1 for stub in (one, two, three)]  # but for the trial
-    assert run.code == 0, run.stdout
+        trial, *queries = one.requests
+        few = run_here(capfd, tmp_path, *flags, "--min-replicas", 4)
+    assert few.code == EXIT_SERVER, few.stderr
+    assert (run.code, run.result) == (0, "VALID"), run.stdout
+    record = run.record
+    assert [server["url"] for server in record["servers"]] == [one.url, two.url, three.url]
+    assert all(server["trial_s"] > 0 for server in record["servers"])
+    assert record["plan"]["preflight"]["min_replicas"] == 3
+    assert record["left_out"].keys() == {sick.url, dead}
+    assert "HTTP 500" in record["left_out"][sick.url]
+    assert "not reachable" in record["left_out"][dead]
+    left_out = [text for text in record["warnings"] if "left out" in text]
+    assert [url in text for url, text in zip((dead, sick.url), left_out, strict=True)] == [True, True]
+    assert "left out" in run.stdout
     assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts[:60])}
-    assert any("dataset has 60 samples" in deviation for deviation in run.record["deviations"])
+    assert any("dataset has 60 samples" in deviation for deviation in record["deviations"])
     assert most_in_flight(run.requests) <= 12  # the gate needs twelve
     assert sum(counts) == 60
     assert min(counts) >= 4  # the first twelve are shared evenly; later one server may be slower
     assert {row["replica"] for row in run.requests} == {one.url, two.url, three.url}
-    balance = run.record["balance"]
+    balance = record["balance"]
     assert {url: figures["queries"] for url, figures in balance["replicas"].items()} == dict(
         zip((one.url, two.url, three.url), counts, strict=True)
     )
     assert balance["stragglers"] is None  # Offline does not stream
-    trial, *queries = one.requests
     asked = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "skip_special_tokens": False}
     for request, tokens in ((trial, 4), *((query, TOKENS) for query in queries)):
         assert request.streams is False
@@ -172,3 +175,18 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
         run = run_here(capfd, tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", dataset)
     assert run.code == 2
     assert f"--output-dir {tmp_path}/offline/performance: cannot write there" in run.stderr
+
+
+def test_ctrl_c_while_servers_are_waited_for(tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    with refused_url() as url:
+        words = command(tmp_path, "--input-file", dataset, "--server-url", url, "--wait-for-servers", "30m")
+        program = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        line = program.stderr.readline()
+        program.send_signal(signal.SIGINT)
+        _, rest = program.communicate(timeout=120)
+    assert line.startswith("waiting for 1 of 1 servers") and url in line
+    assert program.returncode == 128 + signal.SIGINT
+    assert rest.splitlines()[-1] == "run_mlperf.py: ended by SIGINT"
+    assert "Traceback" not in rest
+    assert not any(tmp_path.rglob("run.json"))
