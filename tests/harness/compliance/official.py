@@ -1,8 +1,7 @@
 """Runs of the official verification scripts of a checkout of mlcommons/inference, and their recorded output.
 
 ``python -m tests.harness.compliance.official CHECKOUT`` writes the record anew. The tests compare
-with the record,
-and with the scripts themselves where HARNESS_MLCOMMONS_INFERENCE names a checkout.
+with the record, and with the scripts themselves where HARNESS_MLCOMMONS_INFERENCE names a checkout.
 """
 
 import json
@@ -18,47 +17,42 @@ RECORD = ROOT / "tests" / "data" / "compliance" / "official.json"
 SUMMARY = "TEST07 Verification Summary"
 
 
-def _run(checkout: Path, test: str, folder: Path, *flags: object) -> int:
+def _run(checkout: Path, test: str, folder: Path, file: str, *flags: object) -> str:
+    """The text of a file that the script leaves."""
     script = checkout / "compliance" / test / "run_verification.py"
     words = [sys.executable, script, "-c", folder, "-o", folder / "out", *flags]
-    done = subprocess.run([str(word) for word in words], cwd=folder, capture_output=True, text=True)
-    return done.returncode
+    subprocess.run([str(word) for word in words], cwd=folder, capture_output=True)
+    return (folder / "out" / test / file).read_text()
 
 
-def test09(checkout: Path, folder: Path, name: str) -> str:
-    """The text of verify_output_len.txt."""
+def _test09(checkout: Path, folder: Path, name: str) -> str:
     cases.write_logs(folder, cases.lengths_log(name))
     audit = checkout / "compliance" / "TEST09" / "gpt-oss-120b" / "audit.config"
-    _run(checkout, "TEST09", folder, "--audit-config", audit)
-    return (folder / "out" / "TEST09" / "verify_output_len.txt").read_text()
+    return _run(checkout, "TEST09", folder, "verify_output_len.txt", "--audit-config", audit)
 
 
-def test07(checkout: Path, folder: Path, name: str) -> str:
-    """The summary in verify_accuracy.txt; the score comes from our evaluator, which is pinned elsewhere."""
+def _test07(checkout: Path, folder: Path, name: str) -> str:
+    """The summary; the score comes from our evaluator, which is pinned elsewhere."""
     right, threshold = cases.SCORES[name]
     cases.write_logs(folder, cases.answers_log(right))
     evaluator = f"{sys.executable} {ROOT}/eval_mlperf_accuracy.py --mode official"
     script = f"{evaluator} --mlperf-log {{accuracy_log}} --reference-data {cases.REFERENCE}"
-    _run(checkout, "TEST07", folder, "--accuracy-script", script, "--accuracy-threshold", threshold)
-    text = (folder / "out" / "TEST07" / "verify_accuracy.txt").read_text()
+    flags = ("--accuracy-script", script, "--accuracy-threshold", threshold)
+    text = _run(checkout, "TEST07", folder, "verify_accuracy.txt", *flags)
     return text[text.index(SUMMARY) :]
 
 
-def test06(checkout: Path, folder: Path, name: str) -> str:
-    """The text of verify_accuracy.txt; the end-of-sequence token is the script's own, 2."""
+def _test06(checkout: Path, folder: Path, name: str) -> str:
+    """The end-of-sequence token is the script's own, 2."""
     scenario, log = cases.CONSISTENCY[name]
     cases.write_logs(folder, log)
-    _run(checkout, "TEST06", folder, "-s", scenario)
-    return (folder / "out" / "TEST06" / "verify_accuracy.txt").read_text()
+    return _run(checkout, "TEST06", folder, "verify_accuracy.txt", "-s", scenario)
 
-
-for _function in (test06, test07, test09):
-    _function.__test__ = False  # type: ignore[attr-defined]  # not test cases
 
 SCRIPTS = {
-    "TEST06": (test06, cases.CONSISTENCY),
-    "TEST07": (test07, cases.SCORES),
-    "TEST09": (test09, cases.LENGTHS),
+    "TEST06": (_test06, cases.CONSISTENCY),
+    "TEST07": (_test07, cases.SCORES),
+    "TEST09": (_test09, cases.LENGTHS),
 }
 
 

@@ -156,26 +156,17 @@ def test_other_sizes(unique, asked, expected):
 
 
 TEST07 = OFFICIAL["gpt-oss-120b"]["TEST07"][0]
-AS_LOGGED = {
-    "scenario": "Server",
-    "test_mode": "PerformanceOnly",
-    "accuracy_log_rng_seed": SEED,
-    "accuracy_log_sampling_target": 990,
-    "min_query_count": 990,
-    "min_duration_ms": 0,
-    "performance_issue_unique": True,
-    "sample_concatenate_permutation": False,
-    "samples_per_query": 1,
+# Effective setting: what a run of TEST07 logs, another value, and the key in audit.config.
+LOGGED = {
+    "test_mode": ("PerformanceOnly", "AccuracyOnly", "mode"),
+    "accuracy_log_rng_seed": (SEED, 0, "accuracy_log_rng_seed"),
+    "accuracy_log_sampling_target": (990, 0, "accuracy_log_sampling_target"),
+    "min_query_count": (990, 100, "min_query_count"),
+    "min_duration_ms": (0, 600000, "min_duration"),
+    "performance_issue_unique": (True, False, "performance_issue_unique"),
+    "sample_concatenate_permutation": (False, True, "sample_concatenate_permutation"),
 }
-CHANGED = {
-    "test_mode": ("AccuracyOnly", "mode"),
-    "accuracy_log_rng_seed": (0, "accuracy_log_rng_seed"),
-    "accuracy_log_sampling_target": (0, "accuracy_log_sampling_target"),
-    "min_query_count": (100, "min_query_count"),
-    "min_duration_ms": (600000, "min_duration"),
-    "performance_issue_unique": (False, "performance_issue_unique"),
-    "sample_concatenate_permutation": (True, "sample_concatenate_permutation"),
-}
+AS_LOGGED = {"scenario": "Server", "samples_per_query": 1} | {name: row[0] for name, row in LOGGED.items()}
 
 
 def test_settings_in_force():
@@ -185,9 +176,9 @@ def test_settings_in_force():
     assert list(effective_differences(TEST07, offline | {"samples_per_query": 989})) == ["min_query_count"]
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", LOGGED)
 def test_a_setting_that_was_not(name):
-    value, key = CHANGED[name]
+    _, value, key = LOGGED[name]
     found = effective_differences(TEST07, AS_LOGGED | {name: value})
     assert list(found) == [key]
     assert found[key].startswith(f"effective_{name} was {value}, the audit settings say ")

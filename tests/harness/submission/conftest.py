@@ -1,4 +1,4 @@
-"""Runs and a TOML to build a submission from."""
+"""A made-up submission, and runs and a TOML to build one from."""
 
 from pathlib import Path
 
@@ -10,9 +10,20 @@ from tests.harness.submission.trees import copied, results_of, unpack
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    return results_of(unpack(folder), folder / "results")
+def original(tmp_path_factory):
+    """The made-up tree."""
+    return unpack(tmp_path_factory.mktemp("made_up"))
+
+
+@pytest.fixture
+def tree(original, tmp_path):
+    """A copy of it to damage."""
+    return copied(original, tmp_path / "submission")
+
+
+@pytest.fixture(scope="module")
+def runs(original):
+    return results_of(original, original.parent / "results")
 
 
 @pytest.fixture

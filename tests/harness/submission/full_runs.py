@@ -8,9 +8,10 @@ leaves FOLDER/results in three minutes; with --official, which keeps min_duratio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.harness.submission.building import run_program
-from tests.made_up.synthetic import AnsweringServer, Datasets, long_answers, make_datasets, truth
+from tests.made_up.synthetic import Answer, AnsweringServer, long_answers, make_datasets, truth
 
 CONF = """\
 *.Offline.target_qps = 9.0
@@ -39,26 +40,32 @@ OFFICIAL = Pace(duration_ms=600_000, qps=10.5, offline_delay_s=4, concurrency=40
 
 @dataclass(frozen=True)
 class Runs:
-    """One scenario's runs."""
+    """One scenario's runs, each against a server of its own."""
 
     folder: Path
+    benchmark: str
     scenario: str
-    data: Datasets
 
-    @property
-    def results(self) -> Path:
-        return self.folder / "results" / self.scenario
+    def mlperf(self, conf: str, file: Path, answer: Answer, *more: object, **server: Any) -> None:
+        self._program("run_mlperf.py", conf, file, answer, *more, **server)
 
-    def mlperf(self, conf: str, url: str, file: Path, *more: object) -> None:
-        self._program("run_mlperf.py", conf, url, file, *more)
+    def test(self, name: str, file: Path, answer: Answer, **server: Any) -> None:
+        self._program("run_compliance.py", "fast.conf", file, answer, "--test", name, **server)
 
-    def test(self, name: str, url: str, file: Path) -> None:
-        self._program("run_compliance.py", "fast.conf", url, file, "--test", name)
+    def _program(
+        self, name: str, conf: str, file: Path, answer: Answer, *more: object, **server: Any
+    ) -> None:
+        words = ["--benchmark", self.benchmark, "--scenario", self.scenario, "--input-file", file]
+        words += ["--user-conf", self.folder / conf, "--output-dir", self.folder / "results", *more]
+        with AnsweringServer(answer, **server) as running:
+            run_program(self.folder, name, *words, "--server-url", running.url)
 
-    def _program(self, program: str, conf: str, url: str, file: Path, *more: object) -> None:
-        words = ["--output-dir", self.folder / "results", "--scenario", self.scenario]
-        words += ["--user-conf", self.folder / conf, "--server-url", url, "--input-file", file, *more]
-        run_program(self.folder, program, *words)
+    def grade(self, reference: Path, *more: object) -> None:
+        """accuracy.txt."""
+        folder = self.folder / "results" / self.scenario / "accuracy"
+        words = ["--benchmark", self.benchmark, "--mlperf-log", folder / "mlperf_log_accuracy.json"]
+        printed = run_program(folder, "eval_mlperf_accuracy.py", *words, "--reference-data", reference, *more)
+        (folder / "accuracy.txt").write_text(printed)
 
 
 def run_all(
@@ -70,24 +77,15 @@ def run_all(
     (folder / "user.conf").write_text(CONF.format(duration_ms=pace.duration_ms, qps=pace.qps))
     (folder / "fast.conf").write_text(CONF.format(duration_ms=pace.duration_ms, qps=150))
     for turn, scenario in enumerate(scenarios):
-        runs = Runs(folder, scenario, data)
-        answer, delay = long_answers(TOKENS[scenario]), pace.offline_delay_s if scenario == "offline" else 0
-        with AnsweringServer(answer, first_delay_s=delay) as server:
-            runs.mlperf("user.conf", server.url, data.performance, "--max-concurrency", pace.concurrency)
-        with AnsweringServer(answer) as server:
-            runs.test("TEST09", server.url, data.performance)
-        with AnsweringServer(truth(data.rows, wrong_each=6.1 + turn / 20)) as server:
-            runs.mlperf("fast.conf", server.url, data.accuracy, "--accuracy")
-        _grade(runs.results / "accuracy", data)
-        with AnsweringServer(truth(data.rows, wrong_each=2.9 + turn / 20)) as server:
-            runs.test("TEST07", server.url, data.compliance)
+        runs, answer = Runs(folder, "gpt-oss-120b", scenario), long_answers(TOKENS[scenario])
+        delay, most = pace.offline_delay_s if scenario == "offline" else 0, pace.concurrency
+        file = data.performance
+        runs.mlperf("user.conf", file, answer, "--max-concurrency", most, first_delay_s=delay)
+        runs.test("TEST09", file, answer)
+        runs.mlperf("fast.conf", data.accuracy, truth(data.rows, wrong_each=6.1 + turn / 20), "--accuracy")
+        runs.grade(data.accuracy, "--lcb-data", data.release)
+        runs.test("TEST07", data.compliance, truth(data.rows, wrong_each=2.9 + turn / 20))
     return folder / "results"
-
-
-def _grade(accuracy: Path, data: Datasets) -> None:
-    log = accuracy / "mlperf_log_accuracy.json"
-    words = ("--mlperf-log", log, "--reference-data", data.accuracy, "--lcb-data", data.release)
-    (accuracy / "accuracy.txt").write_text(run_program(accuracy, "eval_mlperf_accuracy.py", *words))
 
 
 if __name__ == "__main__":

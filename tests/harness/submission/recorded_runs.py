@@ -15,11 +15,12 @@ from pathlib import Path
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from tests.harness.submission.building import run_program, write_info
+from tests.harness.submission.full_runs import Runs
 from tests.made_up import cnn as made_up_cnn
 from tests.made_up import deepseek_r1 as made_up_r1
 from tests.made_up.cnn import ANSWER, DATACENTER, EDGE, END_OF_TURN, MadeUp
 from tests.made_up.deepseek_r1 import DEEPSEEK
-from tests.made_up.synthetic import Answer, AnsweringServer
+from tests.made_up.synthetic import Answer
 from tests.stub.protocol import Facts, expected_ids
 
 FACTS = Facts(
@@ -73,78 +74,55 @@ RECIPES = {
 }
 
 
-@dataclass(frozen=True)
-class Runs:
-    """The runs of one scenario."""
-
-    folder: Path
-    benchmark: str
-    scenario: Scenario
-    data: MadeUp
-
-    @property
-    def recipe(self) -> Recipe:
-        return RECIPES[self.benchmark]
-
-    def performance(self) -> None:
-        """A run of at least 600 s."""
-        delay = _SINGLE_S if self.scenario.one_at_a_time else 0.0
-        if self.scenario.one_query:
-            delay = _LASTS_S * _IN_FLIGHT / _rows(self.benchmark)
-        with self._server(self.recipe.answer, delay) as server:
-            self._run("run_mlperf.py", "user.conf", server.url, "--max-concurrency", _IN_FLIGHT)
-
-    def others(self) -> None:
-        """The accuracy run and the compliance tests."""
-        with self._server(self.recipe.answer) as server:
-            self._run("run_mlperf.py", "fast.conf", server.url, "--accuracy")
-        with self._server(self.recipe.short_answer) as server:
-            for test in load_benchmark(self.benchmark).compliance:
-                self._run("run_compliance.py", "fast.conf", server.url, "--test", test)
-
-    def grade(self) -> None:
-        """accuracy.txt."""
-        accuracy = self.folder / "results" / self.scenario / "accuracy"
-        words = ["--benchmark", self.benchmark, "--mlperf-log", accuracy / "mlperf_log_accuracy.json"]
-        words += ["--reference-data", self.data.dataset, "--tokenizer", self.data.tokenizer]
-        words += ["--lcb-data", self.data.release] if self.data.release else []
-        (accuracy / "accuracy.txt").write_text(run_program(accuracy, "eval_mlperf_accuracy.py", *words))
-
-    def _server(self, answer: Answer, delay_s: float = 0.0) -> AnsweringServer:
-        return AnsweringServer(answer, first_delay_s=delay_s, facts=self.recipe.facts)
-
-    def _run(self, program: str, conf: str, url: str, *more: object) -> None:
-        words = ["--benchmark", self.benchmark, "--scenario", self.scenario, "--server-url", url]
-        words += ["--input-file", self.data.dataset, "--user-conf", self.folder / conf]
-        run_program(self.folder, program, *words, "--output-dir", self.folder / "results", *more)
-
-
 def _rows(benchmark: str) -> int:
     return load_benchmark(benchmark).dataset(accuracy=True).samples
 
 
-def prepare(folder: Path, benchmark: str) -> tuple[Runs, ...]:
-    """The data and conf files of a benchmark's runs, and the runs to make."""
+def prepare(folder: Path, benchmark: str) -> MadeUp:
+    """Write the data and conf files of a benchmark's runs."""
     folder.mkdir(parents=True)
-    data = RECIPES[benchmark].write(folder)
     rows = _rows(benchmark)
     offline = int(rows / 660)  # one pass: LoadGen asks for 1.1 x 600 s x target_qps samples
     for name, server in (("user.conf", rows / 620), ("fast.conf", _FAST)):
         (folder / name).write_text(CONF.format(offline=offline, rows=rows, server=f"{server:.2f}"))
-    return tuple(Runs(folder, benchmark, scenario, data) for scenario in RECIPES[benchmark].scenarios)
+    return RECIPES[benchmark].write(folder)
+
+
+def performance(runs: Runs, data: MadeUp) -> None:
+    """A run of at least 600 s."""
+    recipe, scenario = RECIPES[runs.benchmark], Scenario(runs.scenario)
+    delay = _SINGLE_S if scenario.one_at_a_time else 0.0
+    if scenario.one_query:
+        delay = _LASTS_S * _IN_FLIGHT / _rows(runs.benchmark)
+    server = {"first_delay_s": delay, "facts": recipe.facts}
+    runs.mlperf("user.conf", data.dataset, recipe.answer, "--max-concurrency", _IN_FLIGHT, **server)
+
+
+def others(runs: Runs, data: MadeUp) -> None:
+    """The accuracy run and the compliance tests."""
+    recipe = RECIPES[runs.benchmark]
+    runs.mlperf("fast.conf", data.dataset, recipe.answer, "--accuracy", facts=recipe.facts)
+    for test in load_benchmark(runs.benchmark).compliance:
+        runs.test(test, data.dataset, recipe.short_answer, facts=recipe.facts)
 
 
 def run_all(folder: Path, benchmarks: Sequence[str]) -> None:
     """Every run of these benchmarks, their scores and trees."""
-    runs = [run for benchmark in benchmarks for run in prepare(folder / benchmark, benchmark)]
+    made = {benchmark: prepare(folder / benchmark, benchmark) for benchmark in benchmarks}
+    runs = [
+        (Runs(folder / name, name, scenario), data)
+        for name, data in made.items()
+        for scenario in RECIPES[name].scenarios
+    ]
     with ThreadPoolExecutor(len(runs)) as threads:
-        waiting = [threads.submit(run.performance) for run in runs]
-        for run in runs:
-            run.others()
+        waiting = [threads.submit(performance, *one) for one in runs]
+        for one in runs:
+            others(*one)
         for done in waiting:
             done.result()
-    for run in runs:
-        run.grade()
+    for one, data in runs:
+        programs = ["--lcb-data", data.release] if data.release else []
+        one.grade(data.dataset, "--tokenizer", data.tokenizer, *programs)
     for benchmark in benchmarks:
         build(folder / benchmark, benchmark)
 

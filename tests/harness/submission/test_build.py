@@ -32,13 +32,13 @@ from tests.runs import ROOT
 ANSWERS = "mlperf_log_accuracy.json"
 
 
-def test_what_is_written(runs, results, info, tmp_path, capsys):
+def test_what_is_written(original, results, info, tmp_path, capsys):
     """The files of the recorded tree, and the source. Logs are truncated, hashed and kept."""
     assert build(results) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no issues"
     tree, kept = tmp_path / "tree", tmp_path / "tree.kept"
     source = [f"closed/MyOrg/src/gpt-oss-120b/{name}" for name in ("README.md", "setup.sh")]
-    recorded = [name for name in files(runs.parent / "submission") if "/src/" not in name]
+    recorded = [name for name in files(original) if "/src/" not in name]
     assert files(tree) == sorted([*recorded, *source])
     assert files(kept / RESULTS / "Offline") == [
         *(f"{run}/{name}" for run in ("TEST07", "TEST09") for name in (f"accuracy/{ANSWERS}", "run.json")),

@@ -1,6 +1,5 @@
 """Flags become typed options, whose defaults are those of the flags."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,14 +7,12 @@ import pytest
 from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, parse_options
 
 TOML, TREE = Path("submission.toml"), Path("submission")
+BUILD = ["build", "--submission", "submission.toml"]
 CASES = [
-    (["build", "--submission", "submission.toml"], BuildOptions(submission=TOML)),
+    (BUILD, BuildOptions(submission=TOML)),
+    ([*BUILD, *(2 * ["--scenario", "server"])], BuildOptions(submission=TOML, scenario=("server",))),
     (
-        ["build", "--submission", "submission.toml", "--scenario", "server", "--scenario", "server"],
-        BuildOptions(submission=TOML, scenario=("server",)),
-    ),
-    (
-        ["build", "--submission", "submission.toml", "--division", "open", "--force", "--servers-moved"],
+        [*BUILD, "--division", "open", "--force", "--servers-moved"],
         BuildOptions(submission=TOML, division="open", force=True, servers_moved=True),
     ),
     (["check", "submission"], CheckOptions(tree=TREE)),
@@ -29,11 +26,6 @@ CASES = [
 @pytest.mark.parametrize(("argv", "options"), CASES)
 def test_options(argv, options):
     assert parse_options(argv) == options
-
-
-def test_options_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        CheckOptions(tree=TREE).tree = Path("another")
 
 
 @pytest.mark.parametrize("argv", [[], ["build"], ["check"], ["check", ""], ["check", "a", "--csv", ""]])

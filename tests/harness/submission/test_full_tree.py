@@ -1,7 +1,4 @@
-"""End to end: real LoadGen runs of full size, build, check, and MLCommons's own checker if it is available.
-
-``HARNESS_OFFICIAL_CHECKER`` names a folder ``tools/submission`` of MLCommons's inference repository.
-"""
+"""End to end: real LoadGen runs of full size, build, check, and MLCommons's own checker."""
 
 import re
 import subprocess
@@ -10,7 +7,7 @@ import sys
 import pytest
 
 from tests.harness.submission.building import write_info
-from tests.harness.submission.checks.official_checker import CHECKER, ask
+from tests.harness.submission.checks.official_checker import ask, needs_official
 from tests.harness.submission.full_runs import run_all
 from tests.runs import ROOT
 
@@ -44,7 +41,7 @@ def test_the_only_issue_is_min_duration(built):
     assert all("min_duration_ms is 0" in line for line in issues)
 
 
-@pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
+@needs_official
 def test_the_official_checker_reports_nothing_else(built, folder):
     done = ask(folder / "submission")
     errors = [line for line in done.stderr.splitlines() if " ERROR]" in line]

@@ -5,15 +5,7 @@ import json
 
 import pytest
 
-from harness.submission.machine import (
-    accelerator_fields,
-    machine_fields,
-    memory_fields,
-    network_fields,
-    operating_system,
-    processor_fields,
-    storage_fields,
-)
+from harness.submission.machine import accelerator_fields, machine_fields, network_fields
 
 LSCPU = """\
 Architecture:                         x86_64
@@ -38,6 +30,10 @@ ROCM = {f"card{n}": {"Card Series": "AMD Instinct MI355X", "Card Model": "0x75a3
 VRAM = {f"card{n}": {"VRAM Total Memory (B)": str(288 << 30)} for n in range(8)}
 
 
+PORT, RATE = "infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)"
+INFINIBAND = {"host_networking": "InfiniBand/RoCE", "host_network_card_count": f"1x {RATE}"}
+
+
 def programs(**answers):
     """Stand-in for the programs of a machine, by a part of their command."""
 
@@ -47,23 +43,38 @@ def programs(**answers):
     return ask
 
 
-def test_processors():
-    assert processor_fields(LSCPU) == {
+def write(folder, files):
+    """Files by name; None makes a folder."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if content is None else path.write_text(content + "\n")
+
+
+def test_all_fields_of_a_machine(tmp_path):
+    release = 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.2 LTS"'
+    memory = "MemTotal:       2376448372 kB\nMemFree: 1 kB"
+    write(tmp_path, {"etc/os-release": release, "proc/meminfo": memory, f"sys/class/{PORT}": RATE})
+    listed = {"query-gpu": NVIDIA, "nvlink": "GPU 0: NVIDIA H200\n\t Link 0: 26.562 GB/s\n"}
+    assert machine_fields(tmp_path, programs(lscpu=LSCPU, lsblk=LSBLK, **listed)) == {
         "host_processor_model_name": "AMD EPYC 9575F 64-Core Processor",
         "host_processors_per_node": "2",
         "host_processor_core_count": "64",
         "host_processor_frequency": "5.01 GHz max",
         "host_processor_caches": "L1d: 6 MiB (128 instances), L3: 512 MiB (16 instances)",
+        "host_memory_capacity": "2266 GiB",
+        "host_storage_capacity": "8.16 TB",
+        "host_storage_type": "NVMe SSD, SSD",
+        **INFINIBAND,
+        "accelerators_per_node": "8",
+        "accelerator_model_name": "NVIDIA H200",
+        "accelerator_memory_capacity": "140 GiB",
+        "accelerator_frequency": "1980 MHz max",
+        "accelerator_host_interconnect": "PCIe Gen5 x16",
+        "accelerator_interconnect": "NVLink",
+        "other_software_stack": "NVIDIA driver 570.124.06",
+        "operating_system": "Ubuntu 24.04.2 LTS",
     }
-
-
-def test_memory_storage_and_system():
-    assert memory_fields("MemTotal:       2376448372 kB\nMemFree: 1 kB\n") == {
-        "host_memory_capacity": "2266 GiB"
-    }
-    expected = {"host_storage_capacity": "8.16 TB", "host_storage_type": "NVMe SSD, SSD"}
-    assert storage_fields(LSBLK) == expected
-    assert operating_system('NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.2 LTS"\n') == "Ubuntu 24.04.2 LTS"
 
 
 CARD = {"speed": "100000", "device": None}
@@ -73,10 +84,7 @@ CARD = {"speed": "100000", "device": None}
     ("cards", "fields"),
     [
         ({}, {}),
-        (
-            {"infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)", "net/eth0/speed": "10000"},
-            {"host_networking": "InfiniBand/RoCE", "host_network_card_count": "1x 400 Gb/sec (4X NDR)"},
-        ),
+        ({PORT: RATE, "net/eth0/speed": "10000"}, INFINIBAND),
         (
             {f"net/eth{n}/{name}": value for n in (0, 1) for name, value in CARD.items()},
             {"host_networking": "Ethernet", "host_network_card_count": "2x 100 GbE"},
@@ -86,24 +94,8 @@ CARD = {"speed": "100000", "device": None}
     ],
 )
 def test_network_cards(tmp_path, cards, fields):
-    for name, content in cards.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir() if content is None else path.write_text(content + "\n")
+    write(tmp_path, cards)
     assert network_fields(tmp_path) == fields
-
-
-def test_nvidia():
-    ask = programs(**{"query-gpu": NVIDIA, "nvlink": "GPU 0: NVIDIA H200\n\t Link 0: 26.562 GB/s\n"})
-    assert accelerator_fields(ask) == {
-        "accelerators_per_node": "8",
-        "accelerator_model_name": "NVIDIA H200",
-        "accelerator_memory_capacity": "140 GiB",
-        "accelerator_frequency": "1980 MHz max",
-        "accelerator_host_interconnect": "PCIe Gen5 x16",
-        "accelerator_interconnect": "NVLink",
-        "other_software_stack": "NVIDIA driver 570.124.06",
-    }
 
 
 def test_rocm():

@@ -9,14 +9,9 @@ from harness.submission.cli import main
 from harness.submission.summary import compare, summarize
 from tests.harness.grading.shared import SHARED_DATA
 from tests.harness.submission.edits import SYSTEM, both, fields, rename, row
-from tests.harness.submission.trees import RESULTS, copied, unpack
+from tests.harness.submission.trees import RESULTS, copied
 
 ROUND = SHARED_DATA / "mlperf_v6.0"
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return unpack(tmp_path)
 
 
 def test_rows_of_a_tree(tree):

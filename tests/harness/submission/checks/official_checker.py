@@ -1,11 +1,18 @@
-"""MLCommons's submission checker, where ``HARNESS_OFFICIAL_CHECKER`` names its folder."""
+"""MLCommons's submission checker.
+
+``HARNESS_OFFICIAL_CHECKER`` names the folder ``tools/submission`` of its inference repository,
+``HARNESS_OFFICIAL_PYTHON`` an interpreter with numpy, pandas and pyyaml.
+"""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKER = os.environ.get("HARNESS_OFFICIAL_CHECKER")
+needs_official = pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
 
 
 def ask(tree: Path) -> subprocess.CompletedProcess[str]:

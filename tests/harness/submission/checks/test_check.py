@@ -15,6 +15,7 @@ from harness.submission.cli import main
 from harness.submission.layout import ScenarioDir
 from harness.submission.rules import load_rules
 from tests.harness.submission.checks.damages import DAMAGES, OFFLINE, RUN, division, error, score
+from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     DETAIL,
     SUMMARY,
@@ -38,7 +39,10 @@ def codes(issues):
     return " ".join(code if n == 1 else f"{code}*{n}" for code, n in sorted(counts.items()))
 
 
-@pytest.mark.parametrize(("change", "expected"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES])
+EACH = pytest.mark.parametrize(("change", "expected"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES])
+
+
+@EACH
 def test_each_damage_has_its_own_issue(tree, change, expected):
     change(tree / RESULTS)
     found = check_tree(tree)
@@ -46,6 +50,21 @@ def test_each_damage_has_its_own_issue(tree, change, expected):
         assert {"scenario", "mode"} & {issue.code for issue in found}
     else:
         assert codes(found) == expected
+
+
+@needs_official
+@pytest.mark.engine
+@EACH
+def test_what_the_official_checker_refuses_is_an_issue(tree, change, expected):
+    change(tree / RESULTS)
+    if not accepts(tree):
+        assert any(not found.is_warning for found in check_tree(tree))
+
+
+@needs_official
+@pytest.mark.engine
+def test_it_accepts_the_tree_as_it_is(tree):
+    assert accepts(tree)
 
 
 def test_every_rule_can_be_broken():

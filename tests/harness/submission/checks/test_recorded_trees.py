@@ -1,15 +1,11 @@
-"""Closed submissions of other benchmarks: accepted as they are, and by whom not when damaged.
-
-``HARNESS_OFFICIAL_CHECKER`` names a folder ``tools/submission`` of MLCommons's inference repository,
-``HARNESS_OFFICIAL_PYTHON`` an interpreter with numpy, pandas and pyyaml.
-"""
+"""Closed submissions of other benchmarks: accepted as they are, and by whom not when damaged."""
 
 from functools import partial
 
 import pytest
 
 from harness.submission.checks.check import check_tree
-from tests.harness.submission.checks.official_checker import CHECKER, accepts
+from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import SCORE, SYSTEM, both, fields, pattern, remove, text, write
 from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, copied, unpack
 from tests.made_up.cnn import DATACENTER, EDGE, ROWS
@@ -47,7 +43,6 @@ TREES = {
     "R1: Offline, Server": (R1, remove("Interactive")),
     "R1: Offline, Interactive": (R1, remove("Server")),
 }
-needs_official = pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CHECKER is not set")
 
 
 @pytest.mark.parametrize("name", TREES)
