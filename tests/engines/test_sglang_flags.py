@@ -88,6 +88,6 @@ def test_512_requests_run_on_each_replica(sglang_installed, arguments, replicas)
     output = sglang.python("-c", RESOLVE, stdin=json.dumps(sglang_arguments(words)))
     table = {"/health": b"", "/model_info": {"model_path": "m"}}
     table["/server_info"] = json.loads(output.splitlines()[-1])
-    with pages(table) as (url, _):
+    with pages(table) as url:
         (fact,) = discover([url], "sglang", None, 20)
     assert (fact.dp_size, fact.max_running_requests) == (replicas, 512 * replicas)

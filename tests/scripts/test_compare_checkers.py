@@ -1,17 +1,12 @@
 """scripts/compare_checkers.py: its classes, and its reading of the official checker's log."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
 from harness.submission.checks.issue import Issue
 from harness.submission.layout import ScenarioDir
-from tests.runs import ROOT
-
-spec = importlib.util.spec_from_file_location("compare_checkers", ROOT / "scripts/compare_checkers.py")
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
+from scripts import compare_checkers as script
 
 RESULT = "closed/MyOrg/results/made_up/gpt-oss-120b/Offline"
 OTHER = "closed/MyOrg/results/made_up/whisper/Offline"

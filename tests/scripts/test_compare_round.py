@@ -1,7 +1,6 @@
 """compare_round.py on a made-up checkout with one benchmark's official numbers, and on a real one."""
 
 import os
-import runpy
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from harness.compliance.audit_config import official_audit
 from harness.compliance.registry import find_test
 from harness.config.benchmark import load_benchmark
 from harness.submission.rules import load_rules
-from tests.runs import ROOT
+from scripts import compare_round
 
-SCRIPT = runpy.run_path(str(ROOT / "scripts/compare_round.py"))
 CONF = """
 *.*.qsl_rng_seed = 2085463073848966840
 *.*.sample_index_rng_seed = 2747215439041700203
@@ -78,15 +76,15 @@ def compared(tmp_path, monkeypatch, capsys):
 
     def run(old="", new=""):
         constants = "".join(f"{name} = {value!r}\n" for name, value in CHECKER.items())
-        files = {SCRIPT["_CONSTANTS"]: constants, SCRIPT["_MLPERF_CONF"]: CONF}
+        files = {compare_round._CONSTANTS: constants, compare_round._MLPERF_CONF: CONF}
         files["compliance/TEST07/gpt-oss-120b/audit.config"] = AUDIT
         files["compliance/TEST09/audit.config"] = ""
         for name, text in files.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text.replace(old, new) if old else text)
-        monkeypatch.setitem(SCRIPT["main"].__globals__, "available_benchmarks", lambda: ["gpt-oss-120b"])
-        code = SCRIPT["main"]([str(tmp_path)])
+        monkeypatch.setattr(compare_round, "available_benchmarks", lambda: ["gpt-oss-120b"])
+        code = compare_round.main([str(tmp_path)])
         lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
         return code, {name: line for name, line in lines.items() if "TEST09" not in line + name}
 
@@ -117,7 +115,7 @@ def test_each_difference_is_named(compared, old, new, name):
 
 def test_no_checkout(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
-        SCRIPT["main"]([str(tmp_path)])
+        compare_round.main([str(tmp_path)])
     assert "mlcommons/inference" in capsys.readouterr().err
 
 
@@ -125,4 +123,4 @@ def test_no_checkout(tmp_path, capsys):
     "HARNESS_MLCOMMONS_INFERENCE" not in os.environ, reason="names no mlcommons/inference checkout"
 )
 def test_a_real_checkout():
-    assert SCRIPT["main"]([str(Path(os.environ["HARNESS_MLCOMMONS_INFERENCE"]))]) == 0
+    assert compare_round.main([str(Path(os.environ["HARNESS_MLCOMMONS_INFERENCE"]))]) == 0

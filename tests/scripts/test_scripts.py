@@ -72,9 +72,10 @@ esac
 """
 
 
-def setup(
-    checkout: Path, *arguments: str, **environment: str
-) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+Ended = tuple[subprocess.CompletedProcess[str], list[str]]
+
+
+def setup(checkout: Path, *arguments: str, **environment: str) -> Ended:
     """Run setup.sh with the fake interpreter; also returns pip's arguments, a line for each call."""
     calls = checkout / "calls"
     calls.write_text("")
@@ -86,18 +87,13 @@ def setup(
 
 
 def test_setup_installs_once_and_is_idempotent(checkout):
-    result, calls = setup(checkout)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert calls == [locked("run"), locked("embedded")]
+    result, calls = setup(checkout, "--no-embedded")
+    assert (result.returncode, result.stderr, calls) == (0, "", [locked("run")])
+    assert setup(checkout)[1] == [locked("embedded")]
     assert setup(checkout)[1] == []
     assert setup(checkout, "--with-tests")[1] == [locked("test")]
     (checkout / "requirements/run.txt").write_text("# changed")
     assert setup(checkout)[1] == [locked("run"), locked("embedded")]
-
-
-def test_setup_leaves_the_embedded_engine_out(checkout):
-    assert setup(checkout, "--no-embedded")[1] == [locked("run")]
-    assert setup(checkout)[1] == [locked("embedded")]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +133,7 @@ def test_setup_keeps_bert_score_in_an_environment_of_its_own(checkout):
 
 
 SETUP_ERRORS = [
-    ([], {"FAKE_VERSION": "3.14", "PATH": "/nowhere"}, "needs Python 3.11 to 3.13, found: "),
+    ([], {"FAKE_VERSION": "3.14", "PATH": "tools"}, "needs Python 3.11 to 3.13, found: "),
     ([], {"FAKE_NO_VENV": "1"}, "has no venv module; install it"),
     ([], {"FAKE_PIP_ERROR": "NewConnectionError: refused"}, "failed: no network, or no package index"),
     ([], {"FAKE_PIP_ERROR": "ERROR: No matching distribution"}, "failed: ERROR: No matching distribution"),
@@ -153,23 +149,13 @@ SETUP_ERRORS = [
     ("arguments", "environment", "message"), SETUP_ERRORS, ids=lambda value: str(value)[:40]
 )
 def test_setup_says_what_is_wrong_in_one_line(checkout, arguments, environment, message):
-    if environment.get("PATH") == "/nowhere":
-        environment = environment | {"PATH": str(only_coreutils(checkout))}
+    if "tools" in environment.values():  # a PATH without any Python
+        (checkout / "tools").mkdir()
+        for name in ("bash", "dirname", "env", "cat", "sha256sum"):
+            (checkout / "tools" / name).symlink_to(shutil.which(name))
     result, _ = setup(checkout, *arguments, **environment)
-    assert result.returncode == 2
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert message in result.stderr
-    assert result.stderr.count("\n") == 1
-
-
-def only_coreutils(folder: Path) -> Path:
-    """A PATH without any Python."""
-    tools = folder / "tools"
-    tools.mkdir()
-    for name in ("bash", "dirname", "env", "cat", "sha256sum"):
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
-    return tools
 
 
 def test_setup_repeats_what_pip_could_not_do(checkout):
@@ -208,9 +194,7 @@ esac
 """
 
 
-def setup_enroot(
-    tmp_path: Path, *arguments: str, **environment: str
-) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+def setup_enroot(tmp_path: Path, *arguments: str, **environment: str) -> Ended:
     """Run setup_enroot.sh beside a fake enroot; also returns enroot's arguments, a line for each call."""
     for name in ("setup_enroot.sh", "sglang/VERSION", "scripts/launch_options.sh"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -264,10 +248,9 @@ def test_enroot_dry_run_calls_nothing(tmp_path):
     assert not (tmp_path / "sqsh_files").exists()
 
 
+@pytest.mark.skipif(shutil.which("enroot") is not None, reason="enroot is installed here")
 def test_setup_enroot_needs_enroot():
-    result = run(ROOT / "setup_enroot.sh")
-    if shutil.which("enroot"):
-        pytest.skip("enroot is installed here")
+    result = run(ROOT / ENROOT)
     assert result.returncode == 2
     assert "enroot is not installed" in result.stderr
 

@@ -1,9 +1,6 @@
 """Servers with chosen information pages, for tests of what comes before the first query."""
 
-import http.server
 import json
-import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -12,7 +9,7 @@ from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.discovery import discover, find_servers
-from tests.kit import parameters, wire_of
+from tests.kit import listening, parameters, read_request, wire_of
 
 PARAMETERS = parameters(max_new_tokens=10240)
 # What SGLang 0.5.23 and llama.cpp (xllamacpp) say of themselves, cut to what matters.
@@ -20,41 +17,24 @@ LLAMA_MODELS = {"id": "tiny.gguf", "owned_by": "llamacpp", "meta": {"n_vocab": 2
 LLAMA_PROPS = {"default_generation_settings": {"n_ctx": 512}, "total_slots": 16, "build_info": "b1-abc"}
 
 
-@contextmanager
-def pages(table, key=None, open_paths=("/health",)):
-    """A server that answers GETs from ``table``: path to JSON, bytes, or a status."""
+def pages(table, key=None):
+    """A server of ``table``: path to JSON, bytes, or a status; with ``key`` all but /health asks for it."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            allowed = (
-                key is None or self.headers["Authorization"] == f"Bearer {key}" or self.path in open_paths
-            )
-            found = table.get(self.path, 404) if allowed else 401
+    def serve(connection):
+        while request := read_request(connection):
+            path = request[0].split()[1].decode()
+            allowed = key is None or path == "/health" or f"Bearer {key}".encode() in request[0]
+            found = table.get(path, 404) if allowed else 401
             status, body = (found, b"") if isinstance(found, int) else (200, found)
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            connection.sendall(b"HTTP/1.1 %d -\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body))
 
-        def log_message(self, *args):
-            pass
-
-    asked = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    return listening(serve)
 
 
 def fact_of(table, backend="sglang"):
     """What a healthy server with these pages says of itself."""
-    with pages({"/health": b""} | table) as (url, _):
+    with pages({"/health": b""} | table) as url:
         (fact,) = discover([url], backend, None, 20)
     return fact
 

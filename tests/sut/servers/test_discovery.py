@@ -189,14 +189,14 @@ def test_nothing_listens():
     ],
 )
 def test_wrong_servers(backend, table, wording):
-    with pages(table) as (url, _):
+    with pages(table) as url:
         text = refusal(url, backend)
     assert text.startswith(f"{url}: ")
     assert wording in text
 
 
 def test_a_url_with_the_path_of_an_api():
-    with pages({}) as (url, _):
+    with pages({}) as url:
         assert "/health answered 404, expected 200; name the server without /v1" in refusal(url + "/v1")
 
 
@@ -205,7 +205,7 @@ def test_a_url_with_the_path_of_an_api():
 def test_a_key_is_asked_for_although_health_is_open(backend, key):
     """As SGLang and vLLM do it."""
     table = {"/health": b"", "/model_info": {"model_path": "m"}, "/v1/models": {"data": [{"id": "m"}]}}
-    with pages(table, key="right") as (url, _):
+    with pages(table, key="right") as url:
         text = refusal(url, backend, key)
         assert "401, not authorized; put the server's key into" in text
         assert "sk-wrong" not in text

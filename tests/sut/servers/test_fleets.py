@@ -141,7 +141,7 @@ def test_every_difference_between_replicas_is_named():
         pages_of(context_length=4096, max_total_num_tokens=7),
     ]
     with ExitStack() as stack:
-        urls = [stack.enter_context(pages(table))[0] for table in tables]
+        urls = [stack.enter_context(pages(table)) for table in tables]
         found = find(urls).found
     texts = list(replica_warnings(found))
     assert "sk-secret" not in str(found) + str(texts)

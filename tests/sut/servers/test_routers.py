@@ -21,7 +21,7 @@ SMG = {
 
 
 def test_a_gateway_and_what_its_servers_run_together():
-    with pages(SMG) as (url, _):
+    with pages(SMG) as url:
         (fact,) = discover([url], "sglang", None, 20)
     assert fact.router == Router(GATEWAY, "smg-1.13.0", 2)
     assert fact.max_running_requests == 512
@@ -31,7 +31,7 @@ def test_a_gateway_and_what_its_servers_run_together():
 
 @pytest.mark.parametrize("workers", [404, 403, 500, b"no JSON", {"workers": 3}, [1]])
 def test_a_server_without_a_gateways_page(workers):
-    with pages({**SMG, "/workers": workers}) as (url, _):
+    with pages({**SMG, "/workers": workers}) as url:
         (fact,) = discover([url], "sglang", None, 20)
     assert fact.router is None
     assert fact.max_running_requests == 256
@@ -51,7 +51,7 @@ def test_a_server_without_a_gateways_page(workers):
     ],
 )
 def test_a_proxy_by_its_headers(headers, found):
-    with pages({}) as (url, _), InfoClient(url, None, 20) as control:
+    with pages({}) as url, InfoClient(url, None, 20) as control:
         assert router_of(control, headers) == found
     if found is not None:
         server = structs.replace(facts("http://a:1"), router=found)

@@ -202,8 +202,12 @@ class NvmlError(Exception):
     pass
 
 
-def refuse(error):
-    raise NvmlError(error)
+class AmdSmiError(Exception):
+    pass
+
+
+def unsupported(*_, error=AmdSmiError):
+    raise error("Error code:\n\t2 | AMDSMI_STATUS_NOT_SUPPORTED - Feature not supported")
 
 
 def made_up_nvml(count=2, driver=True):
@@ -213,25 +217,17 @@ def made_up_nvml(count=2, driver=True):
         NVMLError=NvmlError,
         NVML_CLOCK_SM=1,
         NVML_TEMPERATURE_GPU=0,
-        nvmlInit=lambda: driver or refuse("Driver Not Loaded"),
+        nvmlInit=lambda: driver or unsupported(error=NvmlError),
         nvmlDeviceGetCount=lambda: count,
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetPowerUsage=lambda handle: 650_500,
-        nvmlDeviceGetTotalEnergyConsumption=lambda handle: refuse("Not Supported") if handle else 7000,
+        nvmlDeviceGetTotalEnergyConsumption=lambda handle: unsupported(error=NvmlError) if handle else 7000,
         nvmlDeviceGetClockInfo=lambda handle, kind: 1980,
         nvmlDeviceGetTemperature=lambda handle, sensor: 61 + handle,
         nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=99),
         # Idle; power limit and heat.
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: (0x1, 0x24)[handle],
     )
-
-
-class AmdSmiError(Exception):
-    pass
-
-
-def unsupported(*_):
-    raise AmdSmiError("Error code:\n\t2 | AMDSMI_STATUS_NOT_SUPPORTED - Feature not supported")
 
 
 def made_up_amdsmi(count=2, driver=True, **functions):
