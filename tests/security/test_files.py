@@ -109,12 +109,12 @@ def test_a_link_that_comes_in_between_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("which", ["performance", "."])
 def test_a_folder_that_everybody_may_write_to_is_refused(which, tmp_path):
-    log_dir = tmp_path / "offline" / "performance"
-    log_dir.mkdir(parents=True)
-    (tmp_path / "offline" / which).chmod(0o777)
+    log_dir = tmp_path / "performance"
+    log_dir.mkdir()
+    (tmp_path / which).chmod(0o777)
     with pytest.raises(ConfigError, match="everybody may write into"):
         move_aside_existing(log_dir)
-    (tmp_path / "offline" / which).chmod(0o1777)
+    (tmp_path / which).chmod(0o1777)
     assert move_aside_existing(log_dir) is None
 
 

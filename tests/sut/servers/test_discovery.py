@@ -35,23 +35,14 @@ RUNNING = "# TYPE vllm:num_requests_running gauge\n" + "".join(
 VLLM = {"id": "gpt-oss", "owned_by": "vllm", "root": "openai/gpt-oss-120b", "max_model_len": 4096}
 # TensorRT-LLM's card has no more than these members; /metrics takes its statistics away and is not asked.
 TRTLLM = {"id": "gpt-oss-120b", "object": "model", "created": 1795316214}
+PATH, NAME = "openai/gpt-oss-120b", "gpt-oss-120b"
 # Backends, pages, facts.
 SERVERS = [
     (
         ["sglang"],
-        {
-            "/model_info": {"model_path": "openai/gpt-oss-120b"},
-            "/server_info": {**INFO, **LIMITS, "served_model_name": "gpt-oss-120b"},
-        },
-        {
-            **SGLANG,
-            **INFO,
-            "model": "gpt-oss-120b",
-            "model_path": "openai/gpt-oss-120b",
-            "max_running_requests": 8 * 512,
-            "dp_size": 8,
-            "settings": LIMITS,
-        },
+        {"/model_info": {"model_path": PATH}, "/server_info": {**INFO, **LIMITS, "served_model_name": NAME}},
+        {**SGLANG, **INFO, "model": NAME, "model_path": PATH, "dp_size": 8}
+        | {"max_running_requests": 8 * 512, "settings": LIMITS},
     ),
     (
         ["sglang"],  # by its old paths
@@ -61,63 +52,29 @@ SERVERS = [
     (
         ["pytorch", "sglang"],
         dict.fromkeys(("/model_info", "/server_info"), PYTORCH | PYTORCH_MORE),
-        {
-            **PYTORCH,
-            "wire": "sglang",
-            "model": "deepseek-r1",
-            "vocabulary_size": 129280,
-            "settings": {"tp_size": 8, "dp_size": 1, "dtype": "bfloat16", "max_running_requests": 16},
-        },
+        {**PYTORCH, "wire": "sglang", "model": "deepseek-r1", "vocabulary_size": 129280}
+        | {"settings": {"tp_size": 8, "dp_size": 1, "dtype": "bfloat16", "max_running_requests": 16}},
     ),
     (
         ["vllm", "openai"],
-        {
-            "/v1/models": {"data": [VLLM]},
-            "/version": {"version": "0.11.0"},
-            "/metrics": RUNNING.encode(),
-        },
-        {
-            "wire": "openai",
-            "engine": "vllm",
-            "model": "openai/gpt-oss-120b",
-            "served_name": "gpt-oss",
-            "model_path": "openai/gpt-oss-120b",
-            "version": "0.11.0",
-            "context_length": 4096,
-            "dp_size": 8,
-        },
+        {"/v1/models": {"data": [VLLM]}, "/version": {"version": "0.11.0"}, "/metrics": RUNNING.encode()},
+        {"wire": "openai", "engine": "vllm", "model": PATH, "served_name": "gpt-oss", "model_path": PATH}
+        | {"version": "0.11.0", "context_length": 4096, "dp_size": 8},
     ),
     *[
         (
             backends,
-            {
-                "/v1/models": {"data": [TRTLLM | {"owned_by": owner}]},
-                "/version": {"version": "1.2.0"},
-                "/metrics": 401,
-            },
-            {
-                "wire": "trtllm",
-                "engine": owner,
-                "model": "gpt-oss-120b",
-                "served_name": "gpt-oss-120b",
-                "version": "1.2.0",
-            },
+            {"/v1/models": {"data": [TRTLLM | {"owned_by": owner}]}, "/version": {"version": "1.2.0"}}
+            | {"/metrics": 401},
+            {"wire": "trtllm", "engine": owner, "model": NAME, "served_name": NAME, "version": "1.2.0"},
         )
         for backends, owner in ((["trtllm", "openai"], "tensorrt_llm"), (["trtllm"], "a-gateway"))
     ],
     (
         ["openai"],
         {"/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS},
-        {
-            "wire": "llamacpp",
-            "engine": "llama.cpp",
-            "model": "tiny.gguf",
-            "served_name": "tiny.gguf",
-            "version": "b1-abc",
-            "context_length": 512,
-            "vocabulary_size": 201088,
-            "max_running_requests": 16,
-        },
+        {"wire": "llamacpp", "engine": "llama.cpp", "model": "tiny.gguf", "served_name": "tiny.gguf"}
+        | {"version": "b1-abc", "context_length": 512, "vocabulary_size": 201088, "max_running_requests": 16},
     ),
 ]
 

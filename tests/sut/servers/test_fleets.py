@@ -27,14 +27,10 @@ def fleet(**kinds):
         yield [getattr(stub, "url", stub) for of_kind in stubs.values() for stub in of_kind], stubs
 
 
-def silent():
-    return listening(lambda connection: connection.recv(1 << 20) and time.sleep(20))
-
-
 FLEET = {
     "good": StubServer,
     "refused": refused_url,
-    "silent": silent,
+    "silent": lambda: listening(lambda connection: connection.recv(1 << 20) and time.sleep(20)),
     "starting": lambda: StubServer(healthy=False),
     "llama": lambda: StubServer(facts=Facts(served_name="llama")),
     "locked": lambda: StubServer(api_key="right"),
@@ -129,10 +125,8 @@ def test_every_difference_between_replicas_is_named():
         info = {"version": "1", "schedule_policy": "fcfs", "cuda_graph_max_bs": 256, "random_seed": 1}
         return {"/health": b"", "/model_info": {"model_path": "m"}, "/server_info": info | changed}
 
-    secret = dict.fromkeys(
-        ("api_key", "admin_api_key", "watermark_key_b", "ssl_keyfile_password"), "sk-secret"
-    )
-    secret |= {"launch_command": "sglang --api-key sk-secret", "startup_time": 1.5, "base_gpu_id": 3}
+    secrets = ("api_key", "admin_api_key", "watermark_key_b", "ssl_keyfile_password", "launch_command")
+    secret = dict.fromkeys(secrets, "sglang --api-key sk-secret") | {"startup_time": 1.5, "base_gpu_id": 3}
     secret |= {"random_seed": 5, "host": "h", "nccl_port": 7, "node_rank": 2}
     tables = [
         pages_of(),

@@ -4,10 +4,9 @@ import pytest
 from msgspec import structs
 
 from harness.record.resolved_plan import Router
-from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
 from sut.servers.routers import GATEWAY, router_of, router_warnings
-from tests.sut.pages import facts, pages
+from tests.sut.pages import fact_of, facts, pages
 
 # What SMG 1.13.0 answered in front of two servers, cut to what matters; its other paths are 404.
 WORKER = {"id": "01a20268", "model_id": "stub", "worker_type": "regular", "runtime_type": "sglang"}
@@ -21,8 +20,7 @@ SMG = {
 
 
 def test_a_gateway_and_what_its_servers_run_together():
-    with pages(SMG) as url:
-        (fact,) = discover([url], "sglang", None, 20)
+    fact = fact_of(SMG)
     assert fact.router == Router(GATEWAY, "smg-1.13.0", 2)
     assert fact.max_running_requests == 512
     (warning,) = router_warnings([fact, structs.replace(fact, url="http://other:1")])
@@ -31,8 +29,7 @@ def test_a_gateway_and_what_its_servers_run_together():
 
 @pytest.mark.parametrize("workers", [404, 403, 500, b"no JSON", {"workers": 3}, [1]])
 def test_a_server_without_a_gateways_page(workers):
-    with pages({**SMG, "/workers": workers}) as url:
-        (fact,) = discover([url], "sglang", None, 20)
+    fact = fact_of({**SMG, "/workers": workers})
     assert fact.router is None
     assert fact.max_running_requests == 256
     assert list(router_warnings([fact])) == []

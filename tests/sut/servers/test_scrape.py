@@ -168,34 +168,26 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",modelName="NVIDIA H100
 """
 
 
-def test_exporters_of_gpus_are_asked(tmp_path):
-    energy = itertools.count(5000, 2000)
+def test_exporters_of_gpus_are_asked_without_the_key(tmp_path):
+    energy, heads = itertools.count(5000, 2000), []
+
+    def exporter(connection):
+        while request := read_request(connection):
+            heads.append(request[0])
+            page = DCGM % next(energy)
+            connection.sendall(OK % len(page) + page)
+
     page = b"vllm:num_requests_running 1\n"
-    with (
-        StubServer(api_key="secret", metrics=lambda: page) as server,
-        StubServer(metrics=lambda: DCGM % next(energy)) as exporter,
-    ):
+    with StubServer(api_key="secret", metrics=lambda: page) as server, listening(exporter) as url:
         servers = [replace(ENDED.servers[0], url=server.url)]
-        found = scraped(MetricsScraper(servers, tmp_path, "secret", dcgm_urls=[exporter.url]))
+        found = scraped(MetricsScraper(servers, tmp_path, "secret", dcgm_urls=[url]))
     assert found.without == {}
+    assert heads and not [head for head in heads if b"secret" in head]
     samples = read_samples(tmp_path / SERVER_METRICS)
     assert samples.servers == 1
     assert samples.levels["gpu_power"].total.tolist() == [650.5] * 2
     load = server_load(samples, {}, Scenario.SERVER, output_tokens=10)
     assert load.gpus_j_per_token == 0.2
-
-
-def test_exporters_get_no_key(tmp_path):
-    heads = []
-
-    def exporter(connection):
-        heads.append(read_request(connection)[0])
-        connection.sendall(OK % 4 + b"a 1\n")
-
-    with listening(exporter) as url:
-        scraped(MetricsScraper([], tmp_path, "secret", dcgm_urls=[url]))
-    assert heads
-    assert not [head for head in heads if b"secret" in head]
 
 
 class NvmlError(Exception):
