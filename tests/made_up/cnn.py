@@ -1,15 +1,10 @@
 """Made-up datasets of llama3.1-8b of the official sizes, and a tokenizer that reads the stubs' answers.
 
-    python -m tests.made_up.cnn FOLDER [--long]
-
 The stubs answer with ids that follow from the prompt. Here each id is a word, and the reference summary of a
-row has some of the words that the stubs answer with: scores and lengths are near the official ones. With
-``--long`` prompts and articles are as long as the official ones, without it short.
+row has some of the words that the stubs answer with: scores and lengths are near the official ones.
 """
 
 import json
-import random
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +21,7 @@ _SPECIAL = {BEGIN: "<|begin_of_text|>", END_OF_TEXT: "<|end_of_text|>"}
 _SPECIAL |= {END_OF_MESSAGE: "<|eom_id|>", END_OF_TURN: "<|eot_id|>"}
 _SENTENCE = 16  # words; neighbouring ids of an answer differ by one in their remainder
 _COPIED, _OWN = 42, 30  # words of a reference: from the answer, and others
-_SHORT, _LONG = (24, 24), (200, 1350)  # tokens of a prompt
+_PROMPT = 24  # tokens
 
 
 @dataclass(frozen=True)
@@ -38,23 +33,17 @@ class MadeUp:
     release: Path | None = None
 
 
-def write(folder: Path, benchmark: str, rows: int | None = None, *, long: bool = False) -> MadeUp:
-    """Write the dataset and the tokenizer; a few seconds for ``long`` prompts."""
+def write(folder: Path, benchmark: str, rows: int | None = None) -> MadeUp:
+    """Write the dataset and the tokenizer."""
     made = MadeUp(folder / FILES[benchmark], folder / "tokenizer.json")
-    rng = random.Random(8)
-    low, high = _LONG if long else _SHORT
-    with made.dataset.open("w") as file:
-        for number in range(rows or ROWS[benchmark]):
-            ids = _prompt(number, rng.randint(low, high))
-            file.write(",\n" if number else "[\n")
-            json.dump(_row(ids), file)
-        file.write("\n]")
+    lines = (json.dumps(_row(_prompt(number))) for number in range(rows or ROWS[benchmark]))
+    made.dataset.write_text("[\n" + ",\n".join(lines) + "\n]")
     made.tokenizer.write_text(json.dumps(_tokenizer()))
     return made
 
 
-def _prompt(number: int, length: int) -> list[int]:
-    more = (FIRST_ID + (number * 31 + i * 7919) % ID_RANGE for i in range(length - 2))
+def _prompt(number: int) -> list[int]:
+    more = (FIRST_ID + (number * 31 + i * 7919) % ID_RANGE for i in range(_PROMPT - 2))
     return [BEGIN, FIRST_ID + number, *more]
 
 
@@ -102,8 +91,3 @@ def _tokenizer() -> dict[str, object]:
             "unk_token": "unknown",
         },
     }
-
-
-if __name__ == "__main__":
-    for name in ROWS:
-        print(write(Path(sys.argv[1]), name, long="--long" in sys.argv).dataset)

@@ -1,13 +1,10 @@
 """A made-up dataset of deepseek-r1 in the official size and composition, and answers that are mostly right.
 
-    python -m tests.made_up.deepseek_r1 FOLDER
-
 Questions are numbers. An answer is a thought of words from the sample's tokenizer, ``</think>`` and a final
 text, right for 81.25 % of the rows of each data set; lengths are as those of published runs.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -121,7 +118,3 @@ def write(folder: Path, composition: Mapping[str, int] = COMPOSITION) -> MadeUp:
     problems = map(problem, range(composition["livecodebench"]))
     release.write_text("".join(json.dumps(each) + "\n" for each in problems))
     return MadeUp(dataset, TOKENIZER, release)
-
-
-if __name__ == "__main__":
-    print(write(Path(sys.argv[1])).dataset)

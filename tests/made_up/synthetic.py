@@ -96,13 +96,7 @@ def problem(number: int) -> dict[str, str]:
     """A programming problem in LiveCodeBench's format, which ``PROGRAM`` solves."""
     tests = [{"input": "21\n", "output": "42\n", "testtype": "stdin"}]
     return {
-        "question_title": "Double",
-        "question_content": "Print twice the number.",
-        "platform": "made-up",
         "question_id": f"made-up-{number}",
-        "contest_id": "made-up",
-        "contest_date": "2026-01-01T00:00:00",
-        "starter_code": "",
         "difficulty": "easy",
         "public_test_cases": json.dumps(tests),
         "private_test_cases": json.dumps(tests),

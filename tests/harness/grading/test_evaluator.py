@@ -245,20 +245,12 @@ def test_a_tokenizer_must_be_the_benchmarks(evaluate: Evaluate, tmp_path: Path):
     assert evaluate("--tokenizer", "openai/gpt-oss-120b").code == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "metric", "runs"),
-    [
-        ("gpt-oss-120b", "exact_match", 63),
-        ("deepseek-r1", "exact_match", 39),
-        ("deepseek-r1", "tokens_per_sample", 39),
-        ("llama3.1-8b", "rouge1", 68),
-        ("llama3.1-8b", "gen_len", 68),
-    ],
-)
-def test_published_runs_belong_to_a_benchmark_and_passed_its_bounds(name: str, metric: str, runs: int):
-    rule = load_benchmark(name).accuracy[metric]
-    assert rule.published is not None and rule.published.runs == runs
-    assert rule.bounds[0] < rule.published.lowest < rule.published.highest < rule.bounds[1]
+@pytest.mark.parametrize(("name", "runs"), [("gpt-oss-120b", 63), ("deepseek-r1", 39), ("llama3.1-8b", 68)])
+def test_published_runs_belong_to_a_benchmark_and_passed_its_bounds(name: str, runs: int):
+    rules = [rule for rule in load_benchmark(name).accuracy.values() if rule.published]
+    assert {rule.published.runs for rule in rules} == {runs}
+    for rule in rules:
+        assert rule.bounds[0] < rule.published.lowest < rule.published.highest < rule.bounds[1]
 
 
 def test_a_reader_sees_why_samples_are_wrong(evaluate: Evaluate, release: Path):
@@ -331,7 +323,6 @@ ROWS = [entry(index, X) for index in range(3)]
 BROKEN_LOGS = {
     "duplicate": (array([*ROWS, ROWS[1]]), "qsl_idx 1 twice"),
     "beyond": (array([*ROWS, entry(96, X)]), "qsl_idx 96, expected 0..95"),
-    "negative": (array([*ROWS, entry(-1, X)]), "qsl_idx -1, expected 0..95"),
     "performance": ("[\n]\n", "no entries"),
     "empty": ("", "no entries"),
     "submission": (array(ROWS)[:700] + "\n\n...\n\n" + array(ROWS)[-300:], "truncated for submission"),

@@ -168,6 +168,7 @@ REFUSED = [
     (columns(**TEXTS | {"model_output": [3]}), "expected text"),
     (columns(**TEXTS | {"tok_model_output_len": [-1]}), "number of tokens"),
     (columns(ground_truth=None), "no column ground_truth"),
+    (columns(dataset=["amie25"]), "there are graders for"),
     (columns(tok_model_output=[None], failure=["timeout"]), "no row has an output"),
     (columns(**TEXTS | {"model_output": [None], "tok_model_output_len": [None]}), "no row has an output"),
     (columns().slice(0, 0), "no rows"),

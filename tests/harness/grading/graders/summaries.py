@@ -28,19 +28,15 @@ SPECIAL = [
 ]
 
 
-def sentence(rng: random.Random) -> str:
-    words = f"{rng.choice(SUBJECTS)} {rng.choice(VERBS)} {rng.choice(OBJECTS)}"
-    return words + rng.choice(ENDS)
-
-
 def text(rng: random.Random, sentences: int) -> str:
-    return "".join(sentence(rng) + rng.choice(GAPS) for _ in range(sentences))
+    parts = (SUBJECTS, VERBS, OBJECTS)
+    return "".join(
+        " ".join(map(rng.choice, parts)) + rng.choice(ENDS) + rng.choice(GAPS) for _ in range(sentences)
+    )
 
 
 def pairs(count: int = 240) -> list[tuple[str, str]]:
     """Prediction and reference; the same ones every time."""
     rng = random.Random(5)
-    made = [
-        (text(rng, rng.randrange(7)), text(rng, rng.randrange(1, 6))) for _ in range(count - len(SPECIAL))
-    ]
-    return SPECIAL + made
+    made = range(count - len(SPECIAL))
+    return SPECIAL + [(text(rng, rng.randrange(7)), text(rng, rng.randrange(1, 6))) for _ in made]

@@ -195,16 +195,9 @@ def test_comparisons_that_a_limit_ended_are_named(reason: Reason):
 
 # --- references -------------------------------------------------------------------------------
 
-NAMES = {
-    "gpqa": "gpqa", "GPQA_diamond": "gpqa", "mmlu_pro": "mmlu_pro", "math500": "math500", "aime1983": "aime",
-    "livecodebench_v1": "livecodebench", "aime_gpqa": "gpqa", "MMLU-Pro": None, "math-500": None, "": None,
-}  # fmt: skip
-
 
 def test_kinds_are_looked_for_in_upstreams_order():
     assert list(GRADERS) == ["gpqa", "mmlu_pro", "math500", "aime", "livecodebench"]
-    found = {name: next((kind for kind in GRADERS if kind in name.lower()), None) for name in NAMES}
-    assert found == NAMES
 
 
 @pytest.mark.parametrize(
