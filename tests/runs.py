@@ -84,9 +84,8 @@ def small_dataset(directory: Path, rows: int = 12, length: int = 20) -> tuple[Pa
 
 def command(output: Path, *arguments: object, report: bool = False) -> list[str]:
     """run_mlperf.py without its page, which few tests look at."""
-    left_out = () if report else ("--no-report",)
-    program = ("run_mlperf.py", "--output-dir", str(output), *left_out)
-    return [sys.executable, str(ROOT / program[0]), *program[1:], *map(str, arguments)]
+    words = ("--output-dir", output, *arguments, *(() if report else ("--no-report",)))
+    return [sys.executable, str(ROOT / "run_mlperf.py"), *map(str, words)]
 
 
 def evaluator(log: Path, reference: Path) -> list[object]:
@@ -119,7 +118,8 @@ def run_mlperf(
 def run_here(capture: pytest.CaptureFixture[str], output: Path, *arguments: object) -> FinishedRun:
     """Run in this process: for what is refused or planned without a run, when the start of a program is not
     the question."""
-    words = ["--output-dir", str(output), *map(os.fsdecode, map(_word, arguments))]
+    words = ["--output-dir", str(output)]
+    words += [os.fsdecode(word) if isinstance(word, bytes) else str(word) for word in arguments]
     code, stdout, stderr = main_here(capture, run_mlperf_program.main, words)
     return FinishedRun(code, stdout, stderr, output / "offline" / "performance")
 
@@ -145,10 +145,6 @@ def main_here(
 def without_waits(stderr: str) -> list[str]:
     """The lines but for those of a wait for a server, which come after a second: on a busy machine."""
     return [line for line in stderr.splitlines() if not line.startswith("waiting for ")]
-
-
-def _word(argument: object) -> str | bytes:
-    return argument if isinstance(argument, bytes) else str(argument)
 
 
 def quick_conf(directory: Path, qps: float = 50, duration_ms: int = 500) -> Path:

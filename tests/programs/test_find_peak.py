@@ -72,44 +72,30 @@ def test_a_ladder_over_two_replicas(tmp_path, capfd):
     assert NOT_A_RESULT in (folder / "ladder.html").read_text()
 
 
-def climb_until(end, folder, seconds):
-    """A ladder of 2 and 4 whose second step meets ``end`` (process, stub): code, stdout, output folder."""
-    output = folder / FOLDER
+@pytest.mark.engine
+@pytest.mark.parametrize(("end", "code", "interrupted_by"), [("signal", 130, "SIGINT"), ("server", 4, None)])
+def test_an_end_in_the_second_step_leaves_the_first(end, code, interrupted_by, tmp_path):
+    """A signal, or a server that dies."""
+    folder = tmp_path / FOLDER
     with StubServer(**KNOBS) as stub:
-        words = ladder_of(folder, [stub], "--concurrency", "2,4", "--seconds", seconds)
+        words = ladder_of(tmp_path, [stub], "--concurrency", "2,4", "--seconds", 5)
         program = [sys.executable, str(ROOT / "find_peak.py")]
         process = subprocess.Popen(
             [*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        wait_until(lambda: (output / "ladder.json").is_file())  # the first step has ended
-        end(process, stub)
-        stdout, _ = process.communicate(timeout=120)
-    return process.returncode, stdout, output
-
-
-@pytest.mark.engine
-def test_a_signal_keeps_the_finished_steps(tmp_path):
-    def interrupt(process, stub):
+        wait_until(lambda: (folder / "ladder.json").is_file())  # the first step has ended
         before = len(stub.requests)
         wait_until(lambda: len(stub.requests) > before + 12)  # answers of the second step have ended
-        process.send_signal(signal.SIGINT)
-
-    code, stdout, folder = climb_until(interrupt, tmp_path, seconds=5)
-    assert code == 130, stdout
+        process.send_signal(signal.SIGINT) if end == "signal" else stub.stop()
+        stdout, _ = process.communicate(timeout=120)
+    assert process.returncode == code, stdout
     ladder = read_state(folder)
-    assert ([step.concurrency for step in ladder.steps], ladder.interrupted_by) == ([2], "SIGINT")
+    assert [step.concurrency for step in ladder.steps] == [2]
+    assert (ladder.complete, ladder.interrupted_by) == (False, interrupted_by)
     rows = pq.read_table(folder / "requests.parquet").to_pylist()
     assert {row["in_window"] for row in rows if row["concurrency"] == 4} == {False}
-    assert "SIGINT" in stdout
-
-
-@pytest.mark.engine
-def test_a_server_that_dies_leaves_the_finished_steps(tmp_path):
-    code, stdout, folder = climb_until(lambda process, stub: stub.stop(), tmp_path, seconds=3)
-    assert code == 4, stdout
-    ladder = read_state(folder)
-    assert ([step.concurrency for step in ladder.steps], ladder.complete) == ([2], False)
-    assert ladder.errors
+    assert ("SIGINT" in stdout) is (end == "signal")
+    assert bool(ladder.errors) is (end == "server")
 
 
 @pytest.mark.engine

@@ -12,7 +12,7 @@ import pytest
 import find_peak
 from harness.search.state import SearchState, read_state
 from tests.kit import wait_until
-from tests.runs import ROOT, main_here, small_dataset
+from tests.runs import ROOT, main_here, small_dataset, without_waits
 from tests.stub import StubServer
 
 RATE, SECONDS = 100, 5
@@ -159,40 +159,32 @@ def test_single_stream_needs_no_search(tmp_path, capfd):
     assert (code, stderr, len(stdout.splitlines())) == (0, "", 1)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--budget", "soon"),
-        ("--tolerance", "0"),
-        ("--start-qps", "-1"),
-        ("--concurrency", "5"),
-        ("--input-file", "missing.parquet"),
-    ],
-)
-def test_wrong_usage_is_one_line(tmp_path, capfd, arguments):
-    dataset, _ = small_dataset(tmp_path)
-    words = ["search", "--input-file", str(dataset), "--output-dir", str(tmp_path), *arguments]
-    code, _, stderr = main_here(capfd, find_peak.main, words)
-    assert (code, len(stderr.splitlines())) == (2, 1)
+WRONG = [
+    (("--budget", "soon"), "", "--budget"),
+    (("--tolerance", "0"), "", "--tolerance"),
+    (("--start-qps", "-1"), "", "--start-qps"),
+    (("--concurrency", "5"), "", "--concurrency"),
+    (("--input-file", "missing.parquet"), "", "missing.parquet"),
+]
+NEVER_VALID = [
+    (("--budget", SECONDS + 0.9), "", "--budget"),
+    (("--budget", SECONDS, "--start-qps", RATE), "", "--budget"),
+    (("--ladder-seconds", 0.5), "", "--ladder-seconds"),
+    ((), "*.Server.min_query_count = 456", "min_query_count"),
+    (("--start-qps", RATE), "*.Server.min_query_count = 1", "min_query_count"),
+    ((), "*.Server.max_query_count = 458", "max_query_count"),
+]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(
     ("arguments", "row", "named"),
-    [
-        (("--budget", SECONDS + 0.9), "", "--budget"),
-        (("--budget", SECONDS, "--start-qps", RATE), "", "--budget"),
-        (("--ladder-seconds", 0.5), "", "--ladder-seconds"),
-        ((), "*.Server.min_query_count = 456", "min_query_count"),
-        (("--start-qps", RATE), "*.Server.min_query_count = 1", "min_query_count"),
-        ((), "*.Server.max_query_count = 458", "max_query_count"),
-    ],
+    [*WRONG, *(pytest.param(*case, marks=pytest.mark.engine) for case in NEVER_VALID)],
 )
-def test_runs_that_cannot_be_valid_are_refused_before_any_request(tmp_path, arguments, row, named, capfd):
+def test_what_cannot_become_valid_is_refused_before_any_request(tmp_path, arguments, row, named, capfd):
     with StubServer() as stub:
         words = command(tmp_path, stub, *arguments, conf=f"{CONF}{row}\n")
         code, _, stderr = main_here(capfd, find_peak.main, words)
-    assert (code, len(stub.requests)) == (2, 0)
+    assert (code, len(stub.requests), len(without_waits(stderr))) == (2, 0, 1)
     assert named in stderr.splitlines()[-1]
     assert not (tmp_path / FOLDER).exists()
 

@@ -189,32 +189,34 @@ def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_pat
     assert left_behind(output) == [output.name]
 
 
-@pytest.mark.parametrize(
-    ("signum", "code"),
-    [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=ENGINE)],
-    ids=["kill", "ctrl-c"],
-)
-def test_an_ended_run_is_resumed_without_sending_anything_twice(signum, code, tmp_path, capfd):
+ENDS = {
+    "kill": (lambda process, stub: process.kill(), -9, ""),
+    "ctrl-c": (lambda process, stub: process.send_signal(signal.SIGINT), 130, "--resume"),
+    "server-gone": (lambda process, stub: stub.stop(), 4, "no server has answered"),
+}
+
+
+@pytest.mark.parametrize("end", ["kill", *(pytest.param(name, marks=ENGINE) for name in list(ENDS)[1:])])
+def test_an_ended_run_is_resumed_without_sending_anything_twice(end, tmp_path, capfd):
+    deed, code, words = ENDS[end]
     dataset, prompts = small_dataset(tmp_path, rows=30)
     output = tmp_path / "out.parquet"
-    words = ("--max-concurrency", 2, "--num-workers", 1)
+    limits = ("--max-concurrency", 2, "--num-workers", 1)
     with StubServer(gate=lambda request: request.index < 12) as stub:
         first = subprocess.Popen(
-            command(dataset, output, "--server-url", stub.url, *words),
+            command(dataset, output, "--server-url", stub.url, *limits),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         )  # fmt: skip
-        journal = tmp_path / "out.parquet.run/attempt.1/journal/answers-worker0.bin"
-        wait_until(lambda: journal.exists() and journal.stat().st_size > 200)
-        first.send_signal(signum)
-        said, _ = first.communicate(timeout=120)
-    assert first.returncode == code
+        journal = tmp_path / "out.parquet.run/attempt.1/journal"
+        wait_until(lambda: journal.exists() and len(read_saved_answers([journal], 30)) == 11)
+        deed(first, stub)
+        said, _ = first.communicate(timeout=300)
+    assert (first.returncode, words in said) == (code, True)
+    assert end == "kill" or "--resume" in said.splitlines()[-1]
     assert not output.exists()
-    if signum == signal.SIGINT:
-        assert "--resume" in said.splitlines()[-1]
     with StubServer() as stub:
-        assert here(capfd, dataset, output, "--server-url", stub.url, "--resume", *words)[0] == 0
-        sent = len(stub.requests) - 1
-    assert 0 < sent < 30
+        assert here(capfd, dataset, output, "--server-url", stub.url, "--resume", *limits)[0] == 0
+        assert len(stub.requests) - 1 == 30 - 11
     assert answers(output) == wanted(prompts)
 
 
@@ -235,25 +237,6 @@ def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path, capfd):
     with refused_url() as url:
         assert here(capfd, dataset, output, "--server-url", url, "--resume")[0] == 0
     assert answers(output) == wanted(prompts)
-
-
-@ENGINE
-def test_a_server_that_goes_away_ends_the_run_and_answers_are_kept(tmp_path):
-    dataset, _ = small_dataset(tmp_path, rows=40)
-    output = tmp_path / "out.parquet"
-    stub = StubServer(gate=lambda request: request.index < 10)
-    with stub:
-        words = ("--server-url", stub.url, "--max-concurrency", 2)
-        process = subprocess.Popen(
-            command(dataset, output, *words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        wait_until(lambda: len(stub.requests) > 11)  # two in flight, which wait: the others have ended
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 4
-    assert "no server has answered" in said
-    assert "--resume" in said.splitlines()[-1]
-    assert not output.exists()
-    assert len(read_saved_answers([tmp_path / "out.parquet.run/attempt.1/journal"], 40)) == 9
 
 
 def test_servers_that_cannot_be_used_leave_nothing_behind(tmp_path, capfd):
