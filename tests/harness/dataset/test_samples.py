@@ -5,7 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset.samples import load_samples, prompt_efforts
-from harness.dataset.table import open_table
 from harness.errors import EXIT_USAGE, DatasetError
+from tests.runs import ROOT
 
-ROOT = Path(__file__).parents[3]
 VOCABULARY = 201088
 PROMPTS = [[200006, 17360, 5], [1], [201087, 0]]
 
@@ -83,9 +82,7 @@ GOOD = {
     "pickled numpy scalars": pickle_of([[np.int64(i) for i in row] for row in PROMPTS]),
     "pickled old name": pickle_of(PROMPTS, column="tok_input"),
     "JSON as Python writes it": json_of(PROMPTS),
-    "as the official file of llama3.1-8b": lambda p: json_rows(
-        p / "cnn_eval.json", PROMPTS, indent=4, ensure_ascii=False
-    ),
+    "as the official file of llama3.1-8b": json_of(PROMPTS, indent=4, ensure_ascii=False),
     "JSON under another name of the column": json_of(PROMPTS, column="input_tokens"),
     "JSON after a byte order mark": raw("a.json", b"\xef\xbb\xbf" + json_text(PROMPTS).encode() + b"\n"),
     "JSON under a suffix of no format": lambda p: json_rows(p / "a.txt", PROMPTS),
@@ -111,10 +108,11 @@ def test_ids_cannot_be_changed(tmp_path):
             array[0] = 9
 
 
-@pytest.mark.parametrize("index", [-1, 3])
-def test_no_such_sample(index, tmp_path):
-    with pytest.raises(IndexError):
-        load(parquet(tmp_path / "a.parquet", PROMPTS)).tokens(index)
+def test_no_such_sample(tmp_path):
+    samples = load(parquet(tmp_path / "a.parquet", PROMPTS))
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            samples.tokens(index)
 
 
 def test_today_s_column_wins_over_the_old_one(tmp_path):
@@ -131,11 +129,8 @@ def test_only_the_token_column_is_read(tmp_path):
     for number, works in ((0, True), (1, False)):
         start = columns.column(number).data_page_offset
         path.write_bytes(whole[:start] + b"\xff" * 20 + whole[start + 20 :])
-        if works:
+        with nullcontext() if works else pytest.raises(DatasetError, match="not a readable parquet file"):
             assert len(load(path)) == 200
-        else:
-            with pytest.raises(DatasetError, match="not a readable parquet file"):
-                load(path)
 
 
 def test_head(tmp_path):
@@ -144,18 +139,9 @@ def test_head(tmp_path):
     assert (samples.offsets.tolist(), samples.ids.tolist()) == ([0, 3, 4], [200006, 17360, 5, 1])
     assert samples.sha256 == load(path).sha256
     assert len(load(path, max_samples=3)) == 3
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"), [(0, "at least 1"), (-1, "at least 1"), (4, "3 rows, but 4 samples")]
-)
-def test_head_of_the_wrong_size(asked, message, tmp_path):
-    with pytest.raises(DatasetError, match=message):
-        load(parquet(tmp_path / "a.parquet", PROMPTS), max_samples=asked)
-
-
-def nothing(path):
-    return path / "absent.parquet"
+    for asked, message in ((0, "at least 1"), (-1, "at least 1"), (4, "3 rows, but 4 samples")):
+        with pytest.raises(DatasetError, match=message):
+            load(path, max_samples=asked)
 
 
 def folder(path):
@@ -184,37 +170,26 @@ def frame(*arguments, **options):
 
 NESTED = pa.list_(pa.list_(pa.int64()))
 BAD = {
-    "missing": (nothing, "no such file"),
+    "missing": (lambda p: p / "absent.parquet", "no such file"),
     "a folder": (folder, "not a regular file"),
     "an empty file": (raw("a.parquet", b""), "empty file"),
     "an empty pickle": (raw("a.pkl", b""), "empty file"),
     "a csv": (raw("a.csv", b"input_tokens\n1"), "suffix '.csv', expected"),
     "no suffix": (raw("data", b"x"), "suffix 'missing', expected"),
     "text named parquet": (raw("a.parquet", b"hello world"), "holds neither parquet nor a pickle"),
-    "text named pickle": (raw("a.pkl", b"hello world"), "holds neither parquet nor a pickle"),
     "two bytes": (raw("a.parquet", b"PA"), "holds neither"),
     "a pickle named parquet": (lambda p: pickled(p / "a.parquet", PROMPTS), "parquet file, but holds pickle"),
     "parquet named pickle": (lambda p: parquet(p / "a.pkl", PROMPTS), "pickle file, but holds parquet"),
     "truncated parquet": (lambda p: shortened(parquet(p / "a.parquet", PROMPTS), -9), "truncated"),
     "truncated pickle": (lambda p: shortened(pickled(p / "a.pkl", PROMPTS), 90), "not a readable pickle"),
-    "only the magic": (raw("a.parquet", b"PAR1PAR1"), "not a readable parquet file"),
     "a broken footer": (raw("a.parquet", b"PAR1" + b"\xff" * 99 + b"PAR1"), "not a readable parquet"),
     "no rows": (parquet_of([]), "no rows"),
-    "no pickled rows": (pickle_of([]), "no rows"),
-    "two pickled columns of one name": (
-        frame([[[1], [2]]], columns=["input_tokens", "input_tokens"]),
-        "several columns are called input_tokens",
-    ),
     "wrong column": (parquet_of(PROMPTS, column="tokens"), "its columns are other, tokens"),
-    "wrong pickled column": (pickle_of(PROMPTS, column="ids"), "its columns are ids, n"),
-    "null row": (parquet_of([[1], None]), "row 1: null"),
     "null row later": (parquet_of([[1]] * 700 + [None]), "row 700: null"),
     "null pickled row": (pickle_of([[1], None]), "row 1: null"),
-    "null token": (parquet_of([[1], [2, None]]), "row 1: token at position 1 is null"),
     "null token later": (parquet_of([[1]] * 700 + [[2, 3, None]]), "row 700: token at position 2 is null"),
     "null pickled token": (pickle_of([[1], [2, None]]), "row 1: null at position 1"),
     "empty prompt": (parquet_of([[1], []]), "row 1: empty prompt"),
-    "empty pickled prompt": (pickle_of([[], [1]]), "row 0: empty prompt"),
     "only empty prompts": (parquet_of([[]], kind=pa.list_(pa.null())), "row 0: empty prompt"),
     "floats": (parquet_of([[3.0]], kind=pa.list_(pa.float64())), "element: double>, expected"),
     "pickled 3.0": (pickle_of([[1], [2, 3.0]]), "row 1: float 3.0 at position 1"),
@@ -222,18 +197,13 @@ BAD = {
     "booleans": (parquet_of([[True]], kind=pa.list_(pa.bool_())), "bool>, expected"),
     "pickled boolean": (pickle_of([[1, True]]), "row 0: bool True at position 1"),
     "pickled boolean array": (pickle_of([np.array([True])]), "row 0: bool values"),
-    "strings": (parquet_of([["1"]], kind=pa.list_(pa.string())), "string>, expected"),
     "pickled strings": (pickle_of([["1"]]), "row 0: str at position 0"),
     "text": (parquet_of(["1 2"], kind=pa.string()), "holds string, expected lists"),
     "pickled text": (pickle_of(["1 2", "3"]), "row 0: str, expected a list"),
-    "scalars": (parquet_of([1, 2], kind=pa.int64()), "holds int64, expected lists"),
-    "pickled scalars": (pickle_of([1, 2]), "row 0: int, expected a list"),
     "nested": (parquet_of([[[1]]], kind=NESTED), "list<element: int64>>, expected"),
-    "pickled nested": (pickle_of([[1], [[2]]]), "row 1: list at position 0"),
     "pickled matrix": (pickle_of([np.array([[1]])]), "a cell is an array of 2 dimensions"),
     "ragged": (pickle_of([[1], [2, [3]]]), "row 1: list at position 1"),
     "negative": (parquet_of([[1], [2, -1]]), "row 1: token -1 at position 1 is negative"),
-    "pickled negative": (pickle_of([[-7]]), "row 0: token -7 at position 0 is negative"),
     "beyond": (
         parquet_of([[1, 2], [201088]]),
         "row 1: token 201088 at position 0 is beyond the vocabulary, whose last id is 201087",
@@ -262,7 +232,6 @@ BAD = {
         raw("a.json", b'[{"input": "a"}]'),
         "no column input_tokens or tok_input; its columns are input",
     ),
-    "a JSON object": (raw("a.json", b'{"tok_input": [[1]]}'), "Expected `array`"),
     "JSON lines": (raw("a.jsonl", b'{"tok_input": [1]}\n' * 2), "Expected `array`"),
     "JSON rows that are lists": (raw("a.json", b"[[1], [2]]"), "Expected `object`"),
     "no JSON rows": (raw("a.json", b"[]"), "no rows"),
@@ -295,7 +264,7 @@ def test_bad_file_is_one_clear_line(write, message, tmp_path):
 def test_one_damaged_byte_of_json_is_noticed_or_harmless(tmp_path):
     whole = json_rows(tmp_path / "a.json", PROMPTS, indent=1).read_bytes()
     for place in range(len(whole)):
-        for change in (0x01, 0x55, 0x80):
+        for change in (0x01, 0x80):
             damaged = whole[:place] + bytes([whole[place] ^ change]) + whole[place + 1 :]
             try:
                 assert len(load(written(tmp_path, "a.txt", damaged))) == 3
@@ -303,38 +272,21 @@ def test_one_damaged_byte_of_json_is_noticed_or_harmless(tmp_path):
                 assert "\n" not in str(error)
 
 
-TEXTS = {"tok_input": PROMPTS, "output": ["é0", "é1", "é2"]}
-
-
-@pytest.mark.parametrize(
-    ("write", "name"),
-    [
-        (lambda path: json_rows(path, PROMPTS), "a.json"),
-        (lambda path: pq.write_table(pa.table(TEXTS), path), "a.parquet"),
-        (lambda path: pd.DataFrame(TEXTS).to_pickle(path), "a.pkl"),
-    ],
-)
-def test_texts_are_read_alike_from_every_format(write, name, tmp_path):
-    """Grading reads references with the reader of prompts."""
-    write(tmp_path / name)
-    table = open_table(tmp_path / name)
-    assert set(table.names) == {"tok_input", "output"}
-    assert table.column("output") == ["é0", "é1", "é2"] == list(table.cells("output"))
-
-
 def test_large_json_stays_small(tmp_path):
-    """A quarter of cnn_eval.json's rows: what is read takes less than four times its file in memory."""
+    """A thousand rows as in cnn_eval.json: what is read takes less than four times its file in memory."""
     row = {"input": "a" * 4000, "tok_input": [128000, *range(50_000, 50_600)], "output": "b" * 300}
     text = json.dumps(row, indent=4)
-    path = written(tmp_path, "a.json", ("[" + ",".join([text] * 3342) + "]").encode())
+    path = written(tmp_path, "a.json", ("[" + ",".join([text] * 1000) + "]").encode())
     program = f"""
-import resource
+import re
 from pathlib import Path
 from harness.dataset.samples import load_samples
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+before = peak()
 samples = load_samples(Path({str(path)!r}), vocabulary_size=128256)
-assert len(samples) == 3342 and len(samples.ids) == 3342 * 601
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+assert len(samples) == 1000 and len(samples.ids) == 1000 * 601
+print(peak() - before)
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, capture_output=True)
     assert int(done.stdout) * 1024 < 4 * path.stat().st_size
@@ -401,29 +353,18 @@ def test_efforts(tmp_path):
     samples = load(parquet(tmp_path / "a.parquet", [prompt for prompt, _ in PROMPT_EFFORTS]))
     assert prompt_efforts(samples, EFFORTS) == tuple(effort for _, effort in PROMPT_EFFORTS)
     assert prompt_efforts(samples.head(3), EFFORTS) == ("low", "high", "medium")
+    shorter_than_the_marker = load(parquet(tmp_path / "b.parquet", [[7]]))
+    assert prompt_efforts(shorter_than_the_marker, EFFORTS) == (None,)
 
 
-def test_efforts_of_a_prompt_shorter_than_the_marker(tmp_path):
-    assert prompt_efforts(load(parquet(tmp_path / "a.parquet", [[7]])), EFFORTS) == (None,)
-
-
-@pytest.fixture(scope="module")
-def performance_file(tmp_path_factory):
-    """As many rows as the official performance file, 1500 tokens each."""
+def test_a_dataset_of_many_batches(tmp_path):
     random = np.random.default_rng(0)
-    lengths = random.integers(750, 2250, 6396)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    offsets = np.concatenate([[0], np.cumsum(random.integers(8, 300, 2000))])
     ids = random.integers(0, 199998, offsets[-1])
     for start in offsets[:-1]:
         ids[start : start + 8] = [*HEAD, *EFFORTS["low"], END]
     column = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids))
-    path = tmp_path_factory.mktemp("large") / "perf.parquet"
-    pq.write_table(pa.table({"input_tokens": column}), path)
-    return path, ids, offsets
-
-
-def test_a_full_dataset(performance_file):
-    path, ids, offsets = performance_file
-    samples = load(path)
-    efforts = prompt_efforts(samples, EFFORTS)
-    assert (samples.ids == ids).all() and (samples.offsets == offsets).all() and set(efforts) == {"low"}
+    pq.write_table(pa.table({"input_tokens": column}), tmp_path / "perf.parquet")
+    samples = load(tmp_path / "perf.parquet")
+    assert (samples.ids == ids).all() and (samples.offsets == offsets).all()
+    assert set(prompt_efforts(samples, EFFORTS)) == {"low"}
