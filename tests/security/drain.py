@@ -1,4 +1,4 @@
-"""Sends a query to a server and reads its answer as a worker does; prints outcome, time and memory as JSON.
+"""Sends a query to a server and reads its answer as a worker does; prints outcome and memory as JSON.
 
 Each line on stdin is a query: ``URL {stream,whole} TIMEOUT_S``. ``peak_mib`` is how much the process
 has grown by so far, at its highest.
@@ -6,7 +6,6 @@ has grown by so far, at its highest.
 
 import json
 import sys
-import time
 from pathlib import Path
 
 from harness.config.deadlines import Deadlines
@@ -18,7 +17,6 @@ from tests.kit import make_request, wire_of
 
 def drain(url: str, shape: str, timeout_s: str, before_kib: int) -> None:
     """One query with the limits of an official accuracy run."""
-    limits = {"max_new_tokens": 32768, "stream": shape == "stream"}
     outcomes = []
     client = HttpClient(
         [resolve_endpoint(url, wire_of().path, None)],
@@ -26,25 +24,15 @@ def drain(url: str, shape: str, timeout_s: str, before_kib: int) -> None:
         lambda request: None,
         lambda request, outcome: outcomes.append(outcome),
     )
-    start = time.monotonic()
-    client.start(make_request([1, 2, 3], **limits))
+    client.start(make_request([1, 2, 3], max_new_tokens=32768, stream=shape == "stream"))
     while not outcomes:
         client.poll(0.05)
         client.tick()
     client.close()
-    outcome = outcomes[0]
+    (outcome,) = outcomes
     failed = isinstance(outcome, Failure)
-    print(
-        json.dumps(
-            {
-                "kind": outcome.kind.label if failed else "completed",
-                "detail": outcome.detail if failed else "",
-                "seconds": time.monotonic() - start,
-                "peak_mib": (_peak_kib() - before_kib) / 1024,
-            }
-        ),
-        flush=True,
-    )
+    found = {"kind": outcome.kind.label, "detail": outcome.detail} if failed else {"kind": "completed"}
+    print(json.dumps(found | {"peak_mib": (_peak_kib() - before_kib) / 1024}), flush=True)
 
 
 def _peak_kib() -> int:

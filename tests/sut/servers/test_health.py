@@ -4,7 +4,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from sut.servers.health import ActivityProbe, HealthMonitor, ask_health, ask_work
+from sut.servers.health import ActivityProbe, HealthMonitor, ask_work
 from tests.kit import wait_until
 from tests.stub import StubServer, refused_url
 
@@ -64,13 +64,6 @@ def test_close_ends_the_questions(pipes, monkeypatch):
     wait_until(lambda: not watch._asking)
     assert asked
     assert len(watch.outages) == 1  # it was out at the end
-
-
-def test_ask_health():
-    with StubServer() as stub:
-        assert ask_health(stub.url, None) == ""
-    with refused_url() as url:
-        assert "not reachable" in ask_health(url, None)
 
 
 # Names as SGLang 0.5.23 and vLLM 0.32 write them; those of processes, HTTP and idleness change by themselves.
