@@ -20,6 +20,13 @@ PIECES = (
     *("\\boxed{", "\\boxed", "{", "}", "70", " 0", "\u0667", "\u00e9", "\u2003", " ", "\n", "   " * 30),
     *("```python\n", "```", "``", "`", "py\n", "print(1)\n", "|>", "|", ">", "x", "Power ", "-", "9" * 80),
 )
+# A letter that only ignoring case makes one, marks of bold type within a word, a gap longer than is decoded.
+HARD = (
+    "An\u017fwer: 70",
+    "So **a****n**s**w**e**r**: B",
+    f"So Answer:{'**' * 40}B",
+    rf"\boxed{{{chr(0x2003) * 80}70}}",
+)
 MARKERS = ("<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|end|>", "<|return|>")
 
 
@@ -54,8 +61,7 @@ def cut_at_random(text: str, rng: random.Random) -> list[int]:
 @pytest.mark.parametrize("seed", range(12))
 def test_verdicts_are_those_on_the_whole_text(seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(40):
-        ids = random_output(rng)
+    for ids in (*(random_output(rng) for _ in range(40)), *(cut_at_random(text, rng) for text in HARD)):
         output, whole = HarmonyOutput(np.array(ids, np.int32)), Whole(ids)
         assert aime.official(output, "70") == aime.official(whole, "70"), whole.text
         assert gpqa.official(output, "B") == gpqa.official(whole, "B"), whole.text
