@@ -5,19 +5,24 @@ with the record, and with the scripts themselves where HARNESS_MLCOMMONS_INFEREN
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tests.harness.compliance import cases
 from tests.runs import ROOT
 
+CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
+needs_checkout = pytest.mark.skipif(CHECKOUT is None, reason="HARNESS_MLCOMMONS_INFERENCE is not set")
 RECORD = ROOT / "tests" / "data" / "compliance" / "official.json"
 SUMMARY = "TEST07 Verification Summary"
 
 
-def _run(checkout: Path, test: str, folder: Path, file: str, *flags: object) -> str:
+def run_script(checkout: Path, test: str, folder: Path, file: str, *flags: object) -> str:
     """The text of a file that the script leaves."""
     script = checkout / "compliance" / test / "run_verification.py"
     words = [sys.executable, script, "-c", folder, "-o", folder / "out", *flags]
@@ -28,7 +33,7 @@ def _run(checkout: Path, test: str, folder: Path, file: str, *flags: object) -> 
 def _test09(checkout: Path, folder: Path, name: str) -> str:
     cases.write_logs(folder, cases.lengths_log(name))
     audit = checkout / "compliance" / "TEST09" / "gpt-oss-120b" / "audit.config"
-    return _run(checkout, "TEST09", folder, "verify_output_len.txt", "--audit-config", audit)
+    return run_script(checkout, "TEST09", folder, "verify_output_len.txt", "--audit-config", audit)
 
 
 def _test07(checkout: Path, folder: Path, name: str) -> str:
@@ -38,7 +43,7 @@ def _test07(checkout: Path, folder: Path, name: str) -> str:
     evaluator = f"{sys.executable} {ROOT}/eval_mlperf_accuracy.py --mode official"
     script = f"{evaluator} --mlperf-log {{accuracy_log}} --reference-data {cases.REFERENCE}"
     flags = ("--accuracy-script", script, "--accuracy-threshold", threshold)
-    text = _run(checkout, "TEST07", folder, "verify_accuracy.txt", *flags)
+    text = run_script(checkout, "TEST07", folder, "verify_accuracy.txt", *flags)
     return text[text.index(SUMMARY) :]
 
 
@@ -46,7 +51,7 @@ def _test06(checkout: Path, folder: Path, name: str) -> str:
     """The end-of-sequence token is the script's own, 2."""
     scenario, log = cases.CONSISTENCY[name]
     cases.write_logs(folder, log)
-    return _run(checkout, "TEST06", folder, "verify_accuracy.txt", "-s", scenario)
+    return run_script(checkout, "TEST06", folder, "verify_accuracy.txt", "-s", scenario)
 
 
 SCRIPTS = {

@@ -15,7 +15,8 @@ from harness.compliance.registry import find_test, needed_tests
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from harness.loadgen_logs.summary_and_detail import read_detail
-from tests.harness.compliance.test_compliance_test import CHECKOUT, published
+from tests.harness.compliance.official import CHECKOUT, needs_checkout
+from tests.harness.compliance.test_compliance_test import published
 from tests.harness.config.loadgen import loadgen_reads
 
 TEST07_OF_GPT_OSS = find_test(load_benchmark("gpt-oss-120b"), "TEST07")
@@ -39,10 +40,15 @@ OFFICIAL = {
     "llama3.1-8b": {"TEST06": (settings(100, 100), {})},
     "deepseek-r1": {"TEST06": (settings(100, 100), {})},
 }
-INLINE = """# a comment
+AS_IT_IS = "  *.*.performance_issue_unique  =\t1 \n"
+INLINE = f"""# a comment
+#TEST07 of gpt-oss
+#
+
 *.*.mode = 2   # performance
 *.*.min_query_count=990
 *.*.accuracy_log_sampling_target = 0x3DE # hexadecimal
+{AS_IT_IS}*.*.accuracy_log_rng_seed =7#
 *.Offline.min_duration = 5
 *.Server.min_duration = 7
 *.*.min_duration = 6
@@ -73,9 +79,7 @@ def test_shipped_settings_are_the_official_ones(name, tmp_path):
         assert both(again) == OFFICIAL[name][test]
 
 
-@pytest.mark.skipif(
-    CHECKOUT is None, reason="HARNESS_MLCOMMONS_INFERENCE names no mlcommons/inference checkout"
-)
+@needs_checkout
 @pytest.mark.parametrize(("name", "test"), [(name, test) for name in OFFICIAL for test in OFFICIAL[name]])
 def test_they_are_those_of_the_checkout(name, test):
     folder = Path(CHECKOUT) / "compliance" / test
@@ -89,39 +93,25 @@ def test_they_are_those_of_the_checkout(name, test):
 )
 def test_a_users_file(scenario, least, tmp_path):
     audit = read_audit_config(written(tmp_path, INLINE), TEST07_OF_GPT_OSS, scenario)
-    expected = {"mode": 2, "min_query_count": 990, "accuracy_log_sampling_target": 990}
-    assert audit.settings == expected | {"min_duration": least}
+    expected = {"mode": 2, "min_query_count": 990, "accuracy_log_sampling_target": 990, "min_duration": least}
+    assert audit.settings == expected | {"performance_issue_unique": 1, "accuracy_log_rng_seed": 7}
     assert audit.thresholds == {"test07_accuracy_threshold": 60.5}
 
 
 def test_loadgen_gets_a_file_that_it_reads(tmp_path):
-    """The user's own is refused by LoadGen, for the comments behind its values."""
+    """The user's own is refused by LoadGen, for the comments behind its values; its rows are not."""
     own = written(tmp_path, INLINE)
-    ours = tmp_path / "ours.config"
+    ours, rows = tmp_path / "ours.config", tmp_path / "rows.config"
     ours.write_text(read_audit_config(own, TEST07_OF_GPT_OSS, "Offline").render("TEST07"))
-    (refused, _), (code, settings) = loadgen_reads([(path, "*", "Offline") for path in (own, ours)])
-    assert (refused, code) == (-22, 0)
-    assert settings["min_query_count"] == settings["accuracy_log_sampling_target"] == 990
-    assert settings["min_duration_ms"] == 5
-
-
-@pytest.mark.parametrize(
-    ("line", "plain"),
-    [
-        ("*.*.mode = 2", "*.*.mode = 2"),
-        ("  *.*.mode  =\t2 ", "  *.*.mode  =\t2 "),
-        ("*.*.mode=2", "*.*.mode = 2"),
-        ("*.*.mode =2#performance", "*.*.mode = 2"),
-        ("*.*.mode =", "*.*.mode ="),
-        ("# a comment", "# a comment"),
-        ("#", "#"),
-        ("#TEST07 of gpt-oss", "# TEST07 of gpt-oss"),
-        ("", ""),
-        ("hello # world", "hello"),
-    ],
-)
-def test_rows_as_loadgen_reads_them(line, plain):
-    assert plain_rows(f"*.*.min_duration = 1\n{line}\n") == f"*.*.min_duration = 1\n{plain}\n"
+    rows.write_text(plain_rows(INLINE))
+    assert AS_IT_IS in rows.read_text() and rows.read_text().count("\n") == INLINE.count("\n")
+    (refused, _), *read = loadgen_reads([(path, "*", "Offline") for path in (own, ours, rows)])
+    assert refused == -22
+    for code, settings in read:
+        assert code == 0
+        assert settings["min_query_count"] == settings["accuracy_log_sampling_target"] == 990
+        assert (settings["min_duration_ms"], settings["accuracy_log_rng_seed"]) == (5, 7)
+        assert settings["performance_issue_unique"]
 
 
 THRESHOLD = "*.*.test07_accuracy_threshold = 60\n"
@@ -134,7 +124,7 @@ WRONG = {
     "scenario": (THRESHOLD + "*.Interactive.min_duration = 1\n", "mine.config:2"),
     "nan": ("*.*.test07_accuracy_threshold = nan\n", "mine.config:1"),
     "no value": (THRESHOLD + "*.*.min_duration = # none\n", "mine.config:2"),
-    "prose": ("hello\n", "mine.config:1"),
+    "prose": ("hello # world\n", "mine.config:1"),
 }
 
 

@@ -1,6 +1,5 @@
 """The verdicts on logs are those of the official scripts, to the letter."""
 
-import os
 import re
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tests.harness.compliance import cases, official
 from tests.harness.grading.samples import REFERENCE as ACCURACY_REFERENCE
 from tests.harness.grading.shared import SHARED_DATA
 
-CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
 SUBMISSIONS = SHARED_DATA / "mlperf_v6.0" / "closed"
 GPT_OSS = load_benchmark("gpt-oss-120b")
 
@@ -74,16 +72,14 @@ def test_test06_knows_every_end(benchmark, ends, tmp_path):
         assert test.judge(log, run).passed is passes
 
 
-@pytest.mark.skipif(
-    CHECKOUT is None, reason="HARNESS_MLCOMMONS_INFERENCE names no mlcommons/inference checkout"
-)
+@official.needs_checkout
 @pytest.mark.parametrize("test", official.SCRIPTS)
 def test_the_record_is_what_the_scripts_say(test, tmp_path):
     run, names = official.SCRIPTS[test]
     for number, name in enumerate(names):
         folder = tmp_path / str(number)
         folder.mkdir()
-        assert run(Path(CHECKOUT), folder, name) == official.said(test, name), name
+        assert run(Path(official.CHECKOUT), folder, name) == official.said(test, name), name
 
 
 def test_test07_grades_no_programs():

@@ -1,15 +1,13 @@
 """TEST06 from the command to its file: real LoadGen, datasets of the official sizes."""
 
 import json
-import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.harness.compliance.official import CHECKOUT, run_script
 from tests.harness.compliance.program import run_here, user_conf
 from tests.harness.submission.recorded_runs import RECIPES
 from tests.made_up.cnn import DATACENTER, END_OF_TURN, ROWS
@@ -17,7 +15,6 @@ from tests.made_up.deepseek_r1 import DEEPSEEK
 from tests.made_up.deepseek_r1 import END as END_OF_SENTENCE
 from tests.made_up.synthetic import AnsweringServer
 
-CHECKOUT = os.environ.get("HARNESS_MLCOMMONS_INFERENCE")
 LOGGED = 100  # of audit.config
 R1 = DEEPSEEK.name
 # Tokens of each answer, and the last one.
@@ -67,12 +64,5 @@ def test_one_end_of_each_output_passes(benchmark, scenario, dataset_of, tmp_path
     assert record["deviations"] == []
     assert record["plan"]["samples"] == SAMPLES[benchmark]
     if CHECKOUT:
-        assert official(folder / "run", tmp_path / "theirs", scenario) == text
-
-
-def official(logs, output, scenario):
-    """What the official script writes."""
-    script = Path(CHECKOUT) / "compliance/TEST06/run_verification.py"
-    words = [sys.executable, script, "-c", logs, "-o", output, "-s", scenario.capitalize(), "-d", "int32"]
-    subprocess.run(words, check=True, capture_output=True)
-    return (output / "TEST06/verify_accuracy.txt").read_text()
+        words = ("-s", scenario.capitalize(), "-d", "int32")
+        assert run_script(Path(CHECKOUT), "TEST06", folder / "run", "verify_accuracy.txt", *words) == text

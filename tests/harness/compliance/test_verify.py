@@ -1,7 +1,6 @@
 """``run_compliance.py verify``: logs that exist already, also those of other harnesses, and broken ones."""
 
 import errno
-import json
 import re
 import shutil
 
@@ -12,52 +11,27 @@ from tests.harness.compliance import cases
 from tests.harness.compliance.program import LOW09, TEST07_ROWS, TEST09_ROWS, audit, dataset, run_here
 from tests.harness.compliance.test_compliance_test import SUBMISSIONS
 from tests.harness.grading.logs import array, entry, harmony_ids
+from tests.harness.submission.building import files
+from tests.harness.submission.edits import DETAIL, SUMMARY, both, cut, error_row, remove, row, text, write
+from tests.harness.submission.trees import RESULTS, copied, unpack
 from tests.runs import SAMPLES
 
-ACCURACY, SUMMARY, DETAIL = "mlperf_log_accuracy.json", "mlperf_log_summary.txt", "mlperf_log_detail.txt"
+ACCURACY = "mlperf_log_accuracy.json"
 TOKENS = [7, 8, 9]
-EFFECTIVE = {
-    "scenario": "Offline",
-    "test_mode": "PerformanceOnly",
-    "min_duration_ms": 0,
-    "min_query_count": 1,
-    "samples_per_query": TEST09_ROWS,
-    "accuracy_log_rng_seed": 720381539243781796,
-    "accuracy_log_sampling_target": 10000,
-    "performance_issue_unique": True,
-    "sample_concatenate_permutation": False,
-}
-VALID = """MLPerf Results Summary
-Scenario : Offline
-Mode     : PerformanceOnly
-Result is : VALID
-  Min duration satisfied : Yes
-
-No errors encountered during test.
-"""
 ENTRIES = [entry(index, TOKENS) for index in range(TEST09_ROWS)]
 LOG = array(ENTRIES)
 
 
-def detail(changes=None, error: str = "", end: bool = True) -> str:
-    def row(key, value, is_error=False):
-        meta = {"is_error": is_error, "is_warning": False, "file": "", "line_no": 1, "pid": 1, "tid": 1}
-        return ":::MLLOG " + json.dumps({"key": key, "value": value, "time_ms": 1.0, "metadata": meta})
-
-    rows = [row(f"effective_{key}", value) for key, value in (EFFECTIVE | (changes or {})).items()]
-    rows += [row("error_runtime", error, True)] if error else []
-    last = [row("power_end", ""), row("num_errors", 0)]
-    return "\n".join([*rows, *(last if end else [])]) + "\n"
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """LoadGen's logs of a TEST09 run of official size."""
+    return unpack(tmp_path_factory.mktemp("made_up")) / RESULTS / "Offline/TEST09/performance/run_1"
 
 
 @pytest.fixture
-def logs(tmp_path):
-    """A complete TEST09 run whose outputs have 3 tokens each."""
-    folder = tmp_path / "logs"
-    cases.write_logs(folder, LOG)
-    (folder / SUMMARY).write_text(VALID)
-    (folder / DETAIL).write_text(detail())
-    return folder
+def logs(recorded, tmp_path):
+    """They, and outputs of 3 tokens each."""
+    return cases.write_logs(copied(recorded, tmp_path / "logs"), LOG)
 
 
 @pytest.fixture
@@ -84,19 +58,11 @@ def into(tmp_path):
     return ("--output-dir", tmp_path / "out")
 
 
-def put(folder, files):
-    """Write files by name; None removes one."""
-    for name, text in files.items():
-        (folder / name).unlink(missing_ok=True)
-        if text is not None:
-            (folder / name).write_text(text)
-
-
 def test_pass_and_fail(logs, verify, verify09, into, tmp_path):
     out = tmp_path / "out"
     code, printed, _ = verify09(logs, *into)
     assert (code, "TEST09: TEST PASS: mean output 3.00 tokens of 6396 samples" in printed) == (0, True)
-    assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()) == [
+    assert files(out) == [
         f"TEST09/accuracy/{ACCURACY}",
         f"TEST09/performance/run_1/{DETAIL}",
         f"TEST09/performance/run_1/{SUMMARY}",
@@ -123,32 +89,32 @@ def test_small_logs_are_not_official(verify, into, tmp_path):
     assert "TEST PASS" not in statement.read_text()
 
 
-def broken_log(*more):
-    return {ACCURACY: array([*ENTRIES, *more])}
+def log(*more, of=ENTRIES):
+    return write(ACCURACY, array([*of, *more]))
 
 
 BROKEN = {
-    "no accuracy log": ({ACCURACY: None}, "no mlperf_log_accuracy.json"),
-    "missing": ({ACCURACY: array(ENTRIES[:-2])}, "2 of 6396 samples missing (qsl_idx 6394, 6395)"),
-    "twice": (broken_log(ENTRIES[4]), "1 logged more than once (qsl_idx 4)"),
-    "beyond": (broken_log(entry(6396, TOKENS)), "1 beyond 0..6395 (qsl_idx 6396)"),
-    "cut short": ({ACCURACY: LOG[:-100]}, "cut short at byte"),
-    "not closed": ({ACCURACY: LOG[:-2]}, "the closing ] is missing"),
-    "truncated": ({ACCURACY: f"{LOG[:4096]}\n\n...\n\n{LOG[-4096:]}"}, "truncated for submission"),
-    "no entries": ({ACCURACY: "[\n]\n"}, "mlperf_log_accuracy.json: no answer was logged"),
-    "half a token": ({ACCURACY: LOG.replace('"data" : "', '"data" : "45', 1)}, "cut short"),
-    "detail cut short": ({DETAIL: detail(end=False)}, "mlperf_log_detail.txt: cut short"),
-    "detail empty": ({DETAIL: ""}, "mlperf_log_detail.txt: empty"),
-    "summary cut short": ({SUMMARY: VALID[:-20]}, "mlperf_log_summary.txt: cut short"),
-    "no record": ({"run.json": "{"}, "run.json is not the record of a run"),
-    "accuracy run": ({DETAIL: detail({"test_mode": "AccuracyOnly"})}, "effective_test_mode was AccuracyOnly"),
+    "no accuracy log": (remove(ACCURACY), "no mlperf_log_accuracy.json"),
+    "missing": (log(of=ENTRIES[:-2]), "2 of 6396 samples missing (qsl_idx 6394, 6395)"),
+    "twice": (log(ENTRIES[4]), "1 logged more than once (qsl_idx 4)"),
+    "beyond": (log(entry(6396, TOKENS)), "1 beyond 0..6395 (qsl_idx 6396)"),
+    "cut short": (write(ACCURACY, LOG[:-100]), "cut short at byte"),
+    "not closed": (write(ACCURACY, LOG[:-2]), "the closing ] is missing"),
+    "truncated": (write(ACCURACY, f"{LOG[:4096]}\n\n...\n\n{LOG[-4096:]}"), "truncated for submission"),
+    "no entries": (write(ACCURACY, "[\n]\n"), "mlperf_log_accuracy.json: no answer was logged"),
+    "half a token": (write(ACCURACY, LOG.replace('"data" : "', '"data" : "45', 1)), "cut short"),
+    "detail cut short": (cut(DETAIL), "mlperf_log_detail.txt: cut short"),
+    "detail empty": (write(DETAIL, ""), "mlperf_log_detail.txt: empty"),
+    "summary cut short": (cut(SUMMARY, 0.9), "mlperf_log_summary.txt: cut short"),
+    "no record": (write("run.json", "{"), "run.json is not the record of a run"),
+    "accuracy run": (row(".", effective_test_mode="AccuracyOnly"), "effective_test_mode was AccuracyOnly"),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_logs(name, logs, verify09, into):
-    files, said = BROKEN[name]
-    put(logs, files)
+    edit, said = BROKEN[name]
+    edit(logs)
     code, printed, errors = verify09(logs, *into)
     assert (code, printed) == (2, "")
     (line,) = errors.splitlines()
@@ -156,60 +122,60 @@ def test_broken_logs(name, logs, verify09, into):
     assert not into[1].exists()
 
 
-OURS = records.verdict("VALID", complete=True)
-TOO_SLOW = {SUMMARY: VALID.replace(": VALID", ": INVALID").replace(": Yes", ": NO")}
-ERRORS = {SUMMARY: VALID.replace("No errors", "7 ERRORS")}
-ERROR_ROWS = {DETAIL: detail(error="tokens were lost")}
+def ours(result, *reasons, **more):
+    return write("run.json", records.verdict(result, *reasons, **more))
+
+
+UNMET_DURATION = text(SUMMARY, "duration satisfied : Yes", "duration satisfied : NO")
+TOO_SLOW = both(text(SUMMARY, ": VALID", ": INVALID"), UNMET_DURATION)
+ERRORS, ERROR_ROW = text(SUMMARY, "No errors", "7 ERRORS"), error_row(".", "tokens were lost")
+COMPLETE = ours("VALID", complete=True)
 UNMET = "LoadGen reports INVALID: Min duration not satisfied"
 COUNTED, LOGGED = "LoadGen counts 7 errors", "1 x LoadGen error: tokens were lost"
-# Files, and warnings besides those of other bounds.
+# Edits of the logs, and warnings besides those of other bounds.
 JUDGED = {
     # Logs of another harness: the verdict is the official one.
     "invalid": (TOO_SLOW, [UNMET]),
     "errors": (ERRORS, [COUNTED]),
-    "error rows": (ERROR_ROWS, [LOGGED]),
-    "an accuracy log alone": ({SUMMARY: None, DETAIL: None}, [f"no {SUMMARY}: ", f"no {DETAIL}: "]),
-    "JSON lines": ({ACCURACY: "\n".join(ENTRIES)}, ["the log has JSON lines"]),
+    "error rows": (ERROR_ROW, [LOGGED]),
+    "an accuracy log alone": (both(remove(SUMMARY), remove(DETAIL)), [f"no {DETAIL}: ", f"no {SUMMARY}: "]),
+    "JSON lines": (write(ACCURACY, "\n".join(ENTRIES)), ["the log has JSON lines"]),
     # Other ways of earlier rounds to have each sample logged once; the log shows that it was.
     "samples drawn": (
-        {DETAIL: detail({"performance_issue_unique": False})},
+        row(".", effective_performance_issue_unique=False),
         ["effective_performance_issue_unique was False"],
     ),
     "a target of all samples": (
-        {DETAIL: detail({"accuracy_log_sampling_target": TEST09_ROWS})},
+        row(".", effective_accuracy_log_sampling_target=TEST09_ROWS),
         [f"effective_accuracy_log_sampling_target was {TEST09_ROWS}"],
     ),
-    "our run, only too slow": (
-        TOO_SLOW | {"run.json": records.verdict("INVALID", "slow", complete=True)},
-        [UNMET],
-    ),
+    "our run, only too slow": (both(TOO_SLOW, ours("INVALID", "slow", complete=True)), [UNMET]),
 }
 WORTHLESS = {
     "failures": (
-        {"run.json": records.verdict("INVALID", "3 of 9 queries failed")},
+        ours("INVALID", "3 of 9 queries failed"),
         "run.json has the result INVALID: 3 of 9 queries failed",
     ),
-    "killed": ({"run.json": records.text(verdict=None, deviations=[])}, "run.json has no verdict"),
-    "errors": (ERRORS | {"run.json": OURS}, COUNTED),
-    "error rows": (ERROR_ROWS | {"run.json": OURS}, LOGGED),
+    "killed": (write("run.json", records.text(verdict=None, deviations=[])), "run.json has no verdict"),
+    "errors": (both(ERRORS, COMPLETE), COUNTED),
+    "error rows": (both(ERROR_ROW, COMPLETE), LOGGED),
 }
 
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_what_a_verdict_is_no_part_of_is_a_warning(name, logs, verify09):
-    files, warnings = JUDGED[name]
-    put(logs, files)
+    edit, warnings = JUDGED[name]
+    edit(logs)
     code, printed, _ = verify09(logs)
     assert (code, "TEST09: TEST PASS" in printed) == (0, True)
-    found = re.findall("^WARNING (?!test09_)(.*)", printed, re.MULTILINE)
-    assert len(found) == len(warnings)
-    assert all(line.startswith(wanted) for line, wanted in zip(sorted(found), sorted(warnings), strict=True))
+    found = sorted(re.findall("^WARNING (?!test09_)(.*)", printed, re.MULTILINE))
+    assert [line[: len(start)] for line, start in zip(found, warnings, strict=True)] == warnings
 
 
 @pytest.mark.parametrize("name", WORTHLESS)
 def test_a_run_of_ours_that_is_worth_nothing(name, logs, verify09, into):
-    files, said = WORTHLESS[name]
-    put(logs, files)
+    edit, said = WORTHLESS[name]
+    edit(logs)
     code, printed, _ = verify09(logs, *into)
     assert code == 4
     assert f"TEST09 has no verdict: {said}" in printed
@@ -267,7 +233,7 @@ USAGE = {
 @pytest.mark.parametrize("name", USAGE)
 def test_usage(name, logs, verify):
     words, said = USAGE[name]
-    put(logs, {SUMMARY: None, DETAIL: None})
+    both(remove(SUMMARY), remove(DETAIL))(logs)
     code, printed, errors = verify(*words, "--log-dir", logs)
     assert (code, printed) == (2, "")
     assert said in errors

@@ -8,7 +8,7 @@ from harness.submission.checks.check import check_tree
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import SCORE, SYSTEM, both, fields, pattern, remove, text, write
 from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, copied, unpack
-from tests.made_up.cnn import DATACENTER, EDGE, ROWS
+from tests.made_up.cnn import DATACENTER, EDGE
 
 R1 = "deepseek-r1"
 LEAST, MOST = {DATACENTER: 7350880, EDGE: 2746002}, {DATACENTER: 8984408, EDGE: 3356224}  # characters
@@ -35,32 +35,10 @@ def results(tree, benchmark):
     return tree / "closed/MyOrg/results/made_up" / benchmark
 
 
-TREES = {
-    "Offline, Server": (DATACENTER, remove("Interactive")),
-    "Offline, Interactive": (DATACENTER, remove("Server")),
-    "Offline, Server, Interactive": (DATACENTER, both()),
-    "edge: Offline, SingleStream": (EDGE, both()),
-    "R1: Offline, Server": (R1, remove("Interactive")),
-    "R1: Offline, Interactive": (R1, remove("Server")),
-}
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_it_has_no_issue(tree_of, name):
-    assert check_tree(tree_of(*TREES[name])) == ()
-
-
 def test_equal_answers_of_a_greedy_model_to_the_samples_of_a_test_are_a_warning(tree_of):
     """LoadGen draws the same ones in Server and Interactive; this server answers them in the same order."""
     (issue,) = check_tree(tree_of(R1, both()))
     assert (issue.code, issue.is_warning) == ("repeat", True)
-
-
-@needs_official
-@pytest.mark.engine
-@pytest.mark.parametrize("name", TREES)
-def test_the_official_checker_accepts_it(tree_of, name):
-    assert accepts(tree_of(*TREES[name]))
 
 
 def score(metric, value, scenario="Offline"):
@@ -87,8 +65,11 @@ ANSWER = '{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'
 TRUNCATED = f"[\n{9000 * 'x'}\n\n...\n\n{4000 * 'x'}\n]\n"
 BOTH, ALL = (DATACENTER, EDGE), (DATACENTER, EDGE, R1)
 WITH_TEST06 = (DATACENTER, R1)
-# Benchmarks, damage, our issue's code, whether MLCommons's checker refuses it too.
+# Benchmarks, damage, our issue's code or None, whether MLCommons's checker refuses it too.
 DAMAGES = {
+    "as it is": (BOTH, both(), None, False),
+    "Server alone": ((DATACENTER, R1), remove("Interactive"), None, False),
+    "Interactive alone": ((DATACENTER, R1), remove("Server"), None, False),
     "gen_len missing": (BOTH, renamed("gen_len"), "accuracy", True),
     "gen_len just long enough": (BOTH, length(LEAST), None, False),
     "gen_len just short enough": (BOTH, length(MOST), None, False),
@@ -129,8 +110,8 @@ CASES = [(benchmark, name) for name, damage in DAMAGES.items() for benchmark in 
 @pytest.mark.parametrize(("benchmark", "name"), CASES)
 def test_a_damage_has_its_issue(tree_of, benchmark, name):
     _, change, code, _ = DAMAGES[name]
-    found = {found.code for found in check_tree(tree_of(benchmark, change)) if not found.is_warning}
-    assert code in found if code else not found
+    found = check_tree(tree_of(benchmark, change))
+    assert code in {one.code for one in found if not one.is_warning} if code else found == ()
 
 
 @needs_official
@@ -139,14 +120,3 @@ def test_a_damage_has_its_issue(tree_of, benchmark, name):
 def test_what_the_official_checker_says_of_it(tree_of, benchmark, name):
     _, change, _, refused = DAMAGES[name]
     assert accepts(tree_of(benchmark, change)) is not refused
-
-
-def test_the_runs_were_complete(originals):
-    """What the archive is: logs of all samples, without a deviation."""
-    for benchmark, rows in (ROWS | {R1: 4388}).items():
-        number = "num-samples" if benchmark == R1 else "gen_num"
-        for path in results(originals / benchmark, benchmark).glob("*/accuracy/accuracy.txt"):
-            assert f"'{number}': {rows}" in path.read_text()
-        for path in results(originals / benchmark, benchmark).glob("*/README.md"):
-            assert f"{rows} samples" in path.read_text()
-            assert "Deviations from the rules\n\nNone." in path.read_text()
