@@ -67,7 +67,6 @@ CHOICES = [
 
 WRONG = [
     [],
-    ["--accuracy"],
     [*NEEDED, "--mode", "offline", "--scenario", "server"],
     [*NEEDED, "--num-samples", "8", "--total-sample-count", "8"],
     [*NEEDED, "--dataset-path", "other.parquet"],
@@ -76,9 +75,7 @@ WRONG = [
     [*NEEDED, "-max_samples", "8"],
     [*NEEDED, "--backend", "triton"],
     [*NEEDED, "--benchmark", "gpt-oss-20b"],
-    [*NEEDED, "--max-samples", "1.5"],
     [*NEEDED, "--timeout", "long"],
-    [*NEEDED, "--num-workers"],
     [*NEEDED, "--log-level", "loud"],
     [*NEEDED, "stray"],
     ["--input-file"],

@@ -56,15 +56,11 @@ REFUSED = [
     # what makes LoadGen refuse the whole file with -22 and no line number
     ("*.Server.min_duration =1000\n", 1, "spaces", "refuses"),
     ("*.Server.min_duration == 1000\n", 1, "'='", "refuses"),
-    ("*.Server.min_duration : 1000\n", 1, "'='", "refuses"),
     ("*.Server.min_duration = ten\n", 1, "not a number", "refuses"),
-    ("*.Server.min_duration = 10s\n", 1, "not a number", "refuses"),
-    ("*.Server.min_duration = 1,000\n", 1, "not a number", "refuses"),
     ("*.Server.min_duration = 1_000\n", 1, "1_000", "refuses"),
     ("*.Server.min_duration = \u0663\n", 1, "\u0663", "refuses"),
     ("*.Server.min_duration\u00a0= 1000\n", 1, "min_duration", "refuses"),
     ("*.Server.target_qps = 5\n*.Server.min_duration = 1000 # ms\n", 2, "#", "refuses"),
-    ("*.Offline.target_qps = 100 # 50 #5.0\n", 1, "#", "refuses"),
     ("#comment of several words\n", 1, "#comment", "refuses"),
     ("*.Server.min_duration = 1000\x0b*.Server.target_qps = 3\n", 1, "target_qps", "refuses"),
     # what LoadGen takes for another number
@@ -81,7 +77,6 @@ REFUSED = [
     ("*.Server.target_qps = -.5\n", 1, "more than 0", "takes"),
     ("*.Server.target_qps = inf\n", 1, "inf", "takes"),
     ("*.Server.target_qps = 0\n", 1, "target_qps", "takes"),
-    ("*.Server.target_qps = -1\n", 1, "more than 0", "takes"),
     # to Python a line of its own, to LoadGen the rest of the comment
     ("# old\u2028*.Server.min_duration = 1000\n*.server.target_qps = 1\n", 2, "'server'", "ignores"),
 ]
@@ -122,7 +117,6 @@ ACCEPTED = [
     ("*.Server.target_qps = 1e1\n", "server_target_qps", 10.0),
     ("*.Server.target_qps = .65000\n", "server_target_qps", 0.65),
     ("*.Server.min_duration = 1000.0\n", "min_duration_ms", 1000),
-    ("*.Server.target_qps = 3956\n", "server_target_qps", 3956.0),
     ("llama2-70b.Server.min_duration = 5\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
     ("*.Offline.min_duration = 5\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
     (f"*.Server.accuracy_log_rng_seed = {SEED}\n", "accuracy_log_rng_seed", SEED),
@@ -159,21 +153,16 @@ SKIPPED = [
         "*.Offline.min_durations = 1000\n",
         "*.Offline.min_duration=1000\n",
         "*.SingleStream.target_qps = 5\n",
-        "*.Offline.batch_size = 5\n",
         "*.*.mode_of_transport = 5\n",
         "TODO\n",
     )),
     # keys of mlperf.conf, of TestSettings and of audit configs
     *((f"*.Server.{key} = 5\n", "Server") for key in (
         "qsl_rng_seed",
-        "sample_index_rng_seed",
-        "schedule_rng_seed",
         "accuracy_log_probability",
         "test05",
-        "test05_qsl_rng_seed",
         "target_duration",
         "server_target_qps",
-        "offline_expected_qps",
         "server_coalesce_queries",
     )),
     # keys that the scenario of the row does not have

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from harness.config.loadgen_conf import USER_KEYS, Target, read_conf
 from harness.config.loadgen_settings import BY_ATTRIBUTE, SETTINGS, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
@@ -18,17 +16,13 @@ NUMBER = {int: 7, float: 7.5}
 NOT_ALONE = ("token_latency_scaling_factor",)
 
 
-@pytest.fixture(scope="module")
-def without(tmp_path_factory):
-    """LoadGen's settings without any row, by scenario."""
-    path = tmp_path_factory.mktemp("empty") / "empty.conf"
-    path.touch()
-    answers = loadgen_reads([(path, MODEL, scenario) for scenario in LOADGEN_SCENARIOS])
-    return {scenario: settings for scenario, (_, settings) in zip(LOADGEN_SCENARIOS, answers, strict=True)}
-
-
-def test_a_number_of_a_conf_file_becomes_loadgens_value(tmp_path, without):
+def test_a_number_of_a_conf_file_becomes_loadgens_value(tmp_path):
     """Of every setting that a user.conf may hold, in every scenario that has it."""
+    empty = tmp_path / "empty.conf"
+    empty.touch()
+    answers = loadgen_reads([(empty, MODEL, scenario) for scenario in LOADGEN_SCENARIOS])
+    without = {scenario: found for scenario, (_, found) in zip(LOADGEN_SCENARIOS, answers, strict=True)}
+    assert BY_ATTRIBUTE.keys() <= without["Server"].keys()
     settable = [one for one in SETTINGS if not one.internal and one.attribute not in NOT_ALONE]
     pairs = [(setting, scenario) for setting in settable for scenario in setting.scenarios]
     assert len(pairs) == 73
@@ -62,7 +56,3 @@ def test_detail_keys_are_rows_of_the_detail_log():
     common = {setting.detail_key for setting in SETTINGS if "Offline" in setting.scenarios} - {""}
     assert common - detail.values.keys() == set()
     assert [setting for setting in SETTINGS if setting.detail_key.encode() not in loadgen_binary()] == []
-
-
-def test_every_attribute_is_one_of_loadgens(without):
-    assert BY_ATTRIBUTE.keys() <= without["Server"].keys()

@@ -5,7 +5,6 @@ datasets 5.2.0, transformers 5.23.0 and simplejson 4.3.0, from made-up articles 
 """
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,11 +14,11 @@ from harness.dataset import cnndm
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.dataset.samples import load_samples
 from scripts.build_cnndm import main
-from tests.runs import main_here
+from tests.kit import DATA
+from tests.runs import SAMPLES, main_here
 
-ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests" / "data" / "cnndm"
-TOKENIZER = ROOT / "datasets" / "samples" / "cnn_sample_tokenizer.json"
+GOLDEN = DATA / "cnndm"
+TOKENIZER = SAMPLES / "cnn_sample_tokenizer.json"
 
 
 def golden_rows():
@@ -34,7 +33,9 @@ def validation_split(path, **changes):
         "highlights": [row["output"] for row in rows],
         "id": [f"{number:040x}" for number in range(len(rows))],
     }
-    pq.write_table(pa.table({name: cells for name, cells in (columns | changes).items() if cells}), path)
+    pq.write_table(
+        pa.table({name: cells for name, cells in (columns | changes).items() if cells is not None}), path
+    )
     return path
 
 
@@ -80,6 +81,11 @@ def test_what_is_built_can_be_run(tmp_path, capfd):
         assert tokenizer.decode(samples.tokens(row)[1:], False) == cnndm.TEMPLATE.format(**wanted)
 
 
+def with_cells(folder, **columns):
+    validation_split(folder / "validation.parquet", **columns)
+    return {}
+
+
 def begins_otherwise(path):
     content = json.loads(TOKENIZER.read_text("utf-8"))
     path.write_text(json.dumps(content | {"post_processor": None}))
@@ -95,30 +101,24 @@ BAD = {
     "no rows asked for": (lambda p: {"words": ["--total-count", "0"]}, "--total-count is 0"),
     "no such folder": (lambda p: {"output": "absent/cnn_eval.json"}, "absent"),
     "no highlights": (
-        lambda p: {"words": [], "input": validation_split(p / "validation.parquet", highlights=None)},
+        lambda p: with_cells(p, highlights=None),
         "no column highlights; its columns are article, id",
     ),
     "an article that is null": (
-        lambda p: {"input": validation_split(p / "validation.parquet", article=["a", None, *"bcdef"])},
+        lambda p: with_cells(p, article=["a", None, *"bcdef"]),
         "row 1: article and highlights",
     ),
-    "no articles": (lambda p: {"input": empty(p / "validation.parquet")}, "no rows, expected articles"),
+    "no articles": (
+        lambda p: with_cells(p, **dict.fromkeys(("article", "highlights", "id"), pa.array([], pa.string()))),
+        "no rows, expected articles",
+    ),
 }
-
-
-def empty(path):
-    pq.write_table(
-        pa.table({"article": pa.array([], pa.string()), "highlights": pa.array([], pa.string())}), path
-    )
-    return path
 
 
 @pytest.mark.parametrize(("prepare", "message"), BAD.values(), ids=BAD)
 def test_bad_input_is_one_clear_line(tmp_path, prepare, message, capfd):
     given = prepare(tmp_path)
-    given.pop("input", None)
-    words = given.pop("words", [])
-    code, said = build(capfd, tmp_path, *words, **given)
+    code, said = build(capfd, tmp_path, *given.pop("words", []), **given)
     *_, last = said.splitlines()
     assert code == 2 and message in last
     assert not list(tmp_path.glob("cnn_eval.json*"))
