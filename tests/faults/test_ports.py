@@ -41,14 +41,7 @@ def run_with_few_ports(tmp_path, setting, *arguments):
     return FinishedRun(done.returncode, done.stdout, done.stderr, log_dir)
 
 
-def parts(settings, quick):
-    return [
-        pytest.param(setting, id=str(setting), marks=() if setting is quick else pytest.mark.engine)
-        for setting in settings
-    ]
-
-
-@pytest.mark.parametrize("setting", parts(TWO, TWO[1]))
+@pytest.mark.parametrize("setting", [TWO[1], pytest.param(TWO[0], marks=pytest.mark.engine)], ids=str)
 def test_too_many_are_asked_for(setting, tmp_path):
     run = run_with_few_ports(tmp_path, setting, "--max-concurrency", 50)
     assert run.code == 2
@@ -56,19 +49,20 @@ def test_too_many_are_asked_for(setting, tmp_path):
     assert "ip_local_port_range" in run.stderr
 
 
-@pytest.mark.parametrize("setting", parts([OFFLINE, OFFLINE_ACCURACY], None))
+@pytest.mark.engine
+@pytest.mark.parametrize("setting", [OFFLINE, OFFLINE_ACCURACY], ids=str)
 def test_offline_takes_what_fits(setting, tmp_path):
     run = run_with_few_ports(tmp_path, setting, "--max-samples", 24)
     assert (run.code, run.result) == (0, "VALID"), run.stdout + run.stderr
     assert run.record["plan"]["concurrency"] <= LAST - FIRST
 
 
-@pytest.mark.parametrize("setting", parts(SETTINGS[2:], None))
+@pytest.mark.engine
+@pytest.mark.parametrize("setting", SETTINGS[2:], ids=str)
 def test_ports_run_out(setting, tmp_path):
     """LoadGen alone decides how many are in flight: the server is not blamed for what is missing here."""
     run = run_with_few_ports(tmp_path, setting)
     assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
     assert run.failures.keys() == {"local_limit"}
-    assert all(
-        "Cannot assign requested address" in row["failure_detail"] for row in run.requests if row["failure"]
-    )
+    details = [row["failure_detail"] for row in run.requests if row["failure"]]
+    assert all("Cannot assign requested address" in detail for detail in details)

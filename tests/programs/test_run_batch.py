@@ -72,20 +72,13 @@ def test_ids_in_the_order_of_the_prompts_with_limits_that_count_them(backend, ba
 
 
 @ENGINE
-def test_an_answer_that_ends_without_an_end_token_is_named(batch, capfd):
-    with StubServer(tokens=3) as stub:
-        code, stdout, _ = here(capfd, batch, "--server-url", stub.url)
-    assert code == 0
-    assert written(batch) == [ids[:3] for ids in WANTED]
-    assert "12 answers were stopped by the server and do not end with 199999 and 200002" in stdout
-
-
-@ENGINE
 def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd):
+    """Also: answers that end without an end token are named."""
+
     def second(request):
         return Fault.HTTP_500 if request.index == 2 else None
 
-    with StubServer(faults=second) as stub:
+    with StubServer(faults=second, tokens=3) as stub:
         code, stdout, _ = here(capfd, batch, "--server-url", stub.url)
         failed = stub.requests[2].prompt_ids
         assert code == 4
@@ -96,11 +89,12 @@ def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd)
             more = ("--resume", *other) if other else ()
             code, _, stderr = here(capfd, batch, "--server-url", stub.url, *more)
             assert (code, part in stderr) == (2, True), stderr
-    with StubServer() as stub:
+    with StubServer(tokens=3) as stub:
         code, stdout, _ = here(capfd, batch, "--server-url", stub.url, "--resume")
         assert (code, f"{len(PROMPTS) - 1} answers are of earlier attempts" in stdout) == (0, True)
         assert [request.prompt_ids for request in stub.requests[1:]] == [failed]
-    assert written(batch) == WANTED
+    assert written(batch) == [ids[:3] for ids in WANTED]
+    assert "12 answers were stopped by the server and do not end with 199999 and 200002" in stdout
 
 
 def test_a_file_that_another_run_has_written_meanwhile_is_kept(batch, capfd):
