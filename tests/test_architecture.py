@@ -102,14 +102,13 @@ def test_the_walker_sees(source, names):
 def test_the_walker_finds_the_project():
     found = {relative(path) for path in program()}
     assert {"run_mlperf.py", "harness/config/plan.py", "sut/loadgen/binding.py"} <= found
-    assert offenders([ROOT / "sut/loadgen/binding.py"], {"mlperf_loadgen"})
-    assert offenders([ROOT / "sut/run.py"], {"harness"})
 
 
 # Rooms that judge what lies on disk; the program of the compliance runs stands above its room.
 PROGRAMS = {"harness/compliance/cli.py", "harness/compliance/plan.py", "harness/compliance/command.py"}
 ROOMS = modules(*(f"harness/{room}" for room in ("grading", "compliance", "report", "submission")))
 JUDGES = [path for path in ROOMS if relative(path) not in PROGRAMS]
+JAIL = "harness/grading/sandbox/jail/fork_server.py"
 WALLS = {
     "HTTP is sut's": (outside_sut, SERVER_MODULES, []),
     "LoadGen is one module's": (program, {"mlperf_loadgen"}, ["sut/loadgen/binding.py: mlperf_loadgen"]),
@@ -119,17 +118,13 @@ WALLS = {
     "sut knows nothing above it": (lambda: modules("sut"), ABOVE | {"eval_mlperf_accuracy"}, []),
     # A name that is made at run time would pass all of the walls. The jail alone imports from a table: the
     # modules that solutions need and that are loaded before the fork.
-    "no import is computed": (
-        program,
-        {"(computed)"},
-        ["harness/grading/sandbox/jail/fork_server.py: (computed)"],
-    ),
+    "no import is computed": (program, {"(computed)"}, [f"{JAIL}: (computed)"]),
     # Not even by way of another module of harness/. A pair of sockets passes files to the fork server; the
     # name of one that is never used holds a user id.
     "what judges knows no servers": (
         lambda: reachable(JUDGES),
         SERVER_MODULES | SOCKETS | {"sut", "harness.config.plan", "harness.cli.run_flags"},
-        ["harness/grading/sandbox/jail/fork_server.py: socket", "harness/grading/sandbox/users.py: socket"],
+        [f"{JAIL}: socket", "harness/grading/sandbox/users.py: socket"],
     ),
 }
 
@@ -143,11 +138,8 @@ def test_wall(wall):
 def test_the_reference_server_shadows_no_package():
     """Its folder is first on sys.path when serve.py runs."""
     found = {path.stem for path in (ROOT / "pytorch").glob("*.py")}
-    assert found | {path.parent.name for path in modules("pytorch")} == {
-        "serve",
-        "reference_server",
-        "pytorch",
-    }
+    found |= {path.parent.name for path in modules("pytorch")}
+    assert found == {"serve", "reference_server", "pytorch"}
     assert offenders(modules("pytorch"), {"torch"})
 
 

@@ -43,11 +43,6 @@ class BadNetwork:
     lost_request: int = 0
     lossy_to_server: int = 0
 
-    @property
-    def verdict_cell(self) -> str:
-        """Result and exit code, as the page has them."""
-        return f"{'no run' if self.verdict == NOTHING else self.verdict}, {self.code}"
-
 
 def both(key: str, what: str, **changes) -> BadNetwork:
     """The same in both directions."""

@@ -75,11 +75,17 @@ class _Stream:
         return self.left[starts[bisect.bisect_right(starts, offset) - 1]]
 
 
-def exchanges(packets: Iterable[Packet], tokens: int) -> dict[int, list[Exchange]]:
-    """Exchanges for answers of at most ``tokens``, by the first id of the prompt, in order of their time."""
+def _streams(packets: Iterable[Packet]) -> dict[tuple[tuple[bytes, int], int], _Stream]:
+    """By connection and way."""
     streams: dict[tuple[tuple[bytes, int], int], _Stream] = defaultdict(_Stream)
     for packet in packets:
         streams[packet.connection, packet.way].take(packet)
+    return streams
+
+
+def exchanges(packets: Iterable[Packet], tokens: int) -> dict[int, list[Exchange]]:
+    """Exchanges for answers of at most ``tokens``, by the first id of the prompt, in order of their time."""
+    streams = _streams(packets)
     found: dict[int, list[Exchange]] = defaultdict(list)
     for connection, way in list(streams):
         if way == UP:
@@ -111,12 +117,8 @@ def lost_to_server(packets: Sequence[Packet], tokens: int) -> int:
     """Segments that did not reach the server, so that the client sent them again; only on connections with
     queries for at most ``tokens``: the trial request's are not the run's.
     """
-    streams: dict[tuple[bytes, int], _Stream] = defaultdict(_Stream)
     up = [packet for packet in packets if packet.way == UP]
-    for packet in up:
-        streams[packet.connection].take(packet)
     asked = b'"max_new_tokens":%d' % tokens
-    ours = {connection for connection, stream in streams.items() if asked in stream.data}
-    return sum(
-        packet.lost and (packet.syn or bool(packet.payload)) for packet in up if packet.connection in ours
-    )
+    ours = {connection for (connection, _), stream in _streams(up).items() if asked in stream.data}
+    sent = [packet for packet in up if packet.connection in ours and (packet.syn or packet.payload)]
+    return sum(packet.lost for packet in sent)
