@@ -104,11 +104,7 @@ COMMANDS = [
         "--attn-dp-size ... --dp-size 16 --enable-dp-attention --tp-size ... --tp 16",
         "--max-running-requests 1024",
     ),
-    (
-        "--benchmark deepseek-r1 --attn-dp-size 2",
-        DEEPSEEK,
-        "--attn-dp-size 2 --max-running-requests 128",
-    ),
+    ("--benchmark deepseek-r1 --attn-dp-size 2", DEEPSEEK, "--attn-dp-size 2 --max-running-requests 128"),
     (
         "--benchmark deepseek-r1 --model_path /models/r1 --enable_speculative_decode",
         *(DEEPSEEK, EAGLE, OWN_HEAD),

@@ -155,8 +155,3 @@ def test_names_that_a_server_gives_itself_reach_the_terminal_escaped(tmp_path, c
     assert both.code == 3 and "\\x1b[2J" in both.stderr
     for text in (alone.stdout, alone.stderr, both.stdout, both.stderr):
         assert_legible(text)
-
-
-def test_the_probe_of_the_terminal_would_notice():
-    with pytest.raises(AssertionError):
-        assert_legible(UGLY)

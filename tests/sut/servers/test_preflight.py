@@ -57,17 +57,14 @@ def test_trial_notices_servers_that_close_after_each_answer(announced, monkeypat
         (Fault.ABORT, "aborted"),
         (Fault.ZERO_TOKENS, "no_tokens"),
         (Fault.RESET_AT_ONCE, "no_response"),
+        (None, "connect"),  # it died meanwhile
     ],
 )
 def test_trial_of_a_server_that_fails(fault, wording):
-    with StubServer() as good, StubServer(faults=fault) as bad, pytest.raises(ServerError) as caught:
+    failing = StubServer(faults=fault) if fault else refused_url()
+    with StubServer() as good, failing as bad, pytest.raises(ServerError) as caught:
         trial(good, bad)
-    assert str(caught.value).startswith(f"{bad.url}: the trial request failed: {wording}")
-
-
-def test_trial_of_a_server_that_died_meanwhile():
-    with refused_url() as url, pytest.raises(ServerError, match="the trial request failed: connect"):
-        trial(url)
+    assert str(caught.value).startswith(f"{getattr(bad, 'url', bad)}: the trial request failed: {wording}")
 
 
 def test_trial_of_a_silent_server_ends(caplog, monkeypatch):

@@ -303,25 +303,27 @@ def test_gpus_of_this_machine(tmp_path, libraries, nvml, amdsmi, gpus, levels):
     }
 
 
-EARLIER = [
-    ("5.7", "power_info", {"average_socket_power": 300}, "POWER_USAGE"),
-    ("6.0", "power_info", {"current_socket_power": 0xFFFF, "average_socket_power": 300}, "POWER_USAGE"),
-    ("6.1", "clock_info", {"cur_clk": 300}, "SM_CLOCK"),
-    ("6.1", "energy_count", {"power": 60_000, "counter_resolution": 5.0}, "TOTAL_ENERGY_CONSUMPTION"),
+# As earlier versions of ROCm's amdsmi answer, and a GPU that lacks the value.
+ANSWERS = [
+    ("power_info", {"average_socket_power": 300}, "POWER_USAGE", True),  # 5.7
+    ("power_info", {"current_socket_power": 0xFFFF, "average_socket_power": 300}, "POWER_USAGE", True),  # 6.0
+    ("clock_info", {"cur_clk": 300}, "SM_CLOCK", True),  # 6.1
+    ("energy_count", {"power": 60_000, "counter_resolution": 5.0}, "TOTAL_ENERGY_CONSUMPTION", True),  # 6.1
+    ("gpu_activity", {"gfx_activity": "N/A"}, "GPU_UTIL", False),
+    ("gpu_activity", object(), "GPU_UTIL", False),
+    ("gpu_activity", AmdSmiError(), "GPU_UTIL", False),
 ]
 
 
-@pytest.mark.parametrize(("rocm", "function", "answer", "row"), EARLIER)
-def test_answers_of_earlier_versions_of_amdsmi(libraries, rocm, function, answer, row):
-    asked = {f"amdsmi_get_{function}": lambda *_: answer}
-    page = libraries(None, partial(made_up_amdsmi, 1, **asked)).page().decode()
-    assert f'DCGM_FI_DEV_{row}{{gpu="0"}} 300' in page
+@pytest.mark.parametrize(("function", "answer", "row", "has"), ANSWERS)
+def test_answers_of_amdsmi(libraries, function, answer, row, has):
+    def asked(*_):
+        if isinstance(answer, AmdSmiError):
+            raise answer
+        return answer
 
-
-@pytest.mark.parametrize("answer", [unsupported, lambda *_: {"gfx_activity": "N/A"}, lambda *_: object()])
-def test_a_value_that_a_gpu_of_amd_lacks_is_left_out(libraries, answer):
-    page = libraries(None, partial(made_up_amdsmi, 1, amdsmi_get_gpu_activity=answer)).page().decode()
-    assert "GPU_UTIL" not in page
+    page = libraries(None, partial(made_up_amdsmi, 1, **{f"amdsmi_get_{function}": asked})).page().decode()
+    assert (f'DCGM_FI_DEV_{row}{{gpu="0"}} 300' in page) is (row in page) is has
     assert "GPU_TEMP" in page
 
 
