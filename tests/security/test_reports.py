@@ -41,35 +41,33 @@ class Tags(html.parser.HTMLParser):
 
 
 @pytest.fixture
-def disagreement(tmp_path):
-    """A log with one hostile output, and what the two modes said of it."""
+def written(tmp_path):
+    """The content of a file on one hostile output, of which the two modes said different things."""
     log = AccuracyLog(write_log(tmp_path / "mlperf_log_accuracy.json", [encode(HOSTILE)]))
     (entry,) = log
     grades = {
         Mode.OFFICIAL: Grade(RIGHT, True, HOSTILE, Reason.CORRECT, HOSTILE),
         Mode.STRICT: Grade(WRONG, False, HOSTILE, Reason.WRONG, HOSTILE),
     }
-    reference = Reference(f"aime{HOSTILE}", AIME, HOSTILE, 0)
-    return GradedSample(
-        0, reference, Logged(0, len(entry.token_ids), None, False, entry.offset, entry.size), grades
-    ), LoggedOutputs(log, HarmonyDecoder(100))
+    logged = Logged(0, len(entry.token_ids), None, False, entry.offset, entry.size)
+    graded = GradedSample(0, Reference(f"aime{HOSTILE}", AIME, HOSTILE, 0), logged, grades)
+    outputs = LoggedOutputs(log, HarmonyDecoder(100))
+
+    def write(name):
+        path = tmp_path / name
+        if path.suffix == ".json":
+            write_result(path, {"details": details([graded], outputs)})
+        else:
+            write_report(path, [graded], outputs, "target met")
+        text = path.read_bytes().decode()
+        assert all(char.isprintable() or char in "\n\t" for char in text)
+        return text
+
+    return write
 
 
-def written(tmp_path, name, disagreement):
-    graded, outputs = disagreement
-    path = tmp_path / name
-    write_report(path, [graded], outputs, "target met")
-    return path.read_bytes().decode()
-
-
-def assert_no_control_characters(text):
-    assert all(char.isprintable() or char in "\n\t" for char in text)
-
-
-def test_html_report(tmp_path, disagreement):
-    text = written(tmp_path, "d.html", disagreement)
-    assert_no_control_characters(text)
-    tags = Tags()
+def test_html_report(written):
+    text, tags = written("d.html"), Tags()
     tags.feed(text)
     assert not tags.tags & {"script", "img", "b", "a", "h2"}
     assert tags.attributes <= {"lang", "charset", "http-equiv", "content"}
@@ -77,22 +75,16 @@ def test_html_report(tmp_path, disagreement):
     assert "default-src 'none'" in text
 
 
-def test_markdown_report(tmp_path, disagreement):
-    text = written(tmp_path, "d.md", disagreement)
-    assert_no_control_characters(text)
-    hostile = [
-        line for line in text.split("\n") if any(mark in line for mark in ("<", "```", "[link]", "# Not"))
-    ]
+def test_markdown_report(written):
+    text = written("d.md")
+    marks = ("<", "```", "[link]", "# Not")
+    hostile = [line for line in text.split("\n") if any(mark in line for mark in marks)]
     assert hostile and all(line.startswith("    ") for line in hostile), "all of it inside of code blocks"
     assert "\\x1b[2J" in text and "\\u202e" in text
 
 
-def test_json_result_is_ascii(tmp_path, disagreement):
-    graded, outputs = disagreement
-    path = tmp_path / "r.json"
-    write_result(path, {"details": details([graded], outputs)})
-    data = path.read_bytes()
-    assert data.isascii() and b"\x1b" not in data and b"\x00" not in data
+def test_json_result_is_ascii(written):
+    assert written("r.json").isascii()
 
 
 def test_a_data_set_named_with_escapes_reaches_the_terminal_escaped(tmp_path, capfd):
