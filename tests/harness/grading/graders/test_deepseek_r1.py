@@ -1,8 +1,6 @@
 """deepseek-r1's graders against upstream's verdicts, which tests/data/deepseek_r1/record.py records."""
 
 import json
-import subprocess
-import sys
 import time
 import tomllib
 from pathlib import Path
@@ -174,11 +172,6 @@ def test_strict_equality(tier: Tier):
     assert all(group["reason"] for group in MATH)
     for (pair, is_same), grade in zip(cases, judged(tier, [pair for pair, _ in cases]), strict=True):
         assert grade.correct is is_same, pair
-
-
-def test_sympy_is_loaded_in_the_sandbox_alone():
-    look = "import harness.grading.command, sys; sys.exit(bool({'sympy', 'pylatexenc'} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.MEMORY_LIMIT, Reason.WRONG])
