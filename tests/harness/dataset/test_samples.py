@@ -21,36 +21,37 @@ VOCABULARY = 201088
 PROMPTS = [[200006, 17360, 5], [1], [201087, 0]]
 
 
-def parquet(path, cells, column="input_tokens", kind=None, **options):
-    array = pa.array(cells, type=kind or pa.list_(pa.int64()))
-    pq.write_table(pa.table({"other": ["x"] * len(array), column: array}), path, **options)
-    return path
+def raw(name, content):
+    """As of each of these builders: a function that writes a file into a folder and returns its path."""
+
+    def write(folder):
+        (folder / name).write_bytes(content)
+        return folder / name
+
+    return write
 
 
-def pickled(path, cells, column="input_tokens"):
-    pd.DataFrame({column: pd.Series(list(cells), dtype=object), "n": range(len(cells))}).to_pickle(path)
-    return path
+def parquet(cells, column="input_tokens", kind=None, name="a.parquet", **options):
+    def write(folder):
+        array = pa.array(cells, type=kind or pa.list_(pa.int64()))
+        pq.write_table(pa.table({"other": ["x"] * len(array), column: array}), folder / name, **options)
+        return folder / name
+
+    return write
 
 
-def parquet_of(cells, **options):
-    return lambda folder: parquet(folder / "a.parquet", cells, **options)
-
-
-def pickle_of(cells, **options):
-    return lambda folder: pickled(folder / "a.pkl", cells, **options)
+def pickled(cells, column="input_tokens", name="a.pkl"):
+    frame = {column: pd.Series(list(cells), dtype=object), "n": range(len(cells))}
+    return raw(name, pickle.dumps(pd.DataFrame(frame)))
 
 
 def json_text(cells, column="tok_input", **layout):
-    return json.dumps([{"output": f"é{n}", column: cell} for n, cell in enumerate(cells)], **layout)
+    rows = [{"output": f"é{n}", column: cell} for n, cell in enumerate(cells)]
+    return json.dumps(rows, **layout).encode()
 
 
-def json_rows(path, cells, **layout):
-    path.write_text(json_text(cells, **layout), "utf-8")
-    return path
-
-
-def json_of(cells, **layout):
-    return lambda folder: json_rows(folder / "a.json", cells, **layout)
+def json_rows(cells, name="a.json", **options):
+    return raw(name, json_text(cells, **options))
 
 
 def by_pandas(folder):
@@ -58,34 +59,30 @@ def by_pandas(folder):
     return folder / "a.json"
 
 
-def raw(name, content):
-    return lambda folder: written(folder, name, content)
-
-
 def load(path, **options):
     return load_samples(path, vocabulary_size=VOCABULARY, **options)
 
 
 GOOD = {
-    "int64 lists": parquet_of(PROMPTS),
-    "int32 lists": parquet_of(PROMPTS, kind=pa.list_(pa.int32())),
-    "uint64 lists": parquet_of(PROMPTS, kind=pa.list_(pa.uint64())),
-    "large lists": parquet_of(PROMPTS, kind=pa.large_list(pa.int32())),
-    "old column name": parquet_of(PROMPTS, column="tok_input"),
-    "many row groups": parquet_of(PROMPTS, row_group_size=1),
-    "a suffix of no format": lambda p: parquet(p / "a.pq", PROMPTS),
-    "capital suffix": lambda p: parquet(p / "A.PARQUET", PROMPTS),
-    "pickled lists": pickle_of(PROMPTS),
-    "pickled tuples": pickle_of([tuple(row) for row in PROMPTS]),
-    "pickled arrays": lambda p: pickled(p / "a.pickle", [np.array(row) for row in PROMPTS]),
-    "pickled unsigned": lambda p: pickled(p / "a.pickle", [np.array(row, np.uint32) for row in PROMPTS]),
-    "pickled numpy scalars": pickle_of([[np.int64(i) for i in row] for row in PROMPTS]),
-    "pickled old name": pickle_of(PROMPTS, column="tok_input"),
-    "JSON as Python writes it": json_of(PROMPTS),
-    "as the official file of llama3.1-8b": json_of(PROMPTS, indent=4, ensure_ascii=False),
-    "JSON under another name of the column": json_of(PROMPTS, column="input_tokens"),
-    "JSON after a byte order mark": raw("a.json", b"\xef\xbb\xbf" + json_text(PROMPTS).encode() + b"\n"),
-    "JSON under a suffix of no format": lambda p: json_rows(p / "a.txt", PROMPTS),
+    "int64 lists": parquet(PROMPTS),
+    "int32 lists": parquet(PROMPTS, kind=pa.list_(pa.int32())),
+    "uint64 lists": parquet(PROMPTS, kind=pa.list_(pa.uint64())),
+    "large lists": parquet(PROMPTS, kind=pa.large_list(pa.int32())),
+    "old column name": parquet(PROMPTS, column="tok_input"),
+    "many row groups": parquet(PROMPTS, row_group_size=1),
+    "a suffix of no format": parquet(PROMPTS, name="a.pq"),
+    "capital suffix": parquet(PROMPTS, name="A.PARQUET"),
+    "pickled lists": pickled(PROMPTS),
+    "pickled tuples": pickled([tuple(row) for row in PROMPTS]),
+    "pickled arrays": pickled([np.array(row) for row in PROMPTS], name="a.pickle"),
+    "pickled unsigned": pickled([np.array(row, np.uint32) for row in PROMPTS], name="a.pickle"),
+    "pickled numpy scalars": pickled([[np.int64(i) for i in row] for row in PROMPTS]),
+    "pickled old name": pickled(PROMPTS, column="tok_input"),
+    "JSON as Python writes it": json_rows(PROMPTS),
+    "as the official file of llama3.1-8b": json_rows(PROMPTS, indent=4, ensure_ascii=False),
+    "JSON under another name of the column": json_rows(PROMPTS, column="input_tokens"),
+    "JSON after a byte order mark": raw("a.json", b"\xef\xbb\xbf" + json_text(PROMPTS) + b"\n"),
+    "JSON under a suffix of no format": json_rows(PROMPTS, name="a.txt"),
     "JSON by pandas": by_pandas,
 }
 
@@ -102,14 +99,14 @@ def test_load(write, tmp_path):
 
 
 def test_ids_cannot_be_changed(tmp_path):
-    samples = load(parquet(tmp_path / "a.parquet", PROMPTS))
+    samples = load(parquet(PROMPTS)(tmp_path))
     for array in (samples.ids, samples.offsets, samples.tokens(0), samples.head(1).ids):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 9
 
 
 def test_no_such_sample(tmp_path):
-    samples = load(parquet(tmp_path / "a.parquet", PROMPTS))
+    samples = load(parquet(PROMPTS)(tmp_path))
     for index in (-1, 3):
         with pytest.raises(IndexError):
             samples.tokens(index)
@@ -123,7 +120,7 @@ def test_today_s_column_wins_over_the_old_one(tmp_path):
 
 def test_only_the_token_column_is_read(tmp_path):
     """Garbage in the pages of another column goes unnoticed, garbage in the pages of this one does not."""
-    path = parquet(tmp_path / "a.parquet", [[7] * 50] * 200, compression="zstd")
+    path = parquet([[7] * 50] * 200, compression="zstd")(tmp_path)
     whole = path.read_bytes()
     columns = pq.ParquetFile(path).metadata.row_group(0)
     for number, works in ((0, True), (1, False)):
@@ -134,7 +131,7 @@ def test_only_the_token_column_is_read(tmp_path):
 
 
 def test_head(tmp_path):
-    path = parquet(tmp_path / "a.parquet", PROMPTS)
+    path = parquet(PROMPTS)(tmp_path)
     samples = load(path, max_samples=2)
     assert (samples.offsets.tolist(), samples.ids.tolist()) == ([0, 3, 4], [200006, 17360, 5, 1])
     assert samples.sha256 == load(path).sha256
@@ -149,13 +146,13 @@ def folder(path):
     return path / "folder.parquet"
 
 
-def written(path, name, content):
-    (path / name).write_bytes(content)
-    return path / name
+def shortened(write, keep):
+    def shorten(folder):
+        path = write(folder)
+        path.write_bytes(path.read_bytes()[:keep])
+        return path
 
-
-def shortened(path, keep):
-    return written(path.parent, path.name, path.read_bytes()[:keep])
+    return shorten
 
 
 def twins(folder):
@@ -178,40 +175,40 @@ BAD = {
     "no suffix": (raw("data", b"x"), "suffix 'missing', expected"),
     "text named parquet": (raw("a.parquet", b"hello world"), "holds neither parquet nor a pickle"),
     "two bytes": (raw("a.parquet", b"PA"), "holds neither"),
-    "a pickle named parquet": (lambda p: pickled(p / "a.parquet", PROMPTS), "parquet file, but holds pickle"),
-    "parquet named pickle": (lambda p: parquet(p / "a.pkl", PROMPTS), "pickle file, but holds parquet"),
-    "truncated parquet": (lambda p: shortened(parquet(p / "a.parquet", PROMPTS), -9), "truncated"),
-    "truncated pickle": (lambda p: shortened(pickled(p / "a.pkl", PROMPTS), 90), "not a readable pickle"),
+    "a pickle named parquet": (pickled(PROMPTS, name="a.parquet"), "parquet file, but holds pickle"),
+    "parquet named pickle": (parquet(PROMPTS, name="a.pkl"), "pickle file, but holds parquet"),
+    "truncated parquet": (shortened(parquet(PROMPTS), -9), "truncated"),
+    "truncated pickle": (shortened(pickled(PROMPTS), 90), "not a readable pickle"),
     "a broken footer": (raw("a.parquet", b"PAR1" + b"\xff" * 99 + b"PAR1"), "not a readable parquet"),
-    "no rows": (parquet_of([]), "no rows"),
-    "wrong column": (parquet_of(PROMPTS, column="tokens"), "its columns are other, tokens"),
-    "null row later": (parquet_of([[1]] * 700 + [None]), "row 700: null"),
-    "null pickled row": (pickle_of([[1], None]), "row 1: null"),
-    "null token later": (parquet_of([[1]] * 700 + [[2, 3, None]]), "row 700: token at position 2 is null"),
-    "null pickled token": (pickle_of([[1], [2, None]]), "row 1: null at position 1"),
-    "empty prompt": (parquet_of([[1], []]), "row 1: empty prompt"),
-    "only empty prompts": (parquet_of([[]], kind=pa.list_(pa.null())), "row 0: empty prompt"),
-    "floats": (parquet_of([[3.0]], kind=pa.list_(pa.float64())), "element: double>, expected"),
-    "pickled 3.0": (pickle_of([[1], [2, 3.0]]), "row 1: float 3.0 at position 1"),
-    "pickled float array": (pickle_of([np.array([3.0])]), "row 0: float64 values"),
-    "booleans": (parquet_of([[True]], kind=pa.list_(pa.bool_())), "bool>, expected"),
-    "pickled boolean": (pickle_of([[1, True]]), "row 0: bool True at position 1"),
-    "pickled boolean array": (pickle_of([np.array([True])]), "row 0: bool values"),
-    "pickled strings": (pickle_of([["1"]]), "row 0: str at position 0"),
-    "text": (parquet_of(["1 2"], kind=pa.string()), "holds string, expected lists"),
-    "pickled text": (pickle_of(["1 2", "3"]), "row 0: str, expected a list"),
-    "nested": (parquet_of([[[1]]], kind=NESTED), "list<element: int64>>, expected"),
-    "pickled matrix": (pickle_of([np.array([[1]])]), "a cell is an array of 2 dimensions"),
-    "ragged": (pickle_of([[1], [2, [3]]]), "row 1: list at position 1"),
-    "negative": (parquet_of([[1], [2, -1]]), "row 1: token -1 at position 1 is negative"),
+    "no rows": (parquet([]), "no rows"),
+    "wrong column": (parquet(PROMPTS, column="tokens"), "its columns are other, tokens"),
+    "null row later": (parquet([[1]] * 700 + [None]), "row 700: null"),
+    "null pickled row": (pickled([[1], None]), "row 1: null"),
+    "null token later": (parquet([[1]] * 700 + [[2, 3, None]]), "row 700: token at position 2 is null"),
+    "null pickled token": (pickled([[1], [2, None]]), "row 1: null at position 1"),
+    "empty prompt": (parquet([[1], []]), "row 1: empty prompt"),
+    "only empty prompts": (parquet([[]], kind=pa.list_(pa.null())), "row 0: empty prompt"),
+    "floats": (parquet([[3.0]], kind=pa.list_(pa.float64())), "element: double>, expected"),
+    "pickled 3.0": (pickled([[1], [2, 3.0]]), "row 1: float 3.0 at position 1"),
+    "pickled float array": (pickled([np.array([3.0])]), "row 0: float64 values"),
+    "booleans": (parquet([[True]], kind=pa.list_(pa.bool_())), "bool>, expected"),
+    "pickled boolean": (pickled([[1, True]]), "row 0: bool True at position 1"),
+    "pickled boolean array": (pickled([np.array([True])]), "row 0: bool values"),
+    "pickled strings": (pickled([["1"]]), "row 0: str at position 0"),
+    "text": (parquet(["1 2"], kind=pa.string()), "holds string, expected lists"),
+    "pickled text": (pickled(["1 2", "3"]), "row 0: str, expected a list"),
+    "nested": (parquet([[[1]]], kind=NESTED), "list<element: int64>>, expected"),
+    "pickled matrix": (pickled([np.array([[1]])]), "a cell is an array of 2 dimensions"),
+    "ragged": (pickled([[1], [2, [3]]]), "row 1: list at position 1"),
+    "negative": (parquet([[1], [2, -1]]), "row 1: token -1 at position 1 is negative"),
     "beyond": (
-        parquet_of([[1, 2], [201088]]),
+        parquet([[1, 2], [201088]]),
         "row 1: token 201088 at position 0 is beyond the vocabulary, whose last id is 201087",
     ),
-    "beyond 32 bits": (parquet_of([[1], [2**32]]), "row 1: token 4294967296, expected"),
-    "pickled beyond 32 bits": (pickle_of([[1], [2**40]]), "row 1: token 1099511627776"),
-    "pickled array beyond": (pickle_of([np.array([2**40])]), "row 0: token 1099511627776"),
-    "a giant": (pickle_of([[10**4000]]), "row 0: an integer of 13288 bits"),
+    "beyond 32 bits": (parquet([[1], [2**32]]), "row 1: token 4294967296, expected"),
+    "pickled beyond 32 bits": (pickled([[1], [2**40]]), "row 1: token 1099511627776"),
+    "pickled array beyond": (pickled([np.array([2**40])]), "row 0: token 1099511627776"),
+    "a giant": (pickled([[10**4000]]), "row 0: an integer of 13288 bits"),
     "two columns of one name": (twins, "several columns are called input_tokens"),
     "a column of numbers": (frame({"input_tokens": [1, 2]}), "row 0: int, expected a list"),
     "text alone": (
@@ -219,10 +216,10 @@ BAD = {
         "text_input, but neither input_tokens nor tok_input",
     ),
     "half a JSON file": (
-        lambda p: shortened(json_rows(p / "a.json", PROMPTS, indent=4), 120),
+        shortened(json_rows(PROMPTS, indent=4), 120),
         "not a readable JSON array of objects: Input data was truncated",
     ),
-    "JSON without its last byte": (lambda p: shortened(json_rows(p / "a.json", PROMPTS), -1), "truncated"),
+    "JSON without its last byte": (shortened(json_rows(PROMPTS), -1), "truncated"),
     "two JSON arrays": (raw("a.json", b'[{"a": 1}]\n[{"a": 1}]'), "trailing characters"),
     "a JSON row without the column": (
         raw("a.json", b'[{"tok_input": [1], "x": 1}, {"x": 1}]'),
@@ -236,12 +233,12 @@ BAD = {
     "JSON rows that are lists": (raw("a.json", b"[[1], [2]]"), "Expected `object`"),
     "no JSON rows": (raw("a.json", b"[]"), "no rows"),
     "empty JSON rows": (raw("a.json", b"[{}, {}]"), "its columns are none"),
-    "JSON named parquet": (lambda p: json_rows(p / "a.parquet", PROMPTS), "parquet file, but holds JSON"),
-    "parquet named JSON": (lambda p: parquet(p / "a.json", PROMPTS), "like a JSON file, but holds parquet"),
+    "JSON named parquet": (json_rows(PROMPTS, name="a.parquet"), "parquet file, but holds JSON"),
+    "parquet named JSON": (parquet(PROMPTS, name="a.json"), "like a JSON file, but holds parquet"),
     "an error page named JSON": (raw("a.json", b"<html>404"), "nor JSON"),
     "a Git LFS pointer": (raw("a.json", b"version https://git-lfs"), "nor JSON"),
-    "a JSON boolean": (json_of([[1, True]]), "row 0: bool True at position 1"),
-    "a JSON number": (json_of([7]), "row 0: int, expected a list"),
+    "a JSON boolean": (json_rows([[1, True]]), "row 0: bool True at position 1"),
+    "a JSON number": (json_rows([7]), "row 0: int, expected a list"),
     "a digit too many for JSON": (
         raw("a.json", b'[{"tok_input": [%b]}]' % (b"9" * 5000)),
         "row 0: tok_input: not a readable",
@@ -262,12 +259,12 @@ def test_bad_file_is_one_clear_line(write, message, tmp_path):
 
 
 def test_one_damaged_byte_of_json_is_noticed_or_harmless(tmp_path):
-    whole = json_rows(tmp_path / "a.json", PROMPTS, indent=1).read_bytes()
+    whole = json_text(PROMPTS, indent=1)
     for place in range(len(whole)):
         for change in (0x01, 0x80):
             damaged = whole[:place] + bytes([whole[place] ^ change]) + whole[place + 1 :]
             try:
-                assert len(load(written(tmp_path, "a.txt", damaged))) == 3
+                assert len(load(raw("a.txt", damaged)(tmp_path))) == 3
             except DatasetError as error:
                 assert "\n" not in str(error)
 
@@ -276,7 +273,7 @@ def test_large_json_stays_small(tmp_path):
     """A thousand rows as in cnn_eval.json: what is read takes less than four times its file in memory."""
     row = {"input": "a" * 4000, "tok_input": [128000, *range(50_000, 50_600)], "output": "b" * 300}
     text = json.dumps(row, indent=4)
-    path = written(tmp_path, "a.json", ("[" + ",".join([text] * 1000) + "]").encode())
+    path = raw("a.json", ("[" + ",".join([text] * 1000) + "]").encode())(tmp_path)
     program = f"""
 import re
 from pathlib import Path
@@ -313,13 +310,13 @@ for place in range(len(whole)):
 @pytest.mark.engine
 def test_one_damaged_byte_never_ends_the_process(tmp_path):
     """Whatever byte of a file is wrong, also in its metadata, where pyarrow can abort."""
-    path = parquet(tmp_path / "a.parquet", PROMPTS)
+    path = parquet(PROMPTS)(tmp_path)
     subprocess.run([sys.executable, "-c", EVERY_DAMAGE, str(path)], check=True, cwd=ROOT)
 
 
 def test_unreadable_file(tmp_path, monkeypatch):
     """Permissions do not bind root, so the system's answer is put in its mouth."""
-    path = parquet(tmp_path / "a.parquet", PROMPTS)
+    path = parquet(PROMPTS)(tmp_path)
 
     def refuse(*_arguments, **_options):
         raise PermissionError(13, "Permission denied")
@@ -350,10 +347,10 @@ PROMPT_EFFORTS = [
 
 
 def test_efforts(tmp_path):
-    samples = load(parquet(tmp_path / "a.parquet", [prompt for prompt, _ in PROMPT_EFFORTS]))
+    samples = load(parquet([prompt for prompt, _ in PROMPT_EFFORTS])(tmp_path))
     assert prompt_efforts(samples, EFFORTS) == tuple(effort for _, effort in PROMPT_EFFORTS)
     assert prompt_efforts(samples.head(3), EFFORTS) == ("low", "high", "medium")
-    shorter_than_the_marker = load(parquet(tmp_path / "b.parquet", [[7]]))
+    shorter_than_the_marker = load(parquet([[7]])(tmp_path))
     assert prompt_efforts(shorter_than_the_marker, EFFORTS) == (None,)
 
 
