@@ -29,9 +29,7 @@ def resolve(official, tmp_path, config, max_new_tokens=None):
         ("gpt-oss-120b", False, (10240, 1.0, 1.0, 0, False, True)),
         ("gpt-oss-120b", True, (32768, 1.0, 1.0, 0, False, True)),
         ("deepseek-r1", False, (20000, 0.0, 1.0, 0, False, True)),
-        ("deepseek-r1", True, (20000, 0.0, 1.0, 0, False, True)),
         ("llama3.1-8b", False, (128, 0.0, 1.0, 1, False, True, 1, 42)),
-        ("llama3.1-8b", True, (128, 0.0, 1.0, 1, False, True, 1, 42)),
         ("llama3.1-8b-edge", False, (128, 0.0, 1.0, 1, False, True, 1, 42)),
     ],
 )
@@ -165,7 +163,6 @@ def test_the_flag_wins_over_the_file_and_is_blamed_for_itself(official, tmp_path
     [
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
         ({"max_new_tokens": "5"}, "max_new_tokens"),
-        ({"max_new_tokens": None}, "max_new_tokens"),
         ({"temperature": -0.1}, "temperature is -0.1"),
         ({"temperature": "1"}, "temperature"),
         ('{"temperature": NaN}', "JSON"),
@@ -175,7 +172,6 @@ def test_the_flag_wins_over_the_file_and_is_blamed_for_itself(official, tmp_path
         ({"top_p": 1.0001}, "top_p is 1.0001"),
         ({"top_p": None}, "top_p"),
         ({"top_k": -2}, "top_k is -2"),
-        ({"top_k": 1.5}, "top_k"),
         ({"top_k": True}, "top_k"),
         ({"min_tokens": -1}, "min_new_tokens is -1"),
         ({"min_tokens": 5, "max_tokens": 4}, "min_new_tokens is 5"),
@@ -186,7 +182,6 @@ def test_the_flag_wins_over_the_file_and_is_blamed_for_itself(official, tmp_path
         ({"stream": 1}, "stream"),
         ({"skip_special_tokens": None}, "skip_special_tokens"),
         ([], "JSON object"),
-        ("3", "JSON object"),
         ("", "JSON object"),
         ('{"top_k": ', "JSON object"),
         ({"generation_config": 5}, "generation_config is 5"),

@@ -104,9 +104,6 @@ def test_refused_with_the_line_and_of_no_use_to_loadgen(
 # Accepted: text, setting and value that LoadGen then has
 ACCEPTED = [
     ("*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
-    ("*.*.min_duration = 1000\n", "min_duration_ms", 1000),
-    ("gpt-oss-120b.Server.min_duration = 1000\n", "min_duration_ms", 1000),
-    ("gpt-oss-120b.*.min_duration = 1000\n", "min_duration_ms", 1000),
     (" \t*.Server.min_duration\t=  1000  \n", "min_duration_ms", 1000),
     ("*.Server.min_duration = 1000\r\n", "min_duration_ms", 1000),
     ("*.Server.min_duration = 1000", "min_duration_ms", 1000),
@@ -118,7 +115,6 @@ ACCEPTED = [
     ("*.Server.target_qps = .65000\n", "server_target_qps", 0.65),
     ("*.Server.min_duration = 1000.0\n", "min_duration_ms", 1000),
     ("llama2-70b.Server.min_duration = 5\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
-    ("*.Offline.min_duration = 5\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
     (f"*.Server.accuracy_log_rng_seed = {SEED}\n", "accuracy_log_rng_seed", SEED),
 ]
 
@@ -325,7 +321,6 @@ AUDIT = [
     ("*.*.qsl_rng_seed = 5", "warning"),
     ("*.*.mode = 2 # performance", "error"),
     ("*.*.mode=2", "error"),
-    ("*.*.mode 2", "error"),
     ("gpt-oss-120b.Server.target_qps = 2", "error"),
 ]
 

@@ -12,7 +12,6 @@ from harness.config.generation import official_parameters
 from harness.config.options import RunOptions
 from harness.config.plan import resolve_plan
 from harness.errors import ConfigError
-from harness.files import CONFIG_DIR
 
 
 def plan_of(*flags):
@@ -92,13 +91,10 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("user.conf", "mlperf.conf", "audit.config"):
         (tmp_path / name).touch()
-    plan = plan_of(
-        *("--user-conf", "user.conf", "--mlperf-conf", "mlperf.conf"),
-        *("--audit-config", "audit.config", "--output-dir", "out"),
-    )
+    words = "--user-conf user.conf --mlperf-conf mlperf.conf --audit-config audit.config --output-dir out"
+    plan = plan_of(*words.split())
     assert plan.input_file == tmp_path / "perf.parquet"
-    assert plan.user_conf == tmp_path / "user.conf"
-    assert plan.mlperf_conf == tmp_path / "mlperf.conf"
+    assert (plan.user_conf, plan.mlperf_conf) == (tmp_path / "user.conf", tmp_path / "mlperf.conf")
     assert plan.audit_config == tmp_path / "audit.config"
     assert plan_of().audit_config is None  # not picked up where no flag names it
     assert plan.log_dir == tmp_path / "out" / "offline" / "performance"
@@ -142,15 +138,6 @@ def test_a_backend_needs_urls_and_the_embedded_one_starts_its_own_server(backend
     assert plan.server_urls == ("http://a:1", "http://b:2")
     plan = plan_of("--backend", "embedded")
     assert (plan.backend, plan.server_urls) == ("embedded", ())
-
-
-def test_defaults_are_official():
-    plan = plan_of()
-    assert (plan.benchmark.name, plan.scenario, plan.mode) == ("gpt-oss-120b", "offline", "performance")
-    assert plan.user_conf == CONFIG_DIR / "user.conf"
-    assert (plan.max_samples, plan.num_workers, plan.max_concurrency) == (None, None, None)
-    assert (plan.mlperf_conf, plan.dry_run) == (None, False)
-    assert plan.warnings == ()
 
 
 def test_a_plan_is_plain_data(monkeypatch):

@@ -92,15 +92,6 @@ def test_performance_prompts_are_distinct_and_short():
     assert 150 <= sum(lengths) / 64 <= 250 and max(lengths) < 400
 
 
-def test_repeats_are_the_benchmark_s():
-    config = tomllib.loads((ROOT / "configs" / "gpt-oss-120b.toml").read_text(encoding="utf-8"))
-    repeats = config["datasets"]["accuracy"]["repeats"]
-    assert set(repeats) == {row["dataset"] for row in rows("acc")}
-    for dataset, times in repeats.items():
-        prompts = [row["text_input"] for row in rows("acc") if row["dataset"] == dataset]
-        assert {prompts.count(prompt) for prompt in prompts} == {times}
-
-
 def triangle_points():
     a, b, c = (0, 0), (12, 3), (5, 11)
 
