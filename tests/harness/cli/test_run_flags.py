@@ -69,7 +69,6 @@ WRONG = [
     [],
     [*NEEDED, "--mode", "offline", "--scenario", "server"],
     [*NEEDED, "--num-samples", "8", "--total-sample-count", "8"],
-    [*NEEDED, "--dataset-path", "other.parquet"],
     [*NEEDED, "--num_workers", "many"],
     [*NEEDED, "--no_such_flag"],
     [*NEEDED, "-max_samples", "8"],
@@ -212,11 +211,8 @@ ONE_LINE = [
     (["--backend", "embedded", "--server-url", "http://a:1"], "--server-url http://a:1"),
     (["--output-dir", ""], "--output-dir"),
     (["--output-dir", b"out\xff"], "--output-dir"),
-    (["--user-conf", "/"], "--user-conf"),
     (["--user-conf", "/dev/zero"], "--user-conf"),
-    (["--generation-config", "/dev/zero"], "--generation-config"),
     (["--audit-config", "FIFO"], "--audit-config"),
-    (["--input-file", "/dev/zero"], "/dev/zero"),
     (["--input-file", "FIFO"], "fifo"),
 ]
 
@@ -238,18 +234,12 @@ def test_what_cannot_be_meant_is_one_line_and_exit_code_2(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({}, None),
-        ({"OPENAI_API_KEY": "o"}, "o"),
-        ({"SGLANG_API_KEY": "s"}, "s"),
-        ({"SGLANG_API_KEY": "s", "OPENAI_API_KEY": "o"}, "s"),
-        ({"SGLANG_API_KEY": "", "OPENAI_API_KEY": ""}, None),
-    ],
+    ("sglang", "openai", "expected"),
+    [(None, None, None), (None, "o", "o"), ("s", None, "s"), ("s", "o", "s"), ("", "", None)],
 )
-def test_api_key_comes_from_the_environment(monkeypatch, environment, expected):
-    for name in ("SGLANG_API_KEY", "OPENAI_API_KEY"):
+def test_api_key_comes_from_the_environment(monkeypatch, sglang, openai, expected):
+    for name, value in (("SGLANG_API_KEY", sglang), ("OPENAI_API_KEY", openai)):
         monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+        if value is not None:
+            monkeypatch.setenv(name, value)
     assert api_key() == expected

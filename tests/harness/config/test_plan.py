@@ -121,7 +121,8 @@ def test_scenario_and_mode(tmp_path, scenario, key, loadgen, flags, mode):
 @pytest.mark.parametrize(("flags", "tokens"), [((), 10240), (("--accuracy",), 32768)])
 def test_parameters_follow_the_mode(flags, tokens):
     plan = plan_of(*flags)
-    assert (plan.parameters.max_new_tokens, plan.deviations) == (tokens, ())
+    assert (plan.parameters.max_new_tokens, plan.deviations, plan.warnings) == (tokens, (), ())
+    assert (plan.max_samples, plan.num_workers, plan.max_concurrency) == (None, None, None)
     official = official_parameters(plan.benchmark, accuracy=bool(flags))
     assert plan.parameters == msgspec.structs.replace(official, stream=False)
 

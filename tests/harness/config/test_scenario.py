@@ -11,7 +11,6 @@ from harness.errors import ConfigError
     ("text", "scenario"),
     [
         ("Offline", Scenario.OFFLINE),
-        ("OFFLINE", Scenario.OFFLINE),
         ("SERVER", Scenario.SERVER),
         ("Interactive", Scenario.INTERACTIVE),
         ("SingleStream", Scenario.SINGLE_STREAM),
