@@ -1,6 +1,7 @@
-"""The compiled stub (benchmarks/stub) against foreign readers: the openai package and httptools."""
+"""The compiled stub (benchmarks/stub) against foreign readers: the openai package and http.client."""
 
 import csv
+import http.client
 import io
 import json
 import shutil
@@ -9,33 +10,17 @@ import subprocess
 import time
 import urllib.request
 import zlib
-from pathlib import Path
+from contextlib import contextmanager
 
-import httptools
 import pytest
 
 from tests.kit import free_ports, wait_until
+from tests.runs import ROOT
 from tests.stub import expected_ids
 
-SOURCES = Path(__file__).parents[2] / "benchmarks/stub"
 PROMPT = [200006, 17360, 200008, 5, 6, 7, 8, 9, 10, 11]
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the stub needs a C compiler")
-
-
-class Body:
-    """What an HTTP/1.1 response carries, according to llhttp."""
-
-    def __init__(self, data):
-        self.parts, self.whole = [], False
-        parser = httptools.HttpResponseParser(self)
-        parser.feed_data(bytes(data))
-
-    def on_body(self, part):
-        self.parts.append(part)
-
-    def on_message_complete(self):
-        self.whole = True
 
 
 class Server:
@@ -49,48 +34,60 @@ class Server:
     def stats(self):
         return json.loads(self.get("/_stats"))
 
-    def generate(self, asked=8, stream=True, separators=(",", ":")):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
-            sock.sendall(request(asked, stream, separators))
+    def rows(self):
+        return list(csv.DictReader(io.StringIO(self.get("/_log").decode())))
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def generate(self, asked=8, separators=(",", ":")):
+        with self.connect() as sock:
+            sock.sendall(request(asked, separators))
             return answer(sock)
+
+    def post(self, **body):
+        with urllib.request.urlopen(
+            self.url + "/generate", json.dumps(body).encode(), timeout=60
+        ) as response:
+            return response.read()
 
 
 @pytest.fixture(scope="module")
 def binary(tmp_path_factory):
     path = tmp_path_factory.mktemp("stub") / "stub_server"
-    subprocess.run([SOURCES / "build.sh", path], check=True)
+    subprocess.run([ROOT / "benchmarks/stub/build.sh", path, "-Og", "-fno-lto"], check=True)
     return path
 
 
 @pytest.fixture
 def server(binary):
-    with socket.socket() as kept:  # bound until the server listens: nobody else gets the port
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", 0))
-        port = kept.getsockname()[1]
-        process = subprocess.Popen([binary, "--port", str(port)], stderr=subprocess.PIPE)
+    port = free_ports(1)
+    with running(binary, port):
+        yield Server(port)
+
+
+@contextmanager
+def running(binary, port, *flags):
+    """The stub on this port and those after it."""
+    process = subprocess.Popen([binary, "--port", str(port), *flags], stderr=subprocess.PIPE)
+    try:
         process.stderr.readline()  # it says when it listens
-    yield Server(port)
-    process.kill()
-    process.wait()
-    process.stderr.close()
+        yield
+    finally:
+        process.kill()
+        process.communicate()
 
 
-def request(asked=8, stream=True, separators=(",", ":")):
-    body = {"input_ids": PROMPT, "sampling_params": {"max_new_tokens": asked}, "stream": stream}
+def request(asked=8, separators=(",", ":")):
+    body = {"input_ids": PROMPT, "sampling_params": {"max_new_tokens": asked}, "stream": True}
     text = json.dumps(body, separators=separators).encode()
     return b"POST /generate HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(text) + text
 
 
 def answer(sock):
-    received = bytearray()
-    while not received.endswith(b"0\r\n\r\n"):
-        data = sock.recv(1 << 20)
-        assert data
-        received += data
-    body = Body(received)
-    assert body.whole
-    return events(b"".join(body.parts))
+    response = http.client.HTTPResponse(sock)
+    response.begin()
+    return events(response.read())
 
 
 def events(body):
@@ -136,13 +133,13 @@ MS = 1_000_000
 )
 def test_a_batch_decodes_its_slots_together_and_queues_the_others(server, knobs, overlapping, least_ms):
     server.get("/_config?prefill_us=1000&" + knobs)
-    socks = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(3)]
+    socks = [server.connect() for _ in range(3)]
     for sock in socks:
         sock.sendall(request(asked=10))
     for sock in socks:
         assert answer(sock)[-1]["output_ids"] == expected_ids(PROMPT, 10)
         sock.close()
-    rows = list(csv.DictReader(io.StringIO(server.get("/_log").decode())))
+    rows = server.rows()
     assert all(int(row["t_last_event"]) - int(row["t_request"]) >= (1 + least_ms) * MS for row in rows)
     spans = sorted((int(row["t_first_event"]), int(row["t_last_event"])) for row in rows)
     assert all(b[0] >= a[1] for a, b in zip(spans, spans[overlapping:], strict=False))
@@ -151,7 +148,7 @@ def test_a_batch_decodes_its_slots_together_and_queues_the_others(server, knobs,
 
 def test_a_batch_goes_on_without_those_who_left(server):
     server.get("/_config?batch_us=1000&slots=2")
-    leaving = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(200)]
+    leaving = [server.connect() for _ in range(200)]
     for sock in leaving:
         sock.sendall(request(asked=100_000))
     wait_until(lambda: server.stats()["active"] == 200)
@@ -164,19 +161,14 @@ def test_a_batch_goes_on_without_those_who_left(server):
 @pytest.mark.parametrize("stream", [True, False])
 def test_the_first_id_can_be_the_number_of_tokens(server, stream):
     server.get("/_config?first_id_tokens=1&batch_us=10")
-    text = json.dumps({"input_ids": [7, 1], "sampling_params": {"max_new_tokens": 50}, "stream": stream})
-    request = urllib.request.Request(server.url + "/generate", text.encode())
-    with urllib.request.urlopen(request, timeout=60) as response:
-        body = response.read()
+    body = server.post(input_ids=[7, 1], sampling_params={"max_new_tokens": 50}, stream=stream)
     last = events(body)[-1] if stream else json.loads(body)
     assert last["output_ids"] == expected_ids([7, 1], 7)
 
 
 def test_document_and_stop(server):
     server.get("/_config?tokens=5&text=1")
-    body = request(stream=False).partition(b"\r\n\r\n")[2]
-    with urllib.request.urlopen(server.url + "/generate", body, timeout=60) as response:
-        document = json.load(response)
+    document = json.loads(server.post(input_ids=PROMPT, sampling_params={"max_new_tokens": 8}))
     assert document["output_ids"] == expected_ids(PROMPT, 5)
     assert document["text"] == " tok" * 5
     assert document["meta_info"]["finish_reason"] == {"type": "stop", "matched": 200002}
@@ -187,14 +179,8 @@ def test_openai_client(server):
 
     options = {"model": "stub", "max_tokens": 6}
     with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as client:
-        stream = client.completions.create(
-            prompt=PROMPT,
-            stream=True,
-            stream_options={"include_usage": True},
-            extra_body={"return_token_ids": True},
-            **options,
-        )
-        chunks = list(stream)
+        asked = {"stream_options": {"include_usage": True}, "extra_body": {"return_token_ids": True}}
+        chunks = list(client.completions.create(prompt=PROMPT, stream=True, **asked, **options))
         whole = client.completions.create(prompt=PROMPT, **options)
         messages = [{"role": "user", "content": "hi"}]
         chat = list(client.chat.completions.create(messages=messages, stream=True, **options))
@@ -209,7 +195,7 @@ def test_the_log_names_the_prompt_and_the_true_times(server):
     server.get("/_config?first_us=20000&gap_us=5000")
     before = time.monotonic_ns()
     got = server.generate(asked=3)
-    (row,) = csv.DictReader(io.StringIO(server.get("/_log").decode()))
+    (row,) = server.rows()
     assert int(row["seed"]) == zlib.crc32(",".join(map(str, PROMPT)).encode())
     names = ("prompt_tokens", "tokens", "events", "protocol")
     assert [row[name] for name in names] == ["10", "3", "3", "generate"]
@@ -221,7 +207,7 @@ def test_the_log_names_the_prompt_and_the_true_times(server):
 
 
 def test_pipelined_and_bytewise_requests(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+    with server.connect() as sock:
         sock.sendall(request() * 3)
         received = b""
         while received.count(b"\r\n0\r\n\r\n") < 3:
@@ -234,7 +220,7 @@ def test_pipelined_and_bytewise_requests(server):
 
 def test_a_reader_that_sleeps_loses_nothing(server):
     """10 MB do not fit the socket buffers: the stream must stop and go on."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+    with server.connect() as sock:
         sock.sendall(request(asked=1800))
         wait_until(lambda: server.stats()["blocked_writes"] > 0)
         got = answer(sock)
@@ -244,7 +230,7 @@ def test_a_reader_that_sleeps_loses_nothing(server):
 
 def test_a_client_that_leaves_is_counted(server):
     server.get("/_config?gap_us=100000")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+    with server.connect() as sock:
         sock.sendall(request())
         sock.recv(10)
     wait_until(lambda: server.stats()["aborted"] == 1)
@@ -252,24 +238,17 @@ def test_a_client_that_leaves_is_counted(server):
 
 
 def test_what_is_not_http_is_dropped(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+    with server.connect() as sock:
         sock.sendall(b"nonsense\r\n\r\n")
         assert sock.recv(10) == b""
 
 
 def test_several_ports_and_information(binary):
     port = free_ports(3)
-    command = [binary, "--port", str(port), "--ports", "3", "--any", "1", "--dp_size", "4"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    process.stderr.readline()
-    try:
+    with running(binary, port, "--ports", "3", "--any", "1", "--dp_size", "4"):
         for number in range(port, port + 3):
             with urllib.request.urlopen(f"http://127.0.0.9:{number}/server_info", timeout=60) as response:
                 assert json.load(response)["dp_size"] == 4
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
 
 
 def test_unknown_option(binary):

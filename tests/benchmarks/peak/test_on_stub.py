@@ -12,7 +12,7 @@ from benchmarks.peak.server_model import Server
 from benchmarks.peak.truth import true_peak
 from benchmarks.peak.workload import Workload, lengths
 from harness.search.state import read_state
-from tests.benchmarks.test_stub_server import binary  # noqa: F401
+from tests.benchmarks.test_stub_server import binary, running  # noqa: F401
 from tests.kit import free_ports
 from tests.runs import ROOT
 
@@ -38,15 +38,9 @@ def test_a_search_finds_the_peak_of_the_stub(binary, tmp_path):  # noqa: F811
     urls = ",".join(f"http://127.0.0.1:{port + index}" for index in range(PORTS))
     words = ["search", "--input-file", dataset, "--user-conf", conf, "--server-url", urls]
     words += ["--output-dir", tmp_path, "--max-new-tokens", 1000, "--tolerance", "10%", "--ladder-seconds", 2]
-    stub = subprocess.Popen([binary, "--port", str(port), *flags], stderr=subprocess.PIPE)
-    try:
-        stub.stderr.readline()  # it says when it listens
-        command = [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
+    command = [sys.executable, str(ROOT / "find_peak.py"), *map(str, words)]
+    with running(binary, port, *flags):
         done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    finally:
-        stub.kill()
-        stub.wait()
-        stub.stderr.close()
     state = read_state(tmp_path / "peak/server/search")
     found, probes = state.conclusion, state.history.probes
     assert done.returncode in (0, 4), done.stdout + done.stderr
