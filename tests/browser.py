@@ -17,8 +17,8 @@ from tests.kit import PATIENCE_S
 DRIVER = os.environ.get("HARNESS_CHROMEDRIVER") or shutil.which("chromedriver")
 _FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync --hide-scrollbars "
+    "--disable-background-networking --disable-component-update --disable-dev-shm-usage"
 )
-_FLAGS += "--disable-background-networking --disable-component-update --disable-dev-shm-usage"
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's key of an element
 
 
@@ -50,17 +50,15 @@ class Browser:
     def drag(self, selector: str, begin: float, end: float) -> None:
         """Drag across an element, from and to parts of its width."""
         where = "const r = document.querySelector(arguments[0]); r.scrollIntoView({block: 'center'});"
-        box = self.run(
-            where + "const b = r.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", selector
-        )
-        x, y, width, height = box
-        points = [int(x + part * width) for part in (begin, (begin + end) / 2, end)]
+        where += "const b = r.getBoundingClientRect(); return [b.x, b.width, b.y + b.height / 2]"
+        x, width, y = self.run(where, selector)
         press, release = {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}
-        moves = [
-            {"type": "pointerMove", "duration": 50, "x": point, "y": int(y + height / 2)} for point in points
-        ]
-        actions = [moves[0], press, *moves[1:], release]
-        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
+        first, *rest = (
+            {"type": "pointerMove", "duration": 50, "x": int(x + part * width), "y": int(y)}
+            for part in (begin, (begin + end) / 2, end)
+        )
+        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
+        mouse["actions"] = [first, press, *rest, release]
         self._call("POST", "actions", actions=[mouse])
 
 
@@ -78,9 +76,8 @@ def browser() -> Iterator[Browser]:
             port = next(found[1] for found in started if found)
             flags = [*_FLAGS.split(), f"--user-data-dir={profile}", "--window-size=1200,900"]
             wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": flags}}}
-            with httpx.Client(
-                base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S, trust_env=False
-            ) as client:
+            url = f"http://127.0.0.1:{port}"
+            with httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
                 session = client.post("/session", json={"capabilities": wanted}).raise_for_status().json()
                 name = session["value"]["sessionId"]
                 yield Browser(client, name)

@@ -8,7 +8,6 @@ import time
 import traceback
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 
 from tests.fuzz.session import TARGETS, run_one
 
@@ -16,19 +15,16 @@ _MOST_FINDINGS = 5  # shown for each target
 _WARM = 0.2  # of the time, after which memory must not grow any more
 _MOST_GROWTH_MIB = 32.0
 # A damaged BYTEARRAY8 asks for gigabytes. Where they cannot be had, CPython 3.11 to 3.13 drops the bytearray
-# before its count of exports is set, prints this about it, and raises the MemoryError that we expect.
+# before its count of exports is set, prints this where nobody can catch it, and raises the MemoryError that
+# we expect.
 _OF_THE_UNPICKLER = "deallocated bytearray object has exported buffers"
-
-
-def _print_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Of what CPython prints by itself, where nobody can catch it."""
-    if not (kind is SystemError and str(error) == _OF_THE_UNPICKLER):
-        sys.__excepthook__(kind, error, trace)
 
 
 def main() -> int:
     """Run; 0 without findings."""
-    sys.excepthook = _print_exception
+    sys.excepthook = lambda kind, error, trace: (
+        None if str(error) == _OF_THE_UNPICKLER else sys.__excepthook__(kind, error, trace)
+    )
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--only", choices=sorted(TARGETS), help="one target (default: all in turn)")

@@ -17,37 +17,66 @@ import numpy as np
 SAMPLES = 64
 
 
+# A permutation of 0..63, so that LoadGen has something to sort.
+def shuffled(order):
+    return order * 37 % SAMPLES
+
+
+# Scenario and rows of its conf, the times of first token and end, and the number of tokens, of query i.
+RUNS = {
+    "offline_valid": (
+        "Offline",
+        ("target_qps = 10",),
+        (lambda i: 0.01, lambda i: 0.05 + 0.02 * shuffled(i), lambda i: 8),
+    ),
+    # Every first token is later than the limit of 1 ms.
+    "server_invalid": (
+        "Server",
+        ("target_qps = 100", "ttft_latency = 1"),
+        (lambda i: 0.05 + 0.01 * shuffled(i), lambda i: 0.15 + 0.025 * shuffled(i), lambda i: 2 + i % 5),
+    ),
+    # One query in eight completes without a token: LoadGen's figures are absurd.
+    "server_errors": (
+        "Server",
+        ("target_qps = 500",),
+        (lambda i: 0.001, lambda i: 0.002, lambda i: 0 if i % 8 == 3 else 4),
+    ),
+    # One query in sixteen completes without a token, and LoadGen still says VALID.
+    "offline_errors": (
+        "Offline",
+        ("target_qps = 10",),
+        (lambda i: 0.001, lambda i: 0.002, lambda i: 0 if i % 16 == 3 else 4),
+    ),
+}
+# Beside the summary.
+KEPT = dict.fromkeys(("offline_valid", "server_invalid"), "times.json")
+KEPT["offline_errors"] = "mlperf_log_detail.txt"
+
+
 class Recorder:
     """Completes query i after a delay of its own and notes when it did so."""
 
     def __init__(self, first_s, last_s, tokens):
         self.first_s, self.last_s, self.tokens = first_s, last_s, tokens
-        self.rows, self.threads = [], []
+        self.rows = []
 
     def issue(self, queries):
         issued = time.monotonic_ns()
         for query in queries:
-            row = {
-                "id": query.id,
-                "index": query.index,
-                "issued": issued,
-                "tokens": self.tokens(len(self.rows)),
-            }
-            thread = threading.Thread(target=self.answer, args=(row, len(self.rows)))
+            order = len(self.rows)
+            row = {"id": query.id, "index": query.index, "issued": issued, "tokens": self.tokens(order)}
             self.rows.append(row)
-            self.threads.append(thread)
-        for thread in self.threads[-len(queries) :]:
-            thread.start()
+            threading.Thread(target=self.answer, args=(row, order)).start()
 
     def answer(self, row, order):
-        data = np.arange(row["tokens"], dtype=np.int32)
+        n = row["tokens"]
+        data = np.arange(n, dtype=np.int32)
         self.wait(row["issued"], self.first_s(order))
         row["first"] = time.monotonic_ns()
-        if row["tokens"]:
+        if n:
             lg.FirstTokenComplete([lg.QuerySampleResponse(row["id"], data.ctypes.data, 4, 1)])
         self.wait(row["issued"], self.last_s(order))
         row["last"] = time.monotonic_ns()
-        n = row["tokens"]
         lg.QuerySamplesComplete([lg.QuerySampleResponse(row["id"], data.ctypes.data if n else 0, 4 * n, n)])
 
     @staticmethod
@@ -55,68 +84,28 @@ class Recorder:
         time.sleep(max(0.0, start_ns / 1e9 + delay_s - time.monotonic()))
 
 
-def settings(scenario, conf=""):
+def settings(scenario, rows):
     made = lg.TestSettings()
     with NamedTemporaryFile("w", suffix=".conf") as file:
-        file.write(conf)
+        file.writelines(f"*.{scenario}.{row}\n" for row in rows)
         file.flush()
         made.FromConfig(file.name, "gpt-oss-120b", scenario, 1)
-    made.scenario = {"Offline": lg.TestScenario.Offline, "Server": lg.TestScenario.Server}[scenario]
+    made.scenario = getattr(lg.TestScenario, scenario)
     made.mode = lg.TestMode.PerformanceOnly
     made.min_duration_ms, made.min_query_count, made.sample_concatenate_permutation = 0, SAMPLES, False
     made.performance_sample_count_override = made.accuracy_sample_count_override = SAMPLES
     return made
 
 
-# A permutation of 0..63, so that LoadGen has something to sort.
-def shuffled(order):
-    return order * 37 % SAMPLES
-
-
-def offline_valid():
-    recorder = Recorder(lambda i: 0.01, lambda i: 0.05 + 0.02 * shuffled(i), lambda i: 8)
-    return settings("Offline", "*.Offline.target_qps = 10\n"), recorder
-
-
-def server_invalid():
-    """Every first token is later than the limit of 1 ms."""
-    recorder = Recorder(
-        lambda i: 0.05 + 0.01 * shuffled(i), lambda i: 0.15 + 0.025 * shuffled(i), lambda i: 2 + i % 5
-    )
-    return settings("Server", "*.Server.target_qps = 100\n*.Server.ttft_latency = 1\n"), recorder
-
-
-def server_errors():
-    """One query in eight completes without a token: LoadGen's figures are absurd."""
-    recorder = Recorder(lambda i: 0.001, lambda i: 0.002, lambda i: 0 if i % 8 == 3 else 4)
-    return settings("Server", "*.Server.target_qps = 500\n"), recorder
-
-
-def offline_errors():
-    """One query in sixteen completes without a token, and LoadGen still says VALID."""
-    recorder = Recorder(lambda i: 0.001, lambda i: 0.002, lambda i: 0 if i % 16 == 3 else 4)
-    return settings("Offline", "*.Offline.target_qps = 10\n"), recorder
-
-
-RUNS = {run.__name__: run for run in (offline_valid, server_invalid, server_errors, offline_errors)}
-
-KEPT = {
-    "offline_valid": ["times.json"],
-    "server_invalid": ["times.json"],
-    "server_errors": [],
-    "offline_errors": ["mlperf_log_detail.txt"],
-}
-
-
 def record(name, folder):
-    made, recorder = RUNS[name]()
-    outputs = lg.LogOutputSettings()
-    outputs.outdir = str(folder)
+    scenario, rows, answers = RUNS[name]
+    recorder = Recorder(*answers)
     log = lg.LogSettings()
-    log.log_output, log.enable_trace = outputs, False
+    log.log_output, log.enable_trace = lg.LogOutputSettings(), False
+    log.log_output.outdir = str(folder)
     sut = lg.ConstructSUT(recorder.issue, lambda: None)
     qsl = lg.ConstructQSL(SAMPLES, SAMPLES, lambda ids: None, lambda ids: None)
-    lg.StartTestWithLogSettings(sut, qsl, made, log, "")
+    lg.StartTestWithLogSettings(sut, qsl, settings(scenario, rows), log, "")
     lg.DestroyQSL(qsl)
     lg.DestroySUT(sut)
     (folder / "times.json").write_text(json.dumps(recorder.rows, separators=(",", ":")))
@@ -129,7 +118,7 @@ def shorten(folder):
     rows = [row for row in detail.open() if '"loadgen_file_sha1"' not in row]
     detail.write_text("".join(rows))
     for path in folder.iterdir():
-        if path != folder / "mlperf_log_summary.txt" and path.name not in KEPT[folder.name]:
+        if path.name not in ("mlperf_log_summary.txt", KEPT.get(folder.name)):
             path.unlink()
 
 
