@@ -62,9 +62,9 @@ def whole(name: str, rng: Random) -> None:
     check(wire, response, asked, rng, streams=False)
 
 
-def noise(name: str, rng: Random) -> None:
+def noise(wire: str, rng: Random) -> None:
     """Bytes that are no answer at all."""
-    wire, streams = name.removeprefix("noise-"), rng.random() < 0.5
+    streams = rng.random() < 0.5
     body = rng.randbytes(rng.randrange(300))
     response = rng.choice((body, _HEAD + body, chunked([body]), chunked([b"data: " + body + b"\n\n"])))
     assert isinstance(check(wire, response, 20, rng, streams=streams), Failure)
@@ -85,15 +85,15 @@ def _value(rng: Random, depth: int = 0) -> object:
     return rng.choice((None, True, False, 7, -1, 2**70, 1.5, float("nan"), "", "stop", "\ud800"))
 
 
-def values(name: str, rng: Random) -> None:
+def values(wire: str, rng: Random) -> None:
     """Events of other members and values than any server's."""
-    wire, streams = name.removeprefix("values-"), rng.random() < 0.7
+    streams = rng.random() < 0.7
     documents = [json.dumps(_value(rng)).encode() for _ in range(rng.randrange(1, 4))]
     blocks = [b"data: " + document + b"\n\n" for document in documents]
     check(wire, chunked(blocks if streams else documents[:1]), 20, rng, streams=streams)
 
 
-def messages(_: str, rng: Random) -> None:
+def messages(_: object, rng: Random) -> None:
     """What LoadGen's process reads from a worker: any bytes in any pieces, and nothing beyond them."""
     reader = TokenMessageReader()
     for piece in pieces(rng.randbytes(rng.randrange(300)), rng):
@@ -102,7 +102,7 @@ def messages(_: str, rng: Random) -> None:
             assert 0 <= message.offset <= message.offset + message.size <= len(buffer)
 
 
-def events(_: str, rng: Random) -> None:
+def events(_: object, rng: Random) -> None:
     """Any cut gives the same payloads, and these are what the rules of event streams say."""
     alphabet = rng.choice((b"\r\n", b"\r\n da:t", bytes(range(256))))
     data = bytes(rng.choice(alphabet) for _ in range(rng.randrange(60)))

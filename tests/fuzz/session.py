@@ -17,20 +17,17 @@ class HangError(Exception):
     """One input took longer than CPU_LIMIT_S."""
 
 
-def _pathless(target: Callable[[str, Random], None], name: str) -> Target:
-    return lambda _, rng: target(name, rng)
+def _pathless(target: Callable[[str, Random], None], what: str) -> Target:
+    return lambda _, rng: target(what, rng)
 
 
 TARGETS: dict[str, Target] = {
     **{name: _pathless(answers.stream, name) for name in answers.STREAMS},
     **{name: _pathless(answers.whole, name) for name in answers.WHOLE},
-    **{
-        f"{target.__name__}-{wire}": _pathless(target, f"{target.__name__}-{wire}")
-        for wire in ("sglang", "openai", "llamacpp")
-        for target in (answers.noise, answers.values)
-    },
-    "events": _pathless(answers.events, "events"),
-    "messages": _pathless(answers.messages, "messages"),
+    **{f"noise-{wire}": _pathless(answers.noise, wire) for wire in ("sglang", "openai", "llamacpp")},
+    **{f"values-{wire}": _pathless(answers.values, wire) for wire in ("sglang", "openai", "llamacpp")},
+    "events": answers.events,
+    "messages": answers.messages,
     "accuracy-log": records.accuracy_log,
     "journal": records.journal,
     "kept-answers": records.kept_answers,

@@ -96,12 +96,6 @@ class Step:
     raw: bytes | None = None
 
 
-def wanted_tokens(request: Request, options: Options) -> int:
-    if options.tokens is None:
-        return request.asked_tokens
-    return options.tokens(request.prompt_ids) if callable(options.tokens) else options.tokens
-
-
 def honest_steps(request: Request, options: Options, n: int, cumulative: bool) -> list[Step]:
     """The events of a whole and correct answer of n >= 1 tokens."""
     ids = expected_ids(request.prompt_ids, n)

@@ -21,7 +21,6 @@ from .protocol import (
     compact,
     honest_steps,
     information,
-    wanted_tokens,
 )
 from .transport import TRANSPORT
 
@@ -148,7 +147,9 @@ class StubServer:
         while not self.options.gate(request):
             await asyncio.sleep(0.01)
         fault = self._fault_of(request)
-        n = token_count(fault, wanted_tokens(request, self.options), request.asked_tokens)
+        wanted = self.options.tokens or request.asked_tokens
+        wanted = wanted(request.prompt_ids) if callable(wanted) else wanted
+        n = token_count(fault, wanted, request.asked_tokens)
         steps = honest_steps(request, self.options, n, protocol.cumulative)
         if fault in CONTENT:
             steps = CONTENT[fault](steps)

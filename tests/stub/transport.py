@@ -6,6 +6,7 @@ import itertools
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from .exchange import END_OF_CHUNKS, Exchange
 from .faults import Fault
@@ -46,14 +47,18 @@ async def _headers(x: Exchange) -> None:
 
 
 async def _half_an_event(x: Exchange) -> None:
-    await x.send(x.framed(x.blocks[0])[: len(x.blocks[0]) // 2])
+    await x.send(_halved(x.framed(x.blocks[0])))
+
+
+def _halved(parts: Any) -> Any:
+    return parts[: len(parts) // 2]
 
 
 def _some(count: Callable[[int], int]) -> Transport:
     """The first blocks, at least one of them; of the only one, its half."""
 
     async def transport(x: Exchange) -> None:
-        blocks = x.blocks if len(x.blocks) > 1 else [x.blocks[0][: len(x.blocks[0]) // 2]]
+        blocks = x.blocks if len(x.blocks) > 1 else [_halved(x.blocks[0])]
         await x.send_blocks(blocks[: max(count(len(x.blocks)), 1)])
 
     return transport
@@ -64,31 +69,19 @@ _one_event, _half = _some(lambda of: 1), _some(lambda of: of // 2)
 
 async def _half_a_chunk(x: Exchange) -> None:
     """The last chunk ends before the length that it announced."""
-    framed = x.framed(x.blocks[-1])
-    await x.send(framed[: len(framed) // 2])
+    await x.send(_halved(x.framed(x.blocks[-1])))
 
 
 async def _half_a_length(x: Exchange) -> None:
     """A body with content-length that ends early."""
     body = b"".join(x.blocks)
     length = b"content-length: %d" % len(body)
-    await x.send(x.head(chunked=True).replace(b"transfer-encoding: chunked", length))
-    await x.send(body[: len(body) // 2])
+    await x.send(x.head(chunked=True).replace(b"transfer-encoding: chunked", length) + _halved(body))
 
 
-async def _unframed_events(x: Exchange) -> None:
-    """The close comes between two events: each of those that arrived is whole."""
-    await x.send(x.head(chunked=False) + b"".join(x.blocks[: len(x.blocks) // 2]))
-
-
-async def _unframed_half(x: Exchange) -> None:
+def _unframed(cut: Callable[[list[bytes]], bytes]) -> Transport:
     """No length and no chunks: the close itself is the only end, so a cut looks like one."""
-    body = b"".join(x.blocks)
-    await x.send(x.head(chunked=False) + body[: len(body) // 2])
-
-
-async def _not_http(x: Exchange) -> None:
-    await x.send(b"\x15\x03\x01\x00\x02\x02\x46 this is no HTTP\r\n\r\n")
+    return lambda x: x.send(x.head(chunked=False) + cut(x.blocks))
 
 
 async def _slow_headers(x: Exchange) -> None:
@@ -191,9 +184,9 @@ TRANSPORT: dict[Fault, Transport] = {
     Fault.CUT_CHUNKED: _then(_headers, _half, _close),
     Fault.CUT_IN_CHUNK: _then(_headers, _half, _half_a_chunk, _close),
     Fault.CUT_LENGTH: _then(_half_a_length, _close),
-    Fault.CUT_UNFRAMED: _then(_unframed_half, _close),
-    Fault.CUT_UNFRAMED_BETWEEN: _then(_unframed_events, _close),
-    Fault.NOT_HTTP: _then(_not_http, _close),
+    Fault.CUT_UNFRAMED: _then(_unframed(lambda blocks: _halved(b"".join(blocks))), _close),
+    Fault.CUT_UNFRAMED_BETWEEN: _then(_unframed(lambda blocks: b"".join(_halved(blocks))), _close),
+    Fault.NOT_HTTP: _then(lambda x: x.send(b"\x15\x03\x01\x00\x02\x02\x46 this is no HTTP\r\n\r\n"), _close),
     Fault.SILENT: _silence,
     Fault.SILENT_AFTER_HEADERS: _then(_headers, _silence),
     Fault.SILENT_AFTER_FIRST: _then(_headers, _one_event, _silence),

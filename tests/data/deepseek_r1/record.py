@@ -32,19 +32,20 @@ def module(name, text):
 def upstream(inference, prm800k):
     """The evaluator's functions by kind, and prm800k's grade_answer."""
     package = module("grading", "")
-    package.math_normalize = module(
-        "grading.math_normalize", source(prm800k, "prm800k/grading/math_normalize.py")
-    )
-    grade_answer = module("grading.grader", source(prm800k, "prm800k/grading/grader.py")).grade_answer
+    for name in ("math_normalize", "grader"):
+        made = module(f"grading.{name}", source(prm800k, f"prm800k/grading/{name}.py"))
+        setattr(package, name, made)
+    grade_answer = made.grade_answer
     sys.modules["transformers"] = types.SimpleNamespace(AutoTokenizer=None)
     evaluator = module("eval_accuracy", source(inference, "language/deepseek-r1/eval_accuracy.py"))
-    kinds = {
-        name: (rules["parse"], rules["evaluate"]) for name, rules in evaluator.DATASET_EVALUATORS.items()
-    }
+    rules = evaluator.DATASET_EVALUATORS
+    kinds = {name: (rule["parse"], rule["evaluate"]) for name, rule in rules.items()}
 
     def math500(parsed, truth):
+        """As the evaluator does, which looks for prm800k in a submodule."""
         return bool(parsed and str(truth) and parsed.strip() and grade_answer(parsed.strip(), str(truth)))
 
+    kinds["math500"] = kinds["math500"][0], math500
     # Programs are run elsewhere.
     kinds["livecodebench"] = kinds["livecodebench"][0], lambda parsed, truth: None
     return kinds, grade_answer
