@@ -11,7 +11,6 @@ answer's length before is off by a factor with a deviation of 0.4. "this client"
 run lasts 600 s like an official one, and all its queries count.
 """
 
-import argparse
 import heapq
 import tempfile
 from collections import deque
@@ -23,7 +22,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench import Stub, percentiles, print_table, run_harness, save
+from bench import SERVER, Stub, print_table, program_parser, run_harness, save
 
 from sut.client.balance import Balance
 from sut.ipc.replica_board import ReplicaBoard
@@ -83,15 +82,11 @@ class ThisClient:
     """The code of the workers; ``shared``: they see each other."""
 
     def __init__(self, workers: int, replicas: int, *, shared: bool = True) -> None:
-        boards = (
-            [ReplicaBoard(workers, replicas)]
-            if shared
-            else [ReplicaBoard(1, replicas) for _ in range(workers)]
-        )
-        self._balances = [
-            Balance(replicas, boards[0] if shared else boards[worker], worker if shared else 0)
-            for worker in range(workers)
-        ]
+        if shared:
+            board = ReplicaBoard(workers, replicas)
+            self._balances = [Balance(replicas, board, worker) for worker in range(workers)]
+        else:
+            self._balances = [Balance(replicas, ReplicaBoard(1, replicas), 0) for _ in range(workers)]
 
     def choose(self, worker: int, now: float, cost: float) -> int:  # noqa: D102
         return self._balances[worker].choose(int(now * 1e9))
@@ -174,12 +169,7 @@ def lengths(setting: Setting, count: int, random: np.random.Generator) -> tuple[
     if setting.run_of_long > 1:
         samples.sort()
     runs = np.array_split(np.arange(SAMPLES), SAMPLES // setting.run_of_long)
-    order = [
-        run
-        for _ in range(-(-count // SAMPLES))
-        for number in random.permutation(len(runs))
-        for run in [runs[number]]
-    ]
+    order = [runs[number] for _ in range(-(-count // SAMPLES)) for number in random.permutation(len(runs))]
     expected = samples[np.concatenate(order)[:count]]
     return np.clip(expected * random.lognormal(-(WITHIN**2) / 2, WITHIN, count), 2, LONGEST), expected
 
@@ -249,7 +239,8 @@ def simulate(setting: Setting, make: Callable[[int, int], Policy], seed: int = 7
                 spread.append(loads.max() / loads.mean())
     tpot = (last - first) / tokens * noise * 1e3
     ttft = (first - np.array(arrivals)) * 1e3
-    return Outcome(*percentiles(tpot, 50, 99), *percentiles(ttft, 99), float(np.mean(spread)))
+    figures = (*np.percentile(tpot, (50, 99)), np.percentile(ttft, 99), np.mean(spread))
+    return Outcome(*map(float, figures))
 
 
 def best_rate(setting: Setting, make: Callable[[int, int], Policy]) -> float:
@@ -289,43 +280,24 @@ RATED = ("8 equal", "8, one 1.3 x slow", "8, each different by up to 10 %")
 
 # -- the complete harness on stub servers
 
-STUB = {
-    "batch_us": 20_000,
-    "stream_ns": 2_000_000,
-    "first_id_tokens": 1,
-    "cumulative": 0,
-    "tokens_per_event": 10,
-}
+STUB = {"batch_us": 20_000, "stream_ns": 2_000_000, "first_id_tokens": 1}
+STUB |= {"cumulative": 0, "tokens_per_event": 10}
 STUB_QPS, STUB_S, STUB_MEAN, STUB_LONGEST = 8.0, 200, 300, 2000
-CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
-
-
-def on_stub() -> list[list[object]]:
-    """This client on 8 ports, the last one 1.3 x slow, and on 8 equal ones."""
-    rows = []
-    for name, slow in (("8 equal", 0), ("8, one 1.3 x slow", 300)):
-        rows.append([name, *run_on_stub(slow)])
-    return rows
 
 
 def run_on_stub(slow_permille: int) -> list[object]:
-    """Cells of a row."""
+    """This client on 8 ports, the last one of them slow: cells of a row."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Stub(1, ports=8, slow_permille=slow_permille, **STUB) as stub,
     ):
         run = run_harness(
             Path(folder),
-            *(
-                "--input-file",
-                write_lengths(Path(folder) / "prompts.parquet"),
-                "--max-new-tokens",
-                STUB_LONGEST,
-            ),
-            *("--num-workers", 2),
+            *("--input-file", write_lengths(Path(folder) / "prompts.parquet")),
+            *("--max-new-tokens", STUB_LONGEST, "--num-workers", 2),
             scenario="server",
             urls=stub.urls,
-            conf=CONF.format(STUB_QPS, STUB_S * 1000),
+            conf=SERVER.format(STUB_QPS, STUB_S * 1000),
         )
     statistics, balance = run.statistics, run.record.balance
     assert statistics.tpot is not None and statistics.ttft is not None and balance is not None
@@ -348,25 +320,18 @@ def write_lengths(path: Path) -> Path:
     return path
 
 
+MEASURED = ("TPOT p50", "TPOT p99", "TTFT p99")
+
+
 def main() -> None:
     """Print and save the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--large", action="store_true", help="512 replicas")
     parser.add_argument("--stub", action="store_true", help="the complete harness instead of the simulation")
     arguments = parser.parse_args()
     if arguments.stub:
-        columns = (
-            "replicas",
-            "TPOT p50",
-            "TPOT p99",
-            "TTFT p99",
-            "tokens/s",
-            "imbalance",
-            "stragglers",
-        )
-        rows = on_stub()
+        rows = [[name, *run_on_stub(slow)] for name, slow in (("8 equal", 0), ("8, one 1.3 x slow", 300))]
+        columns = ("replicas", *MEASURED, "tokens/s", "imbalance", "stragglers")
         print_table("balance on stub servers, ms", columns, rows)
         save("balance_stub", rows)
         return
@@ -377,15 +342,7 @@ def main() -> None:
             rate = best_rate(setting, make) if setting.name in RATED else ""
             rows.append([setting.name, name, out.tpot_p50, out.tpot_p99, out.ttft_p99, out.imbalance, rate])
             print(rows[-1], flush=True)
-    columns = (
-        "replicas",
-        "policy",
-        "TPOT p50",
-        "TPOT p99",
-        "TTFT p99",
-        "imbalance",
-        f"rate at {LIMIT_MS:g} ms",
-    )
+    columns = ("replicas", "policy", *MEASURED, "imbalance", f"rate at {LIMIT_MS:g} ms")
     print_table("balance in virtual time, ms", columns, rows)
     save("balance_large" if arguments.large else "balance", rows)
 

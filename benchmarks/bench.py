@@ -1,5 +1,6 @@
 """Shared by the benchmarks: the stub server, and the complete harness as the program under measurement."""
 
+import argparse
 import csv
 import io
 import json
@@ -26,6 +27,9 @@ from harness.record.run_record import RunRecord, Statistics  # noqa: E402
 
 RESULTS = ROOT / "benchmarks/results"
 STUB = ROOT / "benchmarks/stub/stub_server"
+# LoadGen's settings: the number of queries; the rate and the milliseconds of a run.
+OFFLINE = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_query_count = {}\n"
+SERVER = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
 PORT = int(os.environ.get("BENCH_PORT", "31900"))  # the first of the stub servers
 
 
@@ -120,6 +124,13 @@ class Measured:
         return pq.read_table(self.log_dir / REQUESTS, columns=list(columns) or None).to_pandas()
 
 
+def program_parser(description: str | None) -> argparse.ArgumentParser:
+    """Shows a module's docstring as it is."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
 def write_prompts(path: Path, rows: int, length: int) -> Path:
     """A dataset of distinct prompts."""
     ids = (np.arange(rows)[:, None] * 7919 + np.arange(length)[None, :] * 31) % 100_000 + 1000
@@ -191,11 +202,6 @@ def save(name: str, result: object, *, quiet: bool = False) -> None:
     path.write_text(json.dumps(result, indent=2, default=float) + "\n")
     if not quiet:
         print(f"\nwritten to {path.relative_to(ROOT)}")
-
-
-def percentiles(values: Any, *which: float) -> list[float]:
-    """Plain percentiles as floats."""
-    return [float(np.percentile(values, p)) for p in which]
 
 
 def _text(cell: object) -> str:

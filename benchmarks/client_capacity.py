@@ -6,30 +6,29 @@
 CPU time covers LoadGen's process and the worker during the test, from run.json. Medians of the repeats.
 """
 
-import argparse
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench import Measured, Stub, print_table, run_harness, save, write_prompts
+from bench import OFFLINE, Measured, Stub, print_table, program_parser, run_harness, save, write_prompts
 
-OFFLINE_SAMPLES, BURST_SAMPLES, PACED_STREAMS = 200_000, 2_000, 256
-OFFLINE = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_query_count = {}\n"
+OFFLINE_SAMPLES = 200_000
+PACED = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000}
 
 
 def main() -> None:
     """Run every workload ``repeats`` times and print the medians."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = [
             offline(folder, repeats),
-            *(burst(folder, repeats, cumulative) for cumulative in (0, 1)),
-            *(paced(folder, repeats, cumulative) for cumulative in (0, 1)),
+            # As fast as the stub sends them, and one each 20 ms.
+            *(streams(folder, repeats, "burst", 500, 100, 2000, cumulative=c) for c in (0, 1)),
+            *(streams(folder, repeats, "paced 20 ms", 512, 250, 512, **PACED, cumulative=c) for c in (0, 1)),
         ]
     columns = ("workload", "per second", "CPU us for each", "client cores", "client share p99 ms")
     print_table("client_capacity: the complete harness, client on one core", columns, rows)
@@ -40,44 +39,28 @@ def offline(folder: Path, repeats: int) -> list[object]:
     """Non-streamed answers of 128 tokens to prompts of 2 000: requests per second."""
     dataset = write_prompts(folder / "offline.parquet", 512, 2000)
     flags = ("--input-file", dataset, "--max-new-tokens", 128, "--max-concurrency", 512)
-    with Stub() as stub:
-        runs = [
-            run_harness(
-                folder, *flags, scenario="offline", urls=stub.urls, conf=OFFLINE.format(OFFLINE_SAMPLES)
-            )
-            for _ in range(repeats)
-        ]
+    runs = runs_of(folder, repeats, OFFLINE_SAMPLES, flags)
     return figures("offline, not streamed: requests", runs, [OFFLINE_SAMPLES] * repeats)
 
 
-def burst(folder: Path, repeats: int, cumulative: int) -> list[object]:
-    """256 streams of 100 events as fast as the stub sends them: events per second."""
-    dataset = write_prompts(folder / "burst.parquet", 500, 200)
-    flags = ("--input-file", dataset, "--max-new-tokens", 100, "--max-concurrency", 256, "--stream", "on")
-    with Stub(cumulative=cumulative) as stub:
-        runs = [
-            run_harness(
-                folder, *flags, scenario="offline", urls=stub.urls, conf=OFFLINE.format(BURST_SAMPLES)
-            )
-            for _ in range(repeats)
-        ]
-    shape = "cumulative" if cumulative else "incremental"
-    return figures(f"burst, {shape}: events", runs, [run.statistics.output_tokens for run in runs])
+def streams(
+    folder: Path, repeats: int, name: str, prompts: int, tokens: int, queries: int, **knobs: int
+) -> list[object]:
+    """256 streams of answers of ``tokens`` events: rate and CPU of events."""
+    dataset = write_prompts(folder / "streams.parquet", prompts, 200)
+    flags = ("--input-file", dataset, "--max-new-tokens", tokens, "--max-concurrency", 256, "--stream", "on")
+    runs = runs_of(folder, repeats, queries, flags, **knobs)
+    shape = "cumulative" if knobs["cumulative"] else "incremental"
+    return figures(f"{name}, {shape}: events", runs, [run.statistics.output_tokens for run in runs])
 
 
-def paced(folder: Path, repeats: int, cumulative: int) -> list[object]:
-    """256 streams of 250 events, one each 20 ms: CPU per event."""
-    dataset = write_prompts(folder / "paced.parquet", 512, 200)
-    flags = ("--input-file", dataset, "--max-new-tokens", 250, "--max-concurrency", PACED_STREAMS)
-    flags = (*flags, "--stream", "on")
-    knobs = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000, "cumulative": cumulative}
+def runs_of(
+    folder: Path, repeats: int, queries: int, flags: Sequence[object], **knobs: int
+) -> list[Measured]:
+    """Offline runs on one stub."""
     with Stub(**knobs) as stub:
-        runs = [
-            run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=OFFLINE.format(512))
-            for _ in range(repeats)
-        ]
-    shape = "cumulative" if cumulative else "incremental"
-    return figures(f"paced 20 ms, {shape}: events", runs, [run.statistics.output_tokens for run in runs])
+        settings = {"scenario": "offline", "urls": stub.urls, "conf": OFFLINE.format(queries)}
+        return [run_harness(folder, *flags, **settings) for _ in range(repeats)]
 
 
 def figures(name: str, runs: list[Measured], counts: list[int]) -> list[object]:

@@ -8,7 +8,6 @@ keeps the latencies and the log of every query until the end, and the harness 64
 Exit code 1 when a process grew more than its bound.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -21,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from bench import Stub, print_table, run_harness, save, write_prompts
+from bench import OFFLINE, Stub, print_table, program_parser, run_harness, save, write_prompts
 
 STREAMS, TOKENS = 256, 16  # a fixed number in flight: growth is memory that is kept
-CONF = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_query_count = {}\n"
 ROLES = ("supervisor", "LoadGen", "worker")  # in the order of their start
 WARM = 0.1  # of the queries
 MOST_MIB = {"supervisor": 4.0, "worker": 4.0}
@@ -87,28 +85,16 @@ def answered(stub_url: str) -> int:
 
 def main() -> int:
     """Run once. Returns 1 when memory grew."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--queries", type=int, default=200_000)
     queries = parser.parse_args().queries
     with tempfile.TemporaryDirectory() as name, Stub(gap_us=1000) as stub:
         dataset = write_prompts(Path(name) / "prompts.parquet", 512, 64)
         watch = Watch(stub.urls[0])
         watch.start()
-        flags = (
-            "--input-file",
-            dataset,
-            "--max-new-tokens",
-            TOKENS,
-            "--num-workers",
-            1,
-            "--max-concurrency",
-            STREAMS,
-            "--stream",
-            "on",
-        )
-        conf = CONF.format(queries)
+        flags = ("--input-file", dataset, "--max-new-tokens", TOKENS, "--num-workers", 1)
+        flags = (*flags, "--max-concurrency", STREAMS, "--stream", "on")
+        conf = OFFLINE.format(queries)
         run = run_harness(Path(name), *flags, scenario="offline", urls=stub.urls, conf=conf)
         readings = [reading for reading in watch.end() if 0 < reading.answered < queries]
     print(f"{run.statistics.completed} of {run.statistics.queries} completed, {len(readings)} readings")

@@ -10,20 +10,18 @@ own. Streams are distributed over stub processes and workers within the limit on
 that was reached, or the limit that prevented it.
 """
 
-import argparse
 import resource
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from bench import Measured, Stub, percentiles, print_table, run_harness, save, write_prompts
+from bench import SERVER, Measured, Stub, print_table, program_parser, run_harness, save, write_prompts
 
 from harness.record.run_record import RunRecord
 
 TOKENS, INTERVAL = 1364, 100
 SPARE = 300  # descriptors of a process that are not streams
-CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,7 @@ LOADS = {"72-gpu": Load(72, 750, 1000, 60), "512-gpu": Load(512, 3956, 1000, 34.
 
 def main() -> None:
     """Run one load and print the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--load", choices=sorted(LOADS), default="72-gpu")
     parser.add_argument("--hold-s", type=float, default=180)
     parser.add_argument("--scale", type=float, default=1.0, help="part of the load, for small machines")
@@ -92,7 +88,7 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
             *("--input-file", dataset, "--max-new-tokens", TOKENS, "--num-workers", processes),
             scenario="server",
             urls=stub.urls[: load.servers],
-            conf=CONF.format(load.qps, int(hold_s * 1000)),
+            conf=SERVER.format(load.qps, int(hold_s * 1000)),
         )
         stats = stub.stats()
     most = sum(one["max_active"] for one in stats)
@@ -124,7 +120,7 @@ def reached(run: Measured, most: int) -> list[list[object]]:
         ["tokens per second", run.statistics.tokens_per_s],
         ["client share p50 ms", share["50"]],
         ["client share p99 ms", share["99"]],
-        ["issue delay p99 ms", percentiles(delay, 99)[0]],
+        ["issue delay p99 ms", np.percentile(delay, 99)],
         ["schedule lag mean ms", (run.record.schedule_lag_mean_ns or float("nan")) / 1e6],
         ["client CPU cores", run.cpu_s / run.seconds],
         ["client CPU us for each query", run.cpu_s * 1e6 / len(issued)],

@@ -4,7 +4,6 @@
 python benchmarks/report_page.py [--queries 2400000] [--replicas 512]
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench import ROOT, print_table, save
+from bench import ROOT, print_table, program_parser, save
 
 from harness.files import REPORT, REQUESTS, SUMMARY
 
@@ -30,9 +29,7 @@ print(round(time.process_time(), 2), re.search(r"VmHWM:\\s+(\\d+)", open("/proc/
 
 def main() -> None:
     """Write the table, build its page in a separate process, print the cost."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--queries", type=int, default=2_400_000)
     parser.add_argument("--replicas", type=int, default=512)
     arguments = parser.parse_args()

@@ -7,7 +7,6 @@ LoadGen passes Offline's samples as two lists; the dispatcher makes arrays of th
 of them through the complete harness to the stub server (minutes).
 """
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -16,10 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import ROOT, Stub, print_table, run_harness, save, write_prompts
+from bench import OFFLINE, ROOT, Stub, print_table, program_parser, run_harness, save, write_prompts
 
 LARGEST = 3_590_400  # samples in the Offline query of 512 GPUs
-CONF = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_query_count = {}\n"
 ISSUE = f"""
 import socket, sys, time
 sys.path.insert(0, {str(ROOT)!r})
@@ -39,9 +37,7 @@ print(time.monotonic() - start, peak() - before)
 
 def main() -> None:
     """Measure everything ``repeats`` times and print medians."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--whole", action="store_true", help="run the largest Offline query to its end, once")
     arguments = parser.parse_args()
@@ -76,7 +72,7 @@ def whole(folder: Path) -> list[list[object]]:
     flags = ("--input-file", dataset, "--max-new-tokens", 4, "--max-concurrency", 512)
     start = time.monotonic()
     with Stub() as stub:
-        run = run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=CONF.format(LARGEST))
+        run = run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=OFFLINE.format(LARGEST))
     seconds = time.monotonic() - start
     first_ns = run.requests("issued_ns", "sent_ns").min()
     print(f"{run.statistics.completed} completed, failures {run.statistics.failures}, CPU {run.cpu_s:.0f} s")

@@ -9,7 +9,6 @@ receive, report. The client share is the harness's own figure for the way back (
 call); its true value is the time from the stub's send stamp to LoadGen's call.
 """
 
-import argparse
 import tempfile
 import zlib
 from collections import defaultdict
@@ -18,18 +17,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from bench import Measured, Stub, percentiles, print_table, run_harness, save, write_prompts
+from bench import SERVER, Measured, Stub, print_table, program_parser, run_harness, save, write_prompts
 
 TOKENS, GAP_US, FIRST_US = 100, 20_000, 100_000
 LATENCY_S = (FIRST_US + (TOKENS - 1) * GAP_US) / 1e6 + 0.01
-CONF = "*.Server.target_qps = {}\n*.Server.min_duration = {}\n*.Server.min_query_count = 1\n"
 
 
 def main() -> None:
     """Measure at each number of streams and print errors in microseconds."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--streams", type=int, nargs="+", default=[16, 256, 500, 1024])
     parser.add_argument("--seconds", type=float, default=20)
     arguments = parser.parse_args()
@@ -46,7 +42,6 @@ def measure(folder: Path, streams: int, seconds: float) -> list[list[object]]:
     """One run at ``streams`` streams in flight on average."""
     dataset = write_prompts(folder / "prompts.parquet", 4096, 200)
     qps = streams / LATENCY_S
-    conf = CONF.format(qps, int(seconds * 1000))
     knobs = {"gap_us": GAP_US, "first_us": FIRST_US, "jitter_us": 20_000}
     with Stub(**knobs) as stub:
         run = run_harness(
@@ -55,11 +50,11 @@ def measure(folder: Path, streams: int, seconds: float) -> list[list[object]]:
             *("--max-samples", max(64, min(4096, int(qps * seconds)))),
             scenario="server",
             urls=stub.urls,
-            conf=conf,
+            conf=SERVER.format(qps, int(seconds * 1000)),
         )
         errors = compare(run, truth_by_sample(stub.log(), dataset))
     return [
-        [f"{streams}: {name}", len(values), float(np.mean(values)), *percentiles(values, 50, 99, 100)]
+        [f"{streams}: {name}", len(values), float(np.mean(values)), *np.percentile(values, (50, 99, 100))]
         for name, values in errors.items()
     ]
 

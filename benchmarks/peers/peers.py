@@ -26,7 +26,7 @@ import psutil
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench import Stub, pinned, print_table, save, write_prompts
+from bench import Stub, pinned, print_table, program_parser, save, write_prompts
 from peer_tools import Job, Tool, Workload, absent, figures, foreign, harness, plain, reference, sglang
 
 PROMPTS = 512
@@ -49,12 +49,8 @@ class Ended:
 
 def main() -> None:
     """Run every workload with every installed client."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--python", default=sys.executable, help="Python that has the packages of the other clients"
-    )
+    parser = program_parser(__doc__)
+    parser.add_argument("--python", default=sys.executable, help="has the packages of the other clients")
     parser.add_argument("--reference", type=Path, help="a checkout of mlcommons/inference")
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer's folder, for SGLang's clients")
     parser.add_argument("--command", action="append", default=[], metavar="NAME=LINE", help="another client")
@@ -62,16 +58,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*KNOBS, "killed"], default=[*KNOBS, "killed"])
     arguments = parser.parse_args()
     tools = list(available(arguments))
-    columns = (
-        "workload, client",
-        "per second",
-        "CPU us for each",
-        "TTFT error ms",
-        "p99",
-        "lost",
-        "reported",
-        "exit",
-    )
+    columns = ("workload, client", "per second", "CPU us for each", "TTFT error ms", "p99")
+    columns += ("lost", "reported", "exit")
     rows = [
         [f"{load.name}: {tool.name}", *measure(tool, load)]
         for load in workloads(arguments.scale)
