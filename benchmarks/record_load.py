@@ -91,15 +91,15 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
             conf=SERVER.format(load.qps, int(hold_s * 1000)),
         )
         stats = stub.stats()
-    most = sum(one["max_active"] for one in stats)
-    if run.statistics.failed:
-        return [["most streams in flight", most], *given_up(run)]
-    return [
-        *reached(run, most),
-        ["stub late p99 ms", max(one["late_us"]["p99"] for one in stats) / 1e3],
-        ["servers", load.servers],
-        ["workers", processes],
-    ]
+        most = sum(one["max_active"] for one in stats)
+        if run.statistics.failed:
+            return [["most streams in flight", most], *given_up(run)]
+        return [
+            *reached(run, most),
+            ["stub late p99 ms", max(one["late_us"]["p99"] for one in stats) / 1e3],
+            ["servers", load.servers],
+            ["workers", processes],
+        ]
 
 
 def reached(run: Measured, most: int) -> list[list[object]]:
