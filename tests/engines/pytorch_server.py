@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from tests.engines import sglang_server as sglang
+from tests.runs import ROOT
 
-# What a test's server is started with, by the name of its configuration: the model and serve.py's flags.
 SMALL = 512  # ids of the models whose tokens are compared
 KINDS = ("deepseek", "gpt-oss")
 BATCH = 4
@@ -26,16 +26,6 @@ def interpreter(*packages: str) -> Path | None:
     return None if done.returncode else path
 
 
-def python(*arguments: object, stdin: str = "") -> str:
-    """Run a script with that Python; returns its stdout."""
-    path = interpreter()
-    assert path is not None
-    words = [path, "-P", *map(str, arguments)]
-    done = subprocess.run(words, input=stdin, env=environment(), check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
 def environment() -> dict[str, str]:
     """One thread: two on busy cores are slower."""
     return os.environ | {"PYTHON": str(interpreter()), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -43,13 +33,15 @@ def environment() -> dict[str, str]:
 
 def make_model(kind: str, vocabulary: int, directory: Path) -> Path:
     """A tiny model in ``directory``."""
-    python(sglang.HERE / "models/make_tiny_models.py", kind, vocabulary, directory)
+    script = sglang.HERE / "models/make_tiny_models.py"
+    sglang.python(script, kind, vocabulary, directory, interpreter=interpreter())
     return directory
 
 
 def generated(model: Path, *jobs: dict) -> list[list[list[int]]]:
     """transformers' own answers to the prompts of each job; see ``job``."""
-    return json.loads(python(sglang.HERE / "models/generate.py", model, stdin=json.dumps(jobs)))
+    script, given = sglang.HERE / "models/generate.py", json.dumps(jobs)
+    return json.loads(sglang.python(script, model, stdin=given, interpreter=interpreter()))
 
 
 def job(prompts: list[list[int]], tokens: int, seed: int | None = None, **options) -> dict:
@@ -62,6 +54,6 @@ class PyTorchServer(sglang.ServerProcess):
     """A context manager around one server, started by pytorch/run_server.sh; ``url``."""
 
     def __init__(self, model: Path, port: int, log_path: Path, *arguments: str) -> None:
-        script = str(sglang.ROOT / "pytorch/run_server.sh")
+        script = str(ROOT / "pytorch/run_server.sh")
         words = [script, "--model_path", str(model), "--port", str(port), "--device", "cpu", *arguments]
         super().__init__(words, port, environment(), log_path)

@@ -1,18 +1,20 @@
 """Real SGLang on the CPU for tests: the environment, the model, the reference answers and the server."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Self
 
+import httpx
+
+from tests.runs import ROOT
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 CACHE = ROOT / ".cache"
 VENV = Path(os.environ.get("HARNESS_SGLANG_VENV", CACHE / "sglang-cpu"))
 # Raise the version with every change of what make_tiny_gpt_oss.py writes.
@@ -45,14 +47,12 @@ def install() -> None:
     subprocess.run([script, VENV], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def python(*arguments: str | Path, stdin: str = "") -> str:
+def python(*arguments: object, stdin: str = "", interpreter: Path = VENV / "bin/python") -> str:
     """Run the SGLang environment's Python with the repository off ``sys.path``; returns its stdout."""
-    command = [VENV / "bin/python", "-P", *arguments]
-    result = subprocess.run(
-        command, input=stdin, env=environment(), check=False, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return result.stdout
+    words = [interpreter, "-P", *map(str, arguments)]
+    done = subprocess.run(words, input=stdin, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
 
 
 def environment(replicas: int = 1) -> dict[str, str]:
@@ -82,10 +82,7 @@ def make_model() -> Path:
 
 def greedy_gaps(answers: list[tuple[list[int], list[int]]]) -> list[list[float]]:
     """For (prompt, output) pairs, each output token's distance in logits from transformers' greedy choice."""
-    gaps: list[list[float]] = json.loads(
-        python(HERE / "models/greedy_gaps.py", make_model(), stdin=json.dumps(answers))
-    )
-    return gaps
+    return json.loads(python(HERE / "models/greedy_gaps.py", make_model(), stdin=json.dumps(answers)))
 
 
 class ServerProcess:
@@ -127,27 +124,17 @@ class ServerProcess:
 
     def _stop(self) -> None:
         """The whole group: SGLang's schedulers are processes of their own."""
-        self._signal_group(signal.SIGTERM)
-        try:
-            self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            self._signal_group(signal.SIGKILL)
-            self.process.wait()
-
-    def _signal_group(self, number: signal.Signals) -> None:
-        try:
-            os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(STOP_SECONDS)
 
 
 class SglangServer(ServerProcess):
     """One SGLang, started by sglang/run_server.sh."""
 
     def __init__(self, port: int, log_path: Path, arguments: tuple[str, ...]) -> None:
-        self.arguments = arguments
         replicas = int(arguments[arguments.index("--dp") + 1]) if "--dp" in arguments else 1
         command = [
             str(ROOT / "sglang/run_server.sh"),
@@ -168,7 +155,6 @@ class SglangServer(ServerProcess):
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, OSError):
+        return httpx.get(url, timeout=5, trust_env=False).status_code == 200
+    except httpx.TransportError:
         return False

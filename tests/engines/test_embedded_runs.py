@@ -12,13 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.dataset.model_tokenizer import load_tokenizer
-from tests.runs import ACCURACY, PERFORMANCE, ROOT, run_mlperf
+from tests.runs import ACCURACY, PERFORMANCE, SAMPLES, run_mlperf
 
-NEWS = ROOT / "datasets" / "samples" / "cnn_sample.json"
-NEWS_TOKENIZER = NEWS.with_name("cnn_sample_tokenizer.json")
+NEWS, NEWS_TOKENIZER = SAMPLES / "cnn_sample.json", SAMPLES / "cnn_sample_tokenizer.json"
 END_OF_TURN = 128009
-QUESTIONS = NEWS.with_name("r1_sample.parquet")
-QUESTIONS_TOKENIZER = NEWS.with_name("r1_sample_tokenizer.json")
+QUESTIONS, QUESTIONS_TOKENIZER = SAMPLES / "r1_sample.parquet", SAMPLES / "r1_sample_tokenizer.json"
 THOUGHT_END, END_OF_SENTENCE = 128799, 1
 SCENARIOS = ["offline", "server", "interactive", "single-stream"]
 NEW_TOKENS = 6
@@ -43,8 +41,7 @@ def test_accuracy(scenario, tmp_path):
     }
     assert all(0 <= token < 201088 for ids in answers.values() for token in ids)
     log = run.log_dir / "mlperf_log_accuracy.json"
-    (hint,) = (line for line in run.stdout.splitlines() if line.startswith("Score it with: "))
-    words = shlex.split(hint.removeprefix("Score it with: "))
+    words = scoring_command(run)
     assert [Path(word).name for word in words[:2]] == [Path(sys.executable).name, "eval_mlperf_accuracy.py"]
     assert tmp_path / words[words.index("--mlperf-log") + 1] == log
     assert tmp_path / words[words.index("--reference-data") + 1] == ACCURACY
@@ -57,16 +54,9 @@ def test_accuracy(scenario, tmp_path):
 )
 def test_llama(benchmark, scenario, tmp_path):
     """The benchmark with a vocabulary and articles of our own: ids as its sample's tokenizer has them."""
-    flags = ("--backend", "embedded", "--benchmark", benchmark, "--accuracy", "--input-file", NEWS)
-    run = run_mlperf(tmp_path, *flags, scenario=scenario, qps=4)
-    assert run.code == 0, run.stdout + run.stderr
-    assert "Result: VALID, NOT OFFICIAL" in run.stdout
-    answers = run.accuracy_log
+    answers, printed = scored(tmp_path, benchmark, NEWS, NEWS_TOKENIZER, scenario=scenario, qps=4)
     assert sorted(answers) == list(range(24))
-    assert_known(answers, NEWS_TOKENIZER)
     assert {len(ids) for ids in answers.values() if ids[-1] != END_OF_TURN} <= {128}
-    assert f"--tokenizer {NEWS_TOKENIZER}" in run.stdout
-    printed = scored_as_printed(run, tmp_path)
     assert re.search(r"'rouge1': '[\d.]+', .*'gen_len': \d+, 'gen_num': 24\}", printed)
 
 
@@ -74,34 +64,35 @@ def test_llama(benchmark, scenario, tmp_path):
 @pytest.mark.parametrize("scenario", ["offline", "server", "interactive"])
 def test_deepseek(scenario, tmp_path):
     """The benchmark on questions of our own in its five kinds; an answer is a thought and a letter."""
-    flags = ("--backend", "embedded", "--benchmark", "deepseek-r1", "--accuracy", "--input-file", QUESTIONS)
-    run = run_mlperf(tmp_path, *flags, scenario=scenario, qps=20)
-    assert run.code == 0, run.stdout + run.stderr
-    assert "Result: VALID, NOT OFFICIAL" in run.stdout
-    answers = run.accuracy_log
+    sample = (QUESTIONS, QUESTIONS_TOKENIZER)
+    answers, printed = scored(tmp_path, "deepseek-r1", *sample, scenario=scenario, qps=20)
     assert sorted(answers) == list(range(32))
-    assert_known(answers, QUESTIONS_TOKENIZER)
     assert all(ids.count(THOUGHT_END) == 1 and ids[-1] == END_OF_SENTENCE for ids in answers.values())
-    printed = scored_as_printed(run, tmp_path)
     assert set(re.findall(r"(?m)^(\w+): ", printed)) >= {"aime1983", "gpqa", "math500", "mmlu_pro"}
     figures = literal_eval(printed.splitlines()[-1])
     assert figures["num-samples"] == 32
     assert figures["tokens_per_sample"] == sum(map(len, answers.values())) / 32
 
 
-def assert_known(answers, tokenizer):
-    """A model with random weights answers with tokens that the sample's tokenizer has."""
-    known = set(load_tokenizer(tokenizer).get_vocab().values())
+def scored(folder, benchmark, sample, tokenizer, **settings):
+    """The answers to a sample, and what the evaluator prints, by the command that the run printed.
+
+    A model with random weights answers with tokens that the sample's tokenizer has, and fails the target.
+    """
+    flags = ("--backend", "embedded", "--benchmark", benchmark, "--accuracy", "--input-file", sample)
+    run = run_mlperf(folder, *flags, **settings)
+    assert run.code == 0, run.stdout + run.stderr
+    assert "Result: VALID, NOT OFFICIAL" in run.stdout
+    answers, known = run.accuracy_log, set(load_tokenizer(tokenizer).get_vocab().values())
     assert {token for ids in answers.values() for token in ids} <= known
+    done = subprocess.run(scoring_command(run), cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 5, done.stderr
+    return answers, done.stdout
 
 
-def scored_as_printed(run, folder):
-    """What the evaluator prints, by the command that the run printed; random weights fail the target."""
+def scoring_command(run):
     (hint,) = (line for line in run.stdout.splitlines() if line.startswith("Score it with: "))
-    command = shlex.split(hint.removeprefix("Score it with: "))
-    scored = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert scored.returncode == 5, scored.stderr
-    return scored.stdout
+    return shlex.split(hint.removeprefix("Score it with: "))
 
 
 @pytest.mark.engine
@@ -129,12 +120,12 @@ def test_performance(scenario, tmp_path):
     assert run.failures == {}
     assert "No errors encountered during test." in run.loadgen_summary
     assert run.record["statistics"]["queries"] == run.record["statistics"]["completed"] >= 64
+    if scenario == "server":
+        assert_tpot_is_loadgens(run)
 
 
-@pytest.mark.engine
-def test_tpot_is_loadgens(tmp_path):
+def assert_tpot_is_loadgens(run):
     """TPOT in LoadGen's summary equals (last - first) / (n - 1) of requests.parquet."""
-    run = embedded(tmp_path, "--input-file", PERFORMANCE, scenario="server", qps=10, duration_ms=5000)
     rows = pq.read_table(run.log_dir / "requests.parquet").to_pandas()
     gaps = rows["osl"] - 1
     ours = (rows["last_byte_ns"] - rows["first_token_ns"]) / gaps

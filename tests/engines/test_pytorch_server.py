@@ -5,7 +5,6 @@ import contextlib
 import json
 import random
 import signal
-import time
 import urllib.error
 import urllib.request
 
@@ -15,7 +14,7 @@ from harness.dataset import tokenizer
 from sut.wire.sglang import SglangWire
 from tests.engines import pytorch_server as pytorch
 from tests.engines.sglang_server import ServerProcess
-from tests.kit import free_ports, parameters
+from tests.kit import free_ports, parameters, wait_until
 from tests.runs import run_mlperf, write_dataset
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600), pytest.mark.usefixtures("torch_installed")]
@@ -43,12 +42,15 @@ def server(model, tmp_path_factory):
         yield running
 
 
+def request(url, prompt, stream=False, **sampling):
+    body = {"input_ids": prompt, "sampling_params": sampling, "stream": stream}
+    return urllib.request.Request(f"{url}/generate", json.dumps(body).encode())
+
+
 def ask(url, prompt, stream=False, **sampling):
     """Status, and the body as it is."""
-    body = {"input_ids": prompt, "sampling_params": sampling, "stream": stream}
-    request = urllib.request.Request(f"{url}/generate", json.dumps(body).encode())
     try:
-        with urllib.request.urlopen(request, timeout=120) as response:
+        with urllib.request.urlopen(request(url, prompt, stream, **sampling), timeout=120) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -61,24 +63,23 @@ def answer(url, prompt, stream=False, **sampling):
     reader = SglangWire(parameters(max_new_tokens=sampling["max_new_tokens"]), pytorch.SMALL).answer()
     events = [event.removeprefix(b"data: ") for event in body.split(b"\n\n") if event] if stream else [body]
     assert not stream or events.pop() == b"[DONE]"
-    for event in events:
-        assert reader.feed(event) is None
+    assert not any(map(reader.feed, events))
     outcome = reader.finish()
     assert outcome.prompt_tokens == len(prompt)
     return outcome.output_ids.tolist(), json.loads(events[-1])["meta_info"]["finish_reason"]
+
+
+def answers(url, asked):
+    """The ids for each (prompt, stream, sampling), all asked at once."""
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        futures = [pool.submit(answer, url, prompt, stream, **given) for prompt, stream, given in asked]
+        return [future.result()[0] for future in futures]
 
 
 def metrics(url):
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as response:
         lines = response.read().decode().splitlines()
     return {name.removeprefix("pytorch:"): int(value) for name, value in map(str.split, lines)}
-
-
-def until(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 # -- the tokens
@@ -88,14 +89,10 @@ def test_greedy_tokens_of_requests_that_come_and_go_are_those_of_a_padded_batch(
     (expected,) = pytorch.generated(model, pytorch.job(PROMPTS, NEW_TOKENS))
     # Two lengths, so that rows end and join while others are in the middle.
     sizes = [NEW_TOKENS if place % 2 == 0 else NEW_TOKENS // 3 for place in range(len(PROMPTS))]
-    with concurrent.futures.ThreadPoolExecutor(len(PROMPTS)) as pool:
-        asked = [
-            pool.submit(answer, server.url, prompt, place % 3 == 0, **greedy(size))
-            for place, (prompt, size) in enumerate(zip(PROMPTS, sizes, strict=True))
-        ]
-        answers = [future.result()[0] for future in asked]
-    assert answers == [ids[:size] for ids, size in zip(expected, sizes, strict=True)]
-    assert len({token for ids in answers for token in ids}) > 50  # no model that repeats itself
+    asked = [(prompt, place % 3 == 0, greedy(sizes[place])) for place, prompt in enumerate(PROMPTS)]
+    found = answers(server.url, asked)
+    assert found == [ids[:size] for ids, size in zip(expected, sizes, strict=True)]
+    assert len({token for ids in found for token in ids}) > 50  # no model that repeats itself
 
 
 def test_seeded_samples_are_generates(server, model):
@@ -105,9 +102,7 @@ def test_seeded_samples_are_generates(server, model):
     jobs = [pytorch.job(PROMPTS[:3], 20, seed=42, **neutral | options) for options in given]
     for options, expected in zip(given, pytorch.generated(model, *jobs), strict=True):
         sampling = {"max_new_tokens": 20, "min_new_tokens": 20, "sampling_seed": 42, **options}
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            asked = [pool.submit(answer, server.url, prompt, **sampling) for prompt in PROMPTS[:3]]
-            assert [future.result()[0] for future in asked] == expected, options
+        assert answers(server.url, [(prompt, False, sampling) for prompt in PROMPTS[:3]]) == expected, options
 
 
 @ONE_KIND
@@ -180,17 +175,15 @@ def test_a_request_without_a_token_to_choose_fails_alone(server):
 @ONE_KIND
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_hangs_up_frees_its_row(server, stream):
-    body = {"input_ids": [5], "stream": stream}
-    body["sampling_params"] = {"max_new_tokens": 4000, "min_new_tokens": 4000}
-    request = urllib.request.Request(f"{server.url}/generate", json.dumps(body).encode())
+    asked = request(server.url, [5], stream, **greedy(4000))
     if stream:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(asked, timeout=60) as response:
             assert response.readline().startswith(b"data: ")
             assert metrics(server.url)["num_running_reqs"] == 1
     else:
         with contextlib.suppress(TimeoutError):
-            urllib.request.urlopen(request, timeout=1)
-    until(lambda: metrics(server.url)["num_running_reqs"] == 0)
+            urllib.request.urlopen(asked, timeout=1)
+    wait_until(lambda: metrics(server.url)["num_running_reqs"] == 0)
 
 
 @ONE_KIND
@@ -199,11 +192,11 @@ def test_ended_in_the_middle_every_answer_is_an_abort(model, tmp_path):
         pytorch.PyTorchServer(model, free_ports(1), tmp_path / "log", "--max-batch-size", "1") as server,
         concurrent.futures.ThreadPoolExecutor(3) as pool,
     ):
-        sampling = {"max_new_tokens": 4000, "min_new_tokens": 4000}
-        asked = [pool.submit(ask, server.url, [5], stream, **sampling) for stream in (True, False, True)]
-        until(lambda: metrics(server.url)["num_queue_reqs"] == 2)
+        streams = (True, False, True)
+        asked = [pool.submit(ask, server.url, [5], stream, **greedy(4000)) for stream in streams]
+        wait_until(lambda: metrics(server.url)["num_queue_reqs"] == 2)
         server.process.send_signal(signal.SIGTERM)
-        for future, stream in zip(asked, (True, False, True), strict=True):
+        for future, stream in zip(asked, streams, strict=True):
             status, body = future.result()
             assert status == (200 if stream else 500)
             assert b"the server is ending" in body
