@@ -24,11 +24,12 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the stub nee
 
 
 class Server:
-    def __init__(self, port):
-        self.port, self.url = port, f"http://127.0.0.1:{port}"
+    def __init__(self, port, host="127.0.0.1"):
+        self.port, self.url = port, f"http://{host}:{port}"
 
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=60) as response:
+    def get(self, path, **body):
+        sent = json.dumps(body).encode() if body else None
+        with urllib.request.urlopen(self.url + path, sent, timeout=60) as response:
             return response.read()
 
     def stats(self):
@@ -44,12 +45,6 @@ class Server:
         with self.connect() as sock:
             sock.sendall(request(asked, separators))
             return answer(sock)
-
-    def post(self, **body):
-        with urllib.request.urlopen(
-            self.url + "/generate", json.dumps(body).encode(), timeout=60
-        ) as response:
-            return response.read()
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +156,14 @@ def test_a_batch_goes_on_without_those_who_left(server):
 @pytest.mark.parametrize("stream", [True, False])
 def test_the_first_id_can_be_the_number_of_tokens(server, stream):
     server.get("/_config?first_id_tokens=1&batch_us=10")
-    body = server.post(input_ids=[7, 1], sampling_params={"max_new_tokens": 50}, stream=stream)
+    body = server.get("/generate", input_ids=[7, 1], sampling_params={"max_new_tokens": 50}, stream=stream)
     last = events(body)[-1] if stream else json.loads(body)
     assert last["output_ids"] == expected_ids([7, 1], 7)
 
 
 def test_document_and_stop(server):
     server.get("/_config?tokens=5&text=1")
-    document = json.loads(server.post(input_ids=PROMPT, sampling_params={"max_new_tokens": 8}))
+    document = json.loads(server.get("/generate", input_ids=PROMPT, sampling_params={"max_new_tokens": 8}))
     assert document["output_ids"] == expected_ids(PROMPT, 5)
     assert document["text"] == " tok" * 5
     assert document["meta_info"]["finish_reason"] == {"type": "stop", "matched": 200002}
@@ -247,8 +242,8 @@ def test_several_ports_and_information(binary):
     port = free_ports(3)
     with running(binary, port, "--ports", "3", "--any", "1", "--dp_size", "4"):
         for number in range(port, port + 3):
-            with urllib.request.urlopen(f"http://127.0.0.9:{number}/server_info", timeout=60) as response:
-                assert json.load(response)["dp_size"] == 4
+            page = Server(number, "127.0.0.9").get("/server_info")
+            assert json.loads(page)["dp_size"] == 4
 
 
 def test_unknown_option(binary):

@@ -6,6 +6,7 @@ import pickle
 import sys
 from pathlib import Path
 from random import Random
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from harness.record.journal import QUERY_ROW, read_journal
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.worker.journal_writer import JournalWriter
 from tests.fuzz.damage import damaged, pieces, shuffled
+from tests.harness.grading.logs import entry
 from tests.kit import DATA
 from tests.runs import ROOT
 
@@ -113,7 +115,7 @@ def audit_config(folder: Path, rng: Random) -> None:
 def safe_pickle(folder: Path, rng: Random) -> None:
     """Only DatasetError, and while it is read nothing is imported, run or opened besides the file."""
     path = folder / "data.pkl"
-    _begin_to_watch(path)
+    _begin_to_watch()
     path.write_bytes(damaged(rng.choice(_PICKLES), rng))
     seen = _watched[str(path)] = []
     try:
@@ -131,12 +133,13 @@ _watched: dict[str, list[str]] = {}
 
 
 @functools.cache  # one hook for the process, which cannot be taken away
-def _begin_to_watch(path: Path) -> None:
+def _begin_to_watch() -> None:
     import pyarrow.compute  # noqa: F401 - what reading needs is imported before
 
     for content in _PICKLES:
-        path.write_bytes(content)
-        _read_pickle(path)
+        with NamedTemporaryFile(suffix=".pkl") as file:
+            Path(file.name).write_bytes(content)
+            _read_pickle(Path(file.name))
     sys.addaudithook(_hear)
 
 
@@ -160,13 +163,6 @@ def _split(data: bytes, parts: list[bytes]) -> list[bytes]:
     return [entry.text for entry in entries]
 
 
-def _entry(index: int, ids: list[int]) -> bytes:
-    text = np.asarray(ids, "<i4").tobytes().hex().upper()
-    first = text[:8]
-    row = f'{{ "seq_id" : {index}, "qsl_idx" : {index}, "data" : "{text}", "token_data" : "{first}", '
-    return (row + f'"token_count" : {len(ids)} }}').encode()
-
-
 def _journal(folder: Path) -> tuple[bytes, bytes]:
     """Bytes of a true journal: rows and failure lines."""
     kept = folder / "true-journal"
@@ -174,17 +170,15 @@ def _journal(folder: Path) -> tuple[bytes, bytes]:
         kept.mkdir()
         writer = JournalWriter(kept, "worker0", 0)
         for number in range(30):
-            outcome = (
-                Failure(FailureKind.TRUNCATED, f"é {number}")
-                if number % 5 == 0
-                else Completion(np.arange(1 + number, dtype=np.int32), "stop", 3)
-            )
+            failure = Failure(FailureKind.TRUNCATED, f"é {number}")
+            answer = Completion(np.arange(1 + number, dtype=np.int32), "stop", 3)
+            outcome = answer if number % 5 else failure
             writer.add(number, number, 0, (1, 2, 3, 4, 5), 3, 1, outcome)
         writer.flush()
     return (kept / "queries-worker0.bin").read_bytes(), (kept / "failures-worker0.jsonl").read_bytes()
 
 
-_ENTRIES = [_entry(index, list(range(200000 - index, 200012))) for index in range(12)]
+_ENTRIES = [entry(index, range(200000 - index, 200012)).encode() for index in range(12)]
 _TRUE_ANSWERS = {sample: [200000 - sample] * (1 + 3 * sample) for sample in range(20)}
 _ANSWERS = b"".join(
     encode_answer(sample, 1, np.asarray(ids, "<i4").tobytes()) for sample, ids in _TRUE_ANSWERS.items()
