@@ -159,14 +159,11 @@ SKIPPED = [
         "test05",
         "target_duration",
         "server_target_qps",
-        "server_coalesce_queries",
     )),
     # keys that the scenario of the row does not have
     *((f"*.{scenario}.{key} = 7\n", scenario) for scenario, key in (
         ("Offline", "ttft_latency"),
-        ("Offline", "tpot_latency"),
         ("Offline", "max_async_queries"),
-        ("Offline", "coalesce_queries"),
         ("SingleStream", "target_qps"),
         ("SingleStream", "ttft_latency"),
         ("Server", "samples_per_query"),
