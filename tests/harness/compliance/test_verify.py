@@ -132,6 +132,7 @@ ERRORS, ERROR_ROW = text(SUMMARY, "No errors", "7 ERRORS"), error_row(".", "toke
 COMPLETE = ours("VALID", complete=True)
 UNMET = "LoadGen reports INVALID: Min duration not satisfied"
 COUNTED, LOGGED = "LoadGen counts 7 errors", "1 x LoadGen error: tokens were lost"
+UNIQUE, TARGET = "effective_performance_issue_unique", "effective_accuracy_log_sampling_target"
 # Edits of the logs, and warnings besides those of other bounds.
 JUDGED = {
     # Logs of another harness: the verdict is the official one.
@@ -141,14 +142,8 @@ JUDGED = {
     "an accuracy log alone": (both(remove(SUMMARY), remove(DETAIL)), [f"no {DETAIL}: ", f"no {SUMMARY}: "]),
     "JSON lines": (write(ACCURACY, "\n".join(ENTRIES)), ["the log has JSON lines"]),
     # Other ways of earlier rounds to have each sample logged once; the log shows that it was.
-    "samples drawn": (
-        row(".", effective_performance_issue_unique=False),
-        ["effective_performance_issue_unique was False"],
-    ),
-    "a target of all samples": (
-        row(".", effective_accuracy_log_sampling_target=TEST09_ROWS),
-        [f"effective_accuracy_log_sampling_target was {TEST09_ROWS}"],
-    ),
+    "samples drawn": (row(".", **{UNIQUE: False}), [f"{UNIQUE} was False"]),
+    "a target of all samples": (row(".", **{TARGET: TEST09_ROWS}), [f"{TARGET} was {TEST09_ROWS}"]),
     "our run, only too slow": (both(TOO_SLOW, ours("INVALID", "slow", complete=True)), [UNMET]),
 }
 WORTHLESS = {
@@ -301,9 +296,8 @@ def test_published_logs_with_whole_answers(name, references, verify, tmp_path):
     source = SUBMISSIONS / name / "TEST07" / "performance" / "run_1"
     if not source.is_dir():
         pytest.skip("the published submissions are not here")
+    copied(source, tmp_path / "logs")
     logs = answered(tmp_path)
-    for file in (SUMMARY, DETAIL):
-        shutil.copy(source / file, logs)
     code, printed, errors = verify("TEST07", "--log-dir", logs, "--reference-data", references)
     assert (code, errors) == (0, ""), printed
     assert PUBLISHED[name] in printed

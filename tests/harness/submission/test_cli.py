@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, parse_options
+from tests.harness.submission.building import one_line
 
 TOML, TREE = Path("submission.toml"), Path("submission")
 BUILD = ["build", "--submission", "submission.toml"]
@@ -33,4 +34,4 @@ def test_wrong_usage_is_exit_2(argv, capsys):
     with pytest.raises(SystemExit) as ended:
         parse_options(argv)
     assert ended.value.code == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert one_line(capsys)

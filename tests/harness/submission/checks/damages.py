@@ -26,7 +26,7 @@ from tests.harness.submission.edits import (
 )
 from tests.harness.submission.trees import RESULTS
 
-RUN = "performance/run_1"
+RUN, ANSWERS = "performance/run_1", "accuracy/mlperf_log_accuracy.json"
 OFFLINE, INTERACTIVE = f"Offline/{RUN}", f"Interactive/{RUN}"
 TEST07, TEST09 = f"Offline/TEST07/{RUN}", f"Offline/TEST09/{RUN}"
 VERIFY07, VERIFY09 = "Offline/TEST07/verify_accuracy.txt", "Offline/TEST09/verify_output_len.txt"
@@ -90,6 +90,10 @@ PERMUTATION = "effective_sample_concatenate_permutation"
 SEED = "effective_schedule_rng_seed"
 KILLED = records.text(verdict=None, deviations=[])
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
+COUNTED = text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")
+TOO_FEW = text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No")
+OTHER_LENGTH = set_number("Interactive/TEST09/verify_output_len.txt", "Mean output tokens", "1278.00")
+NO_LOGS = both(*(remove(f"Interactive/{run}/{DETAIL}") for run in (RUN, "accuracy")))
 VALID_SUMMARY = text(f"{OFFLINE}/{SUMMARY}", "Result is : VALID", "Result is : INVALID")
 SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server_tpot_latency": 80_000_000}
 
@@ -105,11 +109,7 @@ DAMAGES = [
     ("error in performance", error(OFFLINE), "loadgen-errors"),
     ("error in accuracy", error("Interactive/accuracy"), "loadgen-errors"),
     ("error in a test", error(f"Interactive/TEST09/{RUN}"), "loadgen-errors"),
-    (
-        "errors counted only",
-        both(row(OFFLINE, num_errors=3), text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")),
-        "loadgen-errors logs-disagree",
-    ),
+    ("errors counted only", both(row(OFFLINE, num_errors=3), COUNTED), "loadgen-errors logs-disagree"),
     ("INVALID", both(VALID_SUMMARY, row(OFFLINE, result_validity="INVALID")), "invalid"),
     ("INVALID made VALID by hand", row(OFFLINE, result_validity="INVALID"), "logs-disagree"),
     ("latency made better by hand", row(OFFLINE, result_mean_latency_ns=1), "logs-disagree"),
@@ -138,28 +138,18 @@ DAMAGES = [
     ("too few logged", row(TEST09, effective_accuracy_log_sampling_target=6395), "audit-not-in-force"),
     ("test with permutation", row(TEST09, **{PERMUTATION: True}), "audit-not-in-force"),
     ("test of fewer samples", row(TEST07, generated_samples_per_query=989), "sample-count"),
-    (
-        "test too short",
-        text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No"),
-        "invalid",
-    ),
+    ("test too short", TOO_FEW, "invalid"),
     ("just below the target", score(82.298), "accuracy"),
     ("just above the target", score(82.299), ""),
     ("no score", text(SCORE, "exact_match", "exact"), "accuracy"),
     ("the same score twice", both(score(83.5), score(83.5, "Interactive")), ""),
     ("the same hash twice", copied(SCORE, "Interactive/accuracy/accuracy.txt"), "repeat"),
     ("a test's log beside its folder", copied(f"{TEST07}/{DETAIL}", f"Offline/TEST07/{DETAIL}"), ""),
-    (
-        "the same log twice",
-        copied(
-            "Offline/accuracy/mlperf_log_accuracy.json", "Offline/TEST07/accuracy/mlperf_log_accuracy.json"
-        ),
-        "repeat",
-    ),
+    ("the same log twice", copied(f"Offline/{ANSWERS}", f"Offline/TEST07/{ANSWERS}"), "repeat"),
     ("no hash", text(SCORE, "hash=", "sum="), "hash"),
     ("no hash of a test", text("Offline/TEST09/accuracy/accuracy.txt", "hash=", "sum="), "hash"),
-    ("not the kept log", kept("Offline/accuracy/mlperf_log_accuracy.json", "[]"), "hash not-truncated"),
-    ("not truncated", sized("Offline/accuracy/mlperf_log_accuracy.json", 10_241), "not-truncated"),
+    ("not the kept log", kept(f"Offline/{ANSWERS}", "[]"), "hash not-truncated"),
+    ("not truncated", sized(f"Offline/{ANSWERS}", 10_241), "not-truncated"),
     ("TEST07 missing", remove("Offline/TEST07"), "test-missing"),
     ("no verify file", remove(VERIFY09), "test-missing"),
     ("TEST07 failed", text(VERIFY07, "TEST PASS", "TEST FAIL"), "test-failed"),
@@ -171,7 +161,12 @@ DAMAGES = [
     ("detail log cut", cut(f"{OFFLINE}/{DETAIL}"), "log-damaged"),
     ("summary empty", cut(f"{OFFLINE}/{SUMMARY}", 0), "log-damaged"),
     ("no detail log", remove(f"Interactive/accuracy/{DETAIL}"), "missing-file"),
-    ("no accuracy log", remove("Offline/TEST09/accuracy/mlperf_log_accuracy.json"), "missing-file"),
+    (
+        "no logs of either harness",
+        both(NO_LOGS, write("Interactive/config.yaml", "{}")),
+        "missing-file*2",
+    ),
+    ("no accuracy log", remove(f"Offline/TEST09/{ANSWERS}"), "missing-file"),
     ("no user.conf", remove("Offline/user.conf"), "missing-file"),
     ("empty README", cut("Offline/README.md", 0), "missing-file"),
     ("no system", remove(SYSTEM), "missing-file"),
@@ -222,9 +217,5 @@ DAMAGES = [
     ("a later row of a seed", second_row(OFFLINE, SEED, 1, before=False), ""),
     # Found by nobody else.
     ("samples/s made better by hand", row(OFFLINE, result_samples_per_second=10.9), "cross-check"),
-    (
-        "another test's length",
-        set_number("Interactive/TEST09/verify_output_len.txt", "Mean output tokens", "1278.00"),
-        "cross-check",
-    ),
+    ("another test's length", OTHER_LENGTH, "cross-check"),
 ]
