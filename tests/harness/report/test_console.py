@@ -14,13 +14,7 @@ from harness.record.journal import QUERY_ROW
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunVerdict
 from harness.report.console import render_plan, render_summary
-from harness.report.progress import (
-    ProgressSnapshot,
-    duration,
-    milliseconds,
-    plain_progress,
-    terminal_progress,
-)
+from harness.report.progress import ProgressSnapshot, duration, plain_progress, terminal_progress
 from harness.report.statistics import statistics
 from harness.text import printable
 from tests.records import started
@@ -43,12 +37,14 @@ LINE = (
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
 
-def test_plain_line():
-    assert plain_progress(SNAPSHOT) == LINE
-
-
 @pytest.mark.parametrize(
-    ("sent", "shown"), [(64, "64 in flight, 133 waiting"), (197, "197 in flight"), (198, "197 in flight")]
+    ("sent", "shown"),
+    [
+        (None, "197 in flight"),
+        (64, "64 in flight, 133 waiting"),
+        (197, "197 in flight"),
+        (198, "197 in flight"),
+    ],
 )
 def test_queries_that_wait_for_a_request_to_end_are_not_in_flight(sent, shown):
     line = plain_progress(replace(SNAPSHOT, sent=sent))
@@ -71,10 +67,7 @@ def test_nothing_known_yet():
     ],
 )
 def test_terminal_line_fits_and_overwrites(width, text):
-    shown = terminal_progress(SNAPSHOT, width)
-    assert shown[0] == "\r"
-    assert shown[1:].rstrip() == text
-    assert len(shown[1:]) == max(width - 1, 1)
+    assert terminal_progress(SNAPSHOT, width) == "\r" + text.ljust(max(width - 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -96,14 +89,6 @@ def test_printable(text, shown):
 )
 def test_duration(seconds, text):
     assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("ns", "text"),
-    [(853_000, "0.853"), (12_340_000, "12.34"), (155_822_447, "155.8"), (155_822_447_713, "155822")],
-)
-def test_milliseconds(ns, text):
-    assert milliseconds(ns) == text
 
 
 def ended(scenario="offline", **changes):
@@ -132,8 +117,7 @@ def test_summary():
 
 def test_summary_of_nothing():
     verdict, nothing = RunVerdict("INTERRUPTED", ("SIGINT",)), statistics(np.zeros(0, QUERY_ROW))
-    record = structs.replace(started(), verdict=verdict, statistics=nothing)
-    text = render_summary(record)
+    text = render_summary(structs.replace(started(), verdict=verdict, statistics=nothing))
     assert text.startswith(
         "gpt-oss-120b, offline, performance\n\nqueries        0: 0 completed, 0 failed\n\n"
     )

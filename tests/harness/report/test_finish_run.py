@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from signal import Signals
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,7 +13,7 @@ from harness.config.scenario import Scenario
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.files import JOURNAL_DIR
 from harness.loadgen_logs.summary_and_detail import read_detail
-from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE, QUERY_ROW
+from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.run_record import RunRecord
 from harness.report.console import render_summary
@@ -41,14 +40,14 @@ def log_dir(tmp_path):
     return tmp_path
 
 
-def add(directory, numbers, outcome=None, name="0"):
+def add(directory, numbers, outcome=None, name="0", times=None, first_tokens=1):
     """Query 100 + i of sample i, issued at i ms; eight tokens unless ``outcome`` says otherwise."""
     writer = JournalWriter(directory / JOURNAL_DIR, name, int(name))
+    good = Completion(np.arange(8, dtype=np.int32), "length")
     for i in numbers:
         issued = START + i * MS
-        times = (issued, issued + MS // 2, issued + 4 * MS, issued + 5 * MS, issued + 40 * MS)
-        good = Completion(np.arange(8, dtype=np.int32), "length")
-        writer.add(100 + i, i, i % 2, times, 16, 1, outcome or good)
+        usual = (issued, issued + MS // 2, issued + 4 * MS, issued + 5 * MS, issued + 40 * MS)
+        writer.add(100 + i, i, i % 2, times or usual, 16, first_tokens, outcome or good)
     writer.flush()
 
 
@@ -73,6 +72,10 @@ def write_accuracy_log(log_dir, entries):
     (log_dir / "mlperf_log_accuracy.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
 
 
+def lose_end(path, size):
+    path.write_bytes(path.read_bytes()[:-size])
+
+
 def run_json(log_dir):
     return json.loads((log_dir / "run.json").read_text())
 
@@ -91,10 +94,7 @@ def test_a_valid_run(log_dir):
     assert written["unanswered"] == 0
     assert written["failure_examples"] == {}
     assert written["statistics"]["completed"] == SAMPLES
-    assert written["statistics"]["output_tokens"] == 8 * SAMPLES
-    assert written["statistics"]["duration_ns"] == (SAMPLES - 1 + 40) * MS
     assert written["statistics"]["ttft"]["percentiles"]["99"] == 5 * MS
-    assert written["statistics"]["tpot"]["mean"] == 35 * MS // 7
     assert written["loadgen"]["result_valid"] is True
     assert written["started"] < written["ended"]
 
@@ -131,13 +131,10 @@ def test_examples_are_few_and_different(log_dir):
 def test_a_lost_query_is_failed_whatever_its_journal_says(log_dir):
     record = close(log_dir, Observations(SAMPLES, lost=[(102, 2)]))
     assert record.exit_code == EXIT_INVALID
-    written = run_json(log_dir)
-    assert written["statistics"]["queries"] == SAMPLES
-    assert written["statistics"]["completed"] == SAMPLES - 1
-    assert written["statistics"]["failures"] == {"worker_lost": 1}
-    lost = [row for row in requests(log_dir) if row["query_id"] == 102]
-    assert [row["failure"] for row in lost] == ["worker_lost"]
-    assert lost[0]["last_byte_ns"] is None
+    found = record.statistics
+    assert (found.queries, found.completed, found.failures) == (SAMPLES, SAMPLES - 1, {"worker_lost": 1})
+    (lost,) = [row for row in requests(log_dir) if row["query_id"] == 102]
+    assert (lost["failure"], lost["last_byte_ns"]) == ("worker_lost", None)
 
 
 def test_a_lost_query_without_a_row_gets_one(log_dir):
@@ -150,93 +147,59 @@ def test_a_lost_query_without_a_row_gets_one(log_dir):
     assert run_json(log_dir)["statistics"]["duration_ns"] == (SAMPLES - 1 + 40) * MS
 
 
-@pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
-def test_an_interrupted_run(log_dir, signal):
+def test_an_interrupted_run(log_dir):
     (log_dir / "mlperf_log_summary.txt").write_text("")
-    record = close(log_dir, Observations(SAMPLES + 4, interrupted_by=signal))
-    assert record.exit_code == 128 + Signals[signal]
+    record = close(log_dir, Observations(SAMPLES + 4, interrupted_by="SIGTERM"))
+    assert record.exit_code == 143
     written = run_json(log_dir)
-    assert written["interrupted_by"] == signal
+    assert written["interrupted_by"] == "SIGTERM"
     assert written["verdict"]["result"] == "INTERRUPTED"
-    assert signal in written["verdict"]["reasons"][0]
+    assert "SIGTERM" in written["verdict"]["reasons"][0]
     assert written["unanswered"] == 4
     assert len(requests(log_dir)) == SAMPLES
 
 
-def rewrite(log_dir, first_ns):
-    """The journal of answers that were complete at START + 3."""
+@pytest.mark.parametrize(("first_ns", "said"), [(START + 3, "came in one event"), (0, "not streamed")])
+def test_answers_without_times_of_tokens_are_a_warning_where_tokens_have_limits(log_dir, first_ns, said):
+    """In one event, as through a proxy that buffers: LoadGen's TPOT is 0, and meets any limit."""
     (log_dir / JOURNAL_DIR / "queries-0.bin").unlink()
-    writer = JournalWriter(log_dir / JOURNAL_DIR, "0", 0)
-    times = (START, START + 1, START + 2, first_ns, START + 3)
-    for i in range(SAMPLES):
-        writer.add(100 + i, i, 0, times, 16, 8, Completion(np.arange(8, dtype=np.int32), "length"))
-    writer.flush()
-
-
-def test_answers_in_one_event_are_a_warning_where_tokens_have_limits(log_dir):
-    """A proxy that buffers: LoadGen's TPOT is 0, and meets any limit."""
-    rewrite(log_dir, first_ns=START + 3)
-    close(log_dir, server=True)
-    assert any("came in one event" in line for line in run_json(log_dir)["warnings"])
-    close(log_dir)
-    assert run_json(log_dir)["warnings"] == []
-
-
-def test_answers_that_were_not_streamed_are_a_warning_where_tokens_have_limits(log_dir):
-    rewrite(log_dir, first_ns=0)
-    close(log_dir, server=True)
-    assert any("not streamed" in line for line in run_json(log_dir)["warnings"])
-    assert run_json(log_dir)["statistics"]["ttft"] is run_json(log_dir)["statistics"]["tpot"] is None
-
-
-def test_a_problem_of_the_run_is_a_reason(log_dir):
-    record = close(log_dir, Observations(SAMPLES, errors=["worker 1 died: SIGKILL"]))
-    assert record.exit_code == EXIT_INVALID
-    assert run_json(log_dir)["verdict"]["reasons"] == ["worker 1 died: SIGKILL"]
+    add(log_dir, range(SAMPLES), times=(START, START + 1, START + 2, first_ns, START + 3), first_tokens=8)
+    (warning,) = close(log_dir, server=True).warnings
+    assert said in warning
+    assert close(log_dir).warnings == ()
 
 
 def test_a_broken_row_is_a_reason(log_dir):
     path = log_dir / JOURNAL_DIR / "queries-0.bin"
-    path.write_bytes(path.read_bytes()[: -QUERY_ROW.itemsize // 2])
-    assert close(log_dir, Observations(SAMPLES)).exit_code == EXIT_INVALID
+    lose_end(path, 7)
+    assert close(log_dir).exit_code == EXIT_INVALID
     reasons = run_json(log_dir)["verdict"]["reasons"]
     assert any("1 row of the journal damaged" in reason for reason in reasons)
     assert any("issued 6 queries, 5 have an outcome" in reason for reason in reasons)
 
 
 def test_nothing_was_left(tmp_path):
-    record = close(tmp_path, Observations(0))
-    assert record.exit_code == EXIT_INVALID
+    assert close(tmp_path, Observations(0)).exit_code == EXIT_INVALID
     assert run_json(tmp_path)["verdict"]["result"] == "INVALID"
     assert requests(tmp_path) == []
 
 
-@pytest.mark.parametrize("missing", ["queries", "summary"])
-def test_a_part_was_left(log_dir, missing):
-    path = {"queries": f"{JOURNAL_DIR}/queries-0.bin", "summary": "mlperf_log_summary.txt"}[missing]
-    (log_dir / path).unlink()
-    assert close(log_dir).exit_code == EXIT_INVALID
-
-
-def test_accuracy_wants_every_sample_once(log_dir):
-    """The summary of an accuracy run has no result; its samples are what counts."""
-    ending = "\nNo warnings encountered during test.\n\nNo errors encountered during test.\n"
-    (log_dir / "mlperf_log_summary.txt").write_text(ending)
+def looks_well(log_dir):
+    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
     write_accuracy_log(log_dir, SAMPLES)
+
+
+def test_an_accuracy_run_is_valid_without_a_result_of_its_summary(log_dir):
+    looks_well(log_dir)
     detail = log_dir / "mlperf_log_detail.txt"
     detail.write_text(detail.read_text().replace("PerformanceOnly", "AccuracyOnly"))
     assert close(log_dir, accuracy=True).exit_code == EXIT_VALID
-    assert close(log_dir).exit_code == EXIT_INVALID
-    add(log_dir, [0], name="1")
-    assert close(log_dir, Observations(SAMPLES + 1), accuracy=True).exit_code == EXIT_INVALID
 
 
 def test_the_settings_in_force_are_recorded(log_dir):
     close(log_dir)
     found = run_json(log_dir)["settings_in_force"]
-    assert found["test_mode"] == "PerformanceOnly"
-    assert found["scenario"] == "Offline"
-    assert found["min_duration_ms"] >= 0
+    assert (found["test_mode"], found["scenario"]) == ("PerformanceOnly", "Offline")
     assert found["generated_query_count"] == 1
 
 
@@ -263,11 +226,12 @@ def test_another_mode_than_planned_is_a_reason(log_dir):
     write_accuracy_log(log_dir, SAMPLES)
     assert close(log_dir, accuracy=True).exit_code == EXIT_INVALID
     (reason,) = run_json(log_dir)["verdict"]["reasons"]
-    assert "PerformanceOnly" in reason
-    assert "AccuracyOnly" in reason
+    assert "PerformanceOnly" in reason and "AccuracyOnly" in reason
 
 
 def test_reports_are_joined(log_dir):
+    close(log_dir)
+    assert not any(name.startswith("reported") for name in requests(log_dir)[0])
     calls = [(100, 1, 0, START + 6 * MS), (100, 2, 0, START + 41 * MS), (103, 1, 0, START + 9 * MS)]
     np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
     close(log_dir)
@@ -292,26 +256,12 @@ def test_a_slow_client_is_a_warning_and_no_reason(log_dir, share_ms, warnings):
     assert all(line in render_summary(record) for line in warnings)
 
 
-def test_without_reports_there_are_no_such_columns(log_dir):
-    close(log_dir)
-    assert not any(name.startswith("reported") for name in requests(log_dir)[0])
-
-
 def test_record_twice_gives_the_same(log_dir):
     first = close(log_dir)
     rows = requests(log_dir)
     assert structs.replace(close(log_dir), ended=first.ended) == first
     assert requests(log_dir) == rows
     assert not list(log_dir.glob("*.partial"))
-
-
-def looks_well(log_dir):
-    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
-    write_accuracy_log(log_dir, SAMPLES)
-
-
-def lose_end(path, size):
-    path.write_bytes(path.read_bytes()[:-size])
 
 
 @pytest.mark.parametrize(
@@ -339,15 +289,15 @@ def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
 def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, errors, asks):
     looks_well(log_dir)
     lose_end(log_dir / "mlperf_log_accuracy.json", 2)
-    close(log_dir, Observations(SAMPLES, errors=errors), accuracy=True)
-    assert any("disk full" in reason for reason in run_json(log_dir)["verdict"]["reasons"]) is asks
+    reasons = close(log_dir, Observations(SAMPLES, errors=errors), accuracy=True).verdict.reasons
+    assert any("disk full" in reason for reason in reasons) is asks
+    assert set(errors) <= set(reasons)
 
 
 def test_a_file_cannot_be_written(log_dir):
     """The text tells what could not be kept; the other files are written all the same."""
     (log_dir / "requests.parquet.partial").mkdir()
-    record = close(log_dir)
-    assert record.exit_code == EXIT_INVALID
+    assert close(log_dir).exit_code == EXIT_INVALID
     (reason,) = run_json(log_dir)["verdict"]["reasons"]
     assert reason.startswith("requests.parquet could not be written: ")
 

@@ -57,7 +57,6 @@ def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress
     for second in range(1, 71):
         progress(snapshot(float(second)))
     lines = (folder / PROGRESS).read_text().splitlines()
-    assert len(lines) == 14
     counts = [live.msgspec.json.decode(line)["ended_last_minute"] for line in lines]
     assert counts == [100] * 12 + [0] * 2
     assert read_progress(folder / PROGRESS).over_limit["TTFT"].queries > 0  # since the run began

@@ -49,8 +49,8 @@ def test_where_the_first_token_was():
     stats = structs.replace(
         ENDED.statistics, queries=80, ttft=of(43.0), issue_delay=of(1.5), latency=of(200.0)
     )
-    far = structs.replace(FAR, waited_mean_ns=8_000_000.0)
-    text = first_token_line(structs.replace(ENDED, statistics=stats, network={"a": far, "b": NONE}))
+    network = {"a": structs.replace(FAR, waited_mean_ns=8_000_000.0), "b": NONE}
+    text = first_token_line(structs.replace(ENDED, statistics=stats, network=network))
     # 7 of 80 queries waited 8 ms: 0.7 ms each; a round trip is 40 ms at a, and nothing went to b.
     assert [float(number) for number in re.findall(r"([\d.]+) ms", text)] == [43.0, 1.5, 0.7, 40.0, 1.5]
     assert first_token_line(structs.replace(ENDED, statistics=structs.replace(stats, ttft=None))) == ""

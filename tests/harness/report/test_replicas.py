@@ -26,11 +26,10 @@ def journal(seconds, replicas, slow=1.0, since=0.0, until=np.inf, per_s=1.0, noi
     return rows, ended
 
 
-def followed(seconds, replicas, **made):
-    """The watch after a run, and how many replicas each look found."""
-    rows, ended = journal(seconds, replicas, **made)
+def followed(rows, ended, replicas):
+    """The watch after a run, and which replicas each look found."""
     watch, found = ReplicaWatch(URLS[:replicas]), []
-    for now in np.arange(5.0, seconds + 1, 5.0):
+    for now in np.arange(5.0, ended[-1] + 5.0, 5.0):
         begin, end = np.searchsorted(ended, [now - 60, now])
         found += [(float(now), one.url) for one in watch.look(float(now), rows[begin:end])]
     return watch, found
@@ -38,7 +37,7 @@ def followed(seconds, replicas, **made):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_equal_replicas_with_noise_raise_no_alarm_in_an_hour(seed):
-    watch, found = followed(3600, 64, noise=0.5, seed=seed, per_s=0.5)
+    watch, found = followed(*journal(3600, 64, noise=0.5, seed=seed, per_s=0.5), 64)
     assert (found, watch.stragglers) == ([], ())
 
 
@@ -55,7 +54,8 @@ def test_equal_replicas_with_noise_raise_no_alarm_in_an_hour(seed):
     ],
 )
 def test_a_straggler_is_one_for_a_minute(made, named, to_s):
-    watch, found = followed(300, noise=0.1, **{"replicas": 8} | made)
+    replicas = made.get("replicas", 8)
+    watch, found = followed(*journal(300, noise=0.1, **{"replicas": replicas} | made), replicas)
     assert [url for _, url in found] == [URLS[1]] * named
     assert all(now >= made.get("since", 0) + 60 for now, _ in found)
     for one in watch.stragglers or ():
@@ -70,10 +70,7 @@ def test_a_straggler_that_gets_less_to_do_is_still_one():
     eased = (rows["replica"] == 1) & (ended > 60)
     tpot = (rows["last_byte_ns"] - rows["first_token_ns"])[eased] * 1.08 / 1.3
     rows["first_token_ns"][eased] = rows["last_byte_ns"][eased] - tpot.astype(np.int64)
-    watch = ReplicaWatch(URLS[:8])
-    for now in np.arange(5.0, 301, 5.0):
-        begin, end = np.searchsorted(ended, [now - 60, now])
-        watch.look(float(now), rows[begin:end])
+    watch, _ = followed(rows, ended, 8)
     assert [one.url for one in watch.stragglers_now] == [URLS[1]]
 
 
@@ -92,19 +89,11 @@ def test_the_figures_of_each_replica():
     rows["issued_ns"] = rows["sent_ns"] = 1_000_000_000
     rows["first_token_ns"], rows["last_byte_ns"] = 2_000_000_000, 4_000_000_000
     lost = np.flatnonzero(rows["replica"] == 2)[2:]
-    rows["failure"][lost], rows["last_byte_ns"][lost], rows["first_token_ns"][lost] = (
-        FailureKind.CONNECT,
-        0,
-        0,
-    )
+    rows["failure"][lost] = FailureKind.CONNECT
+    rows["last_byte_ns"][lost] = rows["first_token_ns"][lost] = 0
     found = replica_balance(rows, URLS[:4], None)
-    assert [(one.queries, one.failed, one.output_tokens) for one in found.replicas.values()] == [
-        (4, 0, 44),
-        (4, 0, 44),
-        (4, 2, 22),
-        (0, 0, 0),
-    ]
-    assert [one.in_flight for one in found.replicas.values()] == [4, 4, 2, 0]
+    figures = [(one.queries, one.failed, one.output_tokens, one.in_flight) for one in found.replicas.values()]
+    assert figures == [(4, 0, 44, 4), (4, 0, 44, 4), (4, 2, 22, 2), (0, 0, 0, 0)]
     assert found.imbalance == pytest.approx(1.6)
     assert {one.tpot_p50 for one in found.replicas.values()} == {200_000_000, None}
     assert replica_balance(rows, URLS[:1], None) is None

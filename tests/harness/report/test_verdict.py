@@ -1,7 +1,6 @@
 """VALID only when everything holds: each thing that is wrong makes a run INVALID by itself and is named."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +11,14 @@ from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 from harness.report.statistics import statistics
 from harness.report.verdict import run_verdict
+from tests.kit import DATA
 from tests.records import started
 
-RECORDED = Path(__file__).parents[2] / "data/loadgen"
 SAMPLES = 64
 
 
 def summary(name):
-    return parse_summary((RECORDED / name / "mlperf_log_summary.txt").read_text())
+    return parse_summary((DATA / "loadgen" / name / "mlperf_log_summary.txt").read_text())
 
 
 VALID = summary("offline_valid")
@@ -27,16 +26,11 @@ ACCURACY = parse_summary("\nNo warnings encountered during test.\n\nNo errors en
 
 
 def all_rows():
-    """Every sample answered once, with times of one clock."""
+    """Every sample answered once."""
     rows = np.zeros(SAMPLES, QUERY_ROW)
     rows["query_id"] = np.arange(SAMPLES) + 1000
     rows["sample_index"] = np.arange(SAMPLES)
-    rows["issued_ns"] = 1_000_000
-    rows["sent_ns"] = 1_100_000
-    rows["first_token_ns"] = 2_000_000
-    rows["last_byte_ns"] = 5_000_000
     rows["osl"] = 8
-    rows["finish"] = 1
     return rows
 
 
@@ -98,14 +92,8 @@ ONE_WRONG = [
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), "1 of 64 samples have no answer"),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), "64 of 64 samples have no answer"),
     ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), "answered more than once"),
-    ("accuracy: a failed query", with_rows(accuracy=True, failure=FailureKind.TIMEOUT), "timeout 1"),
-    (
-        "accuracy: its sample",
-        with_rows(accuracy=True, failure=FailureKind.TIMEOUT),
-        "1 of 64 samples have no",
-    ),
+    ("accuracy: a failed query", with_rows(accuracy=True, failure=5), "1 of 64 samples have no answer"),
     ("accuracy: errors", scored(loadgen=replace(ACCURACY, errors=1)), "LoadGen logged 1 errors"),
-    ("accuracy: no summary", scored(loadgen=parse_summary("")), "summary is empty"),
 ]
 
 
@@ -116,21 +104,15 @@ def test_one_thing_wrong_is_enough(what, found, reason):
     assert any(reason in line for line in verdict.reasons)
 
 
-def test_unmet_constraints_and_advice_are_told():
-    verdict = run_verdict(*ended(loadgen=summary("server_invalid")))
-    unmet = [name for name, met in summary("server_invalid").constraints.items() if not met]
-    assert unmet
-    assert all(any(name in line for line in verdict.reasons) for name in unmet)
-
-
 # TTFT limit lowered to 1 ms, TPOT 80 ms; 40.46 samples/s of 100 were completed
 MISSED = ("TTFT p99 is 680.3 ms", "limit is 1.000 ms", "TPOT p99 is 970.1 ms", "limit is 80.00 ms", "40.46")
+UNMET = ("LoadGen reports INVALID: Performance constraints, Early stopping not satisfied",)
 
 
 @pytest.mark.parametrize(
     ("name", "named", "absent"),
     [
-        ("server_invalid", MISSED, ["constrain not met"]),
+        ("server_invalid", MISSED + UNMET, ["constrain not met"]),
         # its TPOT is that of queries without tokens: no time, so LoadGen's words stay
         ("server_errors", ["TPOT constrain not met"], ["TPOT p99", "TTFT p99", "a guess"]),
     ],
@@ -179,8 +161,7 @@ def test_single_tokens_explain_loadgens_errors():
     rows = all_rows()
     rows["osl"][:2] = 1
     (reason,) = run_verdict(*ended(rows, loadgen=replace(VALID, errors=2))).reasons
-    assert "2 errors" in reason
-    assert "2 answers have a single token" in reason
+    assert "2 errors" in reason and "2 answers have a single token" in reason
 
 
 def test_everything_wrong_is_told_at_once():
