@@ -29,14 +29,11 @@ def test_every_figure_of_every_step_is_readable_without_a_script():
 
 def test_what_is_wrong_is_marked():
     steps = (step(4, 200, steady=False), step(8, 300, failures={"timeout": 3}), step(16, 600, ttft=9000))
-    made = ladder(*steps, complete=False, errors=("the server is gone",), stopped="the server is gone")
-    page = ladder_page(made)
-    assert {badge.text for badge in page.badges} == {
-        NOT_A_RESULT.upper(),
-        "ENDED EARLY",
-        "FAILED REQUESTS",
-        "NOT STEADY",
-    }
+    page = ladder_page(
+        ladder(*steps, complete=False, errors=("the server is gone",), stopped="the server is gone")
+    )
+    marks = {NOT_A_RESULT.upper(), "ENDED EARLY", "FAILED REQUESTS", "NOT STEADY"}
+    assert {badge.text for badge in page.badges} == marks
     assert page.sections[0].tables[0].marked == {0, 1, 2}
     assert "the server is gone" in text_of(render(page))
 

@@ -4,9 +4,8 @@ import csv
 import json
 import os
 import pty
-import subprocess
-import sys
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,9 +19,7 @@ from harness.pages.watch import screen
 from harness.report.live import ProgressLog
 from tests.harness.pages import made
 from tests.harness.report.test_live import LIMITS, append, snapshot
-from tests.kit import PATIENCE_S
 from tests.records import ENDED, with_plan
-from tests.runs import ROOT
 
 LASTING = replace(ENDED, verdict=None, ended=None)
 
@@ -50,38 +47,48 @@ def test_the_screen_shows_a_run_that_lasts(lasting):
     assert all(len(line) < 40 for line in shown(lasting, width=40).splitlines())
 
 
-def test_a_silent_run_is_noticed(lasting):
-    assert "NO LINE FOR 59s" in shown(lasting, later_s=60) or "NO LINE FOR 1m" in shown(lasting, later_s=60)
-
-
-def test_a_run_without_a_line_yet(lasting):
+def test_a_silent_run_and_one_without_a_line_yet(lasting):
+    assert "NO LINE FOR 1" in shown(lasting, later_s=90)  # 1m30s
     (lasting / PROGRESS).unlink()
     assert "no progress yet" in shown(lasting)
 
 
-def test_watch_prints_lines_and_ends_with_the_run(lasting, capsys):
-    """Into a pipe: the line that is there, then the verdict as soon as run.json has it."""
-    watching = threading.Thread(target=main, args=(["watch", str(lasting.parents[1])],))
-    watching.start()
-    ENDED.write(lasting / RUN_RECORD)
-    watching.join(PATIENCE_S)
-    assert not watching.is_alive()
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"Result: {ENDED.verdict.result}")
+@pytest.fixture
+def watch(monkeypatch):
+    """A function that watches a folder in a thread, on a pipe or terminal that it closes at the end."""
+    monkeypatch.setattr("harness.pages.watch._LOOK_S", 0.02)
+
+    def start(folder, descriptor):
+        stdin, stdout = os.fdopen(os.dup(descriptor)), os.fdopen(descriptor, "w")
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.stdout", stdout)
+
+        def follow():
+            with stdin, stdout:
+                main(["watch", str(folder)])
+
+        threading.Thread(target=follow, daemon=True).start()
+
+    return start
 
 
-def test_grading_is_shown_until_it_ends(lasting):
-    ENDED.write(lasting / RUN_RECORD)
-    command = [sys.executable, ROOT / "report.py", "watch", lasting.parents[1]]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watch):
+    ours, theirs = os.pipe()
+    watch(lasting.parents[1], theirs)
+    with os.fdopen(ours) as lines:
+        assert "802/1000 done" in lines.readline()
         with ProgressFile(lasting) as grading:
             grading.show(30, 120, "outputs")
+            ENDED.write(lasting / RUN_RECORD)
             assert "30 of 120 outputs" in shown(lasting)
             assert f"Result: {ENDED.verdict.result}" in shown(lasting)
             assert "no step for" in shown(lasting, later_s=60)
             assert "outputs" not in shown(lasting, later_s=3600)  # its evaluator was killed
-            assert any("30/120 outputs" in line for line in watching.stdout)
+            assert "30/120 outputs" in lines.readline()
             made.score(lasting)
-        assert watching.stdout.read().rstrip().endswith("exact_match 83.200")
+        (result,) = lines
+    assert result.startswith(f"Result: {ENDED.verdict.result}")
+    assert result.endswith("exact_match 83.200\n")
 
 
 def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
@@ -102,33 +109,29 @@ def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("leave", [b"q", None])
-def test_watch_on_a_terminal_ends_by_q_or_with_the_run(lasting, leave):
+def test_watch_on_a_terminal_ends_by_q_or_with_the_run(lasting, watch, leave):
     ours, theirs = pty.openpty()
-    command = [sys.executable, ROOT / "report.py", "watch", lasting]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as watching:
-        os.close(theirs)
-        seen = b""
-        while b"in flight" not in seen:
-            seen += os.read(ours, 4096)
-        if leave:
-            os.write(ours, leave)
-        else:
-            ENDED.write(lasting / RUN_RECORD)
-        try:
-            while piece := os.read(ours, 4096):
-                seen += piece
-        except OSError:  # the terminal's other end is closed
-            pass
-        assert watching.wait(PATIENCE_S) == 0
+    watch(lasting, theirs)
+    seen = b""
+    while b"in flight" not in seen:
+        seen += os.read(ours, 4096)
+    if leave:
+        os.write(ours, leave)
+    else:
+        ENDED.write(lasting / RUN_RECORD)
+    with suppress(OSError):  # the terminal's other end is closed
+        while piece := os.read(ours, 4096):
+            seen += piece
     os.close(ours)
-    assert seen.rstrip().endswith(b"\x1b[?25h") or b"\x1b[?25h" in seen  # the cursor is back
+    assert b"\x1b[?25h" in seen  # the cursor is back
     assert (b"Result: " in seen) is (leave is None)
 
 
-@pytest.mark.parametrize("words", [("watch", "."), ("watch", "none"), ("results", "."), ("results", "none")])
-def test_a_folder_without_a_run_is_one_line(words, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("folder", [".", "none"])
+@pytest.mark.parametrize("command", ["html", "watch", "results"])
+def test_a_folder_without_a_run_is_one_line(command, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(list(words)) == 2
+    assert main([command, folder]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
