@@ -2,7 +2,10 @@
 
 import json
 import string
+from collections.abc import Iterable
 from pathlib import Path
+
+from harness.dataset import tokenizer
 
 # Part of speech, its letter, and the words of each synset.
 _SYNSETS = {
@@ -36,6 +39,13 @@ def make_wordnet(folder: Path) -> Path:
         )
         (folder / f"index.{pos}").write_text("  1 made-up words\n" + index)
     return folder
+
+
+def write_ids(path: Path, texts: Iterable[str]) -> Path:
+    """A file of the texts' ids, a line each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(" ".join(map(str, tokenizer.encode(text))) + " \n" for text in texts))
+    return path
 
 
 def make_roberta(folder: Path) -> None:

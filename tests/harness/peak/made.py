@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from harness.peak.result import Ladder
 from harness.peak.steps import Latency, ReplicaStep, Step
 from tests.kit import parameters
@@ -19,8 +21,9 @@ def latency(p50_ms: float, p99_ms: float | None = None) -> Latency:
 
 
 def step(concurrency: int, tokens_per_s: float, **fields: Any) -> Step:
-    """A steady step; ``ttft`` and ``tpot`` are p50 in ms."""
-    ttft, tpot = latency(fields.pop("ttft", 200)), latency(fields.pop("tpot", 20))
+    """A steady step; ``ttft`` and ``tpot`` are p50 in ms, or a Latency."""
+    times = fields.pop("ttft", 200), fields.pop("tpot", 20)
+    ttft, tpot = (time if isinstance(time, Latency) else latency(time) for time in times)
     replicas = tuple(
         ReplicaStep(
             url=url,
@@ -47,6 +50,16 @@ def step(concurrency: int, tokens_per_s: float, **fields: Any) -> Step:
         "replicas": replicas,
     }
     return Step(concurrency=concurrency, tokens_per_s=tokens_per_s, **given | fields)
+
+
+def uneven(*tpot_ms: float) -> Step:
+    """A step whose replica ``http://<i>`` has this median TPOT."""
+    one = step(4, 200)
+    replicas = tuple(
+        replace(one.replicas[0], url=f"http://{number}", tpot=latency(median))
+        for number, median in enumerate(tpot_ms)
+    )
+    return replace(one, replicas=replicas)
 
 
 # Tokens per second and TPOT in ms of a server that batches up to 64 requests; above, they wait.

@@ -12,8 +12,7 @@ MEAN_S = 0.1 + 200 * 0.02  # of an answer, in the loop's default
 
 
 def test_the_truth_is_found():
-    loop = ClosedLoop()
-    step = loop.measure(64, 60, rise_s=4).step()
+    step = ClosedLoop().measure(64, 60, rise_s=4).step()
     rate = 64 / MEAN_S
     assert step.steady and not step.client_bound and step.notes == ()
     assert step.queries_per_s == pytest.approx(rate, rel=0.1)
@@ -78,17 +77,12 @@ def test_failures_are_counted_and_do_not_hold_the_step_up():
     assert step.failed > 5
 
 
-def busy(t):
-    """The CPU times of two processes, the second of which is always busy."""
-    return int(t * 1e8), int(t * 1e9)
-
-
 @pytest.mark.parametrize(
     ("loop", "cpu", "bound"),
     [
         ({}, lambda t: (int(t * 1e8), int(t * 5e8)), False),
         ({"held": 0.9}, lambda t: (0, 0), True),
-        ({}, busy, True),
+        ({}, lambda t: (int(t * 1e8), int(t * 1e9)), True),
     ],
     ids=["idle", "in flight", "cpu"],
 )

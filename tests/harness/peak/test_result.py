@@ -1,13 +1,15 @@
-"""Where a ladder ends, its best step and its knee; the steps of the default; refusals."""
+"""Where a ladder ends, its best step and its knee; the steps of the default; its command line; refusals."""
 
 import msgspec
 import pytest
 
 from harness.errors import ConfigError
+from harness.peak.cli import parse_options
+from harness.peak.console import remarks
 from harness.peak.options import LadderOptions
 from harness.peak.plan import default_steps, resolve_ladder_plan
 from harness.peak.result import stragglers, why_stop
-from tests.harness.peak.made import LIMITS, curve, ladder, latency, step
+from tests.harness.peak.made import LIMITS, curve, ladder, step, uneven
 from tests.records import ENDED
 from tests.runs import PERFORMANCE
 
@@ -36,8 +38,9 @@ def test_where_it_ends(steps, said):
     assert said in found
 
 
-def test_after_failures_it_goes_on_if_asked_to():
+def test_after_failures_it_goes_on_if_asked_to_and_no_limits_break_none():
     assert not why_stop([step(4, 200, failures={"timeout": 2})], LIMITS, goes_on=True)
+    assert not why_stop([step(4, 200, ttft=9000, tpot=900)], {})
 
 
 @pytest.mark.parametrize(
@@ -45,17 +48,7 @@ def test_after_failures_it_goes_on_if_asked_to():
     [((20, 20, 20), []), ((20, 20, 26), [1.3]), ((20, 21), []), ((30,), []), ((20, 10), [4 / 3])],
 )
 def test_stragglers_are_named(medians, found):
-    made = step(4, 200)
-    replicas = tuple(
-        msgspec.structs.replace(made.replicas[0], url=str(number), tpot=latency(median))
-        for number, median in enumerate(medians)
-    )
-    one = msgspec.structs.replace(made, replicas=replicas)
-    assert [ratio for _, ratio in stragglers(one)] == pytest.approx(found)
-
-
-def test_no_limits_break_none():
-    assert not why_stop([step(4, 200, ttft=9000, tpot=900)], {})
+    assert [ratio for _, ratio in stragglers(uneven(*medians))] == pytest.approx(found)
 
 
 @pytest.mark.parametrize(
@@ -118,3 +111,31 @@ def test_default_steps(running, holds, steps):
 def test_refused(wrong, said):
     with pytest.raises(ConfigError, match=said):
         resolve_ladder_plan(LadderOptions(input_file=PERFORMANCE, **wrong))
+
+
+FILE = ("--input-file", "set.parquet")
+
+
+def test_the_list_of_steps():
+    options = parse_options(["ladder", *FILE, "--concurrency", "8,16, 32", "--seconds", "30"])
+    assert (options.concurrency, options.seconds, options.scenario) == ((8, 16, 32), 30, "server")
+    assert parse_options(["ladder", *FILE]).concurrency == ()
+    assert parse_options(["ladder", *FILE, "--seconds", "2m"]).seconds == 120
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--concurrency", "4,x"), ("--concurrency", ""), ("--scenario", "offline"), ("--max-samples", "3")],
+)
+def test_flags_that_are_refused(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse_options(["ladder", *FILE, *words])
+    assert end.value.code == 2
+    stderr = capsys.readouterr().err
+    assert words[0] in stderr and "<Scenario" not in stderr
+
+
+def test_three_slow_replicas_are_named():
+    shown = uneven(*[20] * 8, 30, 40, 25, 50)
+    said = [text.split()[0] for text in remarks(shown, ladder(shown)) if "times" in text]
+    assert said == ["http://11", "http://9", "http://8", "and"]

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from harness.config.scenario import Scenario
-from harness.peak.steps import Latency, Step
+from harness.peak.steps import Step
 from harness.search.policy import SearchSettings
 from harness.search.probe import Probe
 from harness.search.replay import PoolModel, replay
 from harness.search.schedule import Schedule
+from tests.harness.peak import made
+from tests.harness.peak.made import latency
 
 TTFT_S, TPOT_S = 3.0, 0.080
 LIMITS_NS = {"TTFT": int(TTFT_S * 1e9), "TPOT": int(TPOT_S * 1e9)}
@@ -52,46 +54,33 @@ def probe(rate: float, verdict: str = "VALID", **changes: Any) -> Probe:
     return Probe(**known | changes)
 
 
-def step(concurrency: int, tpot_ms: float, **changes: Any) -> Step:
+def step(concurrency: int, tpot_ms: float) -> Step:
     """A step whose requests all have this TPOT, and 20 ms to their first token."""
-    seconds = 0.020 + tpot_ms / 1000 * (float(_LENGTHS.mean()) - 1)
+    mean, count = float(_LENGTHS.mean()), 200
+    seconds = 0.020 + tpot_ms / 1000 * (mean - 1)
     rate = concurrency / seconds
-    count = 200
-    known = {
-        "concurrency": concurrency,
-        "seconds": 60.0,
-        "filling_s": 10.0,
-        "steady": True,
-        "queries": int(60 * rate),
-        "queries_per_s": rate,
-        "tokens_per_s": rate * float(_LENGTHS.mean()),
-        "in_flight": float(concurrency),
-        "latency_s": seconds,
-        "ttft": _latency(20e6),
-        "tpot": _latency(tpot_ms * 1e6),
-        "ttft_samples_ns": (20_000_000,) * count,
-        "tpot_samples_ns": (int(tpot_ms * 1e6),) * count,
-        "osl_samples": tuple(int(length) for length in _LENGTHS[:count]),
-    }
-    return Step(**known | changes)
-
-
-def _latency(value_ns: float) -> Latency:
-    return Latency(count=200, p50_ns=int(value_ns), p90_ns=int(value_ns), p99_ns=int(value_ns))
+    return made.step(
+        concurrency,
+        rate * mean,
+        queries=int(60 * rate),
+        queries_per_s=rate,
+        latency_s=seconds,
+        ttft=latency(20, 20),
+        tpot=latency(tpot_ms, tpot_ms),
+        ttft_samples_ns=(20_000_000,) * count,
+        tpot_samples_ns=(int(tpot_ms * 1e6),) * count,
+        osl_samples=tuple(int(length) for length in _LENGTHS[:count]),
+    )
 
 
 @dataclass
 class MadeServer:
-    """A server of ``base_ms`` + N x ``each_ms`` per token, which its ladder shows ``flatters`` times as fast.
-
-    Each probe makes it slower by ``drift``.
-    """
+    """A server of ``base_ms`` + N x ``each_ms`` per token; its ladder shows it ``flatters`` times as fast."""
 
     base_ms: float = 15.0
     each_ms: float = 0.6
     slots: int = 1000
     flatters: float = 1.0
-    drift: float = 0.0
     probes: list[Probe] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
 
@@ -110,15 +99,15 @@ class MadeServer:
             np.full(100, 0.02),
             np.ones(100),
             _LENGTHS,
-            (1 + self.drift) ** len(self.probes),
         )
         found = replay(model, Schedule(LOADGEN, 640), rate, TTFT_S, TPOT_S)
-        taken = found.seconds if found.passes else found.cut_s or found.seconds
+        cut_s = None if found.passes else found.cut_s
+        taken = cut_s or found.seconds
         self.probes.append(
             probe(
                 rate,
                 "VALID" if found.passes else "INVALID",
-                cut_after_s=None if found.passes else found.cut_s,
+                cut_after_s=cut_s,
                 seconds=taken,
                 cost_s=taken + 20,
                 ttft_p99_ns=found.ttft_p99_s * 1e9,
@@ -129,12 +118,3 @@ class MadeServer:
             )
         )
         return self.probes[-1]
-
-    def highest(self) -> float:
-        """The highest rate that passes, without the drift, to 0.2 %."""
-        fresh, low, high = MadeServer(self.base_ms, self.each_ms, self.slots), 1.0, 500.0
-        while high / low > 1.002:
-            middle = (low * high) ** 0.5
-            fresh.probes.clear()
-            low, high = (middle, high) if fresh.probe(middle).verdict == "VALID" else (low, middle)
-        return low

@@ -6,7 +6,7 @@ import pytest
 from harness.errors import ConfigError
 from harness.pages.page import render
 from harness.pages.peak_page import peak_page
-from harness.search.conclusion import conclude
+from harness.search.conclusion import Spread, conclude
 from harness.search.console import probe_cells
 from harness.search.flags import duration_s, rate, share
 from harness.search.policy import Ended, History, Policy
@@ -51,12 +51,7 @@ def test_the_first_valid_run_is_the_one_to_submit_and_all_count():
     found = concluded(*runs, probe(20.0, "INVALID", folder="probe-04"), probe(21.0, "INVALID"))
     assert (found.rate, found.valid, found.runs, found.lowest_invalid) == (20.0, 3, 4, 21.0)
     assert found.folder == "probe-01"
-    assert msgspec.to_builtins(found.tokens_per_s) == {
-        "mean": 1050.0,
-        "lowest": 1000.0,
-        "highest": 1100.0,
-        "runs": 3,
-    }
+    assert found.tokens_per_s == Spread(mean=1050.0, lowest=1000.0, highest=1100.0, runs=3)
     assert found.conf_rows == ("gpt-oss-120b.Server.target_qps = 20",)
     assert any("INVALID in 1 of 4" in remark for remark in found.remarks)
 
@@ -103,16 +98,13 @@ def test_evidence_against_it(probes, words):
     assert all(word in remark for word, remark in zip(words, remarks, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90m", 5400), ("2h", 7200), ("3600", 3600), ("1h30m", 5400), ("1.5 h", 5400)]
-)
-def test_times(text, seconds):
-    assert duration_s(text) == seconds
+TIMES = {"90m": 5400, "2h": 7200, "3600": 3600, "1h30m": 5400, "1.5 h": 5400}
+PARTS = {"1%": 0.01, "0.02": 0.02, "0.5 %": 0.005}
 
 
-@pytest.mark.parametrize(("text", "value"), [("1%", 0.01), ("0.02", 0.02), ("0.5 %", 0.005)])
-def test_parts(text, value):
-    assert share(text) == value
+@pytest.mark.parametrize(("read", "values"), [(duration_s, TIMES), (share, PARTS)])
+def test_times_and_parts(read, values):
+    assert {text: read(text) for text in values} == values
 
 
 @pytest.mark.parametrize(
@@ -144,12 +136,9 @@ def state():
 
 
 def test_the_page_lists_every_run(state):
-    ended = Ended("FOUND", "why")
-    policy = Policy(settings())
-    runs = [probe(20.0, folder="probe-01", deviations=2), cut_by_queue(21.0, folder="probe-02")]
-    history = History(LADDER, tuple(runs))
-    found = conclude(policy, LIMITS_NS, "gpt-oss-120b", history, ended)
-    page = peak_page(msgspec.structs.replace(state, history=history, conclusion=found))
+    runs = (probe(20.0, folder="probe-01", deviations=2), cut_by_queue(21.0, folder="probe-02"))
+    found = concluded(*runs, steps=LADDER)
+    page = peak_page(msgspec.structs.replace(state, history=History(LADDER, runs), conclusion=found))
     cells = [row for section in page.sections for table in section.tables for row in table.rows]
     assert all(probe_cells(one) in cells for one in runs)
     assert [badge.status for badge in page.badges] == ["good", "warn", "warn"]  # not confirmed, not official

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from harness.search.policy import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
 from tests.harness.search import searches
-from tests.harness.search.searches import LIMITS_NS, LOADGEN, MadeServer, probe, settings, step
+from tests.harness.search.searches import LOADGEN, MadeServer, probe, settings, step
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128, 256))
 
@@ -29,27 +29,23 @@ def found(server, **changes):
     ],
 )
 def test_the_peak_is_found_with_few_runs(server, replicas):
-    peak = server.highest()
     history, ended, rates = found(server, replicas=replicas, slots=server.slots)
     assert ended.outcome == "FOUND"
-    assert rates.low == pytest.approx(peak, rel=0.02)
-    assert sum(one.cut_after_s is None for one in history.probes) <= 5
     valid, invalid = tally(history.probes)[rates.low]
     assert (valid >= 2, invalid) == (True, 0)
+    assert server.probe(1.02 * rates.low).verdict == "INVALID"
+    assert sum(one.cut_after_s is None for one in history.probes) <= 5
 
 
 def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not():
     history, ended, _ = found(MadeServer(), slots=1000)
     measured = [*history.steps, *history.probes]
-    for count in range(len(measured)):
-        steps = tuple(history.steps[:count])
-        part = History(steps, tuple(history.probes[: count - len(steps)]))
-        action = decide(part, slots=1000)
-        following = measured[count]
+    for count, following in enumerate(measured):
+        steps = history.steps[:count]
+        action = decide(History(steps, history.probes[: count - len(steps)]), slots=1000)
         if isinstance(action, NextStep):
             assert following.concurrency == action.concurrency
         else:
-            assert isinstance(action, NextProbe)
             assert following.rate == action.rate
     assert decide(history, slots=1000) == ended
 
@@ -77,15 +73,12 @@ ENDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_it_ends(name):
     history, changes, outcome = ENDS[name]
-    ended = decide(history, **changes)
-    assert isinstance(ended, Ended)
-    assert ended.outcome == outcome
+    assert decide(history, **changes).outcome == outcome
 
 
 def test_the_last_run_that_fits_is_a_confirmation():
-    first = probe(18.0, tpot_p99_ns=60e6)
-    spent = History(LADDER, (first,)).spent_s
-    action = decide(History(LADDER, (first,)), budget_s=spent + 1.5 * first.cost_s)
+    history = History(LADDER, (probe(18.0, tpot_p99_ns=60e6),))
+    action = decide(history, budget_s=history.spent_s + 1.5 * history.probes[0].cost_s)
     assert action == NextProbe(18.0, "confirmation")
 
 
@@ -114,11 +107,8 @@ def test_a_prediction_that_two_runs_refuted_is_not_followed():
 
 
 def test_a_rate_that_failed_its_confirmation_is_given_up():
-    lower = decide(
-        History(LADDER, (probe(21.0, tpot_p99_ns=79e6), probe(21.3, "INVALID"), probe(21.0, "INVALID")))
-    )
-    assert isinstance(lower, NextProbe)
-    assert lower.rate < 21.0
+    runs = (probe(21.0, tpot_p99_ns=79e6), probe(21.3, "INVALID"), probe(21.0, "INVALID"))
+    assert decide(History(LADDER, runs)).rate < 21.0
 
 
 V, I = "VALID", "INVALID"  # noqa: E741
@@ -143,10 +133,12 @@ def test_the_bracket(runs, low, high):
     assert (rates.low, rates.high) == (low, high)
 
 
+CLIENT_LIMITED = MadeServer(base_ms=5.0, each_ms=0.01)
+
+
 def test_a_client_at_its_limit_gives_a_lower_bound():
     """Nothing is missed up to the requests that the client can hold."""
-    server = MadeServer(base_ms=5.0, each_ms=0.01)
-    history, ended, rates = found(server, most_in_flight=64)
+    history, ended, rates = found(CLIENT_LIMITED, most_in_flight=64)
     assert ended.outcome == "AT_LEAST"
     assert max(one.concurrency for one in history.steps) == 64
     assert rates.low is not None and rates.high is None
@@ -174,11 +166,11 @@ class BusyServer(MadeServer):
         return replace(super().probe(rate), client_bound=self.bound_runs)
 
 
-@pytest.mark.parametrize("bound_steps", [1, 2, 4])
+@pytest.mark.parametrize("bound_steps", [1, 4])
 def test_a_client_that_was_busy_in_the_ladder_alone_does_not_end_the_search(bound_steps):
     history, ended, rates = found(BusyServer(bound_steps), slots=80)
     assert ended.outcome == "FOUND"
-    assert rates.low == pytest.approx(BusyServer(0).highest(), rel=0.03)
+    assert BusyServer(0).probe(1.03 * rates.low).verdict == "INVALID"
     assert len(history.probes) < 12
 
 
@@ -203,11 +195,7 @@ def test_a_client_that_is_the_bottleneck_of_ladder_and_runs_gives_a_lower_bound(
         (MadeServer(each_ms=0.1, slots=80), {"slots": 80, "connections": 14_000}, "2 times the rate"),
         (MadeServer(), {"slots": 1000, "connections": 14_000}, "2 times the rate"),
         (MadeServer(each_ms=0.1, slots=80), {"slots": 80, "connections": 300}, "hold 300 requests"),
-        (
-            MadeServer(base_ms=5.0, each_ms=0.01),
-            {"most_in_flight": 128, "connections": 128},
-            "hold 128 requests",
-        ),
+        (CLIENT_LIMITED, {"most_in_flight": 128, "connections": 128}, "hold 128 requests"),
     ],
 )
 def test_limits_that_always_pass_end_at_a_rate_that_servers_and_client_can_hold(
@@ -239,13 +227,14 @@ def test_the_first_step(changes, first):
 
 def test_a_ladder_that_stopped_growing_is_not_climbed_on():
     """A slow step in between, as a busy machine measures it, changes nothing."""
-    steps = tuple(step(count, 20.0, tokens_per_s=rate) for count, rate in ((8, 23.9), (32, 22.9), (16, 15.9)))
+    seen = ((8, 23.9), (32, 22.9), (16, 15.9))
+    steps = tuple(replace(step(count, 20.0), tokens_per_s=rate) for count, rate in seen)
     assert not isinstance(decide(History(steps), slots=128), NextStep)
 
 
 def test_the_ladder_is_short_and_goes_down_where_nothing_is_kept():
-    server = MadeServer(base_ms=70.0, each_ms=1.5)
-    search(server, settings(replicas=1, slots=256), History())
+    server, steps = MadeServer(base_ms=70.0, each_ms=1.5), []
+    while isinstance(action := decide(History(tuple(steps)), slots=256), NextStep):
+        steps.append(server.ladder(action.concurrency))
     assert server.steps[:2] == [16, 4]
     assert len(server.steps) <= 5
-    assert LIMITS_NS["TPOT"] == 80_000_000

@@ -1,19 +1,31 @@
-"""Runs of each rate, compared with LoadGen 6.0.17 itself."""
+"""Runs of each rate, compared with LoadGen 6.0.17 itself; the fewest complete datasets for Offline."""
 
+import numpy as np
 import pytest
 
+from harness.record.journal import QUERY_ROW
+from harness.search.offline import SLACK, full_rate, offline_rate
 from harness.search.schedule import Schedule
 from tests.harness.config.loadgen import loadgen_issues
 
-ROWS = 40
+ROWS, DURATION_S = 40, 60
 CONF = "*.Server.min_duration = 300\n*.Server.min_query_count = 50\n*.Server.target_qps = {}\n"
-FEWEST, MOST = 2, 6  # datasets: 50 queries are two
+OFFLINE_CONF = (
+    "*.Offline.target_qps = {}\n"
+    f"*.Offline.min_duration = {DURATION_S * 1000}\n*.Offline.min_query_count = {ROWS}\n"
+)
+FEWEST, MOST = 2, 4  # datasets: 50 queries are two
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    case = ("Server", ROWS, CONF.format(900), False)
-    return loadgen_issues(tmp_path_factory.mktemp("one"), [case])[0][1]
+def both_settings(tmp_path_factory):
+    cases = [("Server", ROWS, CONF.format(900), False), ("Offline", ROWS, OFFLINE_CONF.format(1), False)]
+    return [settings for _, settings in loadgen_issues(tmp_path_factory.mktemp("one"), cases)]
+
+
+@pytest.fixture(scope="module")
+def settings(both_settings):
+    return both_settings[0]
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +68,23 @@ def test_settings_that_do_not_fill_up_know_no_steps(settings):
     schedule = Schedule({**settings, "sample_concatenate_permutation": 0}, ROWS)
     assert schedule.snapped(900.0, 0.5) == 900.0
     assert schedule.run(900.0).datasets == 0
+
+
+MEASURED = [0.3, 1.0, 1.03, 1.07, 5.0, 5.3, 40.0, 43.7]
+
+
+def test_loadgen_issues_the_fewest_offline_datasets_that_last(tmp_path, both_settings):
+    found = [offline_rate(both_settings[1], ROWS, measured, 0.9 * measured, 500) for measured in MEASURED]
+    rates = [("Offline", ROWS, OFFLINE_CONF.format(f"{one.rate:g}"), False) for one in found]
+    issued = [count for count, _ in loadgen_issues(tmp_path, rates)]
+    assert issued == [one.samples for one in found]
+    for measured, count in zip(MEASURED, issued, strict=True):
+        assert count / measured >= SLACK * DURATION_S
+        assert count == ROWS or (count - ROWS) / measured < SLACK * DURATION_S
+
+
+def test_the_rate_of_a_full_server_leaves_the_ends_out():
+    rows = np.zeros(101, QUERY_ROW)
+    seconds = np.concatenate([np.linspace(0, 10, 25), 10 + 0.1 * np.arange(1, 52), 15.1 + np.arange(1, 26)])
+    rows["last_byte_ns"] = (seconds * 1e9).astype(np.int64)
+    assert full_rate(rows) == pytest.approx(10, rel=0.03)
