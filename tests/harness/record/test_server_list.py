@@ -15,13 +15,7 @@ SETTINGS = {f"a_setting_of_sglang_{number}": number for number in range(20)}
 
 
 def server(number, **more):
-    given = {
-        "model": "m",
-        "version": "1",
-        "settings": SETTINGS,
-        "context_length": 131072,
-        "trial_s": number / 8,
-    }
+    given = {"model": "m", "settings": SETTINGS, "context_length": 131072, "trial_s": number / 8}
     return ServerInfo(url=f"http://n{number}:30000", wire="sglang", engine="SGLang", **given | more)
 
 

@@ -64,23 +64,21 @@ def test_recorded_pages(tmp_path, engine):
     assert len(load.notes) == 1  # requests waited
 
 
+KV, PREEMPTED, WAITING = "vllm:kv_cache_usage_perc", "vllm:num_preemptions_total", "vllm:num_requests_waiting"
+
+
+def preempted(*engines):
+    return "\n".join(f'{PREEMPTED}{{engine="{number}"}} {count}' for number, count in enumerate(engines))
+
+
 @pytest.mark.parametrize(
     ("rounds", "key", "increase"),
     [
-        (["vllm:num_preemptions_total 5", "vllm:num_preemptions_total 9"], "retractions", 4),
-        # A server that began again.
-        (["vllm:num_preemptions_total 5", "vllm:num_preemptions_total 2"], "retractions", 2),
-        # A count without a value before its first event.
-        (["other 1", "sglang:cached_tokens_total 7"], "cached_tokens", 7),
-        ([("vllm:num_preemptions_total 1",) * 2, ("vllm:num_preemptions_total 4",) * 2], "retractions", 6),
-        (
-            [
-                'vllm:num_preemptions_total{engine="0"} 1\nvllm:num_preemptions_total{engine="1"} 1',
-                'vllm:num_preemptions_total{engine="0"} 2\nvllm:num_preemptions_total{engine="1"} 3',
-            ],
-            "retractions",
-            3,
-        ),
+        ([f"{PREEMPTED} 5", f"{PREEMPTED} 9"], "retractions", 4),
+        ([f"{PREEMPTED} 5", f"{PREEMPTED} 2"], "retractions", 2),  # a server that began again
+        (["other 1", "sglang:cached_tokens_total 7"], "cached_tokens", 7),  # no value before its first event
+        ([(f"{PREEMPTED} 1",) * 2, (f"{PREEMPTED} 4",) * 2], "retractions", 6),
+        ([preempted(1, 1), preempted(2, 3)], "retractions", 3),
     ],
 )
 def test_counts(tmp_path, rounds, key, increase):
@@ -91,7 +89,7 @@ def test_counts(tmp_path, rounds, key, increase):
 def test_counts_over_batches(tmp_path, monkeypatch):
     monkeypatch.setattr("harness.report.server_load._BATCH_ROWS", 3)
     monkeypatch.setattr(server_metrics, "_GROUP_ROWS", 4)
-    pages = (f"vllm:num_preemptions_total {n}\nvllm:num_requests_running {n}\nx 1" for n in range(20))
+    pages = (f"{PREEMPTED} {n}\nvllm:num_requests_running {n}\nx 1" for n in range(20))
     load, samples = load_of(tmp_path, *((page, page) for page in pages))
     assert load.counts == {"retractions": 38}
     assert samples.levels["running"].total.tolist() == [2 * n for n in range(20)]
@@ -116,24 +114,17 @@ def test_the_first_name_counts(tmp_path):
     assert load.levels["kv_use"].max == 0.5
 
 
-KV = "vllm:kv_cache_usage_perc"
-
-
 @pytest.mark.parametrize(
     ("rounds", "scenario", "words"),
     [
         ([f"{KV} 0.99"] * 5 + [f"{KV} 0.5"] * 5, Scenario.SERVER, ["50%", "--max-running-requests"]),
-        (
-            [f"{KV} 0.99\nvllm:num_preemptions_total {n}" for n in range(11)],
-            Scenario.SERVER,
-            ["100%", "10 requests"],
-        ),
+        ([f"{KV} 0.99\n{PREEMPTED} {n}" for n in range(11)], Scenario.SERVER, ["100%", "10 requests"]),
         (["sglang:num_retracted_reqs 3"] * 10, Scenario.SERVER, ["--mem-fraction-static"]),
-        (["vllm:num_requests_waiting 4"] * 10, Scenario.SERVER, ["100%", "4.0"]),
-        (["vllm:num_requests_waiting 4"] * 10, Scenario.OFFLINE, None),
-        (["vllm:num_requests_waiting 0"] * 10, Scenario.OFFLINE, ["100%", "--max-concurrency"]),
-        (["vllm:num_requests_waiting 0"] * 10, Scenario.SERVER, None),
-        (["vllm:num_requests_waiting 4"] * 5, Scenario.SERVER, None),  # too short
+        ([f"{WAITING} 4"] * 10, Scenario.SERVER, ["100%", "4.0"]),
+        ([f"{WAITING} 4"] * 10, Scenario.OFFLINE, None),
+        ([f"{WAITING} 0"] * 10, Scenario.OFFLINE, ["100%", "--max-concurrency"]),
+        ([f"{WAITING} 0"] * 10, Scenario.SERVER, None),
+        ([f"{WAITING} 4"] * 5, Scenario.SERVER, None),  # too short
         (["sglang:is_cuda_graph 0"] * 10, Scenario.SERVER, None),  # has none at all
         (["sglang:is_cuda_graph 0", *["sglang:is_cuda_graph 1"] * 9], Scenario.SERVER, ["10%"]),
         (["sglang:spec_accept_length 2.5"] * 10, Scenario.SERVER, ["2.50"]),
@@ -153,8 +144,7 @@ def test_notes(tmp_path, rounds, scenario, words):
     [
         (["sglang:cache_hit_rate 0.1"] * 2, True),
         (["sglang:cache_hit_rate 0.0"] * 2, False),
-        # Hits of before the run.
-        (["sglang:cached_tokens_total 9\nsglang:cache_hit_rate 0.1"] * 2, False),
+        (["sglang:cached_tokens_total 9\nsglang:cache_hit_rate 0.1"] * 2, False),  # hits of before the run
         (["vllm:prefix_cache_hits_total 0", "vllm:prefix_cache_hits_total 5"], True),
         (["vllm:num_requests_running 1"] * 2, False),
     ],

@@ -81,19 +81,19 @@ SLOWER = [probe(20.0, tpot_p99_ns=tpot * MS) for tpot in (70, 73, 76)]
 
 
 @pytest.mark.parametrize(
-    ("probes", "words"),
+    ("probes", "steps", "words"),
     [
-        ((probe(20.0), probe(19.0, "INVALID")), ["20 passed although 19 did not"]),
-        (SLOWER, ["slower with every complete run"]),
-        (SLOWER[::-1], []),
-        ((probe(20.0), probe(20.0, "INVALID")), ["20 was VALID in 1", "VALID first and INVALID later"]),
-        ((probe(20.0, "INVALID"), probe(20.0)), ["20 was VALID in 1"]),
-        ((probe(20.0, client_bound=True),), ["client was a bottleneck"]),
-        ((probe(20.0), probe(21.0, "INVALID")), []),
+        ((probe(20.0), probe(19.0, "INVALID")), (), ["20 passed although 19 did not"]),
+        (SLOWER, LADDER, ["slower with every complete run"]),
+        (SLOWER[::-1], LADDER, []),
+        ((probe(20.0), probe(20.0, "INVALID")), (), ["20 was VALID in 1", "VALID first and INVALID later"]),
+        ((probe(20.0, "INVALID"), probe(20.0)), (), ["20 was VALID in 1"]),
+        ((probe(20.0, client_bound=True),), (), ["client was a bottleneck"]),
+        ((probe(20.0), probe(21.0, "INVALID")), LADDER, []),
     ],
 )
-def test_evidence_against_it(probes, words):
-    remarks = concluded(*probes, steps=LADDER).remarks
+def test_evidence_against_it(probes, steps, words):
+    remarks = concluded(*probes, steps=steps).remarks
     assert len(remarks) == len(words)
     assert all(word in remark for word, remark in zip(words, remarks, strict=True))
 
@@ -137,7 +137,7 @@ def state():
 
 def test_the_page_lists_every_run(state):
     runs = (probe(20.0, folder="probe-01", deviations=2), cut_by_queue(21.0, folder="probe-02"))
-    found = concluded(*runs, steps=LADDER)
+    found = concluded(*runs)
     page = peak_page(msgspec.structs.replace(state, history=History(LADDER, runs), conclusion=found))
     cells = [row for section in page.sections for table in section.tables for row in table.rows]
     assert all(probe_cells(one) in cells for one in runs)
