@@ -21,6 +21,7 @@ CONF = """\
 *.Server.min_duration = {duration_ms}
 *.Server.min_query_count = 6396
 """
+MLPERF, TEST = "run_mlperf.py", "run_compliance.py"
 TOKENS = {"offline": 1278, "server": 1290, "interactive": 1301}
 
 
@@ -46,19 +47,12 @@ class Runs:
     benchmark: str
     scenario: str
 
-    def mlperf(self, conf: str, file: Path, answer: Answer, *more: object, **server: Any) -> None:
-        self._program("run_mlperf.py", conf, file, answer, *more, **server)
-
-    def test(self, name: str, file: Path, answer: Answer, **server: Any) -> None:
-        self._program("run_compliance.py", "fast.conf", file, answer, "--test", name, **server)
-
-    def _program(
-        self, name: str, conf: str, file: Path, answer: Answer, *more: object, **server: Any
-    ) -> None:
+    def run(self, program: str, conf: str, file: Path, answer: Answer, *more: object, **server: Any) -> None:
+        """A run of the program with further flags; ``server`` are settings of the server."""
         words = ["--benchmark", self.benchmark, "--scenario", self.scenario, "--input-file", file]
         words += ["--user-conf", self.folder / conf, "--output-dir", self.folder / "results", *more]
         with AnsweringServer(answer, **server) as running:
-            run_program(self.folder, name, *words, "--server-url", running.url)
+            run_program(self.folder, program, *words, "--server-url", running.url)
 
     def grade(self, reference: Path, *more: object) -> None:
         """accuracy.txt."""
@@ -80,11 +74,13 @@ def run_all(
         runs, answer = Runs(folder, "gpt-oss-120b", scenario), long_answers(TOKENS[scenario])
         delay, most = pace.offline_delay_s if scenario == "offline" else 0, pace.concurrency
         file = data.performance
-        runs.mlperf("user.conf", file, answer, "--max-concurrency", most, first_delay_s=delay)
-        runs.test("TEST09", file, answer)
-        runs.mlperf("fast.conf", data.accuracy, truth(data.rows, wrong_each=6.1 + turn / 20), "--accuracy")
+        runs.run(MLPERF, "user.conf", file, answer, "--max-concurrency", most, first_delay_s=delay)
+        runs.run(TEST, "fast.conf", file, answer, "--test", "TEST09")
+        right = truth(data.rows, wrong_each=6.1 + turn / 20)
+        runs.run(MLPERF, "fast.conf", data.accuracy, right, "--accuracy")
         runs.grade(data.accuracy, "--lcb-data", data.release)
-        runs.test("TEST07", data.compliance, truth(data.rows, wrong_each=2.9 + turn / 20))
+        right = truth(data.rows, wrong_each=2.9 + turn / 20)
+        runs.run(TEST, "fast.conf", data.compliance, right, "--test", "TEST07")
     return folder / "results"
 
 

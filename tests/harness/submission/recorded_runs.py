@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from tests.harness.submission.building import run_program, write_info
-from tests.harness.submission.full_runs import Runs
+from tests.harness.submission.full_runs import MLPERF, TEST, Runs
 from tests.made_up import cnn as made_up_cnn
 from tests.made_up import deepseek_r1 as made_up_r1
 from tests.made_up.cnn import ANSWER, DATACENTER, EDGE, END_OF_TURN, MadeUp
@@ -95,15 +95,15 @@ def performance(runs: Runs, data: MadeUp) -> None:
     if scenario.one_query:
         delay = _LASTS_S * _IN_FLIGHT / _rows(runs.benchmark)
     server = {"first_delay_s": delay, "facts": recipe.facts}
-    runs.mlperf("user.conf", data.dataset, recipe.answer, "--max-concurrency", _IN_FLIGHT, **server)
+    runs.run(MLPERF, "user.conf", data.dataset, recipe.answer, "--max-concurrency", _IN_FLIGHT, **server)
 
 
 def others(runs: Runs, data: MadeUp) -> None:
     """The accuracy run and the compliance tests."""
     recipe = RECIPES[runs.benchmark]
-    runs.mlperf("fast.conf", data.dataset, recipe.answer, "--accuracy", facts=recipe.facts)
+    runs.run(MLPERF, "fast.conf", data.dataset, recipe.answer, "--accuracy", facts=recipe.facts)
     for test in load_benchmark(runs.benchmark).compliance:
-        runs.test(test, data.dataset, recipe.short_answer, facts=recipe.facts)
+        runs.run(TEST, "fast.conf", data.dataset, recipe.short_answer, "--test", test, facts=recipe.facts)
 
 
 def run_all(folder: Path, benchmarks: Sequence[str]) -> None:
