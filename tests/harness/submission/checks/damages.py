@@ -154,6 +154,7 @@ DAMAGES = [
     ("no verify file", remove(VERIFY09), "test-missing"),
     ("TEST07 failed", text(VERIFY07, "TEST PASS", "TEST FAIL"), "test-failed"),
     ("TEST07 below its threshold", set_number(VERIFY07, "Accuracy score", "60.697"), "test-failed"),
+    ("TEST07 at its threshold", set_number(VERIFY07, "Accuracy score", "60.698"), ""),
     ("TEST07 against another threshold", set_number(VERIFY07, "Accuracy threshold", "10"), "test-failed"),
     ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check test-failed"),
     ("TEST09 just long enough", set_number(VERIFY09, "Mean output tokens", "1150.38"), "cross-check"),
