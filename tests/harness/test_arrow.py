@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -56,7 +57,8 @@ from harness.record.requests_table import requests_table, write_requests
 from harness.record.server_metrics import MetricsWriter
 from harness.report.server_load import read_samples
 
-token_rows(open_table(Path(sys.argv[1])))
+for path in map(Path, sys.argv[1:]):
+    token_rows(open_table(path))
 write_requests(Path("requests.parquet"), requests_table(np.zeros(3, QUERY_ROW), ["http://a:1"], {0: "lost"}))
 with open("metrics.parquet", "wb") as file:
     writer = MetricsWriter(file, ["http://a:1"])
@@ -65,6 +67,7 @@ with open("metrics.parquet", "wb") as file:
 assert read_samples(Path("metrics.parquet")).servers == 1
 print({"pandas", "pyarrow.compute", "bpe_openai", "tokenizers"} & sys.modules.keys())
 """
-    words = [sys.executable, "-c", program, PERFORMANCE]
+    pd.DataFrame({"input_tokens": [[1, 2], [3]]}).to_pickle(tmp_path / "dataset.pkl")
+    words = [sys.executable, "-c", program, PERFORMANCE, "dataset.pkl"]
     done = subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("set()\n", "")

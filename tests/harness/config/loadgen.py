@@ -79,7 +79,7 @@ def loadgen_issues(folder, cases):
 
 def _of_each(function, folder, cases):
     words = [sys.executable, "-c", EACH_CASE, function, str(folder)]
-    done = subprocess.run(words, input=json.dumps(cases), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, input=json.dumps(cases), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return [json.loads(Path(folder, f"{number}.json").read_text()) for number in range(len(cases))]
 
