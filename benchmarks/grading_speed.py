@@ -15,7 +15,8 @@ unless --tokenizer-json names a Hugging Face one, which the reference uses and w
 "seconds" cover reading and grading, not the loading of the tokenizer. With --against the evaluators of this
 and of other checkouts grade the same log in turn, in each mode.
 
-CPU time is that of all processes, those of the sandboxes included, however they ended.
+CPU time includes that of a sandbox's programs only where the sandbox ended in order, so it can differ by a
+multiple between runs that do the same: compare seconds.
 """
 
 import argparse
