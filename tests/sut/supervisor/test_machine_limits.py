@@ -68,8 +68,9 @@ def test_this_machine():
 
 def test_the_limit_is_raised_as_far_as_it_goes():
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)[0], hard_descriptor_limit()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
-    raise_descriptor_limit()
-    raised = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
-    assert raised == (hard, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))

@@ -122,14 +122,16 @@ def test_this_machines_cores_are_those_that_the_process_may_use():
 def test_a_pinned_process_and_its_later_threads_stay_there():
     before = os.sched_getaffinity(0)
     last, found = {max(before)}, []
-    pin(tuple(last))
-    thread = threading.Thread(target=lambda: found.append(os.sched_getaffinity(0)))
-    thread.start()
-    thread.join()
-    pin(())
-    pin((4000,))  # no such core
-    found.append(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, before)
+    try:
+        pin(tuple(last))
+        thread = threading.Thread(target=lambda: found.append(os.sched_getaffinity(0)))
+        thread.start()
+        thread.join()
+        pin(())
+        pin((4000,))  # no such core
+        found.append(os.sched_getaffinity(0))
+    finally:
+        os.sched_setaffinity(0, before)
     assert found == [last, last]
 
 
