@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.main import spare_processors
+
 ROOT = Path(__file__).parents[1]
 
 # Some machines ask Python to keep no bytecode. The suite starts some hundred Pythons, and each would compile
@@ -16,9 +18,7 @@ ROOT = Path(__file__).parents[1]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# As the programs do it: no thread on each core for linear algebra, fewer garbage collections.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-gc.set_threshold(20_000, 20, 20)
+spare_processors()  # as the programs do it
 
 # Whoever starts a suite with nohup, in the background of a script, or from a daemon hands ignored signals
 # down, and children inherit that: the programs under test would rightly leave those signals ignored.

@@ -11,7 +11,6 @@ at about half of the true peak, which find_peak.py does not know. A run that is 
 of the schedule.
 """
 
-import argparse
 import json
 import multiprocessing
 import sys
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench import RESULTS, print_table, save
+from bench import RESULTS, print_table, program_parser, save
 
 from benchmarks.peak.searches import Found, bisection, loadgen, ours
 from benchmarks.peak.settings import FULL_SIZE, SMALL, Setting
@@ -53,9 +52,7 @@ class Compared:
 
 def main() -> None:
     """Compare and print two tables: each search, and each method over all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--noises", type=int, default=3, help="searches of each setting with noise")
     parser.add_argument("--only", nargs="+", help="names of settings")
     parser.add_argument("--small", action="store_true", help="the settings that the tests use")

@@ -13,7 +13,6 @@ With --search: complete searches by find_peak.py, and one by LoadGen itself, on 
 machine is slower than the model: t_max is 2 here, and one stall is more.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench import ROOT, Stub, print_table, run_harness, save
+from bench import ROOT, Stub, print_table, program_parser, run_harness, save
 
 from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
 from benchmarks.peak.server_model import Server
@@ -68,9 +67,7 @@ SEARCHED = {
 
 def main() -> None:
     """Run each case for real and in virtual time, and print both."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--search", action="store_true", help="search instead of comparing")
     parser.add_argument("--only", nargs="+", help="names of the servers to search on")

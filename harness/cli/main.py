@@ -21,7 +21,7 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     """Set up streams and signals, run ``main`` and end the process with its exit code."""
     leave_on_signals()
     secure_standard_streams()
-    _spare_processors()
+    spare_processors()
     exit_code = main()
     ignore_signals()
     sys.stdout.flush()
@@ -29,7 +29,7 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     os._exit(exit_code)  # no orderly exit: a thread that still waits for a server can crash it
 
 
-def _spare_processors() -> None:
+def spare_processors() -> None:
     """Start processes with a third less CPU.
 
     numpy's OpenBLAS would start a thread on each core, which spins for tens of milliseconds, and no program
