@@ -184,7 +184,7 @@ def raw_document(steps: list[Step]) -> bytes | None:
 
 def compact(value: Any) -> bytes:
     """JSON without spaces, as SGLang's orjson writes it."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def sse(document: bytes) -> bytes:

@@ -3,13 +3,13 @@
 Every form takes the number of ids after each event: ``chunks(1, 3)`` are three tokens in two events.
 """
 
-import json
 import math
 from itertools import pairwise
 
 from harness.record.outcome import Completion, FailureKind
 from sut.wire.sse import DONE, EventReader
 from tests.kit import DATA, VOCABULARY, wire_of
+from tests.stub.protocol import compact
 
 # What transformers and SGLang's four stream modes agreed on when its streams were recorded.
 GREEDY = [99304, 59433, 40763, 101338, 92283, 106967, 180716, 120084, 124208, 183873]
@@ -58,10 +58,6 @@ def assert_completed(outcome, ids, reason="stop", prompt=4):
     assert outcome.output_ids.tolist() == ids
     assert outcome.output_ids.dtype == "int32"
     assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, prompt)
-
-
-def compact(document):
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def sglang_event(ids, count=None, finish=None, **more):

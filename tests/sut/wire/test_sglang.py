@@ -10,8 +10,9 @@ import pytest
 
 from harness.record.outcome import Failure, FailureKind
 from tests.kit import assert_failed
+from tests.stub.protocol import compact
 from tests.sut.wire import judging
-from tests.sut.wire.judging import GREEDY, assert_completed, compact, cumulative, incremental, recorded
+from tests.sut.wire.judging import GREEDY, assert_completed, cumulative, incremental, recorded
 from tests.sut.wire.judging import sglang_event as event
 
 judge = partial(judging.judge, "sglang")
