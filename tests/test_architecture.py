@@ -198,15 +198,16 @@ def test_no_python_modules_in(folder):
 
 PROBE = """
 import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 
 def origin(name):
     return name + "=" + str(getattr(__import__(name), "ORIGIN", "the folder"))
 
 if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         for name in ("datasets", "sglang", "vllm"):
             print("script", origin(name))
-            print("spawned", pool.apply(origin, (name,)))
+            print("spawned", pool.submit(origin, name).result())
 """
 
 

@@ -1,18 +1,17 @@
 """METEOR as nltk computes it: words split at white space, alpha 0.9, beta 3, gamma 0.5, Porter, WordNet."""
 
-import gc
 import importlib.util
-import multiprocessing
 import os
-import signal
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, RunError
+from harness.processes import computing
 
 if TYPE_CHECKING:
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
@@ -21,7 +20,7 @@ _WORDS = "data.noun"  # a file of every WordNet
 _FOLDERS = ("", "wordnet", "corpora/wordnet")
 _ARCHIVES = ("wordnet.zip", "corpora/wordnet.zip")
 _FEW = 32  # pairs for which starting processes takes longer than scoring
-_AT_A_TIME = 4
+_AT_A_TIME = 4  # pairs that a process takes: seconds where texts are long
 _MOST_CHARACTERS = 300
 
 Pair = tuple[str, str]  # of a submission and of the reference
@@ -51,7 +50,8 @@ def meteor_scores(
 ) -> list[float]:
     """The score of every pair; ``jobs`` processes, by default as many as there are cores.
 
-    ``on_done`` gets the number of pairs that are done. Raises ConfigError for a WordNet that cannot be read.
+    ``on_done`` gets the number of pairs that are done. Raises ConfigError for a WordNet that cannot be read,
+    RunError if a process was killed.
     """
     jobs = jobs or len(os.sched_getaffinity(0))
     scores: list[float] = []
@@ -61,24 +61,17 @@ def meteor_scores(
             scores.append(_score(pair, reader))
             on_done(len(scores))
         return scores
-    _open(wordnet)  # here first: a process of a pool that fails at its start is restarted forever
+    _open(wordnet)  # here first: an error of a process at its start has no message
     try:
-        return _by_processes(pairs, wordnet, jobs, on_done)
-    except BaseException as error:
-        traceback.clear_frames(error.__traceback__)  # those hold the pool
-        raise
-    finally:
-        gc.collect()  # frees the pool's semaphores, which Python reports if they are left at the end
-
-
-def _by_processes(
-    pairs: Sequence[Pair], wordnet: Path, jobs: int, on_done: Callable[[int], None]
-) -> list[float]:
-    scores: list[float] = []
-    with multiprocessing.get_context("spawn").Pool(jobs, _begin, (wordnet,)) as pool:
-        for score in pool.imap(_score_here, pairs, chunksize=_AT_A_TIME):
-            scores.append(score)
-            on_done(len(scores))
+        with computing(_score_here, pairs, jobs, _AT_A_TIME, partial(_begin, wordnet)) as results:
+            for score in results:
+                scores.append(score)
+                on_done(len(scores))
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process that computed METEOR was killed, perhaps for lack of memory; run it again, with fewer "
+            "processes (--jobs 1)"
+        ) from error
     return scores
 
 
@@ -124,7 +117,6 @@ _here: dict[str, Any] = {}  # the WordNet of a process of the pool
 
 
 def _begin(wordnet: Path) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends its pool
     _here["wordnet"] = _open(wordnet)
 
 

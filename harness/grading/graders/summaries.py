@@ -4,26 +4,19 @@ What a score does not show is remarked beside it: outputs without text, at the t
 article, or not in English.
 """
 
-import multiprocessing
 import os
 import re
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from multiprocessing.connection import wait
 from types import MappingProxyType
 
-from harness.cli.signals import deferred_signals
 from harness.errors import GradingError
 from harness.grading.decoding.output import Output
 from harness.grading.grade import Grade, Metric, Mode, Progress, Reason, Task, Total, scored
 from harness.grading.graders.rouge import ROUGE, Comparison, compare
 from harness.grading.options import EvaluationOptions
+from harness.processes import computing
 
 _LENGTH, _NUMBER = "gen_len", "gen_num"
 
@@ -170,14 +163,18 @@ class Summaries:
         """As Batch."""
         summaries = [task for task in tasks if isinstance(task, Summary)]
         if len(summaries) <= _FEW:
-            return dict(zip(summaries, map(_grade, _compare_all(summaries)), strict=True))
+            return dict(zip(summaries, map(_grade, map(_compare, summaries)), strict=True))
         grades: dict[Task, Grade] = {}
-        with _pool(self.workers) as pool:
-            with deferred_signals(), _interrupts_blocked():
-                chunks = {pool.submit(_compare_all, chunk): chunk for chunk in _chunks(summaries)}
-            for done in as_completed(chunks):
-                grades |= zip(chunks[done], map(_grade, _result(done)), strict=True)
-                progress(len(grades), len(summaries), "summaries")
+        try:
+            with computing(_compare, summaries, self.workers, _CHUNK) as results:
+                for summary, comparison in zip(summaries, results, strict=True):
+                    grades[summary] = _grade(comparison)
+                    progress(len(grades), len(summaries), "summaries")
+        except BrokenProcessPool as error:
+            raise GradingError(
+                "a process that compared summaries was killed, perhaps for lack of memory; run it again, "
+                "with fewer processes (--num-lcb-workers 1)"
+            ) from error
         return grades
 
 
@@ -191,58 +188,5 @@ def _grade(comparison: Comparison) -> Grade:
     return scored(scores, comparison.text)
 
 
-def _chunks(summaries: Sequence[Summary]) -> Iterator[list[Summary]]:
-    rest = iter(summaries)
-    while chunk := list(islice(rest, _CHUNK)):
-        yield chunk
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with this one, however it ends; nothing is waited for after an exception."""
-    start = multiprocessing.get_context("spawn")  # a fork of a process with threads may lock itself
-    pool = ProcessPoolExecutor(workers, start, _begin_worker)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Processes that start within inherit the block: Ctrl-C is for this one alone.
-
-    Here another thread may still get the signal, and its handler runs in the main thread: it is deferred,
-    too, or it ends the start of a process halfway.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _begin_worker() -> None:
-    """End when the parent is gone, however it went."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_after(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)
-
-
-def _compare_all(summaries: Sequence[Summary]) -> list[Comparison]:
-    return [compare(summary.text, summary.truth) for summary in summaries]
-
-
-def _result(done: Future[list[Comparison]]) -> list[Comparison]:
-    try:
-        return done.result()
-    except BrokenProcessPool as error:
-        raise GradingError(
-            "a process that compared summaries was killed, perhaps for lack of memory; run it again, with "
-            "fewer processes (--num-lcb-workers 1)"
-        ) from error
+def _compare(summary: Summary) -> Comparison:
+    return compare(summary.text, summary.truth)

@@ -1,7 +1,9 @@
 """METEOR and BERTScore of answers: nltk's and bert-score's own values, and what is said beside them."""
 
 import gc
+import os
 import random
+import signal
 import subprocess
 import sys
 import zipfile
@@ -11,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import run_batch as program
+from harness.batch import meteor
 from harness.batch.meteor import meteor_scores
 from harness.dataset import tokenizer
+from harness.errors import RunError
 from tests.harness.batch.stand_ins import TEXT, make_bert_score, make_wordnet, write_ids
 from tests.runs import ROOT, main_here
 
@@ -105,6 +109,16 @@ def test_no_semaphore_outlives_the_processes_of_an_interrupted_score(wordnet):
     assert semaphores() <= before
 
 
+def kill_process(pair):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_is_one_error(wordnet, monkeypatch):
+    monkeypatch.setattr(meteor, "_score_here", kill_process)
+    with pytest.raises(RunError, match="killed"):
+        meteor_scores(random_pairs(40), wordnet, 2, lambda done: None)
+
+
 def test_what_is_printed_and_written(files, wordnet, put_bert_score, tmp_path, capfd):
     ours, theirs = files
     put_bert_score()
@@ -114,19 +128,19 @@ def test_what_is_printed_and_written(files, wordnet, put_bert_score, tmp_path, c
     where = ("--wordnet", wordnet.parents[1], "--bert-model", model, "--device", "cpu")
     code, stdout = score(capfd, "-m", "20b", *where, "-o", "scores.parquet")
     assert code == 0
-    meteor = meteor_scores(list(zip(ours, theirs, strict=True)), wordnet, 1, lambda done: None)
+    scores = meteor_scores(list(zip(ours, theirs, strict=True)), wordnet, 1, lambda done: None)
     f1 = [2 * len(set(a.split()) & set(b.split())) / max(len(set(a.split())) + len(set(b.split())), 1)
           for a, b in zip(ours, theirs, strict=True)]  # fmt: skip
     lines = stdout.splitlines()
-    means = [round(sum(scores) / 5, 6) for scores in (meteor, f1)]
+    means = [round(sum(each) / 5, 6) for each in (scores, f1)]
     assert lines[:3] == ["items\t5", f"meteor\t{means[0]}", f"bertscore_f1\t{means[1]}"]
     notes = "\n".join(lines[3:])
     assert "1 lines are empty in both files (first: 5)" in notes
-    assert f"without them: meteor {sum(meteor) / 4:.6f}" in notes
+    assert f"without them: meteor {sum(scores) / 4:.6f}" in notes
     assert "1 lines are empty in the submission only (first: 4)" in notes
     table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
     assert table["line"] == [1, 2, 3, 4, 5]
-    assert table["meteor"] == meteor
+    assert table["meteor"] == scores
     assert table["bertscore_f1"] == f1
     assert table["submission_tokens"] == [len(tokenizer.encode(text)) for text in ours]
     from bert_score import BERTScorer

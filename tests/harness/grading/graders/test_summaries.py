@@ -121,12 +121,12 @@ def test_remarks(text: str, truncated: bool, expected: Sequence[str]):
     assert list(grader.remarks(TextOutput(text, truncated=truncated), ARTICLE)) == expected
 
 
-def kill_process(summaries: Sequence[grader.Summary]) -> None:
+def kill_process(summary: grader.Summary) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_process_is_one_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(grader, "_compare_all", kill_process)
+    monkeypatch.setattr(grader, "_compare", kill_process)
     with pytest.raises(GradingError, match="killed"):
         grader.Summaries(1).grade([grader.Summary("a", str(n)) for n in range(300)], quiet)
 

@@ -1,0 +1,69 @@
+"""Work that is shared among processes. They end with this one, however it ends."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from typing import TypeVar
+
+from harness.cli.signals import deferred_signals
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def computing(
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    processes: int,
+    at_a_time: int,
+    begin: Callable[[], None] | None = None,
+) -> Iterator[Iterator[Result]]:
+    """The results of ``work`` for all items, in order; each process calls ``begin`` first.
+
+    A process takes ``at_a_time`` items. If the block raises, items that none has taken are dropped, and those
+    under way are waited for. The iterator raises BrokenProcessPool if a process was killed.
+    """
+    # A fork of a process with threads may lock itself. multiprocessing.Pool waits forever for the result of a
+    # process that was killed, and at its end for a lock that was held by a process it killed itself.
+    start = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, start, _begin, (begin,))
+    try:
+        with deferred_signals(), _interrupts_blocked():
+            results = pool.map(work, items, chunksize=at_a_time)
+        yield results
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes that start within inherit the block: Ctrl-C is for this one alone.
+
+    Here another thread may still get the signal, and its handler runs in the main thread: it is deferred,
+    too, or it ends the start of a process halfway.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    """Begin a process, which ends when its parent is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+    if begin is not None:
+        begin()
+
+
+def _end_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
