@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import TypeVar
 
-from harness.cli.signals import deferred_signals
+from harness.cli.signals import blocked_in_children
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,25 +34,11 @@ def computing(
     start = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, start, _begin, (begin,))
     try:
-        with deferred_signals(), _interrupts_blocked():
+        with blocked_in_children({signal.SIGINT, signal.SIGHUP}):  # the pool ends its processes by SIGTERM
             results = pool.map(work, items, chunksize=at_a_time)
         yield results
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Processes that start within inherit the block: Ctrl-C is for this one alone.
-
-    Here another thread may still get the signal, and its handler runs in the main thread: it is deferred,
-    too, or it ends the start of a process halfway.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(begin: Callable[[], None] | None) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -81,17 +81,19 @@ def ignore_signals() -> None:
 
 
 @contextmanager
-def deferred_signals() -> Iterator[None]:
-    """Delay the first signal of the block until its end; the previous handler then handles it."""
-    came: list[int] = []
-    before = {signum: signal.signal(signum, lambda number, _: came.append(number)) for signum in _ours()}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-    if came:
-        signal.raise_signal(came[0])
+def blocked_in_children(signums: Collection[signal.Signals]) -> Iterator[None]:
+    """Processes that are started within the block inherit a block of ``signums``; here they are deferred.
+
+    The mask alone does not stop the handler: the kernel can deliver a signal to another thread, and Python
+    then runs the handler in this one. An exception halfway through a start would end the child with a
+    traceback.
+    """
+    with _deferred():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signums)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -103,6 +105,20 @@ def signals_kept() -> Iterator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def _deferred() -> Iterator[None]:
+    """Delay the first signal of the block until its end; the previous handler then handles it."""
+    came: list[int] = []
+    before = {signum: signal.signal(signum, lambda number, _: came.append(number)) for signum in _ours()}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _ours() -> list[signal.Signals]:

@@ -11,7 +11,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from harness.cli.signals import deferred_signals
+from harness.cli.signals import blocked_in_children
 from harness.record.resolved_plan import Cpus
 
 _PR_SET_PDEATHSIG = 1
@@ -21,19 +21,12 @@ _OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
     """Start a child with a fresh interpreter. SIGINT, SIGTERM and SIGHUP stay blocked in it.
 
-    Only this process reacts to them. A signal that comes during the start is handled after it. The child
-    inherits this thread's mask, but the mask alone does not stop the handler: the kernel can deliver the
-    signal to another thread, and Python then runs the handler here. An exception between the fork and the
-    child's arguments would end the child with a traceback.
+    Only this process reacts to them. A signal that comes during the start is handled after it.
     """
     resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
     process = multiprocessing.get_context("spawn").Process(target=target, args=arguments, daemon=True)
-    with deferred_signals():
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with blocked_in_children(_OURS):
+        process.start()
     return process
 
 
