@@ -133,6 +133,26 @@ def test_the_bracket(runs, low, high):
     assert (rates.low, rates.high) == (low, high)
 
 
+CUT, ABOVE_LIMIT = {"cut_after_s": 0.1}, {"tpot_p99_ns": 84e6}
+NEAR, AT_LIMIT = probe(20.0, tpot_p99_ns=75e6), probe(20.0, tpot_p99_ns=79.9e6)
+# Runs up to the highest rate that passed, changes of the one above it, and the widest bracket.
+BRACKETS = {
+    "the peak is expected above": ((probe(19.0, tpot_p99_ns=70e6), NEAR), CUT, 0.01),
+    "runs of one rate differ": ((probe(19.0), probe(19.0, "INVALID", **CUT), NEAR), CUT, 0.03),
+    "many runs": ((probe(17.0), probe(18.0), probe(19.0), NEAR), CUT, 0.02),
+    "the peak is expected here": ((AT_LIMIT,), ABOVE_LIMIT, 0.04),
+    "a queue ended it": ((AT_LIMIT,), {**ABOVE_LIMIT, "over_ttft": 100, "over_tpot": 0}, 0.01),
+}
+
+
+@pytest.mark.parametrize("name", BRACKETS)
+def test_a_bracket_is_narrow_enough(name):
+    before, changes, widest = BRACKETS[name]
+    for part, is_narrow in ((0.9, True), (1.1, False)):
+        above = probe(20.0 * (1 + part * widest), "INVALID", **changes)
+        assert (decide(History((), (*before, above)), start_qps=20.0).rate == 20.0) is is_narrow, part
+
+
 CLIENT_LIMITED = MadeServer(base_ms=5.0, each_ms=0.01)
 
 

@@ -85,9 +85,13 @@ def test_every_rule_is_documented():
 
 def endpoints(name):
     """submission_structure.md: config.yaml, result_summary.json and accuracy_results.json instead of logs."""
-    added = ("config.yaml", "performance/result_summary.json", "accuracy/accuracy_results.json")
     gone = (remove(f"{name}/{run}/{log}") for run in (RUN, "accuracy") for log in (SUMMARY, DETAIL))
-    return both(rename("Interactive", name), *gone, *(write(f"{name}/{file}", "{}\n") for file in added))
+    return both(rename("Interactive", name), *gone, *endpoints_files(name))
+
+
+def endpoints_files(scenario):
+    names = ("config.yaml", "performance/result_summary.json", "accuracy/accuracy_results.json")
+    return (write(f"{scenario}/{name}", "{}\n") for name in names)
 
 
 POWER = "Offline/performance"
@@ -100,6 +104,7 @@ TAKEN = {
     "another benchmark": (rename("", "../whisper"), [("benchmark", "whisper")]),
     "Endpoints layout": (endpoints("Interactive"), [("scenarios", "gpt-oss-120b/Interactive")]),
     "its name of Server": (endpoints("Online"), [("scenarios", "gpt-oss-120b/Online")]),
+    "its files beside LoadGen's logs, which are checked": (both(*endpoints_files("Offline")), []),
     # Their files must be there; what they say is not checked.
     "power measurements": (
         both(copied(OFFLINE, f"{POWER}/ranging"), *(write(f"{POWER}/{name}", "1") for name in POWER_FILES)),
