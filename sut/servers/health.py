@@ -150,22 +150,24 @@ class HealthMonitor:
             if self._closed.is_set():
                 return
             was_out = self._out.pop(replica, None) is not None
-        if was_out:
             text = f"{self._urls[replica]} was out of use for {time.monotonic() - began:.0f} s"
+            if was_out:
+                self._outages.append(text)
+            self._tell("trust", replica)
+        if was_out:
             log.warning("%s and is healthy again", text)
-            self._outages.append(text)
-        self._tell("trust", replica)
 
     def _note_out(self, replica: int, began: float, wrong: str) -> None:
         with self._lock:
             first = replica not in self._out
             self._out[replica] = (began, wrong)
+            if first:
+                self._tell("suspect", replica)
         if first:
             log.warning("replica out of use: %s", wrong)
-            self._tell("suspect", replica)
 
     def _tell(self, word: str, replica: int) -> None:
-        with self._lock:
-            for worker in self._workers:
-                with suppress(OSError):  # a worker that has died
-                    worker.send((word, replica))
+        """Under the lock: a later suspicion must not be told before an earlier recovery."""
+        for worker in self._workers:
+            with suppress(OSError):  # a worker that has died
+                worker.send((word, replica))

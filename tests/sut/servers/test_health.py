@@ -54,6 +54,25 @@ def test_out_and_back(pipes, monkeypatch):
     assert len(watch.outages) == 2
 
 
+def test_a_suspicion_right_after_a_recovery_is_the_last_word(pipes, monkeypatch):
+    monkeypatch.setattr("sut.servers.health._PAUSE_S", 0.05)
+    answers = iter(["refused", "", *["refused"] * 10_000])
+    watch = watching(pipes, lambda url: next(answers))
+    outage, told = ("suspect", 0), []
+
+    def warn(text, *values):
+        if "healthy again" in text:
+            watch.suspected(0)
+            while told.count(outage) < 2:
+                told.append(heard(pipes[0][1]))
+
+    monkeypatch.setattr("sut.servers.health.log.warning", warn)
+    watch.suspected(0)
+    wait_until(lambda: told.count(outage) == 2)
+    watch.close()
+    assert told == [outage, ("trust", 0), outage]
+
+
 def test_close_ends_the_questions(pipes, monkeypatch):
     monkeypatch.setattr("sut.servers.health._PAUSE_S", 0.02)
     asked = []
