@@ -45,45 +45,11 @@ _INSTRUCTION = (
     "Summarize the following news article in 128 tokens."
     " Please output the summary only, without any other text."
 )
-_ENGLISH = frozenset(
-    (
-        *(
-            "a",
-            "an",
-            "the",
-            "this",
-            "that",
-            "it",
-            "he",
-            "she",
-            "they",
-            "his",
-            "her",
-            "their",
-            "who",
-            "and",
-            "but",
-        ),
-        *(
-            "of",
-            "to",
-            "in",
-            "for",
-            "on",
-            "with",
-            "from",
-            "by",
-            "as",
-            "at",
-            "after",
-            "not",
-            "be",
-            "been",
-            "is",
-        ),
-        *("are", "was", "were", "has", "have", "had", "will", "would", "said", "which"),
-    )
-)
+_ENGLISH = frozenset((
+    "a", "an", "the", "this", "that", "it", "he", "she", "they", "his", "her", "their", "who", "and",
+    "but", "of", "to", "in", "for", "on", "with", "from", "by", "as", "at", "after", "not", "be",
+    "been", "is", "are", "was", "were", "has", "have", "had", "will", "would", "said", "which",
+))  # fmt: skip
 _NO_WORD = re.compile(r"[\W_]+")
 
 _CHUNK = 64  # summaries that a process takes at once
