@@ -81,13 +81,16 @@ def ignore_signals() -> None:
 
 
 @contextmanager
-def blocked_in_children(signums: Collection[signal.Signals]) -> Iterator[None]:
-    """Processes that are started within the block inherit a block of ``signums``; here they are deferred.
+def blocked_in_children(signums: Collection[signal.Signals] = _SIGNALS) -> Iterator[None]:
+    """Processes that are started within the block inherit a block of ``signums``; here signals are deferred.
 
     The mask alone does not stop the handler: the kernel can deliver a signal to another thread, and Python
     then runs the handler in this one. An exception halfway through a start would end the child with a
     traceback.
     """
+    from multiprocessing import resource_tracker  # here: most programs start no process
+
+    resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
     with _deferred():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signums)
         try:

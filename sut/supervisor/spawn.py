@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
@@ -15,7 +14,6 @@ from harness.cli.signals import blocked_in_children
 from harness.record.resolved_plan import Cpus
 
 _PR_SET_PDEATHSIG = 1
-_OURS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
@@ -23,9 +21,8 @@ def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
 
     Only this process reacts to them. A signal that comes during the start is handled after it.
     """
-    resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
     process = multiprocessing.get_context("spawn").Process(target=target, args=arguments, daemon=True)
-    with blocked_in_children(_OURS):
+    with blocked_in_children():
         process.start()
     return process
 
