@@ -93,7 +93,8 @@ class FailedTest:
 class Grade:
     """``scores`` by metric; ``correct`` is None for a text metric, which is neither right nor wrong.
 
-    ``answer`` is the extracted one (None: none found); ``detail`` is one line of evidence.
+    ``answer`` is the extracted one (None: none found), ``read`` the text of the output that it was taken from
+    ("": not noted); ``detail`` is one line of evidence.
     """
 
     scores: Mapping[str, float]
@@ -103,6 +104,7 @@ class Grade:
     detail: str = ""
     raced: bool = False  # a program that passed and failed on the same tests
     failed: FailedTest | None = None  # of a program
+    read: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,10 @@ class Task:
     """Work for a batch grader, which grades once the log is read. Equal tasks are graded once."""
 
 
-def answered(answer: str, correct: bool) -> Grade:
-    """The grade of an answer that was found."""
-    return Grade(RIGHT if correct else WRONG, correct, answer, Reason.CORRECT if correct else Reason.WRONG)
+def answered(answer: str, correct: bool, read: str = "") -> Grade:
+    """The grade of an answer that was found; ``read`` as in Grade."""
+    reason = Reason.CORRECT if correct else Reason.WRONG
+    return Grade(RIGHT if correct else WRONG, correct, answer, reason, read=read)
 
 
 def unanswered(reason: Reason) -> Grade:
