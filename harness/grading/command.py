@@ -82,7 +82,8 @@ def _run(options: EvaluationOptions, watched: Progress) -> bool:
         details = result_file.details(evaluation.graded, found) if options.verbose else None
         result_file.write_result(options.output_file, summary | {"detailed_results": details})
     add_result(options.mlperf_log.parent, summary)
-    print(legible(console.scorecard(evaluation, result, _difficulties(references, tests))))
+    difficulties = _difficulties(references, tests)
+    print(legible(console.scorecard(evaluation, result, difficulties, options.disagreements)))
     return result.is_met
 
 
@@ -119,7 +120,9 @@ def _write_tables(
     if options.save_outputs:
         outputs.save_outputs(options.save_outputs, evaluation.graded, found)
     if options.disagreements:
-        disagreements.write_report(options.disagreements, evaluation.graded, found, line, tests)
+        disagreements.write_report(
+            options.disagreements, evaluation.graded, found, line, tests, evaluation.remarks
+        )
     if options.evaluated_file:
         evaluated.write_evaluated(options.evaluated_file, options.references, evaluation.graded, found)
         print(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
@@ -161,8 +164,11 @@ def _difficulties(references: Sequence[Reference], tests: ProblemIndex | None) -
 def _require_writable(files: Sequence[Path | None]) -> None:
     """Raises GradingError for a file that cannot be written, before the time for grading is spent."""
     for file in filter(None, files):
+        if not file.parent.is_dir():
+            raise GradingError(
+                f"{file}: there is no folder {file.parent}; create it, or choose another place"
+            )
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=file.parent):
                 pass
         except OSError as error:
