@@ -14,6 +14,7 @@ from harness.grading.decoding.output import Output
 from harness.grading.grade import Grade, Task
 from harness.grading.graders import AIME, GPQA, LIVECODEBENCH, MATH500, MMLU_PRO, DatasetKind, Grader
 from harness.grading.references import Reference
+from harness.text import counted
 
 _INTEGER = re.compile(r"-?\d+")
 _FEW = 8  # answers at a wrong place that may be the reader's mistakes, or the model's
@@ -174,13 +175,12 @@ def _by_repeats(name: str, rows: Sequence[Answered]) -> Iterator[str]:
     alike = _agreement(_repeats(rows))
     if alike is None or chance > _MOST_LIKE:
         return
-    best = max(
-        (_likeness(answers, distance, chance) for distance in range(1, len(rows) // 2 + 1)), default=0.0
-    )
+    distances = range(1, len(rows) // 2 + 1)
+    best, distance = max(((_likeness(answers, one, chance), one) for one in distances), default=(0.0, 0))
     if best > _PART * (1 - chance) and alike - chance < _PART * best:
         yield (
-            f"repeats of a question of {name} have the same answer in {100 * alike:.0f} % of all pairs, as "
-            f"by chance, while answers at another distance agree in {100 * (best + chance):.0f} %"
+            f"answers to the same question of {name} agree in {100 * alike:.0f} % of pairs, as by chance, but "
+            f"answers that are {counted(distance, 'row')} apart in {100 * (best + chance):.0f} %"
         )
 
 
