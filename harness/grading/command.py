@@ -27,7 +27,7 @@ from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar, ProgressFile
-from harness.grading.target import check_target, require_metrics
+from harness.grading.target import check_target, order_warnings, require_metrics
 from harness.pages.command import add_result
 from harness.text import legible
 
@@ -74,6 +74,8 @@ def _run(options: EvaluationOptions, watched: Progress) -> bool:
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
     sandbox = next((batch.sandbox for batch in batches.values() if isinstance(batch, SandboxedBatch)), None)
+    for warning in order_warnings(evaluation):  # seen where the scorecard goes to a file, too
+        print(legible(f"WARNING: {warning}"), file=sys.stderr)
     result = check_target(evaluation, benchmark, sandbox)
     tests = ProblemIndex(execution.index) if execution else None
     _write_tables(options, evaluation, found, result.line, tests)

@@ -179,8 +179,8 @@ def _by_repeats(name: str, rows: Sequence[Answered]) -> Iterator[str]:
     best, distance = max(((_likeness(answers, one, chance), one) for one in distances), default=(0.0, 0))
     if best > _PART * (1 - chance) and alike - chance < _PART * best:
         yield (
-            f"answers to the same question of {name} agree in {100 * alike:.0f} % of pairs, as by chance, but "
-            f"answers that are {counted(distance, 'row')} apart in {100 * (best + chance):.0f} %"
+            f"answers to the same question of {name} agree in {100 * alike:.0f} % of pairs, as by chance; "
+            f"those that are {counted(distance, 'row')} apart in {100 * (best + chance):.0f} %"
         )
 
 

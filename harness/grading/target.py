@@ -133,7 +133,7 @@ def require_metrics(benchmark: Benchmark, graders: Mapping[DatasetKind, Grader])
 
 def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox | None) -> TargetResult:
     """Compare an evaluation with the bounds and, where it is a full one, with the published runs."""
-    mode = Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
+    mode = _main_mode(evaluation)
     score, rule = evaluation.scores[mode], benchmark.dataset(accuracy=True)
     is_full = score.total == rule.samples
     results = tuple(
@@ -142,7 +142,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
         if name in benchmark.accuracy
     )
     warnings = [
-        *_order_warnings(evaluation, mode),
+        *order_warnings(evaluation),
         *_log_warnings(evaluation),
         *_output_warnings(evaluation),
         *_program_warnings(evaluation, mode),
@@ -159,6 +159,10 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
             "counted as one repeat"
         )
     return TargetResult(mode, score, results, len(evaluation.left_out), tuple(warnings))
+
+
+def _main_mode(evaluation: Evaluation) -> Mode:
+    return Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
 
 
 def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable: bool) -> MetricResult:
@@ -212,8 +216,9 @@ def _output_warnings(evaluation: Evaluation) -> list[str]:
     return warnings
 
 
-def _order_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
-    """Answers beside references that are not theirs."""
+def order_warnings(evaluation: Evaluation) -> list[str]:
+    """Answers beside references that are not theirs, by the rules of the target."""
+    mode = _main_mode(evaluation)
     rows = [
         Answered(one.reference, one.logged.shape, one.grades[mode].answer, bool(one.grades[mode].correct))
         for one in evaluation.graded

@@ -290,8 +290,10 @@ def test_a_score_of_nothing_says_why(evaluate: Evaluate):
         ("stripped", plain, ("96 of 96", "final channel", "skip_special_tokens")),
         ("order", shuffled, ("another order", "--reference-data")),
     ):
-        said = warned(evaluate(ids=ids))
+        result = evaluate(ids=ids)
+        said = warned(result)
         assert all(word in said for word in words), name
+        assert ("another order" in result.stderr) is (name == "order")
         assert ("another order" in said, "no token" in said) == (name == "order", name == "empty")
 
 

@@ -1,21 +1,22 @@
 """A reference in another order than the log: noticed, and never where a model is merely weak.
 
-Rows of full size: 30 questions of AIME 8 times, 198 of GPQA 5 times, 300 programs 3 times.
+30 questions of AIME 8 times, 60 of GPQA 5 times, 160 programs 3 times.
 """
 
 import random
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import pytest
 
 from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.grade import Grade
-from harness.grading.graders import AIME, GPQA, LIVECODEBENCH, graders_of
-from harness.grading.order import Answered, misplaced, shape
+from harness.grading.graders import AIME, GPQA, LIVECODEBENCH, DatasetKind, graders_of
+from harness.grading.order import Answered, Shape, misplaced, shape
 from harness.grading.references import Reference
 
 GRADERS = graders_of("gpt-oss-120b")
-SIZES = ((AIME, 30, 8), (GPQA, 198, 5), (LIVECODEBENCH, 300, 3))
+SIZES = ((AIME, 30, 8), (GPQA, 60, 5), (LIVECODEBENCH, 160, 3))
 CODE = "```python\nclass Solution:\n    def f(self, A):\n        return 5\n```"
 RIGHT = {AIME: 0.9, GPQA: 0.75, LIVECODEBENCH: 0.6}  # about what gpt-oss-120b has
 
@@ -55,16 +56,19 @@ def of_model(rows: Rows, share: float = 1.0) -> list[str]:
     return [said(row, rng, share * RIGHT[row.kind]) if rng.random() < 0.95 else "Hm." for row in rows]
 
 
+@cache
+def answered(text: str, kind: DatasetKind, truth: str) -> tuple[Shape | None, str | None, bool]:
+    """The shape of an output's answer, the answer, and whether it is right."""
+    row, output = Reference(kind, kind, truth, 0), final(text)
+    strict = GRADERS[kind].strict(output, truth)
+    form = shape(output, row, GRADERS, strict)
+    return (form, strict.answer, bool(strict.correct)) if isinstance(strict, Grade) else (form, text, False)
+
+
 def reason(texts: Sequence[str], rows: Rows) -> str | None:
     """What is said of these outputs beside these references."""
-    answered = []
-    for text, row in zip(texts, rows, strict=True):
-        output = final(text)
-        strict = GRADERS[row.kind].strict(output, row.truth)
-        found = strict if isinstance(strict, Grade) else Grade({}, False, strict.code, None)
-        form = shape(output, row, GRADERS, strict)
-        answered.append(Answered(row, form, found.answer, bool(found.correct)))
-    return misplaced(answered)
+    pairs = zip(texts, rows, strict=True)
+    return misplaced([Answered(row, *answered(text, row.kind, row.truth)) for text, row in pairs])
 
 
 def permuted(rows: Rows, kinds: Sequence[str] = (AIME, GPQA, LIVECODEBENCH)) -> list[Reference]:
@@ -116,7 +120,7 @@ def test_truths_that_were_permuted_alone_are_noticed(question_first: bool):
 def test_a_reference_of_other_questions_is_noticed():
     rows = references(True)
     letters, programs = ([row for row in rows if row.kind == kind] for kind in (GPQA, LIVECODEBENCH))
-    found = reason(of_model(letters)[:900], programs[:900])
+    found = reason(of_model(letters)[:200], programs[:200])
     assert found is not None and "are a letter where a program is expected" in found
 
 
