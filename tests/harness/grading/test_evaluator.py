@@ -322,6 +322,31 @@ def test_the_report_shows_every_disagreement(evaluate: Evaluate):
     assert "gpqa_diamond: official no_answer, strict correct (4)</a>" in report
 
 
+def test_the_page_and_the_result_show_what_was_read(evaluate: Evaluate):
+    first, second = (index for index in programs()[:2])
+    assert references()[first].question == references()[second].question
+    code = "```python\nprint('nonsense' * 2)\n```"
+    changed = {48: "The answer is C.", 49: "I do not know.", first: code, second: code}
+    evaluate("--report", "report.html", "--verbose", ids=outputs(changed))
+    page = Path("report.html").read_text()
+    assert page.count("nonsense&#x27; * 2") == 1 and f"the same program as in sample {first}" in page
+    assert "<dt>official and strict rules</dt><dd><code>wrong: test 1</code></dd>" in page
+    assert (
+        f"<strong>sample {second}</strong> (qsl_idx): problem sample-lamp-row, repeat 2, fails test 1, "
+        in page
+    )
+    assert "<strong>sample 48</strong> (qsl_idx): question 7, repeat 1, truth C, strict answer C, " in page
+    assert "An electron is confined" in page and "<|start|>" not in page
+    listed = set(re.findall("<dt><code>(.*?)</code></dt>", page))
+    assert listed == {"correct", "wrong", "no_answer"}
+    assert set(re.findall("<a href='#(.*?)'", page)) == set(re.findall("<h3 id='(.*?)'", page))
+    rows = {row["qsl_idx"]: row for row in json.loads(Path("r.json").read_text())["detailed_results"]}
+    assert (rows[48]["read"], rows[49]["strict"]["read"]) == (None, None)
+    assert "C" in rows[48]["strict"]["read"] and references()[50].truth in rows[50]["read"]
+    assert "nonsense" in rows[first]["read"] and "nonsense" in rows[first]["strict"]["read"]
+    assert all(row["evaluation_details"] and row["strict"]["detail"] for row in rows.values())
+
+
 def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(evaluate: Evaluate, tmp_path: Path):
     log = write_log(tmp_path / "log.json", outputs())
     log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
