@@ -55,7 +55,7 @@ _MEANINGS: Mapping[Reason, str] = MappingProxyType(
         Reason.LOOPING: "The token limit ended the output while it repeated itself; it gives no answer.",
         Reason.TRUNCATED: "The token limit ended the output before it gave an answer.",
         Reason.NO_FINAL: "The output ended by itself and has no final part (gpt-oss: the final channel; "
-        "DeepSeek: the text after </think>).",
+        "DeepSeek: the text behind its thoughts).",
         Reason.NO_ANSWER: "The output ended by itself, and nothing in the part that is read is an answer.",
         Reason.MISSING: "The log has no entry for the sample, or its row of the table has no output.",
         Reason.TIMEOUT: "The program, or the comparison of a MATH-500 answer, took too long.",

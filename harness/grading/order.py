@@ -22,6 +22,7 @@ _ODD = 0.1  # of the answers, less two deviations, may have no place that fits t
 _FLAW = 0.05  # of the answers may have the expected shape by chance where the references are others
 _PART = 0.3  # of what is beyond chance: less is too little, more is too much for chance
 _DEVIATIONS = 2.0  # over what the best of all distances has by chance
+_MOST_REPEATS = 16  # of a question: where there are more, prompts do not tell questions apart
 _MOST_LIKE = 0.9  # two answers drawn at random: above it all answers are the same
 
 
@@ -113,10 +114,13 @@ def _reasons(rows: Sequence[Answered]) -> Iterator[str]:
     for row in rows:
         datasets.setdefault(row.reference.dataset, []).append(row)
     for name, part in datasets.items():
-        yield from _by_truth(name, part)
+        questions = {row.reference.question for row in part}
+        tells_questions = len(questions) > 1 and len(part) <= _MOST_REPEATS * len(questions)
+        if tells_questions:
+            yield from _by_truth(name, part)
         if part[0].reference.kind in (AIME, MATH500):
             yield from _by_value(name, part)
-        elif expected_shape(part[0].reference) is Shape.LETTER:
+        elif tells_questions and expected_shape(part[0].reference) is Shape.LETTER:
             yield from _by_repeats(name, part)
 
 

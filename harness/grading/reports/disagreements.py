@@ -224,8 +224,8 @@ def _evidence(sample: GradedSample) -> str:
             if grade.answer is not None and grade.correct is not None
         }
     if len(found) == len(sample.grades) and len(set(found.values())) == 1:
-        return printable(next(iter(found.values())), _SHORT)
-    return printable(", ".join(f"{mode} {text}" for mode, text in found.items()), _SHORT)
+        return printable(next(iter(found.values())), _LINE)
+    return printable(", ".join(f"{mode} {text}" for mode, text in found.items()), _LINE)
 
 
 def _name(row: Reference) -> str:
@@ -266,9 +266,9 @@ def _markdown(page: _Page) -> str:
         lines += [f"## {title}", ""]
         for group in groups:
             lines += [
-                "### Data set and reason",
+                f"### {group.reason} ({len(group.entries)})",
                 "",
-                f"    {printable(_place(group))}",
+                f"    {printable(group.dataset)}",
                 "",
                 *_markdown_entries(group),
             ]

@@ -184,6 +184,14 @@ HONEST = {
 }
 
 
+def test_prompts_that_do_not_tell_questions_apart_prove_nothing():
+    rows = references(True)
+    same = [Reference(row.dataset, row.kind, row.truth, index, 7) for index, row in enumerate(rows)]
+    unknown = [Reference(row.dataset, row.kind, row.truth, None) for row in rows]
+    texts = of_model(rows)
+    assert (reason(texts, same), reason(texts, unknown)) == (None, None)
+
+
 @pytest.mark.parametrize("question_first", [True, False])
 @pytest.mark.parametrize("name", HONEST)
 def test_no_honest_log_is_suspected(name: str, question_first: bool):
