@@ -221,7 +221,7 @@ class AccuracyLog:
         head = next(self._chunks(), b"")
         for start, form, remedy in _OTHER_STARTS:
             if head.startswith(start):
-                raise GradingError(f"{self.path}: {form}; {remedy}")
+                raise GradingError(f"{self.path} {form}; {remedy}")
 
     def _raw_entries(self) -> Iterator[RawEntry]:
         splitter = EntrySplitter()
