@@ -13,7 +13,7 @@ from harness.compliance.compliance_test import (
     VerifiedFigures,
     stated_number,
 )
-from harness.config.benchmark import Benchmark
+from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import GradingError
 from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.evaluate import Evaluation, evaluate
@@ -104,7 +104,7 @@ def _result(evaluation: Evaluation, threshold: float) -> TestResult:
     found = official.metrics[EXACT_MATCH]
     score = float(str(found))
     passed = score >= threshold
-    metric = MetricResult(EXACT_MATCH, found, threshold, math.inf)
+    metric = MetricResult(EXACT_MATCH, found, MetricRule(threshold, (1.0, math.inf)))
     card = scorecard(evaluation, TargetResult(Mode.OFFICIAL, official, (metric,))) + "\n"
     lines = [
         *("", RULE, "TEST07 Verification Summary", RULE),

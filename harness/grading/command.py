@@ -27,7 +27,7 @@ from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar, ProgressFile
-from harness.grading.target import check_target, require_metrics
+from harness.grading.target import check_target, order_warnings, require_metrics
 from harness.pages.command import add_result
 from harness.text import legible
 
@@ -74,6 +74,8 @@ def _run(options: EvaluationOptions, watched: Progress) -> bool:
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
     sandbox = next((batch.sandbox for batch in batches.values() if isinstance(batch, SandboxedBatch)), None)
+    for warning in order_warnings(evaluation):  # seen where the scorecard goes to a file, too
+        print(legible(f"WARNING: {warning}"), file=sys.stderr)
     result = check_target(evaluation, benchmark, sandbox)
     tests = ProblemIndex(execution.index) if execution else None
     _write_tables(options, evaluation, found, result.line, tests)
@@ -82,7 +84,8 @@ def _run(options: EvaluationOptions, watched: Progress) -> bool:
         details = result_file.details(evaluation.graded, found) if options.verbose else None
         result_file.write_result(options.output_file, summary | {"detailed_results": details})
     add_result(options.mlperf_log.parent, summary)
-    print(legible(console.scorecard(evaluation, result, _difficulties(references, tests))))
+    difficulties = _difficulties(references, tests)
+    print(legible(console.scorecard(evaluation, result, difficulties, options.disagreements)))
     return result.is_met
 
 
@@ -119,7 +122,9 @@ def _write_tables(
     if options.save_outputs:
         outputs.save_outputs(options.save_outputs, evaluation.graded, found)
     if options.disagreements:
-        disagreements.write_report(options.disagreements, evaluation.graded, found, line, tests)
+        disagreements.write_report(
+            options.disagreements, evaluation.graded, found, line, tests, evaluation.remarks
+        )
     if options.evaluated_file:
         evaluated.write_evaluated(options.evaluated_file, options.references, evaluation.graded, found)
         print(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
@@ -161,8 +166,11 @@ def _difficulties(references: Sequence[Reference], tests: ProblemIndex | None) -
 def _require_writable(files: Sequence[Path | None]) -> None:
     """Raises GradingError for a file that cannot be written, before the time for grading is spent."""
     for file in filter(None, files):
+        if not file.parent.is_dir():
+            raise GradingError(
+                f"{file}: there is no folder {file.parent}; create it, or choose another place"
+            )
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=file.parent):
                 pass
         except OSError as error:

@@ -8,27 +8,30 @@ from types import MappingProxyType
 from harness.grading.decoding.output import Output
 from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task, Total
 from harness.grading.graders import Batch, DatasetKind, Grader, RemarkingGrader
+from harness.grading.order import Shape, shape
 from harness.grading.outputs import Entry, Outputs
 from harness.grading.references import Reference, by_dataset, repeats_are_whole
 from harness.grading.score import DatasetScore, Lengths, Score, lengths, total
 from harness.loadgen_logs.accuracy_log import Checklist, Coverage, Cut
+from harness.text import counted
 
 _NO_BATCHES: Mapping[DatasetKind, Batch] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A sample's entry in the log: ``tokens`` is the OSL; offset and size as in Entry.
+    """A sample's entry in the log or row of the table: ``tokens`` is the OSL; offset and size as in Entry.
 
-    ``defect`` is EMPTY, LOOPING, TRUNCATED, or None for an output that ended by itself.
+    ``tokens`` and ``defect`` as in Output; ``shape`` is that of its answer, as in harness.grading.order.
     """
 
     seq_id: int
-    tokens: int
+    tokens: int | None
     defect: Reason | None
     has_final: bool | None
     offset: int
     size: int
+    shape: Shape | None = None
 
     @property
     def truncated(self) -> bool:
@@ -50,6 +53,17 @@ class GradedSample:
     remarks: tuple[str, ...] | None = None
 
     @property
+    def has_output(self) -> bool:
+        """False for a sample that the log lacks, and for a row of a table without an output."""
+        return self.logged is not None and self.logged.defect is not Reason.MISSING
+
+    @property
+    def length(self) -> str:
+        """The number of its tokens, for people."""
+        tokens = None if self.logged is None else self.logged.tokens
+        return "length unknown" if tokens is None else counted(tokens, "token")
+
+    @property
     def disagrees(self) -> bool:
         """Whether the two modes differ on right or wrong."""
         return len({grade.correct for grade in self.grades.values()}) > 1
@@ -59,8 +73,9 @@ class GradedSample:
 class Evaluation:
     """Every sample in the order of qsl_idx, the state of the log, and the score of each mode.
 
-    ``repeated``: samples with several entries, of which the first was graded. ``remarks``: the meaning of
-    each that a grader may make. ``missing_are_wrong``: else they are left out of the score, as officially.
+    ``left_out``: samples without an entry in the log that are no part of the score, as officially; other
+    ``missing`` ones are wrong. ``repeated``: samples with several entries, of which the first was graded.
+    ``remarks``: the meaning of each that a grader may make.
     """
 
     graded: tuple[GradedSample, ...]
@@ -68,9 +83,9 @@ class Evaluation:
     cut: Cut | None
     lengths: Lengths
     scores: Mapping[Mode, Score]
+    left_out: tuple[int, ...] = ()
     repeated: tuple[int, ...] = ()
     remarks: Mapping[str, str] = field(default_factory=dict)
-    missing_are_wrong: bool = True
 
     @property
     def has_right_and_wrong(self) -> bool:
@@ -100,16 +115,17 @@ def evaluate(
         for index, reference in enumerate(references)
     )
     grader = next(iter(graders.values()))
-    scored = [one for one in samples if grader.MISSING_ARE_WRONG or one.logged is not None]
+    left_out = () if grader.MISSING_ARE_WRONG else read.coverage.missing
+    scored = [one for one in samples if one.logged is not None] if left_out else samples
     return Evaluation(
         graded=samples,
-        missing=read.coverage.missing,
+        missing=tuple(one.qsl_idx for one in samples if not one.has_output),
         cut=outputs.cut,
         lengths=_lengths(samples),
         scores={mode: _score(scored, mode, grader.METRICS, repeats) for mode in modes},
+        left_out=left_out,
         repeated=read.coverage.repeated,
         remarks=_meanings(graders),
-        missing_are_wrong=grader.MISSING_ARE_WRONG,
     )
 
 
@@ -141,8 +157,9 @@ def _read(
             continue
         reference, output = references[index], entry.output()
         grader = graders[reference.kind]
-        logged[index] = _logged(entry, output)
         found[index] = grade(output, reference, grader, modes)
+        answered = shape(output, reference, graders, found[index].get(Mode.STRICT))
+        logged[index] = _logged(entry, output, answered)
         if isinstance(grader, RemarkingGrader):
             remarks[index] = grader.remarks(output, reference.prompt)
         progress(len(found), len(references), "outputs")
@@ -178,9 +195,9 @@ def _graded_in_batches(
     }
 
 
-def _logged(entry: Entry, output: Output) -> Logged:
+def _logged(entry: Entry, output: Output, answered: Shape | None) -> Logged:
     state = (output.defect, output.has_final)
-    return Logged(entry.seq_id, output.tokens, *state, entry.offset, entry.size)
+    return Logged(entry.seq_id, output.tokens, *state, entry.offset, entry.size, answered)
 
 
 def _meanings(graders: Mapping[DatasetKind, Grader]) -> dict[str, str]:
@@ -198,7 +215,8 @@ def _missing(qsl_idx: int, reference: Reference, grader: Grader, modes: Sequence
 
 def _lengths(samples: Sequence[GradedSample]) -> Lengths:
     logged = [sample.logged for sample in samples if sample.logged is not None]
-    return lengths([entry.tokens for entry in logged], sum(entry.truncated for entry in logged))
+    tokens = [entry.tokens for entry in logged if entry.tokens is not None]
+    return lengths(tokens, sum(entry.truncated for entry in logged))
 
 
 def _score(
@@ -211,13 +229,14 @@ def _score(
     parts = {name: _dataset_score(part, mode, repeats.get(name, 1)) for name, part in datasets.items()}
     values = {}
     for name, metric in metrics.items():
-        scores = {key: [_value(one, name, metric, mode) for one in part] for key, part in datasets.items()}
+        found = {key: [_value(one, name, metric, mode) for one in part] for key, part in datasets.items()}
+        scores = {key: [value for value in part if value is not None] for key, part in found.items()}
         values[name] = total(metric, scores, repeats)
     return Score(len(samples), {name: part for name, part in parts.items() if part is not None}, values)
 
 
-def _value(sample: GradedSample, name: str, metric: Metric, mode: Mode) -> float:
-    """The contribution of a sample to a metric."""
+def _value(sample: GradedSample, name: str, metric: Metric, mode: Mode) -> float | None:
+    """The contribution of a sample to a metric; None where it has none."""
     if metric.total is Total.ENTRIES:
         return int(sample.logged is not None)
     if metric.total is Total.TOKENS:

@@ -23,13 +23,13 @@ class Reason(StrEnum):
 
     CORRECT = "correct"
     WRONG = "wrong"
-    SCORED = "scored"  # a text metric: neither right nor wrong
-    EMPTY = "empty"  # the output has no token, or nothing but white space
-    LOOPING = "looping"  # the token limit ended it while it repeated itself
-    TRUNCATED = "truncated"  # the token limit ended it before there was an answer
-    NO_FINAL = "no_final"  # the output ended by itself and never opened its final channel
-    NO_ANSWER = "no_answer"  # nothing in the graded part reads as an answer
-    MISSING = "missing"  # the log has no entry for this sample
+    SCORED = "scored"
+    EMPTY = "empty"
+    LOOPING = "looping"
+    TRUNCATED = "truncated"
+    NO_FINAL = "no_final"
+    NO_ANSWER = "no_answer"
+    MISSING = "missing"
     TIMEOUT = "timeout"
     RUNTIME_ERROR = "runtime_error"
     OUTPUT_LIMIT = "output_limit"
@@ -37,7 +37,38 @@ class Reason(StrEnum):
     THREAD_LIMIT = "thread_limit"
     FILE_LIMIT = "file_limit"
     KILLED = "killed"
-    SANDBOX_LOST = "sandbox_lost"  # twice without a result: a failure of the machine, perhaps not of the code
+    SANDBOX_LOST = "sandbox_lost"
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for a reader of a report."""
+        return _MEANINGS[self]
+
+
+_OWN_LIMIT = "a limit of our sandbox, which the official runner does not have"
+_MEANINGS: Mapping[Reason, str] = MappingProxyType(
+    {
+        Reason.CORRECT: "The answer is right.",
+        Reason.WRONG: "There is an answer, and it is not the true one; a program failed a test.",
+        Reason.SCORED: "A text metric, which is neither right nor wrong.",
+        Reason.EMPTY: "The output has no token, or no text but white space.",
+        Reason.LOOPING: "The token limit ended the output while it repeated itself; it gives no answer.",
+        Reason.TRUNCATED: "The token limit ended the output before it gave an answer.",
+        Reason.NO_FINAL: "The output ended by itself and has no final part (gpt-oss: the final channel; "
+        "DeepSeek: the text behind its thoughts).",
+        Reason.NO_ANSWER: "The output ended by itself, and nothing in the part that is read is an answer.",
+        Reason.MISSING: "The log has no entry for the sample, or its row of the table has no output.",
+        Reason.TIMEOUT: "The program, or the comparison of a MATH-500 answer, took too long.",
+        Reason.RUNTIME_ERROR: "The program ended with an error.",
+        Reason.OUTPUT_LIMIT: f"The program printed too much: {_OWN_LIMIT}.",
+        Reason.MEMORY_LIMIT: f"The program needed too much memory: {_OWN_LIMIT}.",
+        Reason.THREAD_LIMIT: f"The program started too many threads: {_OWN_LIMIT}.",
+        Reason.FILE_LIMIT: f"The program opened too many files: {_OWN_LIMIT}.",
+        Reason.KILLED: "A signal ended the process of the program.",
+        Reason.SANDBOX_LOST: "The program gave no result twice: a failure of the machine, perhaps not of the "
+        "program.",
+    }
+)
 
 
 # Limits of the sandbox, which the official runner does not have.

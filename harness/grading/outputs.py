@@ -1,9 +1,10 @@
 """The sources of outputs to grade: LoadGen's accuracy log, or a table with an output in each row."""
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -53,7 +54,7 @@ class Outputs(Protocol):
         """Every entry in the file's order."""
 
     def ids(self, offset: int, size: int) -> TokenIds | None:
-        """The ids of an entry; None where the file has texts only."""
+        """The ids of an entry; None where the file has none for it."""
 
     def text(self, offset: int, size: int, part: slice = _ALL) -> str:
         """The text of a part of its tokens, special tokens by name; of its characters where it has no ids."""
@@ -93,48 +94,76 @@ class RowAnswer(NamedTuple):
     token_ids: TokenIds
 
 
-class IdRows:
-    """The outputs in a table's column of ids; a row with none is missing. Sample i is row i."""
+_Cell = TypeVar("_Cell")
+
+
+class _Rows(ABC, Generic[_Cell]):
+    """The outputs in a column of a table. Sample i is row i.
+
+    A row without an output is an entry too, as upstream's evaluator has it. ``lengths``: numbers of tokens,
+    None where a row has none.
+    """
 
     cut = None
 
-    def __init__(self, rows: list[TokenIds | None], decoder: OutputDecoder) -> None:
-        self._rows, self._decoder = rows, decoder
+    def __init__(self, rows: Sequence[_Cell | None], lengths: Sequence[int | None]) -> None:
+        self._rows, self._lengths = rows, lengths
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[Entry]:
-        for index, ids in enumerate(self._rows):
-            if ids is not None:
-                yield Entry(index, -1, index, 1, partial(self._decoder.output, RowAnswer(index, ids)))
+        for index in range(len(self._rows)):
+            yield Entry(index, -1, index, 1, partial(self._output, index))
 
-    def ids(self, offset: int, size: int) -> TokenIds:
+    @property
+    def has_output(self) -> bool:
+        """Whether a row has one."""
+        return any(row is not None for row in self._rows)
+
+    def _output(self, index: int) -> Output:
+        row, length = self._rows[index], self._lengths[index]
+        if row is None:
+            return TextOutput.missing(length)
+        return self._read(index, row, length)
+
+    @abstractmethod
+    def _read(self, index: int, row: _Cell, length: int | None) -> Output: ...
+
+
+class IdRows(_Rows[TokenIds]):
+    """The outputs in a table's column of ids."""
+
+    def __init__(
+        self, rows: Sequence[TokenIds | None], lengths: Sequence[int | None], decoder: OutputDecoder
+    ) -> None:
+        super().__init__(rows, lengths)
+        self._decoder = decoder
+
+    def _read(self, index: int, row: TokenIds, length: int | None) -> Output:
+        return self._decoder.output(RowAnswer(index, row))
+
+    def ids(self, offset: int, size: int) -> TokenIds | None:
         """As Outputs."""
-        ids = self._rows[offset]
-        assert ids is not None  # entries are of rows that have some
-        return ids
+        return self._rows[offset]
 
     def text(self, offset: int, size: int, part: slice = _ALL) -> str:
         """As Outputs."""
-        return self._decoder.decode(self.ids(offset, size)[part])
+        row = self._rows[offset]
+        return "" if row is None else self._decoder.decode(row[part])
 
 
-class TextRows:
-    """The outputs in a table's column of texts, with the numbers of their tokens from another."""
+class TextRows(_Rows[str]):
+    """The outputs in a table's column of texts."""
 
-    cut = None
+    def __init__(
+        self, rows: Sequence[str | None], lengths: Sequence[int | None], kind: type[TextOutput]
+    ) -> None:
+        super().__init__(rows, lengths)
+        self._kind = kind
 
-    def __init__(self, rows: list[tuple[str, int] | None], read: type[TextOutput]) -> None:
-        self._rows, self._read = rows, read
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Entry]:
-        for index, row in enumerate(self._rows):
-            if row is not None:
-                yield Entry(index, -1, index, 1, partial(self._read, *row))
+    def _read(self, index: int, row: str, length: int | None) -> Output:
+        return self._kind(row, length)
 
     def ids(self, offset: int, size: int) -> None:
         """As Outputs."""
@@ -142,14 +171,13 @@ class TextRows:
 
     def text(self, offset: int, size: int, part: slice = _ALL) -> str:
         """As Outputs."""
-        row = self._rows[offset]
-        return "" if row is None else row[0][part]
+        return (self._rows[offset] or "")[part]
 
 
 def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tuple[Outputs, tuple[str, ...]]:
     """The outputs in a log or a table, and notes on how a table is read and why rows of it have no output.
 
-    A table is graded by its ids, as a log is; by its texts where it has no ids or where the benchmark's
+    A table is graded by its ids, as a log is; by its texts where a text has no ids or where the benchmark's
     tokenizer is not there. Raises ConfigError, DatasetError, GradingError.
     """
     table = open_table(path) if is_binary_table(path) else None
@@ -166,7 +194,7 @@ def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tup
         return LoggedOutputs(AccuracyLog(path), decoder), ()
     rows, notes = _open_rows(table, benchmark, tokenizer, limit)
     notes = (*notes, *_failures(table))
-    if len(rows) and next(iter(rows), None) is None:
+    if len(rows) and not rows.has_output:
         raise GradingError("; ".join((f"{path}: no row has an output, so nothing can be graded", *notes)))
     return rows, notes
 
@@ -175,15 +203,26 @@ def _open_rows(
     table: Table, benchmark: Benchmark, tokenizer: str | None, limit: int
 ) -> tuple[IdRows | TextRows, tuple[str, ...]]:
     """The rows of a table by their ids, or by their texts with a note why."""
+
+    def by_text(reason: str) -> tuple[TextRows, tuple[str, ...]]:
+        return _text_rows(table, benchmark), (f"graded by the column {TEXT}, {reason}",)
+
     if IDS not in table.names:
-        return _text_rows(table, benchmark), (f"graded by the column {TEXT}, as there is no column {IDS}",)
+        return by_text(f"as there is no column {IDS}")
     try:
         decoder = open_decoder(benchmark, tokenizer, limit)
     except ConfigError as error:
         if tokenizer is not None or not _has_texts(table):
             raise
-        return _text_rows(table, benchmark), (f"graded by the column {TEXT}, not by {IDS}: {error}",)
-    return IdRows(list(_id_rows(table)), decoder), ()
+        return by_text(f"not by {IDS}: {error}")
+    ids = list(_id_rows(table))
+    if _has_texts(table):
+        for row, text in enumerate(table.cells(TEXT)):
+            if _is_null(text):
+                ids[row] = None  # upstream's evaluator reads no ids
+            elif ids[row] is None:
+                return by_text(f"as row {row} has a text there and no {IDS}")
+    return IdRows(ids, list(_lengths(table)) if LENGTH in table.names else [None] * len(ids), decoder), ()
 
 
 def _has_texts(table: Table) -> bool:
@@ -229,20 +268,25 @@ def _ids(path: Path, row: int, cell: Any) -> TokenIds:
 
 
 def _text_rows(table: Table, benchmark: Benchmark) -> TextRows:
-    texts, lengths = table.cells(table.first_column((TEXT,))), table.cells(table.first_column((LENGTH,)))
-    rows = [
-        None if _is_null(text) else _text_row(table.path, row, text, length)
-        for row, (text, length) in enumerate(zip(texts, lengths, strict=True))
-    ]
-    return TextRows(rows, _TEXT_OUTPUTS[benchmark.tokenizer or ""])
+    texts, lengths = list(_texts(table)), list(_lengths(table))
+    if any(text is not None for text in texts) and all(length is None for length in lengths):
+        raise DatasetError(f"{table.path}: {LENGTH} is empty in every row, expected numbers of tokens")
+    return TextRows(texts, lengths, _TEXT_OUTPUTS[benchmark.tokenizer or ""])
 
 
-def _text_row(path: Path, row: int, text: Any, length: Any) -> tuple[str, int]:
-    if not isinstance(text, str):
-        raise DatasetError(f"{path}: row {row}: {TEXT} is a {type(text).__name__}, expected text")
-    if not isinstance(length, int | float) or length < 0 or length != int(length):
-        raise DatasetError(f"{path}: row {row}: {LENGTH} is {length!r}, expected a number of tokens")
-    return text, int(length)
+def _texts(table: Table) -> Iterator[str | None]:
+    for row, cell in enumerate(table.cells(table.first_column((TEXT,)))):
+        if not isinstance(cell, str) and not _is_null(cell):
+            raise DatasetError(f"{table.path}: row {row}: {TEXT} is a {type(cell).__name__}, expected text")
+        yield None if _is_null(cell) else cell
+
+
+def _lengths(table: Table) -> Iterator[int | None]:
+    """The numbers of tokens; upstream's evaluator leaves the rows without one out of their mean."""
+    for row, cell in enumerate(table.cells(table.first_column((LENGTH,)))):
+        if not _is_null(cell) and (not isinstance(cell, int | float) or cell < 0 or cell != int(cell)):
+            raise DatasetError(f"{table.path}: row {row}: {LENGTH} is {cell!r}, expected a number of tokens")
+        yield None if _is_null(cell) else int(cell)
 
 
 def _is_null(cell: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from harness.config.benchmark import Benchmark
 from harness.dataset.table import Table, open_table
 from harness.errors import DatasetError
-from harness.grading.graders import DatasetKind, Grader, RemarkingGrader, graders_of
+from harness.grading.graders import DatasetKind, Grader, graders_of
 
 _DATASET = "dataset"
 
@@ -18,8 +18,8 @@ _DATASET = "dataset"
 class Reference:
     """One sample. ``repeat`` counts earlier samples of the same ``question``.
 
-    Both are None where prompts are unknown. Questions are numbered over all data sets. ``prompt`` is the text
-    for a grader that remarks on outputs; None where there is none.
+    Both are None where prompts are unknown. Questions are numbered over all data sets. ``prompt``: None where
+    there is none as text.
     """
 
     dataset: str
@@ -57,8 +57,8 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
         key = dataset, str(identity)
         question = numbers.setdefault(key, len(numbers))
         repeat, question_of = (None, None) if identity is None else (seen[key], question)
-        is_read = isinstance(prompt, str) and isinstance(graders[kind], RemarkingGrader)
-        rows.append(Reference(dataset, kind, truth, repeat, question_of, prompt if is_read else None))
+        text = prompt if isinstance(prompt, str) else None
+        rows.append(Reference(dataset, kind, truth, repeat, question_of, text))
         seen[key] += 1
     if not rows:
         raise DatasetError(f"{path}: no rows, expected the samples of an accuracy run")

@@ -1,5 +1,6 @@
 """Whether the target is met, and warnings about the score."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +8,9 @@ from dataclasses import dataclass
 from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import ConfigError
 from harness.grading.evaluate import Evaluation
-from harness.grading.grade import EXACT_MATCH, SANDBOX_LIMITS, Mode, Reason
-from harness.grading.graders import AIME, MATH500, DatasetKind, Grader
+from harness.grading.grade import SANDBOX_LIMITS, Mode, Reason
+from harness.grading.graders import MATH500, DatasetKind, Grader
+from harness.grading.order import Answered, misplaced
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.score import MetricValue, Score, Standing, standing
 
@@ -23,8 +25,7 @@ class MetricResult:
 
     name: str
     result: MetricValue
-    lowest: float
-    highest: float
+    rule: MetricRule
     standing: Standing | None = None
 
     @property
@@ -33,10 +34,49 @@ class MetricResult:
         return self.result.value
 
     @property
+    def lowest(self) -> float:
+        """The lowest passing value."""
+        return self.rule.bounds[0]
+
+    @property
+    def highest(self) -> float:
+        """The highest passing value."""
+        return self.rule.bounds[1]
+
+    @property
     def is_met(self) -> bool:
         """Whether the value passes, and the one that is printed too: the official checker reads that."""
-        values = (self.value, float(str(self.result)))
-        return all(self.lowest <= value <= self.highest for value in values)
+        least, most = self._extremes
+        return self.lowest <= least and most <= self.highest
+
+    @property
+    def sentence(self) -> str:
+        """The value beside the bound that it misses, or beside the lowest."""
+        least, most = self._extremes
+        if most > self.highest:
+            side, value, word = 1, most, "above"
+        else:
+            side, value, word = 0, least, "below" if least < self.lowest else "at least"
+        ratio, bound = self.rule.passing[side], self.rule.bounds[side]
+        of = "" if ratio == 1 else f" ({_short(100 * ratio)} % of {_short(self.rule.reference)})"
+        digits = next(n for n in range(4, 20) if value == bound or _short(value, n) != _short(bound, n))
+        return f"{self.name} {_short(value, digits)} is {word} {_short(bound, digits)}{of}"
+
+    def __str__(self) -> str:
+        """The value as it is printed, and its bounds."""
+        most = " or more" if math.isinf(self.highest) else f" to {_short(self.highest)}"
+        return f"{self.result}, expected {_short(self.lowest)}{most}"
+
+    @property
+    def _extremes(self) -> tuple[float, float]:
+        """The smaller and the larger of the value and the printed one."""
+        least, most = sorted((self.value, float(str(self.result))))
+        return least, most
+
+
+def _short(number: float, decimals: int = 4) -> str:
+    """Without zeros at the end."""
+    return f"{number:.{decimals}f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +100,23 @@ class TargetResult:
 
     @property
     def line(self) -> str:
-        """The result in one line, with the margin and, where it is known, the standard error."""
-        verdict, main = ("PASS" if self.is_met else "FAIL"), self.metrics[0]
-        name = "score" if main.name == EXACT_MATCH else main.name
-        error = self.score.standard_error
-        spread = "" if error is None else f", standard error {error:.2f}"
-        return (
-            f"Target {verdict}: {self.mode} {name} {main.value:.3f} against {main.lowest:.2f}, "
-            f"margin {main.value - main.lowest:+.3f}{spread}"
-        )
+        """The verdict with what decides it: every metric that fails, or the most important one."""
+        main, *others = self.metrics
+        if self.is_met:
+            error = self.score.standard_error
+            spread = "" if error is None else f", standard error {error:.2f}"
+            parts = [f"{main.sentence}, margin {main.value - main.lowest:+.3f}{spread}"]
+            met = others
+        else:
+            failed = [metric for metric in self.metrics if not metric.is_met]
+            met = [metric for metric in self.metrics if metric.is_met]
+            parts = [f"{self.lacks} samples have no entry in the log"] if self.lacks else []
+            parts += [metric.sentence for metric in failed]
+        if met:
+            parts.append(
+                f"{', '.join(metric.name for metric in met)} met {'theirs' if met[1:] else 'its own'}"
+            )
+        return f"Target {'PASS' if self.is_met else 'FAIL'} by the {self.mode} rules: {'; '.join(parts)}"
 
 
 def require_metrics(benchmark: Benchmark, graders: Mapping[DatasetKind, Grader]) -> None:
@@ -85,7 +133,7 @@ def require_metrics(benchmark: Benchmark, graders: Mapping[DatasetKind, Grader])
 
 def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox | None) -> TargetResult:
     """Compare an evaluation with the bounds and, where it is a full one, with the published runs."""
-    mode = Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
+    mode = _main_mode(evaluation)
     score, rule = evaluation.scores[mode], benchmark.dataset(accuracy=True)
     is_full = score.total == rule.samples
     results = tuple(
@@ -94,8 +142,9 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
         if name in benchmark.accuracy
     )
     warnings = [
+        *order_warnings(evaluation),
         *_log_warnings(evaluation),
-        *_output_warnings(evaluation, mode),
+        *_output_warnings(evaluation),
         *_program_warnings(evaluation, mode),
         *_comparison_warnings(evaluation, mode),
         *_sandbox_warnings(evaluation, sandbox),
@@ -109,24 +158,30 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
             f"{', '.join(strange)}: not among the benchmark's data sets ({', '.join(rule.repeats)}), "
             "counted as one repeat"
         )
-    lacks = 0 if evaluation.missing_are_wrong else len(evaluation.missing)
-    return TargetResult(mode, score, results, lacks, tuple(warnings))
+    return TargetResult(mode, score, results, len(evaluation.left_out), tuple(warnings))
+
+
+def _main_mode(evaluation: Evaluation) -> Mode:
+    return Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
 
 
 def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable: bool) -> MetricResult:
     compared = standing(result.value, rule.published) if comparable and rule.published else None
-    return MetricResult(name, result, *rule.bounds, compared)
+    return MetricResult(name, result, rule, compared)
 
 
 def _log_warnings(evaluation: Evaluation) -> list[str]:
     warnings = []
     if evaluation.cut is not None:
         warnings.append(f"the log is cut off at byte {evaluation.cut.offset}: {evaluation.cut.reason}")
-    if evaluation.missing:
-        count, shown = len(evaluation.missing), listed(evaluation.missing)
-        left_out = "are left out, so the target is not met"
-        counted = "count as wrong" if evaluation.missing_are_wrong else left_out
-        warnings.append(f"{count} samples have no entry and {counted}: {shown}")
+    if evaluation.left_out:
+        count, shown = len(evaluation.left_out), listed(evaluation.left_out)
+        warnings.append(f"{count} samples have no entry and are left out, so the target is not met: {shown}")
+    absent = tuple(one.qsl_idx for one in evaluation.graded if one.logged is None)
+    if absent and not evaluation.left_out:
+        warnings.append(f"{len(absent)} samples have no entry and count as wrong: {listed(absent)}")
+    if empty := tuple(sorted(set(evaluation.missing) - set(absent))):
+        warnings.append(f"{len(empty)} rows have no output and count as empty ones, score 0: {listed(empty)}")
     if evaluation.repeated:
         count, shown = len(evaluation.repeated), listed(evaluation.repeated)
         warnings.append(
@@ -136,13 +191,18 @@ def _log_warnings(evaluation: Evaluation) -> list[str]:
     return warnings
 
 
-def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
+def _output_warnings(evaluation: Evaluation) -> list[str]:
     """Signs of a wrong log, of wrong references or of wrong settings of the server."""
     warnings = []
-    logged = [sample.logged for sample in evaluation.graded if sample.logged is not None]
-    empty = sum(entry.defect is Reason.EMPTY for entry in logged)
-    if empty:
-        warnings.append(f"{empty} of {len(logged)} outputs are empty: the server gave no token for them")
+    logged = [one.logged for one in evaluation.graded if one.logged is not None and one.has_output]
+    empty = [entry for entry in logged if entry.defect is Reason.EMPTY]
+    if without := sum(entry.tokens == 0 for entry in empty):
+        warnings.append(
+            f"{without} of {len(logged)} outputs have no token: their queries failed, or the server ended "
+            "them at once; report.html of the run lists failures"
+        )
+    if blank := len(empty) - without:
+        warnings.append(f"{blank} of {len(logged)} outputs have no text: white space or special tokens alone")
     ended = [entry for entry in logged if entry.defect is None]
     without = sum(entry.has_final is False for entry in ended)
     if without > _SUSPICIOUS_SHARE * len(ended):
@@ -153,23 +213,25 @@ def _output_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
         )
     if evaluation.remarks and all(sample.reference.prompt is None for sample in evaluation.graded):
         warnings.append("the reference data have no prompts as text: outputs were not compared with them")
-    if _is_in_another_order(evaluation, mode):
-        warnings.append(
-            "the answers fit the references better in another order: pass the --reference-data of this run"
-        )
     return warnings
 
 
-def _is_in_another_order(evaluation: Evaluation, mode: Mode) -> bool:
-    """Whether the AIME answers are the true ones, at other places: one integer of 1,000 is no chance hit."""
+def order_warnings(evaluation: Evaluation) -> list[str]:
+    """Answers beside references that are not theirs, by the rules of the target."""
+    mode = _main_mode(evaluation)
     rows = [
-        (grade.answer, sample.reference.truth)
-        for sample in evaluation.graded
-        if sample.reference.kind == AIME and (grade := sample.grades[mode]).answer is not None
+        Answered(one.reference, one.logged.shape, one.grades[mode].answer, bool(one.grades[mode].correct))
+        for one in evaluation.graded
+        if one.logged is not None
     ]
-    right = sum(answer == truth for answer, truth in rows)
-    anywhere = (Counter(answer for answer, _ in rows) & Counter(truth for _, truth in rows)).total()
-    return anywhere > 0.6 * len(rows) and right < 0.3 * len(rows)
+    reason = misplaced(rows)
+    if reason is None:
+        return []
+    return [
+        "the references seem to be of other samples, or in another order, so that the score says nothing: "
+        f"{reason}. Pass the --reference-data that the run read (input_file in its run.json), with its rows "
+        "in their order"
+    ]
 
 
 def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:

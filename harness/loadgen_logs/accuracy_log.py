@@ -27,6 +27,25 @@ INT64 = 8
 _INT32 = 4
 _UNCHECKED = 0  # int32 whatever is in the log
 _NOT_OURS = "not LoadGen's mlperf_log_accuracy.json"
+_UNPACK = "unpack it and pass the unpacked file"
+_OTHER_STARTS = (  # of files that hold a log in another form
+    (b"\x1f\x8b", "is compressed by gzip", f"{_UNPACK} (gunzip --keep FILE)"),
+    (b"\x28\xb5\x2f\xfd", "is compressed by zstd", f"{_UNPACK} (unzstd FILE)"),
+    (b"\xfd7zXZ\0", "is compressed by xz", f"{_UNPACK} (unxz --keep FILE)"),
+    (b"BZh", "is compressed by bzip2", f"{_UNPACK} (bunzip2 --keep FILE)"),
+    (b"PK\x03\x04", "is a zip archive", _UNPACK),
+    (
+        b"\xef\xbb\xbf",
+        "begins with a byte order mark, which the official evaluators do not read: an editor or a shell has "
+        "written it again",
+        "pass LoadGen's own file, or take the mark out (tail --bytes=+4 FILE > NEW)",
+    ),
+    (
+        (b"\xff\xfe", b"\xfe\xff"),
+        "is UTF-16 text: an editor or a shell has written it again",
+        "pass LoadGen's own file, or convert it (iconv -f UTF-16 -t ASCII FILE > NEW)",
+    ),
+)
 
 
 _NO_TOKENS = msgspec.Raw(b'""')
@@ -166,6 +185,7 @@ class AccuracyLog:
     def __init__(self, path: Path) -> None:
         """Look at the first entries. GradingError when there is no log or no entry in it."""
         self.path = path
+        self._require_plain()
         self.cut: Cut | None = None
         self.width = _width(self._raw_entries())
 
@@ -196,15 +216,26 @@ class AccuracyLog:
             file.seek(offset)
             return self._entry(RawEntry(file.read(size), offset)).token_ids
 
+    def _require_plain(self) -> None:
+        """Raises GradingError for a log that is compressed or in another encoding."""
+        head = next(self._chunks(), b"")
+        for start, form, remedy in _OTHER_STARTS:
+            if head.startswith(start):
+                raise GradingError(f"{self.path} {form}; {remedy}")
+
     def _raw_entries(self) -> Iterator[RawEntry]:
         splitter = EntrySplitter()
+        for chunk in self._chunks():
+            yield from splitter.feed(chunk)
+        self.cut = splitter.flush()
+
+    def _chunks(self) -> Iterator[bytes]:
         try:
             with self.path.open("rb", buffering=0) as file:
                 while chunk := file.read(_CHUNK):
-                    yield from splitter.feed(chunk)
+                    yield chunk
         except OSError as error:
             raise GradingError(f"{self.path}: cannot be read: {error.strerror}; pass --mlperf-log") from error
-        self.cut = splitter.flush()
 
     def _entry(self, raw: RawEntry) -> LogEntry:
         return LogEntry(self.path, raw.offset, len(raw.text), _row(raw), self.width)

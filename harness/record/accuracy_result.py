@@ -60,7 +60,7 @@ class AccuracyResult(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: OutputLengths
     modes: dict[str, ModeFigures]
     missing: tuple[int, ...] = ()
-    """samples without an entry in the log"""
+    """samples without an output: no entry in the log, or an empty row of a table"""
     reasons: dict[str, dict[str, dict[str, int]]] = {}
     """outputs by data set and reason of their grade"""
     right: dict[str, str | None] = {}

@@ -57,6 +57,7 @@ def test_a_grading_under_umask_zero_beside_planted_links(tmp_path, umask_zero, c
     victim, results, out = tmp_path / "victim", tmp_path / "results", tmp_path / "out"
     victim.write_text(VICTIM)
     results.mkdir(0o755)
+    out.mkdir(0o755)
     for planted in ("r.json", "r.json.part", "r.programs.jsonl"):
         (results / planted).symlink_to(victim)
     log = write_log(tmp_path / "mlperf_log_accuracy.json", [[200006]] * 3)

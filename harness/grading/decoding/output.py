@@ -32,8 +32,8 @@ class Output(Protocol):
         """Everything, special tokens by name, without surrounding white space."""
 
     @property
-    def tokens(self) -> int:
-        """Token ids of the log's entry."""
+    def tokens(self) -> int | None:
+        """Token ids of the entry; None for a row of a table without their number."""
 
     @property
     def official_final(self) -> str | None:
@@ -57,7 +57,10 @@ class Output(Protocol):
 
     @property
     def defect(self) -> Reason | None:
-        """A reason for having no answer: EMPTY, LOOPING or TRUNCATED; None for one that ended by itself."""
+        """A reason for having no answer: EMPTY, LOOPING, TRUNCATED or, for a row of a table, MISSING.
+
+        None for an output that ended by itself.
+        """
 
     def may_match(self, screen: Screen) -> bool:
         """Whether ``text`` has to be read for what the screen looks for."""
@@ -66,10 +69,17 @@ class Output(Protocol):
 class TextOutput:
     """The decoded output of a model without channels: all of it is the final text."""
 
-    def __init__(self, text: str, tokens: int = 0, *, truncated: bool = False) -> None:
+    def __init__(self, text: str, tokens: int | None = 0, *, truncated: bool = False) -> None:
         self.text = self.prefix = self.suffix = text.strip()
         self.tokens = tokens
         self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
+
+    @classmethod
+    def missing(cls, tokens: int | None) -> "TextOutput":
+        """A row of a table without an output, which upstream's evaluator reads as the empty text."""
+        output = TextOutput("", tokens)
+        output.defect = Reason.MISSING
+        return output
 
     @property
     def official_final(self) -> str | None:
@@ -97,7 +107,9 @@ class ThinkingText(TextOutput):
     The official rules have no such part: they read everything.
     """
 
-    def __init__(self, text: str, tokens: int = 0, *, truncated: bool = False, looping: bool = False) -> None:
+    def __init__(
+        self, text: str, tokens: int | None = 0, *, truncated: bool = False, looping: bool = False
+    ) -> None:
         super().__init__(text, tokens, truncated=truncated)
         _, mark, answer = self.text.rpartition(THOUGHT_END)
         self._answer = answer.strip() if mark else None

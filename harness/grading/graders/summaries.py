@@ -85,7 +85,7 @@ def remarks(output: Output, prompt: str | None) -> tuple[str, ...]:
     """As RemarkingGrader; ``prompt`` is the article."""
     text = output.text
     found = {
-        _EMPTY: output.defect is Reason.EMPTY,
+        _EMPTY: not text,
         _CUT: output.defect is Reason.TRUNCATED,
         _COPIED: prompt is not None and _is_copied(text, f"{_INSTRUCTION} {prompt}"),
         _FOREIGN: _is_foreign(text),

@@ -1,10 +1,10 @@
 """The printed scorecard. The table, FINAL SCORE and the metrics read as the official tools scrape them."""
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from harness.grading.evaluate import Evaluation
+from harness.grading.evaluate import Evaluation, GradedSample
 from harness.grading.grade import EXACT_MATCH, Mode
 from harness.grading.graders import LIVECODEBENCH
 from harness.grading.score import Score
@@ -15,17 +15,23 @@ _EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # of a remark; characters
 
 
 def scorecard(
-    evaluation: Evaluation, result: TargetResult, difficulties: Mapping[str, str] | None = None
+    evaluation: Evaluation,
+    result: TargetResult,
+    difficulties: Mapping[str, str] | None = None,
+    page: Path | None = None,
 ) -> str:
-    """Everything that is printed to stdout. ``difficulties``: of programming problems, by question_id."""
+    """Everything that is printed to stdout.
+
+    ``difficulties``: of programming problems, by question_id. ``page``: the report on samples to look at.
+    """
     lines: list[str] = []
     for mode, score in evaluation.scores.items():
-        lines += _official(score) if mode is Mode.OFFICIAL else _strict(score)
+        lines += _official(score) if mode is Mode.OFFICIAL else _strict(score, evaluation)
     if evaluation.has_right_and_wrong:
-        lines += ["", *_failures(evaluation, result)]
+        lines += ["", *_failures(evaluation)]
         lines += [*_solved(result.score), *_by_difficulty(evaluation, result, difficulties or {})]
     lines += _remarks(evaluation, result.mode)
-    lines += ["", *_trust(evaluation, result)]
+    lines += ["", *_trust(evaluation, result, page)]
     if Mode.OFFICIAL in evaluation.scores:
         metrics = _metrics(evaluation.scores[Mode.OFFICIAL])
         lines += ["", "", "Printing for submission_checker:", "", metrics]
@@ -74,22 +80,29 @@ def _formula(score: Score) -> Iterator[str]:
     yield f"         = {score.largest_points:.2f}"
 
 
-def _strict(score: Score) -> Iterator[str]:
-    yield from ("", "Strict rules (last explicit answer of the final part, real processes):", "-" * _WIDTH)
+def _strict(score: Score, evaluation: Evaluation) -> Iterator[str]:
+    has_programs = any(sample.reference.kind == LIVECODEBENCH for sample in evaluation.graded)
+    programs = "; programs run as usual, with a real stdin" if has_programs else ""
+    yield from ("", f"Strict rules: the last explicit answer of the final part{programs}", "-" * _WIDTH)
     yield from _table(score)
     yield f"Strict score: {_percentage(score):.2f}% ({score.points:.2f}/{score.largest_points:.2f})"
 
 
-def _failures(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
-    """The reasons why samples of each data set are not correct, by the rules of the target."""
-    yield f"Not correct by the {result.mode} rules, by reason:"
-    for name in result.score.datasets:
-        counts = Counter(
-            sample.grades[result.mode].reason.value
-            for sample in evaluation.graded
-            if sample.reference.dataset == name and not sample.grades[result.mode].correct
-        )
-        yield f"{name}: {', '.join(f'{reason} {count}' for reason, count in counts.most_common()) or 'none'}"
+def _failures(evaluation: Evaluation) -> Iterator[str]:
+    """The reasons why samples of each data set are not correct, by the rules of each mode."""
+    yield "Not correct, by reason (each is explained in docs/guide/accuracy.md):"
+    names = sorted({sample.reference.dataset for sample in evaluation.graded})
+    for name in names:
+        part = [sample for sample in evaluation.graded if sample.reference.dataset == name]
+        for mode in evaluation.scores:
+            yield f"{name}, {mode}: {_counted(part, mode)}"
+
+
+def _counted(samples: Sequence[GradedSample], mode: Mode) -> str:
+    """The number of samples for each reason, the most frequent first."""
+    grades = [sample.grades[mode] for sample in samples]
+    counts = Counter(grade.reason for grade in grades if not grade.correct)
+    return ", ".join(f"{reason} {count}" for reason, count in counts.most_common()) or "all are correct"
 
 
 def _solved(score: Score) -> Iterator[str]:
@@ -121,24 +134,31 @@ def _remarks(evaluation: Evaluation, mode: Mode) -> Iterator[str]:
     """The number of outputs with each remark, and the first of them."""
     logged = [sample for sample in evaluation.graded if sample.remarks is not None]
     if evaluation.remarks:
-        yield from ("", "Strict view (no part of the score):")
+        yield from ("", "Outputs that need a look (no part of the score):")
     for name, meaning in evaluation.remarks.items():
         found = [sample for sample in logged if sample.remarks and name in sample.remarks]
         share = 100 * len(found) / len(logged)
         yield f"{name}: {len(found)} of {len(logged)} ({share:.2f}%), {meaning}"
         for sample in found[:_EXAMPLES]:
-            text = " ".join((sample.grades[mode].answer or "").split())
-            yield f"    qsl_idx {sample.qsl_idx}: {text[:_EXAMPLE_WIDTH]!r}"
+            shown = _both_ends(sample.grades[mode].answer or "")
+            yield f"    qsl_idx {sample.qsl_idx}, {sample.length}: {shown}"
 
 
-def _trust(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
+def _both_ends(text: str) -> str:
+    """The beginning and the end of a text in one line."""
+    line = " ".join(text.split())
+    if len(line) > _EXAMPLE_WIDTH:
+        half = _EXAMPLE_WIDTH // 2
+        line = f"{line[:half]} ... {line[-half:]}"
+    return repr(line) if line else "no text"
+
+
+def _trust(evaluation: Evaluation, result: TargetResult, page: Path | None) -> Iterator[str]:
     yield result.line
-    for metric in result.metrics[1:]:
-        verdict, most = "PASS" if metric.is_met else "FAIL", metric.highest
-        expected = (
-            f"{metric.lowest:.4f} or more" if most == math.inf else f"{metric.lowest:.4f} to {most:.4f}"
+    if len(result.metrics) > 1:
+        yield from (
+            f"{metric.name} {'PASS' if metric.is_met else 'FAIL'}: {metric}" for metric in result.metrics
         )
-        yield f"{metric.name} {verdict}: {metric.result}, expected {expected}"
     for name, part in result.score.datasets.items():
         if part.deviation is not None and part.standard_error is not None:
             yield (
@@ -160,5 +180,7 @@ def _trust(evaluation: Evaluation, result: TargetResult) -> Iterator[str]:
         f"{100 * osl.truncated_share:.2f}% ended by the token limit"
     )
     if len(evaluation.scores) > 1:
-        yield f"The two modes disagree on {sum(sample.disagrees for sample in evaluation.graded)} samples"
+        count = sum(sample.disagrees for sample in evaluation.graded)
+        where = f"see {page}" if page else "--disagreements FILE.html shows them"
+        yield f"The two modes disagree on {count} samples" + (f"; {where}" if count else "")
     yield from (f"WARNING: {warning}" for warning in result.warnings)

@@ -17,8 +17,8 @@ ANSWER, ACCURACY = "extracted_answer", "prompt_accuracy"
 def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
     """Write every row of ``references`` with its official grade, the strict one where it alone was made.
 
-    The outputs of a log come with them; a table of outputs has them. The grades of a sample without an output
-    are null. Raises GradingError if the file cannot be written.
+    The outputs of a log come with them; a table of outputs has them. The grades of a sample without an entry
+    in the log are null. Raises GradingError if the file cannot be written.
     """
 
     def of_output(value: Callable[[GradedSample], Any]) -> Callable[[int], Any]:

@@ -20,13 +20,12 @@ Row = dict[str, Any]
 
 
 def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
-    """Write one row for each sample that the log has. GradingError if the file cannot be written.
+    """Write one row for each sample that has an output. GradingError if the file cannot be written.
 
     Parquet is written in batches and needs little memory; a pickle is built in memory.
     """
-    rows = (_row(sample, outputs) for sample in graded if sample.logged is not None)
+    rows = (_row(sample, outputs) for sample in graded if sample.has_output)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() in PICKLE_SUFFIXES:
             _write_pickle(path, rows)
         else:

@@ -15,7 +15,7 @@ from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.score import DatasetScore, Score, Standing
 from harness.grading.target import MetricResult, TargetResult
 
-_SHOWN_CODE = 200  # characters of an extracted program
+_SHOWN = 200  # characters of an answer, such as a program, and of the text that it was taken from
 _PREVIEW = 200  # tokens of an output, and then characters
 
 Json = dict[str, Any]
@@ -24,7 +24,6 @@ Json = dict[str, Any]
 def write_result(path: Path, result: Json) -> None:
     """Write the file completely or not at all. GradingError if it cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path, ".part") as file:
             file.write((json.dumps(result, indent=2) + "\n").encode())
     except OSError as error:
@@ -42,6 +41,7 @@ def result(
         "modes": {mode.value: _summary(score) for mode, score in evaluation.scores.items()},
         "target": {
             "mode": result.mode.value,
+            "line": result.line,
             "threshold": main.lowest,
             "margin": main.value - main.lowest,
             "met": result.is_met,
@@ -95,7 +95,7 @@ def _standing(standing: Standing | None) -> Json | None:
 
 
 def details(graded: Sequence[GradedSample], outputs: Outputs) -> list[Json]:
-    """One object for each sample that the log has, with the start of its output."""
+    """One object for each sample that the log or the table has, with the start of its output."""
     return [_detail(sample, outputs) for sample in graded if sample.logged is not None]
 
 
@@ -109,22 +109,28 @@ def _detail(sample: GradedSample, outputs: Outputs) -> Json:
         "qsl_idx": sample.qsl_idx,
         "dataset": sample.reference.dataset,
         "is_correct": main.correct,
-        "extracted_answer": None if main.answer is None else main.answer[:_SHOWN_CODE],
+        "extracted_answer": None if main.answer is None else main.answer[:_SHOWN],
         "ground_truth": sample.reference.truth,
+        "read": _read(main),
         "evaluation_details": explanation(main, sample.reference.truth),
         "token_count": sample.logged.tokens,
         "model_output_preview": start[:_PREVIEW],
         "reason": main.reason.value,
         "scores": dict(main.scores),
         "remarks": None if sample.remarks is None else list(sample.remarks),
-        "strict": None if strict is None else _strict(strict),
+        "strict": None if strict is None else _strict(strict, sample.reference.truth),
     }
 
 
-def _strict(grade: Grade) -> Json:
-    answer = None if grade.answer is None else grade.answer[:_SHOWN_CODE]
-    fields = {"is_correct": grade.correct, "extracted_answer": answer}
-    return {**fields, "reason": grade.reason.value, "detail": grade.detail}
+def _strict(grade: Grade, truth: str) -> Json:
+    answer = None if grade.answer is None else grade.answer[:_SHOWN]
+    fields = {"is_correct": grade.correct, "extracted_answer": answer, "read": _read(grade)}
+    return {**fields, "reason": grade.reason.value, "detail": explanation(grade, truth)}
+
+
+def _read(grade: Grade) -> str | None:
+    """The text of the output that the answer was taken from; None where there is no answer."""
+    return None if grade.answer is None else (grade.read or grade.answer)[:_SHOWN]
 
 
 def explanation(grade: Grade, truth: str) -> str:
@@ -136,7 +142,7 @@ def explanation(grade: Grade, truth: str) -> str:
     if grade.answer is None:
         return f"No answer extracted from model output ({grade.reason})"
     if grade.reason is Reason.WRONG and not grade.detail:
-        return f"Incorrect (extracted: {grade.answer[:_SHOWN_CODE]}, ground_truth: {truth})"
+        return f"Incorrect (extracted: {grade.answer[:_SHOWN]}, ground_truth: {truth})"
     return f"Failed ({grade.reason}): {grade.detail}"
 
 

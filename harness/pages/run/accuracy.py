@@ -21,7 +21,7 @@ def _section(result: AccuracyResult) -> Section:
         f"limit ended {tokens.truncated_share:.2%} of the outputs.",
     ]
     if result.missing:
-        lines.append(f"Samples without an entry in the log: {len(result.missing):,}.")
+        lines.append(f"Samples without an output: {len(result.missing):,}.")
     tables = [_metrics(target.metrics), *_datasets(result.modes), *_reasons(result.reasons)]
     if result.warnings:
         tables.append(Table(("warnings of the evaluator",), [(line,) for line in result.warnings]))

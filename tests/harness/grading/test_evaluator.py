@@ -1,6 +1,7 @@
 """The evaluator from its command line: log in, score, files and exit code out."""
 
 import functools
+import gzip
 import json
 import re
 import signal
@@ -94,7 +95,7 @@ def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):
     assert re.search(r"^FINAL SCORE: 100\.00% \(18\.00/18\.00\)$", result.stdout, re.MULTILINE)
     assert re.search(r"^aime25 +48 +48 +8 +6\.00 +100\.00%$", result.stdout, re.MULTILINE)
     said = warned(result)
-    assert "not comparable" in said and "another order" not in said and "empty" not in said
+    assert "not comparable" in said and "another order" not in said and "no token" not in said
     written = result_file()
     assert written["summary"]["final_score_percentage"] == 100
     assert written["modes"]["strict"]["total_correct"] == 96
@@ -258,13 +259,21 @@ def test_a_reader_sees_why_samples_are_wrong(evaluate: Evaluate, release: Path):
     rows = [json.loads(line) for line in release.read_text().splitlines()]
     Path("r.jsonl").write_text("".join(json.dumps({**row, "difficulty": "hard"}) + "\n" for row in rows))
     result = evaluate("--lcb-data", "r.jsonl", "--report", "r.md", ids=outputs(changed))
-    assert re.search("^aime25: (wrong 1, no_answer 1|no_answer 1, wrong 1)$", result.stdout, re.MULTILINE)
-    assert "livecodebench_v6: wrong 1" in result.stdout
+    for mode in ("official", "strict"):
+        assert re.search(
+            f"^aime25, {mode}: (wrong 1, no_answer 1|no_answer 1, wrong 1)$", result.stdout, re.M
+        )
+        assert f"gpqa_diamond, {mode}: all are correct\nlivecodebench" in result.stdout or mode == "official"
+        assert f"livecodebench_v6, {mode}: wrong 1\n" in result.stdout
     assert "of 6 questions 5 always solved, 6 at least once; pass@k 1: 95.83%" in result.stdout
     assert "programs by difficulty: hard 94.44% of 18" in result.stdout
     report = Path("r.md").read_text()
     first_test = json.loads(rows[0]["public_test_cases"])[0]
-    assert report.startswith("# ") and "nonsense" in report and "3 samples." in report
+    assert (
+        report.startswith("# ")
+        and "nonsense" in report
+        and "Wrong by all requested rules (3 samples)" in report
+    )
     truth = references()[programs()[0]].truth
     assert truth != rows[0]["question_id"] or first_test["input"].split("\n")[0] in report
     part = result_file()["summary"]["per_dataset"]["aime25"]
@@ -277,13 +286,15 @@ def test_a_score_of_nothing_says_why(evaluate: Evaluate):
     plain = [[token for token in ids if token < 199_998] for ids in perfect]
     shuffled = [*perfect[8:48], *perfect[:8], *perfect[48:]]
     for name, ids, words in (
-        ("empty", [[]] * 96, ("96 of 96", "empty")),
+        ("empty", [[]] * 96, ("96 of 96 outputs have no token",)),
         ("stripped", plain, ("96 of 96", "final channel", "skip_special_tokens")),
         ("order", shuffled, ("another order", "--reference-data")),
     ):
-        said = warned(evaluate(ids=ids))
+        result = evaluate(ids=ids)
+        said = warned(result)
         assert all(word in said for word in words), name
-        assert ("another order" in said, "empty" in said) == (name == "order", name == "empty")
+        assert ("another order" in result.stderr) is (name == "order")
+        assert ("another order" in said, "no token" in said) == (name == "order", name == "empty")
 
 
 def test_programs_that_a_limit_or_a_race_decided_are_counted(evaluate: Evaluate):
@@ -304,9 +315,36 @@ def test_a_data_set_that_the_benchmark_does_not_have_is_a_warning(evaluate: Eval
 def test_the_report_shows_every_disagreement(evaluate: Evaluate):
     changed = {index: f"The answer is {references()[index].truth}." for index in range(48, 52)}
     result = evaluate("--report", "report.html", ids=outputs(changed))
-    assert "The two modes disagree on 4 samples" in result.stdout
+    assert "The two modes disagree on 4 samples; see report.html\n" in result.stdout
+    assert "4 samples; --disagreements FILE.html shows them" in evaluate(ids=outputs(changed)).stdout
     report = Path("report.html").read_text()
-    assert "4 samples." in report and "no_answer" in report and "The answer is C." in report
+    assert "disagree (4 samples)" in report and "The answer is C." in report
+    assert "gpqa_diamond: official no_answer, strict correct (4)</a>" in report
+
+
+def test_the_page_and_the_result_show_what_was_read(evaluate: Evaluate):
+    first, second = (index for index in programs()[:2])
+    assert references()[first].question == references()[second].question
+    code = "```python\nprint('nonsense' * 2)\n```"
+    changed = {48: "The answer is C.", 49: "I do not know.", first: code, second: code}
+    evaluate("--report", "report.html", "--verbose", ids=outputs(changed))
+    page = Path("report.html").read_text()
+    assert page.count("nonsense&#x27; * 2") == 1 and f"the same program as in sample {first}" in page
+    assert "<dt>official and strict rules</dt><dd><code>wrong: test 1</code></dd>" in page
+    assert (
+        f"<strong>sample {second}</strong> (qsl_idx): problem sample-lamp-row, repeat 2, fails test 1, "
+        in page
+    )
+    assert "<strong>sample 48</strong> (qsl_idx): question 7, repeat 1, truth C, strict answer C, " in page
+    assert "An electron is confined" in page and "<|start|>" not in page
+    listed = set(re.findall("<dt><code>(.*?)</code></dt>", page))
+    assert listed == {"correct", "wrong", "no_answer"}
+    assert set(re.findall("<a href='#(.*?)'", page)) == set(re.findall("<h3 id='(.*?)'", page))
+    rows = {row["qsl_idx"]: row for row in json.loads(Path("r.json").read_text())["detailed_results"]}
+    assert (rows[48]["read"], rows[49]["strict"]["read"]) == (None, None)
+    assert "C" in rows[48]["strict"]["read"] and references()[50].truth in rows[50]["read"]
+    assert "nonsense" in rows[first]["read"] and "nonsense" in rows[first]["strict"]["read"]
+    assert all(row["evaluation_details"] and row["strict"]["detail"] for row in rows.values())
 
 
 def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(evaluate: Evaluate, tmp_path: Path):
@@ -331,13 +369,16 @@ BROKEN_LOGS = {
     "half a token": (array([ROWS[0].replace('"data" : "', '"data" : "4500')]), "multiple of 4"),
     "no hex": (array([ROWS[0].replace('"data" : "', '"data" : "xyz0')]), "hex"),
     "foreign token": (array([entry(0, [300_000] * 9)]), "holds token 300000"),
+    "gzip": (gzip.compress(array(ROWS).encode()), "is compressed by gzip; unpack it"),
+    "byte order mark": (array(ROWS).encode("utf-8-sig"), "begins with a byte order mark"),
+    "two bytes a character": (array(ROWS).encode("utf-16"), "is UTF-16 text"),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN_LOGS)
 def test_broken_logs_are_refused_in_one_line(name: str, evaluate: Evaluate):
     text, said = BROKEN_LOGS[name]
-    Path("log.json").write_text(text)
+    Path("log.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     result = evaluate()
     assert (result.code, result.stdout) == (2, "")
     (error,) = (line for line in result.stderr.splitlines() if ": error: " in line)
@@ -351,7 +392,8 @@ BAD_FLAGS = {
     "no release": (["--lcb-data", "absent"], "no LiveCodeBench release found"),
     "no graders": (["--benchmark", "deepseek-r1"], "--benchmark deepseek-r1"),
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
-    "nowhere to write": (["--output-file", "/proc/nowhere/r.json"], "cannot be written"),
+    "no folder to write in": (["--output-file", "absent/r.json"], "there is no folder absent; create it"),
+    "nowhere to write": (["--output-file", "/proc/r.json"], "cannot be written"),
 }
 
 
@@ -364,6 +406,7 @@ def test_bad_input_is_named_in_one_line(name: str, evaluate: Evaluate):
     assert (result.code, result.stdout) == (2, "")
     assert [line for line in result.stderr.splitlines() if said in line and ": error: " in line]
     assert "Traceback" not in result.stderr
+    assert not Path("absent").exists()
 
 
 def test_heavy_packages_are_loaded_where_they_are_used():

@@ -72,12 +72,13 @@ def test_a_table_scores_as_its_log(columns, suffix, tmp_path):
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, [COLUMNS[0], COLUMNS[2]]], ids="+".join)
-def test_rows_that_failed_are_missing_and_named(columns, tmp_path):
+def test_rows_that_failed_are_named_and_count_as_empty(columns, tmp_path):
     path = table(tmp_path / "outputs.parquet", columns, frozenset({2, 7}))
     saved = tmp_path / "saved.parquet"
     _, stdout, stderr = evaluated("--mlperf-log", path, "--save-outputs", saved)
     assert "2 rows failed: 2 (timeout: too late), 7 (timeout: too late)" in stderr
-    assert "2 samples have no entry and count as wrong: 2, 7" in stdout
+    assert "2 rows have no output and count as empty ones, score 0: 2, 7" in stdout
+    assert f"Total samples evaluated: {ROWS}" in stdout
     rows = pq.read_table(saved).to_pylist()
     assert [row["qsl_idx"] for row in rows] == [index for index in range(ROWS) if index not in (2, 7)]
     assert (rows[0]["output_token_ids"] is None) == ("tok_model_output" not in columns)
@@ -91,7 +92,7 @@ def test_eval_accuracy_writes_the_rows_with_their_grades(tmp_path):
     assert (code, "'exact_match':" in stdout) == (5, True)
     rows = pq.read_table(tmp_path / "outputs_evaluated.parquet").to_pylist()
     assert list(rows[0]) == [*pq.read_table(path).column_names, "extracted_answer", "prompt_accuracy"]
-    expected = [None if i == 2 else 0.0 if i in WRONG else 100.0 for i in range(ROWS)]
+    expected = [0.0 if i == 2 or i in WRONG else 100.0 for i in range(ROWS)]
     assert [row["prompt_accuracy"] for row in rows] == expected
     assert rows[0]["extracted_answer"] == rows[0]["ground_truth"]
 
@@ -138,6 +139,50 @@ def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path):
     rows = open_table(tmp_path / path.replace(".", "_evaluated."))
     assert rows.column("extracted_answer") == [row[3] for row in R1]
     assert rows.column("prompt_accuracy") == [row[4] for row in R1]
+
+
+NULL = None
+# What upstream's process_dataframe and print_evaluation_results print for R1 with these cells in row 0.
+UPSTREAM = [
+    ({"model_output": NULL}, 40.0, 4.0, 5),
+    ({"model_output": float("nan")}, 40.0, 4.0, 5),
+    ({"model_output": ""}, 40.0, 4.0, 5),
+    ({"model_output": NULL, "tok_model_output_len": NULL}, 40.0, 4.5, 5),
+    ({"tok_model_output_len": NULL}, 60.0, 4.5, 5),
+]
+
+
+@pytest.mark.parametrize("suffix", ["pkl", "parquet"])
+@pytest.mark.parametrize(("cells", "score", "tokens", "number"), UPSTREAM, ids=lambda value: str(value)[:60])
+def test_a_row_without_an_output_stays_in_the_mean(cells, score, tokens, number, suffix, tmp_path):
+    """As upstream, which reads None as the empty text, and leaves a missing length out of the mean."""
+    frame = pd.DataFrame(
+        {
+            "dataset": [row[0] for row in R1],
+            "ground_truth": [str(row[1]) for row in R1],
+            "model_output": [row[2] for row in R1],
+            "tok_model_output_len": [2 + i for i in range(len(R1))],
+        }
+    ).astype(object)
+    for name, cell in cells.items():
+        frame.at[0, name] = cell
+    path = tmp_path / f"outputs.{suffix}"
+    frame.to_pickle(path) if suffix == "pkl" else frame.to_parquet(path)
+    _, stdout, _ = evaluated("--input-file", path, program=accuracy_main)
+    expected = {"exact_match": score, "tokens_per_sample": tokens, "num-samples": number}
+    assert stdout.splitlines()[-1] == repr(expected)
+
+
+def test_a_text_without_ids_is_graded_and_ids_without_a_text_are_not(tmp_path):
+    """Upstream reads the texts alone."""
+    whole = table(tmp_path / "whole.parquet", COLUMNS)
+    for column, row, right in (("tok_model_output", 3, 1), ("model_output", 3, 0)):
+        frame = pd.read_parquet(whole)
+        frame[column] = [None if index == row else cell for index, cell in enumerate(frame[column])]
+        frame.to_parquet(tmp_path / "changed.parquet")
+        _, stdout, stderr = evaluated("--mlperf-log", tmp_path / "changed.parquet", "--mode", "official")
+        assert f"({ROWS - len(WRONG) - 1 + right}/{ROWS})" in stdout
+        assert ("as row 3 has a text there and no tok_model_output" in stderr) is bool(right)
 
 
 def columns(**cells):

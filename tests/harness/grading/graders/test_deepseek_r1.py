@@ -180,7 +180,7 @@ def test_comparisons_that_a_limit_ended_are_named(reason: Reason):
     reference = Reference("math500", MATH500, "1", None)
     sample = GradedSample(7, reference, Logged(0, 4, None, True, 0, 0), grades)
     scores = {Mode.OFFICIAL: Score(1, {}, {})}
-    evaluation = Evaluation((sample,), (), None, lengths([4], 0), scores, missing_are_wrong=False)
+    evaluation = Evaluation((sample,), (), None, lengths([4], 0), scores)
     warnings = check_target(evaluation, load_benchmark("deepseek-r1"), None).warnings
     assert sum("MATH-500" in warning for warning in warnings) == (reason is not Reason.WRONG)
     assert not any("programs" in warning for warning in warnings)

@@ -98,6 +98,7 @@ ARTICLE = (
 REMARKS = [
     ("", False, ["empty"]),
     ("   \n", False, ["empty"]),
+    ("   \n", True, ["empty", "cut"]),
     ("The bridge has been closed, the council said.", False, []),
     ("The bridge has been closed, the", True, ["cut"]),
     (ARTICLE, False, ["copied"]),
@@ -227,8 +228,10 @@ def test_outputs_that_need_a_look_are_counted_and_shown(tmp_path: Path):
         "copied": [4],
         "not_english": [7],
     }
-    assert f"copied: 1 of {len(ROWS)}" in result.stdout and "    qsl_idx 4: " in result.stdout
-    assert "scored (cut, copied)" in report.read_text()
+    assert f"copied: 1 of {len(ROWS)}" in result.stdout and "    qsl_idx 4, 128 tokens: " in result.stdout
+    assert "    qsl_idx 2, 1 token: no text" in result.stdout
+    assert "trict" not in result.stdout
+    assert "cnn_dailymail: cut, copied (1)" in report.read_text()
 
 
 # What a reference becomes, the exit code, and what is printed about it.
