@@ -126,7 +126,7 @@ def _check_resume(record: RunRecord) -> tuple[str, ...]:
     plan, server = record.plan, record.servers[0]
     if not plan.resume:
         return ()
-    check_resumable(plan.log_dir, plan, server.model)
+    check_resumable(plan.log_dir, plan, server)
     changes = tuple(version_changes(plan.log_dir, server.version))
     for change in changes:
         log.warning(change)

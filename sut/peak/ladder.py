@@ -27,12 +27,12 @@ from harness.record.provenance import gather_provenance
 from harness.record.resolved_plan import ServerInfo
 from harness.report.live import JournalTail
 from harness.report.statistics import completed, latency_ns
-from sut.drive import Death, preflight, servers_of
+from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
 from sut.servers.discovery import find_servers
-from sut.servers.health import ask_health, ask_work
+from sut.servers.recheck import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.machine_limits import machine_limits
@@ -156,17 +156,21 @@ def _opened(
             warnings=(*ladder.warnings, *warnings),
         )
         scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.run.ca_file)
-        with _client(plan, prepared, target, death) as client:
+        servers = recheck_of(prepared)
+        with _client(plan, prepared, target, death, servers) as client:
             scraper.start()
             opened = OpenLadder(ladder, client, folder, watcher, stack)
             yield opened
             stack.enter_context(uninterrupted())
             seen = client.session.observations()
+        seen = asked_again(seen, servers)
         found, ladder = scraper.stop(), opened.ladder
+        changed = tuple(f"{change.reason}: its steps may be of either" for change in seen.changes)
         opened.ladder = msgspec.structs.replace(
             ladder,
             ended=datetime.now(UTC),
-            errors=(*ladder.errors, *seen.errors),
+            complete=ladder.complete and not changed,
+            errors=(*ladder.errors, *seen.errors, *changed),
             warnings=(*ladder.warnings, *seen.warnings, *found.warnings),
         )
         free_reserve(folder)
@@ -216,23 +220,17 @@ class OpenLadder:
 
 @contextmanager
 def _client(
-    plan: LadderPlan, prepared: Prepared, target: Target, death: Death
+    plan: LadderPlan, prepared: Prepared, target: Target, death: Death, servers: Recheck
 ) -> Iterator["ClosedLoopClient"]:
     """The client's processes, connected; requests in flight at the end of the block are abandoned."""
-    run, key = prepared.plan, api_key()
+    run = prepared.plan
     wires = Wires(target.wire, run.parameters, run.benchmark.vocabulary_size, target.model)
-    urls = [server.url for server in prepared.servers]
     look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
     with QuerySession(run, prepared.samples, prepared.placement, closed_loop=True) as session:
         session.start_workers(target, render_requests(prepared.samples, wires), None)
-        with session.monitored(
-            urls,
-            lambda url: ask_health(url, key, run.ca_file),
-            lambda url: ask_work(url, key, run.ca_file),
-            look_s,
-        ) as monitor:
+        with session.monitored(servers, look_s) as monitor:
             tail = JournalTail(run.log_dir / JOURNAL_DIR)
-            yield ClosedLoopClient(session, monitor, tail, death, urls, plan)
+            yield ClosedLoopClient(session, monitor, tail, death, servers.urls, plan)
 
 
 @dataclass(slots=True)
@@ -303,7 +301,10 @@ class ClosedLoopClient:
         return time.monotonic_ns()
 
     def _watch(self, observe: Observer, enough: Callable[[], bool]) -> None:
-        if self.monitor.watch(observe, enough) is not None:
+        ended = self.monitor.watch(observe, enough)
+        if errors := self.monitor.observations().errors:  # such as a worker that was killed
+            raise RunError(f"ended early: {errors[0]}")
+        if ended is not None:
             raise RunError("ended early: no worker process is left")
 
     def _look(self, totals: Counts) -> Look:

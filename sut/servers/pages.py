@@ -76,6 +76,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, Reported]:
         model=_text(info, "served_model_name") or path,
         model_path=path,
         revision=_text(info, "revision") or _snapshot(path),
+        weight_version=_text(model, "weight_version") or _text(info, "weight_version"),
         version=_text(info, "version"),
         context_length=_integer(info, "context_length") or _integer(model, "context_length"),
         vocabulary_size=_integer(info, "vocab_size"),

@@ -133,6 +133,22 @@ SERVER_FAULTS = (
     RunFault("server_dies", "server dies in mid-run", _invalid("ended early: ", *_GONE)),
     RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE)),
     RunFault("replica_restarts", "one of four servers dies and comes back", _invalid("failed", *_GONE)),
+    RunFault(
+        "other_model_restarts",
+        "server dies and comes back with another model",
+        _invalid("ended early: ", *_GONE),
+    ),
+    RunFault(
+        "other_model_of_replica",
+        "one of four servers comes back with another model",
+        _invalid("gpt-oss-120b is now gpt-oss-20b", *_GONE),
+    ),
+    RunFault(
+        "other_weights",
+        "the server's weights are others at the end",
+        _invalid("weight version default is now v2"),
+        OFFLINE,
+    ),
 )
 
 PROCESS_FAULTS = (
