@@ -67,14 +67,6 @@ class SearchConsole:
         print("dry run: everything is checked, nothing was sent")
         return EXIT_VALID
 
-    def needs_no_search(self) -> int:
-        """For single-stream; returns the program's exit code."""
-        print(
-            "single-stream has no rate to search for: each query waits for the end of the one before it; "
-            "run_mlperf.py --scenario single-stream measures it"
-        )
-        return EXIT_VALID
-
     def action(self, action: Action, spent_s: float) -> None:
         """Before each measurement."""
         if isinstance(action, Ended):
