@@ -174,6 +174,7 @@ PROCESS_FAULTS = (
 
 MACHINE_FAULTS = (
     RunFault("disk_full_at_start", "disk full before the run", _refused(2, "No space left on device")),
+    RunFault("disk_without_room", "64 kB of disk space", _refused(2, "No space left on device")),
     RunFault("disk_full", "disk full in mid-run", _invalid("No space left on device"), SERVER_ACCURACY),
     RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short")),
     RunFault("journal_cut", "the journal cut short", _invalid("File too large")),

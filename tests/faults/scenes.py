@@ -129,6 +129,7 @@ SCENES = {
     "paused": Scene(_pause),
     # the machine
     "disk_full_at_start": Scene(shell=_TMPFS.format(size="4k"), keeps_earlier=False),
+    "disk_without_room": Scene(shell=_TMPFS.format(size="64k"), keeps_earlier=False),
     "disk_full": Scene(_fill_disk, shell=_TMPFS.format(size="2m"), keeps_earlier=False),
     "loadgen_log_cut": Scene(lambda run: run.loadgen.rlimit(psutil.RLIMIT_FSIZE, (4096, 4096))),
     "journal_cut": Scene(_limit_workers(psutil.RLIMIT_FSIZE, 1024)),
