@@ -162,7 +162,7 @@ def recheck_of(prepared: Prepared) -> Recheck:
 
 def asked_again(seen: Observations, servers: Recheck) -> Observations:
     """The observations with what the servers name now. A run that has ended early waits less for them."""
-    warnings = servers.at_the_end(_EARLY_END_S if seen.errors or seen.interrupted_by else _END_S)
+    warnings = servers.ask_all(_EARLY_END_S if seen.errors or seen.interrupted_by else _END_S)
     return replace(seen, warnings=(*seen.warnings, *warnings), changes=servers.changes)
 
 

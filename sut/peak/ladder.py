@@ -25,6 +25,7 @@ from harness.record.journal import Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.record.resolved_plan import ServerInfo
+from harness.record.server_changes import ServerChange
 from harness.report.live import JournalTail
 from harness.report.statistics import completed, latency_ns
 from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
@@ -42,6 +43,7 @@ from sut.wire import Wires
 
 _LOOKS = 32  # at the counters, in the time of a step; workers write them four times a second
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
+_ANSWERS_S = 2.0  # of all servers, between two steps
 _NS = 1e9
 _UNTIMED = "the answers are not streamed: no times of tokens are measured, and no limit ends the ladder"
 
@@ -159,13 +161,13 @@ def _opened(
         servers = recheck_of(prepared)
         with _client(plan, prepared, target, death, servers) as client:
             scraper.start()
-            opened = OpenLadder(ladder, client, folder, watcher, stack)
+            opened = OpenLadder(ladder, client, servers, folder, watcher, stack)
             yield opened
             stack.enter_context(uninterrupted())
             seen = client.session.observations()
         seen = asked_again(seen, servers)
         found, ladder = scraper.stop(), opened.ladder
-        changed = tuple(f"{change.reason}: its steps may be of either" for change in seen.changes)
+        changed = tuple(map(_changed, seen.changes)) if not ladder.errors else ()
         opened.ladder = msgspec.structs.replace(
             ladder,
             ended=datetime.now(UTC),
@@ -183,6 +185,7 @@ class OpenLadder:
 
     ladder: Ladder
     _client: "ClosedLoopClient"
+    _servers: Recheck
     _folder: Path
     _watcher: Watcher
     _stack: ExitStack
@@ -190,6 +193,9 @@ class OpenLadder:
     def step(self, concurrency: int) -> Step:
         """Measure one more step. Raises RunError, OSError and InterruptedRun."""
         step = self._client.measure(concurrency, self._watcher)
+        self._servers.ask_all(_ANSWERS_S)
+        for change in self._servers.changes:
+            raise RunError(_changed(change))
         before = self.ladder
         wanted = before.wanted if concurrency in before.wanted else (*before.wanted, concurrency)
         self.ladder = msgspec.structs.replace(before, steps=(*before.steps, step), wanted=wanted)
@@ -216,6 +222,10 @@ class OpenLadder:
     def _end(self, stopped: str, **facts: object) -> None:
         self._stack.enter_context(uninterrupted())
         self.ladder = msgspec.structs.replace(self.ladder, stopped=stopped, **facts)
+
+
+def _changed(change: ServerChange) -> str:
+    return f"ended early: {change.reason}: the last step may be of either; start it as it was"
 
 
 @contextmanager

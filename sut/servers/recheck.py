@@ -100,7 +100,7 @@ class Recheck:
             return ""
         return _refusal(changes[-1]) if len(changes) == 1 else _refusals(changes)
 
-    def at_the_end(self, within_s: float) -> tuple[str, ...]:
+    def ask_all(self, within_s: float) -> tuple[str, ...]:
         """Ask all servers once more; returns warnings, also about those that gave no answer."""
         left = [url for url in self.urls if url not in self._changes]
         calls = Calls(lambda url: self._ask(url, within_s), left)

@@ -44,7 +44,7 @@ def asked_again(before, after, tmp_path, backend="sglang"):
         table.clear()
         table.update(after)
         answer = recheck.recovered(url)
-        warnings = recheck.at_the_end(20)
+        warnings = recheck.ask_all(20)
     return recheck, answer, warnings
 
 
@@ -118,7 +118,7 @@ def test_no_other_server(name, tmp_path):
 def test_a_server_that_is_gone_at_the_end_is_a_warning(tmp_path):
     with pages(SGLANG) as url:
         recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
-    (warning,) = recheck.at_the_end(20)
+    (warning,) = recheck.ask_all(20)
     assert warning.startswith(f"not asked again at the end: {url} (not reachable")
 
 
