@@ -194,8 +194,8 @@ class OpenLadder:
         """Measure one more step. Raises RunError, OSError and InterruptedRun."""
         step = self._client.measure(concurrency, self._watcher)
         self._servers.ask_all(_ANSWERS_S)
-        for change in self._servers.changes:
-            raise RunError(_changed(change))
+        if changes := self._servers.changes:
+            raise RunError(_changed(changes[0]))
         before = self.ladder
         wanted = before.wanted if concurrency in before.wanted else (*before.wanted, concurrency)
         self.ladder = msgspec.structs.replace(before, steps=(*before.steps, step), wanted=wanted)
