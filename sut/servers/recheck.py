@@ -152,7 +152,7 @@ def _other_settings(before: ServerInfo, now: ServerInfo) -> Iterator[str]:
     pairs |= {name: (one, now.settings.get(name)) for name, one in before.settings.items()}
     for name, (one, other) in pairs.items():
         if None not in (one, other) and one != other:
-            yield f"{now.url}: {name.replace('_', ' ')} {one} is now {other}: it was started again with other settings"
+            yield f"{now.url}: {name.replace('_', ' ')} {one} is now {other}, as after another start"
 
 
 def _unasked(calls: Calls[str, ServerChange | None]) -> Iterator[str]:
