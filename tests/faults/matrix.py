@@ -136,7 +136,7 @@ SERVER_FAULTS = (
     RunFault(
         "other_model_restarts",
         "server dies and comes back with another model",
-        _invalid("ended early: ", *_GONE),
+        _invalid("ended early: http://127.0.0.1:", *_GONE),
     ),
     RunFault(
         "other_model_of_replica",
