@@ -26,6 +26,7 @@ def _run(options: "LadderOptions | SearchOptions") -> int:
 
 def _search(options: "SearchOptions") -> int:
     from harness.config.scenario import Scenario
+    from harness.errors import ConfigError
     from harness.pages.command import write_report_of
     from harness.pages.peak_page import write_peak_page
     from harness.search.console import SearchConsole
@@ -34,7 +35,10 @@ def _search(options: "SearchOptions") -> int:
 
     console = SearchConsole(write_report_of)
     if options.scenario is Scenario.SINGLE_STREAM:
-        return console.needs_no_search()
+        raise ConfigError(
+            "single-stream has no rate to search for: each query waits for the end of the one before it; "
+            "run_mlperf.py --scenario single-stream measures it"
+        )
     if options.scenario is Scenario.OFFLINE:
         return console.finish_offline(find_offline_rate(options, console))
     searched = find_peak(options, console)

@@ -60,11 +60,27 @@ def read_decoded(source: str, path: Path, decode: Callable[[bytes], _Decoded], r
     import msgspec
 
     try:
-        return decode(path.read_bytes())
+        data = path.read_bytes()
+        return decode(data)
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}; {remedy}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter only from TOML
-        raise ConfigError(f"{source}: {error}; {remedy}") from error
+        raise ConfigError(f"{source}: {_half_character(data) or error}; {remedy}") from error
+
+
+def _half_character(data: bytes) -> str:
+    """What is wrong with JSON whose only fault is half of a surrogate pair, which msgspec calls truncated."""
+    import json
+
+    try:
+        json.dumps(json.loads(data), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return (
+            f"\\u{ord(error.object[error.start]):04x} is half of a character (a surrogate without its pair)"
+        )
+    except (ValueError, RecursionError):
+        pass
+    return ""
 
 
 def unofficial(path: Path) -> Path:

@@ -1,14 +1,17 @@
 """Text for people: what came from outside made safe to print, and tables for a terminal."""
 
+import sys
 from collections.abc import Iterator, Sequence
+from typing import TextIO
 
 MAX_CHARACTERS = 300
+LONG_LINE = 2000
 _KEPT = "\n\t"
 
 
 def legible(text: str) -> str:
     """Text of any length for a report: as it is, but for what ``printable`` escapes; lines and tabs stay."""
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c in _KEPT else _escape(c) for c in text)
 
@@ -24,6 +27,13 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
         return text
     shown = "".join(c if c.isprintable() else _escape(c) for c in text)
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def show(*lines: str, file: TextIO | None = None) -> None:
+    """Print lines with paths and words from outside: each stays one line, whatever is in it."""
+    for line in lines:
+        print(printable(line, LONG_LINE), file=file or sys.stdout)
+    (file or sys.stdout).flush()
 
 
 def counted(count: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from harness.config.loadgen_settings import limits_ns
 from harness.config.plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
-from harness.files import ROOT
+from harness.files import JOURNAL_DIR, ROOT
 from harness.report.finish_run import Observations
 from harness.report.live import ProgressLine, ProgressLog
 from harness.report.progress import ProgressSnapshot
@@ -24,8 +24,8 @@ from sut.prepare import Prepared
 from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import model_for
-from sut.servers.health import ask_health, ask_work
 from sut.servers.preflight import Preflight, flush_caches, trial_summary
+from sut.servers.recheck import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.machine_limits import local_ports
@@ -36,6 +36,8 @@ from sut.wire import Wires, make_wire
 
 _CACHE = ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
+# For the answers of all servers after the last query: signals are ignored meanwhile.
+_END_S, _EARLY_END_S = 10.0, 2.0
 
 log = logging.getLogger("mlperf")
 log.addHandler(logging.NullHandler())  # a caller that sets up no logging sees none
@@ -127,15 +129,15 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
     ``begin`` comes first. Signals are ignored in the block, which writes the result.
     """
     session, plan = test.session, test.prepared.plan
-    urls = [server.url for server in test.prepared.servers]
+    servers = recheck_of(test.prepared)
     limits = limits_ns(plan.scenario, test.prepared.readback)
-    progress = ProgressLog(plan.log_dir, limits, test.prepared.issue.samples, urls, test.on_line)
+    progress = ProgressLog(plan.log_dir, limits, test.prepared.issue.samples, servers.urls, test.on_line)
     with ExitStack() as ending:
         try:
             begin()
             if test.scraper is not None:
                 test.scraper.start()
-            seen = _drive(test, progress)
+            seen = _drive(test, progress, servers)
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
@@ -148,14 +150,26 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
         if test.scraper is not None:
             found = test.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
-        seen = replace(seen, stragglers=progress.watch.stragglers)
-        yield seen
+        yield asked_again(replace(seen, stragglers=progress.watch.stragglers), servers)
 
 
-def _drive(test: Test, progress_log: ProgressLog) -> Observations:
+def recheck_of(prepared: Prepared) -> Recheck:
+    """The servers of a prepared run, to be asked again."""
+    plan = prepared.plan
+    journal, within_s = plan.log_dir / JOURNAL_DIR, plan.preflight.questions_s
+    return Recheck(prepared.servers, plan.backend, api_key(), plan.ca_file, within_s, journal)
+
+
+def asked_again(seen: Observations, servers: Recheck) -> Observations:
+    """The observations with what the servers name now. A run that has ended early waits less for them."""
+    warnings = servers.ask_all(_EARLY_END_S if seen.errors or seen.interrupted_by else _END_S)
+    return replace(seen, warnings=(*seen.warnings, *warnings), changes=servers.changes)
+
+
+def _drive(test: Test, progress_log: ProgressLog, servers: Recheck) -> Observations:
     """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
     session, prepared, target = test.session, test.prepared, test.target
-    plan, key = prepared.plan, api_key()
+    plan = prepared.plan
     wires = Wires(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
     store = render_requests(prepared.samples, wires)
     session.start_workers(target, store, prepared.concurrency)
@@ -172,10 +186,4 @@ def _drive(test: Test, progress_log: ProgressLog) -> Observations:
         if words := test.death():
             raise RunError(f"ended early: {words}")
 
-    lost = session.run(
-        observe,
-        [server.url for server in prepared.servers],
-        lambda url: ask_health(url, key, plan.ca_file),
-        lambda url: ask_work(url, key, plan.ca_file),
-    )
-    return session.observations(lost)
+    return session.observations(session.run(observe, servers))

@@ -12,7 +12,14 @@ from harness.config.api_key import api_key
 from harness.config.plan import RunPlan
 from harness.files import ROOT, RUN_RECORD, USER_CONF
 from harness.record.answer_log import SavedAnswer
-from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing, prepare_dir
+from harness.record.output_dir import (
+    check_free,
+    free_reserve,
+    locked,
+    move_aside_existing,
+    prepare_dir,
+    writing,
+)
 from harness.record.provenance import gather_provenance
 from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
 from harness.record.run_record import RunRecord, read_clocks
@@ -74,7 +81,7 @@ def run(
             prepared, target, warnings = preflight(prepared)
             target = replace(target, saved=_prepare_output_dir(prepared))
             record = _started(record, prepared, (*changes, *warnings))
-            record.write(plan.log_dir / RUN_RECORD)
+            _write_first(record)
             test = Test(session, prepared, target, death, on_progress, _scraper(prepared), on_line)
             with ended(test, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
@@ -91,6 +98,17 @@ def _started(record: RunRecord, prepared: Prepared, warnings: Sequence[str]) -> 
         servers=prepared.servers,
         left_out=dict(prepared.left_out),
     )
+
+
+def _write_first(record: RunRecord) -> None:
+    """Write the record of a run that begins. Raises ConfigError where there is no room for it."""
+    log_dir = record.plan.log_dir
+    with writing(log_dir):
+        try:
+            record.write(log_dir / RUN_RECORD)
+        except OSError:
+            free_reserve(log_dir)
+            raise
 
 
 def _scraper(prepared: Prepared) -> MetricsScraper:
@@ -126,7 +144,7 @@ def _check_resume(record: RunRecord) -> tuple[str, ...]:
     plan, server = record.plan, record.servers[0]
     if not plan.resume:
         return ()
-    check_resumable(plan.log_dir, plan, server.model)
+    check_resumable(plan.log_dir, plan, server)
     changes = tuple(version_changes(plan.log_dir, server.version))
     for change in changes:
         log.warning(change)

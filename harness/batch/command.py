@@ -7,6 +7,7 @@ from harness.batch.formats import cut_off
 from harness.batch.options import DecodeOptions, EncodeOptions, ScoreOptions
 from harness.cli.signals import interruptible
 from harness.errors import EXIT_VALID
+from harness.text import show
 
 
 def run(options: EncodeOptions | DecodeOptions | ScoreOptions) -> int:
@@ -18,7 +19,7 @@ def run(options: EncodeOptions | DecodeOptions | ScoreOptions) -> int:
             case DecodeOptions():
                 convert(options, decode_lines(options), _to_stdout)
                 if warning := cut_off(options.input):
-                    print(f"WARNING: {warning}", file=sys.stderr)
+                    show(f"WARNING: {warning}", file=sys.stderr)
             case ScoreOptions():
                 from harness.batch.score import score
 

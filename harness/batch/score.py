@@ -18,6 +18,7 @@ from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
 from harness.files import read_decoded
 from harness.grading.reports.progress import ProgressBar
 from harness.outputs.attempts import require_writable
+from harness.text import show
 
 METEOR, BERTSCORE = "meteor", "bertscore_f1"
 _SHOWN_DIGITS = 6
@@ -76,7 +77,7 @@ def score(options: ScoreOptions) -> int:
     for metric in metrics:
         print(f"{metric.name}\t{round(metric.mean, _SHOWN_DIGITS)}")
     for line in (*places.left_out, *_notes(submission, references, metrics)):
-        print(f"NOTE: {line}")
+        show(f"NOTE: {line}")
     return _judge(metrics, thresholds)
 
 

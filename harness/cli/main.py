@@ -62,8 +62,15 @@ def exit_code_of(name: str, log_level: str, work: Callable[[], int]) -> int:
 
 def _prepare(log_level: str) -> None:
     from harness.files import keep_others_from_writing
+    from harness.text import printable
 
-    logging.basicConfig(level=log_level.upper(), format="%(message)s", stream=sys.stderr)
+    class OneLine(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+            return printable(super().formatMessage(record), _MOST_CHARACTERS)
+
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(OneLine("%(message)s"))
+    logging.basicConfig(level=log_level.upper(), handlers=[lines])
     for name in ("httpx", "httpcore"):  # they log complete headers, keys included
         logging.getLogger(name).setLevel(logging.WARNING)
     keep_others_from_writing()

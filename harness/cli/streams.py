@@ -1,6 +1,7 @@
 """Standard output and error that cannot end a run, whether closed, full or a lost terminal.
 
-Results are in files, so a failed write to the terminal must not end a run.
+Results are in files, so a failed write to the terminal must not end a run. What is printed cannot control the
+terminal either: names of files, errors of servers and the like may hold escape sequences.
 """
 
 import io
@@ -8,6 +9,8 @@ import os
 import select
 import sys
 from typing import Any, TextIO
+
+from harness.text import legible
 
 _WAIT_S = 1.0  # for a reader of a full pipe
 
@@ -24,6 +27,26 @@ class _LossyWriter(io.FileIO):
         except OSError:  # EPIPE: the reader left; EIO: the terminal; ENOSPC: the disk
             written = None
         return memoryview(data).nbytes if written is None else written
+
+
+class _LegibleStream(io.TextIOWrapper):
+    """A stream that escapes control and format characters, but for line ends and tabs."""
+
+    def write(self, text: str) -> int:
+        """As TextIOWrapper."""
+        return super().write(legible(text))
+
+    def control(self, text: str) -> None:
+        """Write text that moves the cursor or clears."""
+        super().write(text)
+
+
+def control(stream: TextIO, text: str) -> None:
+    """Write text that moves the cursor of a terminal or clears it; nothing that came from outside."""
+    if isinstance(stream, _LegibleStream):
+        stream.control(text)
+    else:
+        stream.write(text)
 
 
 def secure_standard_streams() -> None:
@@ -45,7 +68,7 @@ def _fill_gaps() -> None:
 
 def _lossy(descriptor: int, before: TextIO | None, *, line_buffering: bool) -> TextIO:
     """A stream of the same encoding; characters outside it are escaped."""
-    return io.TextIOWrapper(
+    return _LegibleStream(
         io.BufferedWriter(_LossyWriter(descriptor, "w", closefd=False)),
         encoding=getattr(before, "encoding", None) or "utf-8",
         errors="backslashreplace",

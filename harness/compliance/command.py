@@ -17,7 +17,7 @@ from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN
 from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.text import printable
+from harness.text import printable, show
 
 _CONTINUE = (EXIT_VALID, EXIT_INVALID, EXIT_THRESHOLD)
 
@@ -62,7 +62,7 @@ def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, Ended]) -> 
     for item in items:
         one = ended.get(item.test, Ended(EXIT_INVALID, "not run", ""))
         where = "" if one.path is None else f"; {one.path}"
-        print(f"{item.test:8}{one.verdict:20}{one.summary}{where}", flush=True)
+        show(f"{item.test:8}{one.verdict:20}{one.summary}{where}")
 
 
 def _verify_run(item: ComplianceRun, record: RunRecord) -> Ended:
@@ -72,8 +72,9 @@ def _verify_run(item: ComplianceRun, record: RunRecord) -> Ended:
     if code == EXIT_VALID or (code == EXIT_INVALID and complete):
         return _conclude(item.request, verify(item.request), item.folder)
     if code == EXIT_INVALID:
-        print(f"{item.test} has no verdict: its run is not complete; see {log_dir}", flush=True)
-        return Ended(code, "no verdict", f"its run is not complete; see {log_dir}")
+        why = f"its run is not complete; see {log_dir}"
+        show(f"{item.test} has no verdict: {why}")
+        return Ended(code, "no verdict", why)
     return Ended(code, "no verdict", f"exit code {code}")
 
 
@@ -110,19 +111,19 @@ def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) 
     """Print the verdict and write the folder, if there is one to write."""
     name, result = request.test.name, found.result
     for warning in found.warnings:
-        print(f"WARNING {printable(warning, 500)}")
+        show(f"WARNING {warning}")
     if found.errors:
         why = printable("; ".join(found.errors), 800)
-        print(f"{name} has no verdict: {why} (without that: {result.summary})")
+        show(f"{name} has no verdict: {why} (without that: {result.summary})")
         return Ended(EXIT_INVALID, "no verdict", why)
     reasons = () if request.official else _reasons(request, found)
     # The plan of a run that was just made has named each of its deviations.
     for reason in reasons if not (request.own and found.deviations) else ():
-        print(f"NOT OFFICIAL: {printable(reason, 300)}")
+        show(f"NOT OFFICIAL: {reason}")
     verdict = f"{'TEST' if request.official else 'NOT OFFICIAL'} {'PASS' if result.passed else 'FAIL'}"
     path = None if folder is None else _write(request, result, folder, reasons)
     where = "" if path is None else f"; {path}"
-    print(f"{name}: {verdict}: {result.summary}{where}", flush=True)
+    show(f"{name}: {verdict}: {result.summary}{where}")
     return Ended(EXIT_VALID if result.passed else EXIT_THRESHOLD, verdict, result.summary, path)
 
 

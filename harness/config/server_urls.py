@@ -26,6 +26,11 @@ _SLURM = re.compile(r"slurm(?:\+(https?))?:(.*)")
 _SLURM_HOST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
+_PLACE = re.compile(r"(?:[A-Za-z0-9+.-]*://)?[^/?#\s]*")
+# The usual beginnings of keys, or a name that says so: a server's path is in every file of a run.
+_KEY = re.compile(
+    r"(?i)(?:^|[/=])(?:sk|hf|gsk|xai|ghp|nvapi)[-_][a-z0-9_-]{16,}|(?:key|token|secret|password)="
+)
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
@@ -189,27 +194,35 @@ def _too_many(source: str) -> ConfigError:
 
 
 def _check_url(url: str, source: str) -> None:
-    if "@" in url:
+    if "@" in url or _KEY.search(url):
         raise ConfigError(f"{source} has credentials in it; set the key in the environment as OPENAI_API_KEY")
+    shown = _without_path(url)
     if any(mark.isspace() for mark in url):
-        raise ConfigError(f"{source} {url!r}: expected one URL without spaces; separate several by commas")
+        raise ConfigError(f"{source} {shown!r}: expected one URL without spaces; separate several by commas")
     base, address = split_address(url.removeprefix(DNS))
     try:
         parts = urlsplit(base)
         port = parts.port
     except ValueError:
         raise ConfigError(
-            f"{source} {url}: expected http://HOST:PORT with a port of at most 65535, and an IPv6 address in "
-            "brackets: http://[::1]:30000"
+            f"{source} {shown}: expected http://HOST:PORT with a port of at most 65535, and an IPv6 address "
+            "in brackets: http://[::1]:30000"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ConfigError(f"{source} {url}: expected http://HOST:PORT or https://HOST:PORT")
+        raise ConfigError(f"{source} {shown}: expected http://HOST:PORT or https://HOST:PORT")
     if "?" in base or (address is not None and not _is_address(address)):
         raise ConfigError(
-            f"{source} {url}: expected a base URL without query and fragment (but for #ADDRESS)"
+            f"{source} {shown}: expected a base URL without query and fragment (but for #ADDRESS)"
         )
     if not _is_host(parts.hostname):
-        raise ConfigError(f"{source} {url}: {parts.hostname!r} is not a host name or an address")
+        raise ConfigError(f"{source} {shown}: {parts.hostname!r} is not a host name or an address")
+
+
+def _without_path(url: str) -> str:
+    """A URL that is refused, as a message shows it: a key may be anywhere behind its host."""
+    found = _PLACE.match(url)
+    place = found[0] if found else ""
+    return place if place == url else f"{place}…"
 
 
 def _is_address(text: str) -> bool:

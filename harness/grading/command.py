@@ -29,7 +29,7 @@ from harness.grading.reports import console, disagreements, evaluated, outputs, 
 from harness.grading.reports.progress import ProgressBar, ProgressFile
 from harness.grading.target import check_target, order_warnings, require_metrics
 from harness.pages.command import add_result
-from harness.text import legible
+from harness.text import legible, show
 
 _MODES: Mapping[Rules, Sequence[Mode]] = {
     "official": (Mode.OFFICIAL,),
@@ -101,7 +101,7 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
         )
     found, notes = open_outputs(source, benchmark, options.tokenizer)
     for note in notes:
-        print(legible(f"{source}: {note}"), file=sys.stderr)
+        show(f"{source}: {note}", file=sys.stderr)
     references = load_references(options.references, benchmark)
     if isinstance(found, Sized) and len(found) != len(references):
         raise GradingError(
@@ -127,7 +127,7 @@ def _write_tables(
         )
     if options.evaluated_file:
         evaluated.write_evaluated(options.evaluated_file, options.references, evaluation.graded, found)
-        print(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
+        show(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
 
 
 def _modes(options: EvaluationOptions, graders: Mapping[DatasetKind, Grader]) -> Sequence[Mode]:

@@ -38,6 +38,7 @@ class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
     parameters: SamplingParameters
     backend: str
     model: str | None = None
+    weight_version: str | None = None
     version: str | None = None
 
 
@@ -106,6 +107,8 @@ def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[s
     found = {
         name: list(differences(name, before[name], after[name])) for name in EvalSettings.__struct_fields__
     }
+    if None in (earlier.weight_version, now.weight_version):  # not named, or by an earlier version of this
+        found.pop("weight_version")
     decisive = [text for name, texts in found.items() if name not in _MAY_CHANGE for text in texts]
     if decisive:
         raise ConfigError(

@@ -12,9 +12,7 @@ from harness.record.resolved_plan import ServerInfo
 from harness.report.console import served_by, server_lines
 from harness.report.next_step import resuming_command, scoring_command
 from harness.report.progress import ProgressPrinter, ProgressSnapshot
-from harness.text import printable
-
-_LONG = 2000
+from harness.text import show
 
 
 class RowsConsole(ABC):
@@ -52,7 +50,7 @@ class RowsConsole(ABC):
             *([f"resuming  {kept} of {samples} {self.ROWS} are answered already"] if kept else []),
             *(f"WARNING   {warning}" for warning in warnings),
         ]
-        _print(lines)
+        show(*lines)
 
     def progress(self, snapshot: ProgressSnapshot) -> None:
         """Once a second."""
@@ -70,7 +68,7 @@ class RowsConsole(ABC):
         if result.plan.run.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return 0
-        _print(self.lines(result))
+        show(*self.lines(result))
         return result.exit_code
 
     def counted(self, result: EvalResult) -> str:
@@ -138,7 +136,3 @@ class EvalConsole(RowsConsole):
         if not any(word.replace("_", "-").split("=")[0] == "--output-file" for word in words):
             words += ["--output-file", str(result.plan.output)]
         return resuming_command(words)
-
-
-def _print(lines: Sequence[str]) -> None:
-    print("\n".join(printable(line, _LONG) for line in lines), flush=True)

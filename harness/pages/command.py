@@ -16,9 +16,7 @@ from harness.pages.figures.run_files import read_run
 from harness.pages.page import Page, write_page
 from harness.pages.run.run_page import run_page
 from harness.record.run_record import RunRecord
-from harness.text import aligned, printable
-
-_LONGEST_LINE = 2000
+from harness.text import aligned, show
 
 log = logging.getLogger("mlperf")
 
@@ -31,16 +29,15 @@ def html(options: HtmlOptions) -> None:
     for run in runs:
         path = options.output or run / REPORT
         write_report(run, path)
-        print(path)
+        show(str(path))
 
 
 def compare(options: CompareOptions) -> None:
     """Print the table of differences and write the page."""
     runs = [read_run(_one_run(folder)) for folder in options.folders]
-    for line in compare_lines(runs):
-        print(printable(line, _LONGEST_LINE))
+    show(*compare_lines(runs))
     _write(options.output, compare_page(runs))
-    print(options.output)
+    show(str(options.output))
 
 
 def watch(options: WatchOptions) -> None:
@@ -59,8 +56,7 @@ def results(options: ResultsOptions) -> None:
     if options.json:
         print(runs_table.as_json(rows))
         return
-    for line in aligned([runs_table.COLUMNS, *rows]):
-        print(printable(line, _LONGEST_LINE))
+    show(*aligned([runs_table.COLUMNS, *rows]))
 
 
 def write_report(folder: Path, path: Path) -> None:
@@ -88,7 +84,7 @@ def write_report_of(record: RunRecord) -> None:
     except Exception:
         log.exception("warning: no %s, because of a defect of this program", REPORT)
     else:
-        print(f"Report: {folder / REPORT}")
+        show(f"Report: {folder / REPORT}")
 
 
 def add_result(folder: Path, result: Mapping[str, Any]) -> None:

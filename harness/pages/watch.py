@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
 from harness.grading.reports.progress import GradingProgress, read_grading
@@ -45,7 +46,8 @@ def watch(folder: Path) -> None:
         with _screen() as leaves:
             while not leaves():
                 lines = screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)
-                print(_CLEAR + "\r\n".join(lines), end="", flush=True)
+                _control(_CLEAR)
+                print("\n".join(lines), end="", flush=True)
                 if _ended(run):
                     break
         print("\n".join(screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)))
@@ -57,6 +59,11 @@ def watch(folder: Path) -> None:
             print(printable(text), flush=True)
         time.sleep(_LOOK_S)
     print(ended, flush=True)
+
+
+def _control(text: str) -> None:
+    control(sys.stdout, text)
+    sys.stdout.flush()
 
 
 @contextmanager
@@ -71,10 +78,11 @@ def _screen() -> Iterator[Callable[[], bool]]:
 
     try:
         tty.setcbreak(descriptor)
-        print(_HIDE, end="", flush=True)
+        _control(_HIDE)
         yield leaves
     finally:
-        print(_SHOW, flush=True)
+        _control(_SHOW)
+        print(flush=True)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 

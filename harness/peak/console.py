@@ -2,8 +2,9 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from harness.cli.streams import control
 from harness.errors import EXIT_VALID
 from harness.peak.files import LADDER_PAGE
 from harness.peak.plan import LadderPlan
@@ -11,9 +12,8 @@ from harness.peak.result import SLOWER, Ladder, broken, stragglers, user_tokens_
 from harness.peak.steps import NOT_A_RESULT, Latency, Step
 from harness.report.console import served_by, server_lines
 from harness.report.progress import duration, milliseconds
-from harness.text import printable
+from harness.text import show
 
-_LONG = 2000
 _SLOWEST = 3  # replicas that a remark names
 _PLAIN_EVERY_S = 30.0  # between two progress lines of a log file or a pipe
 
@@ -56,14 +56,15 @@ class LadderConsole:
             *(f"DEVIATION {deviation}" for deviation in ladder.deviations),
             *(f"WARNING   {warning}" for warning in ladder.warnings),
         ]
-        self._print(lines)
+        show(*lines)
 
     def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
         """Show the progress: a line that is overwritten on a terminal, sometimes a plain line elsewhere."""
         text = f"[{duration(elapsed_s)}] {concurrency} in flight, {phase}"
         if self._terminal:
             columns = max(shutil.get_terminal_size().columns - 1, 1)
-            sys.stdout.write("\r" + text[:columns].ljust(columns))
+            control(sys.stdout, "\r")
+            sys.stdout.write(text[:columns].ljust(columns))
             sys.stdout.flush()
             self._open = True
         elif not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S:  # another ladder begins at 0
@@ -76,7 +77,7 @@ class LadderConsole:
         last = ladder.steps[-1]
         user = user_tokens_per_s(last)
         shown = "" if user is None else f", {user:,.1f} for a user"
-        self._print([f"{last.concurrency} in flight: {last.tokens_per_s:,.1f} tokens/s{shown}"])
+        show(f"{last.concurrency} in flight: {last.tokens_per_s:,.1f} tokens/s{shown}")
 
     def finish(self, ladder: Ladder, plan: LadderPlan) -> int:
         """Print the result; returns the program's exit code."""
@@ -84,9 +85,8 @@ class LadderConsole:
         if plan.run.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return EXIT_VALID
-        self._print(
-            ["", *table_lines(ladder), *result_lines(ladder), f"page      {plan.run.log_dir / LADDER_PAGE}"]
-        )
+        page = f"page      {plan.run.log_dir / LADDER_PAGE}"
+        show("", *table_lines(ladder), *result_lines(ladder), page)
         return ladder.exit_code
 
     def end_line(self) -> None:
@@ -94,10 +94,6 @@ class LadderConsole:
         if self._open:
             print(flush=True)
             self._open = False
-
-    @staticmethod
-    def _print(lines: Sequence[str]) -> None:
-        print("\n".join(printable(line, _LONG) for line in lines), flush=True)
 
 
 def table_lines(ladder: Ladder) -> Iterator[str]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.record.journal import ANSWERS_FILE
+from harness.record.server_changes import usable_samples
 
 MAGIC = b"ANS1"
 ANSWER = struct.Struct("<4sIIB3x")  # magic, sample index, number of ids, FINISH_REASONS index
@@ -44,12 +45,16 @@ def encode_answer(sample_index: int, finish: int, output_ids: bytes) -> bytes:
 
 
 def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, SavedAnswer]:
-    """By sample index, the first complete answer to each of ``samples`` samples in these journal folders."""
+    """By sample index, the first complete answer to each of ``samples`` samples in these journal folders.
+
+    Without those that may be of another model (harness/record/server_changes.py).
+    """
     found: dict[int, SavedAnswer] = {}
     for journal in journals:
+        usable = usable_samples(journal)
         for path in sorted(journal.glob(ANSWERS_FILE.format("*"))):
             for answer in read_answers(path):
-                if answer.sample_index < samples:
+                if answer.sample_index < samples and (usable is None or answer.sample_index in usable):
                     found.setdefault(answer.sample_index, answer)
     return found
 

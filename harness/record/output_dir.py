@@ -22,7 +22,7 @@ def locked(log_dir: Path) -> Iterator[None]:
 
     The lock file is beside the folder, since the folder itself is moved.
     """
-    with _writing(log_dir):
+    with writing(log_dir):
         log_dir.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(_lock_path(log_dir), flags, 0o644)
@@ -35,7 +35,7 @@ def locked(log_dir: Path) -> Iterator[None]:
 
 def check_free(log_dir: Path) -> None:
     """Raise ConfigError where a run could not write ``log_dir`` now. Leaves nothing behind."""
-    with _writing(log_dir):
+    with writing(log_dir):
         folder = log_dir.parent
         while not folder.exists():
             folder = folder.parent
@@ -52,7 +52,7 @@ def move_aside_existing(log_dir: Path) -> Path | None:
 
     Raises ConfigError.
     """
-    with _writing(log_dir):
+    with writing(log_dir):
         aside = _move_aside(log_dir)
     prepare_dir(log_dir)
     return aside
@@ -61,14 +61,19 @@ def move_aside_existing(log_dir: Path) -> Path | None:
 def prepare_dir(log_dir: Path) -> None:
     """Make ``log_dir`` and check that it can be written: LoadGen kills its process when it cannot.
 
-    Reserves some space, so that the verdict can be written to a full disk. Raises ConfigError.
+    Reserves some space, so that the verdict can be written to a full disk. Raises ConfigError, also where
+    there is no room for it.
     """
-    with _writing(log_dir):
+    with writing(log_dir):
         log_dir.mkdir(parents=True, exist_ok=True)
         for folder in (log_dir, log_dir.parent):
             _refuse_open_folder(folder)
-        with (log_dir / _RESERVE).open("xb") as reserve:
-            reserve.write(b"\0" * _RESERVE_BYTES)
+        try:
+            with (log_dir / _RESERVE).open("xb") as reserve:
+                reserve.write(b"\0" * _RESERVE_BYTES)
+        except OSError:
+            free_reserve(log_dir)
+            raise
 
 
 def free_reserve(log_dir: Path) -> None:
@@ -77,7 +82,8 @@ def free_reserve(log_dir: Path) -> None:
 
 
 @contextmanager
-def _writing(log_dir: Path) -> Iterator[None]:
+def writing(log_dir: Path) -> Iterator[None]:
+    """Make an error of the file system one of the flag: ConfigError."""
     try:
         yield
     except OSError as error:

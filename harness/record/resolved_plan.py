@@ -181,6 +181,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """where its weights came from"""
     revision: str | None = None
     """of the weights"""
+    weight_version: str | None = None
+    """SGLang's name for the weights (`--weight-version`, `/update_weight_version`)"""
     version: str | None = None
     """of the engine"""
     context_length: int | None = None

@@ -10,8 +10,9 @@ import msgspec
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
-from harness.record.resolved_plan import ResolvedPlan
+from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import RunRecord
+from harness.record.server_changes import other_model
 
 ATTEMPT = "attempt."  # folders of attempts, with a number behind it
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
@@ -20,10 +21,10 @@ _DECISIVE = ("scenario", "mode", "model_key", "samples", "dataset_sha256", "para
 _SHOWN = 80  # characters of a value
 
 
-def check_resumable(log_dir: Path, plan: ResolvedPlan, model: str | None) -> None:
+def check_resumable(log_dir: Path, plan: ResolvedPlan, server: ServerInfo) -> None:
     """Raise ConfigError if the earlier run had other settings or is already complete.
 
-    ``plan`` is the new run's, ``model`` is the one that its servers serve.
+    ``plan`` is the new run's, ``server`` one of its servers.
     """
     earlier = _earlier_run(log_dir)
     before, now = (msgspec.to_builtins(one, enc_hook=str) for one in (earlier.plan, plan))
@@ -33,11 +34,11 @@ def check_resumable(log_dir: Path, plan: ResolvedPlan, model: str | None) -> Non
                 f"--resume: {log_dir} holds a run with {'; '.join(found)}; "
                 "give the same arguments as before or start again without --resume"
             )
-    served = [server.model for server in earlier.servers]
-    if served and model not in served:
+    others = [other_model(before, server) for before in earlier.servers]
+    if others and all(others):
         raise ConfigError(
-            f"--resume: the answers in {log_dir} are of {served[0]}, the servers now serve {model}; "
-            "one result needs one model"
+            f"--resume: the answers in {log_dir} are of another model than the servers now serve: "
+            f"{others[0]}; one result needs one model"
         )
     if earlier.verdict is not None and earlier.verdict.result == "VALID":
         raise ConfigError(f"--resume: the run in {log_dir} is VALID and complete; nothing is left to do")

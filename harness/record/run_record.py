@@ -21,6 +21,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
+from harness.record.server_changes import ServerChange
 from harness.record.server_list import completed, indented, shortened
 
 SCHEMA = 1
@@ -185,6 +186,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `like` 0 and what differs from it"""
     left_out: dict[str, str] = {}
     """servers of `plan.server_urls` that the run does without, and why (`--min-replicas`)"""
+    changed: tuple[ServerChange, ...] = ()
+    """servers that named another model or version when asked again: after a recovery or at the end"""
     started: datetime
     """before the first query"""
     clock: ClockPair | None = None

@@ -29,6 +29,7 @@ from harness.record.replica_figures import Straggler
 from harness.record.requests_table import Reported, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
 from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad, Statistics
+from harness.record.server_changes import ServerChange, counted_changes
 from harness.report.client_overhead import (
     client_load,
     client_share,
@@ -55,7 +56,7 @@ class Observations:
     second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
     sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad. ``network``: a value for each server.
     ``without_metrics``: servers that have none, and why; None where they were not asked. ``stragglers`` as in
-    ReplicaBalance.
+    ReplicaBalance. ``changes``: servers that were asked again and named another model or version.
     """
 
     issued: int = 0
@@ -70,6 +71,7 @@ class Observations:
     network: Sequence[ReplicaNetwork] = ()
     without_metrics: Mapping[str, str] | None = None
     stragglers: tuple[Straggler, ...] | None = None
+    changes: tuple[ServerChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         client_share=client_share(files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
         network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
+        changed=counted_changes(rows, seen.changes),
         balance=replica_balance(rows, [server.url for server in record.servers], seen.stragglers),
         server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens),
     )
@@ -164,7 +167,8 @@ def _verdict(
         reason = f"ended by {seen.interrupted_by} before LoadGen was done"
         return RunVerdict("INTERRUPTED", (reason, *unwritten))
     plan = record.plan
-    errors = (*seen.errors, *_broken(files.journal), *unwritten)
+    changed = (change.doubt for change in record.changed if change.answers)
+    errors = (*seen.errors, *changed, *_broken(files.journal), *unwritten)
     logs = (
         *setting_errors(files.detail, plan.loadgen_settings, accuracy=plan.accuracy),
         *loadgen_file_errors(

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.cli.streams import control
+
 # Seconds of the run between two lines of a log file or a pipe: at first, and after the first minute.
 _PLAIN_EVERY_S, _PLAIN_LATER_S = 10.0, 60.0
 _MOST_KINDS = 3  # of failures that the line names
@@ -52,6 +54,7 @@ class ProgressPrinter:
     def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Show the run's present state."""
         if self._terminal:
+            control(sys.stdout, "\r")
             sys.stdout.write(terminal_progress(snapshot, shutil.get_terminal_size().columns))
             sys.stdout.flush()
             self._open = True
@@ -76,7 +79,7 @@ def plain_progress(snapshot: ProgressSnapshot) -> str:
 
 
 def terminal_progress(snapshot: ProgressSnapshot, width: int) -> str:
-    """A carriage return and the line, cut between fields and padded to overwrite the line before.
+    """The line, cut between fields and padded to overwrite the line before.
 
     One column stays free: a terminal breaks the line when its last column is filled.
     """
@@ -84,7 +87,7 @@ def terminal_progress(snapshot: ProgressSnapshot, width: int) -> str:
     fields = _fields(snapshot)
     while len(fields) > 1 and len(", ".join(fields)) > columns:
         fields.pop()
-    return "\r" + ", ".join(fields)[:columns].ljust(columns)
+    return ", ".join(fields)[:columns].ljust(columns)
 
 
 def _fields(s: ProgressSnapshot) -> list[str]:

@@ -154,7 +154,7 @@ def _slower(policy: Policy, history: History) -> Iterator[str]:
             f"of {len(scales)}: look at temperatures and clocks, and repeat the search on warm servers"
         )
     for rate in tally(history.probes):
-        verdicts = [one.verdict for one in history.probes if one.rate == rate and one.verdict != "FAILED"]
+        verdicts = [one.verdict for one in history.probes if one.rate == rate]
         if "INVALID" in verdicts and verdicts == sorted(verdicts, reverse=True) and len(set(verdicts)) > 1:
             yield f"{rate:g} was VALID first and INVALID later: the servers may have become slower"
 

@@ -1,6 +1,6 @@
 """The texts of a search on stdout: each measurement as it comes, the table and the result at the end."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from harness.errors import EXIT_INVALID, EXIT_VALID
@@ -15,10 +15,9 @@ from harness.search.offline import OfflineRate
 from harness.search.policy import Action, Ended, NextStep
 from harness.search.probe import Probe
 from harness.search.state import SEARCH_STATE, SearchState
-from harness.text import aligned, counted, printable
+from harness.text import aligned, counted, show
 
 SEARCH_PAGE = "search.html"
-_LONG = 2000
 
 COLUMNS = (
     "target_qps",
@@ -67,14 +66,6 @@ class SearchConsole:
         print("dry run: everything is checked, nothing was sent")
         return EXIT_VALID
 
-    def needs_no_search(self) -> int:
-        """For single-stream; returns the program's exit code."""
-        print(
-            "single-stream has no rate to search for: each query waits for the end of the one before it; "
-            "run_mlperf.py --scenario single-stream measures it"
-        )
-        return EXIT_VALID
-
     def action(self, action: Action, spent_s: float) -> None:
         """Before each measurement."""
         if isinstance(action, Ended):
@@ -83,7 +74,7 @@ class SearchConsole:
             text = f"ladder: {counted(action.concurrency, 'request')} in flight ({NOT_A_RESULT})"
         else:
             text = f"run at target_qps = {action.rate:g}: {action.why}"
-        _print([f"[{duration(spent_s)}] {text}"])
+        show(f"[{duration(spent_s)}] {text}")
 
     def progress(self, snapshot: ProgressSnapshot) -> None:
         """Once a second of a run."""
@@ -98,13 +89,13 @@ class SearchConsole:
         self._steps.end_line()
         self._progress.end()
         self._progress = ProgressPrinter()
-        _print([f"    {step_line(one) if isinstance(one, Step) else probe_line(one, limits_ns)}"])
+        show(f"    {step_line(one) if isinstance(one, Step) else probe_line(one, limits_ns)}")
 
     def finish(self, folder: Path, state: SearchState) -> int:
         """Print the table and the result; returns the program's exit code."""
         self._steps.end_line()
         self._progress.end()
-        _print(["", *result_lines(state, folder)])
+        show("", *result_lines(state, folder))
         found = state.conclusion
         done = found is not None and found.outcome in ("FOUND", "AT_LEAST", "BUDGET") and found.rate
         return EXIT_VALID if done else EXIT_INVALID
@@ -114,7 +105,7 @@ class SearchConsole:
         self._progress.end()
         if found is None:
             return self.checked()
-        _print(list(offline_lines(found)))
+        show(*offline_lines(found))
         return EXIT_VALID
 
 
@@ -234,7 +225,3 @@ def offline_lines(found: OfflineRate) -> Iterator[str]:
         f"{duration(found.least_s)}"
     )
     yield f"{USER_CONF:<9} {found.conf_row}"
-
-
-def _print(lines: Sequence[str]) -> None:
-    print("\n".join(printable(line, _LONG) for line in lines), flush=True)

@@ -137,8 +137,7 @@ def tally(probes: Sequence[Probe]) -> dict[float, tuple[int, int]]:
     counts: dict[float, tuple[int, int]] = {}
     for probe in sorted(probes, key=lambda one: one.rate):
         valid, invalid = counts.get(probe.rate, (0, 0))
-        if probe.verdict != "FAILED":
-            counts[probe.rate] = (valid + (probe.verdict == "VALID"), invalid + (probe.verdict == "INVALID"))
+        counts[probe.rate] = (valid + (probe.verdict == "VALID"), invalid + (probe.verdict == "INVALID"))
     return counts
 
 
@@ -421,9 +420,6 @@ def _repeats(probes: Sequence[Probe], rate: float) -> bool:
 def _stopped(history: History) -> Ended | None:
     if not history.probes:
         return None
-    last = history.probes[-1]
-    if last.verdict == "FAILED":
-        return Ended("STOPPED", f"the run at {last.rate:g}: {'; '.join(last.reasons)}")
     bound = [one.rate for one in history.probes if one.verdict == "INVALID" and one.client_bound]
     if len(bound) > _MOST_BOUND:
         rates = ", ".join(f"{rate:g}" for rate in bound)

@@ -24,7 +24,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     cost_s: float
     """time in all, with start, end and emptying of the servers"""
     verdict: ProbeVerdict
-    """`FAILED`: queries failed, the server died or the run was ended: it shows nothing about the rate"""
+    """`FAILED`: only in files of earlier versions, for a run that shows nothing about the rate"""
     reasons: tuple[str, ...] = ()
     cut_after_s: float | None = None
     """time at which it was ended, since more queries were over a limit than a VALID run may have"""
@@ -73,5 +73,5 @@ class Prober(Protocol):
         ...
 
     def probe(self, rate: float) -> Probe:
-        """A run of official length at this rate."""
+        """A run of official length at this rate. Raises RunError for one that shows nothing about it."""
         ...

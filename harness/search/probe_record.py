@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from harness.errors import RunError
 from harness.files import USER_CONF
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.run_record import Distribution, RunRecord
@@ -24,10 +25,19 @@ def write_conf(folder: Path, user_conf: Path, model_key: str, rate: float) -> Pa
 def probe_of(
     record: RunRecord, run: ScheduledRun, watch: CutOff, cost_s: float, folder: str, failures: tuple[str, ...]
 ) -> Probe:
-    """The probe that a run was; ``failures``: why a server was not usable behind it."""
+    """The probe that a run was; ``failures``: why a server was not usable behind it.
+
+    Raises RunError for a run that shows nothing about its rate: queries failed, a process or server was lost.
+    """
     cut_after_s, over = watch.decided_s, watch.over
     statistics, loadgen, verdict = record.statistics, record.loadgen, record.verdict
     assert statistics is not None and verdict is not None
+    decided = _verdict(record, cut_after_s)
+    if failures or decided is None:
+        reasons = "; ".join((*failures, *verdict.reasons))
+        raise RunError(
+            f"the run at {run.rate:g} in {record.plan.log_dir} shows nothing about its rate: {reasons}"
+        )
     summary = None if cut_after_s is not None else loadgen
     taken_s = (statistics.duration_ns or 0) / 1e9
     return Probe(
@@ -37,8 +47,8 @@ def probe_of(
         planned_s=run.seconds,
         seconds=taken_s if cut_after_s is None else cut_after_s,
         cost_s=cost_s,
-        verdict="FAILED" if failures else _verdict(record, cut_after_s),
-        reasons=(*failures, *verdict.reasons),
+        verdict=decided,
+        reasons=verdict.reasons,
         cut_after_s=cut_after_s,
         ttft_p99_ns=_p99_ns("TTFT", summary, statistics.ttft),
         tpot_p99_ns=_p99_ns("TPOT", summary, statistics.tpot),
@@ -54,16 +64,17 @@ def probe_of(
     )
 
 
-def _verdict(record: RunRecord, cut_after_s: float | None) -> ProbeVerdict:
-    """A cut run is INVALID; one that was not VALID for another reason than its times shows nothing."""
+def _verdict(record: RunRecord, cut_after_s: float | None) -> ProbeVerdict | None:
+    """A cut run is INVALID; None for one that was not VALID for another reason than its times."""
     assert record.verdict is not None
-    if record.statistics is not None and record.statistics.failed:
-        return "FAILED"
+    changed = any(server.answers for server in record.changed)
+    if changed or (record.statistics is not None and record.statistics.failed):
+        return None
     if cut_after_s is not None:
         return "INVALID"
     if record.verdict.result == "VALID":
         return "VALID"
-    return "INVALID" if record.verdict.complete else "FAILED"
+    return "INVALID" if record.verdict.complete else None
 
 
 def _p99_ns(name: str, summary: LoadgenSummary | None, ours: Distribution | None) -> float | None:

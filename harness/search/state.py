@@ -61,7 +61,8 @@ def read_state(folder: Path) -> SearchState:
         ) from None
     if state.schema != SCHEMA:
         raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}")
-    return state
+    probes = tuple(one for one in state.history.probes if one.verdict != "FAILED")
+    return msgspec.structs.replace(state, history=History(state.history.steps, probes))
 
 
 def identity_of(record: RunRecord) -> Identity:

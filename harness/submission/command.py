@@ -14,6 +14,7 @@ from harness.submission.find_runs import scenarios_there
 from harness.submission.machine import machine_fields
 from harness.submission.rules import SystemRule, load_rules
 from harness.submission.summary import compare, summarize, table, write_csv
+from harness.text import show
 
 
 def build(options: BuildOptions) -> bool:
@@ -30,14 +31,14 @@ def build(options: BuildOptions) -> bool:
     )
     built = build_tree(request, machine_fields(), load_rules(options.round))
     names = [run.scenario.folder for run in built.runs]
-    print(f"{options.output}: {request.runs_folder} with {', '.join(names)}")
+    show(f"{options.output}: {request.runs_folder} with {', '.join(names)}")
     left = sorted(set(scenarios_there(request.results)) - {run.scenario for run in built.runs})
     if left:
-        print(f"not included from {request.results}: {', '.join(left)}")
-    print(f"{kept_beside(options.output)}: full accuracy logs and run.json; keep them, do not submit them")
+        show(f"not included from {request.results}: {', '.join(left)}")
+    show(f"{kept_beside(options.output)}: full accuracy logs and run.json; keep them, do not submit them")
     if built.from_machine:
         fields = ", ".join(built.from_machine)
-        print(f"check these fields, this machine filled them in (is it the system under test?): {fields}")
+        show(f"check these fields, this machine filled them in (is it the system under test?): {fields}")
     if built.elsewhere:
         print("the servers are on other machines: this machine filled in no field of the system description")
     if built.changed_source:
@@ -59,10 +60,8 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
     rows = summarize(check_contexts(tree, round_name))
     earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
-    for issue in issues:
-        print(issue)
-    for line in table(compared) if compared else ():
-        print(line)
+    show(*map(str, issues))
+    show(*(table(compared) if compared else ()))
     if options.csv:
         write_csv(options.csv, compared)
     warnings = sum(issue.is_warning for issue in issues)

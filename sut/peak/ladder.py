@@ -25,14 +25,15 @@ from harness.record.journal import Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.record.resolved_plan import ServerInfo
+from harness.record.server_changes import ServerChange
 from harness.report.live import JournalTail
 from harness.report.statistics import completed, latency_ns
-from sut.drive import Death, preflight, servers_of
+from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
 from sut.servers.discovery import find_servers
-from sut.servers.health import ask_health, ask_work
+from sut.servers.recheck import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.machine_limits import machine_limits
@@ -42,6 +43,7 @@ from sut.wire import Wires
 
 _LOOKS = 32  # at the counters, in the time of a step; workers write them four times a second
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
+_ANSWERS_S = 2.0  # of all servers, between two steps
 _NS = 1e9
 _UNTIMED = "the answers are not streamed: no times of tokens are measured, and no limit ends the ladder"
 
@@ -156,17 +158,21 @@ def _opened(
             warnings=(*ladder.warnings, *warnings),
         )
         scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.run.ca_file)
-        with _client(plan, prepared, target, death) as client:
+        servers = recheck_of(prepared)
+        with _client(plan, prepared, target, death, servers) as client:
             scraper.start()
-            opened = OpenLadder(ladder, client, folder, watcher, stack)
+            opened = OpenLadder(ladder, client, servers, folder, watcher, stack)
             yield opened
             stack.enter_context(uninterrupted())
             seen = client.session.observations()
+        seen = asked_again(seen, servers)
         found, ladder = scraper.stop(), opened.ladder
+        changed = tuple(map(_changed, seen.changes)) if not ladder.errors else ()
         opened.ladder = msgspec.structs.replace(
             ladder,
             ended=datetime.now(UTC),
-            errors=(*ladder.errors, *seen.errors),
+            complete=ladder.complete and not changed,
+            errors=(*ladder.errors, *seen.errors, *changed),
             warnings=(*ladder.warnings, *seen.warnings, *found.warnings),
         )
         free_reserve(folder)
@@ -179,6 +185,7 @@ class OpenLadder:
 
     ladder: Ladder
     _client: "ClosedLoopClient"
+    _servers: Recheck
     _folder: Path
     _watcher: Watcher
     _stack: ExitStack
@@ -186,6 +193,9 @@ class OpenLadder:
     def step(self, concurrency: int) -> Step:
         """Measure one more step. Raises RunError, OSError and InterruptedRun."""
         step = self._client.measure(concurrency, self._watcher)
+        self._servers.ask_all(_ANSWERS_S)
+        if changes := self._servers.changes:
+            raise RunError(_changed(changes[0]))
         before = self.ladder
         wanted = before.wanted if concurrency in before.wanted else (*before.wanted, concurrency)
         self.ladder = msgspec.structs.replace(before, steps=(*before.steps, step), wanted=wanted)
@@ -214,25 +224,23 @@ class OpenLadder:
         self.ladder = msgspec.structs.replace(self.ladder, stopped=stopped, **facts)
 
 
+def _changed(change: ServerChange) -> str:
+    return f"ended early: {change.reason}: the last step may be of either; start it as it was"
+
+
 @contextmanager
 def _client(
-    plan: LadderPlan, prepared: Prepared, target: Target, death: Death
+    plan: LadderPlan, prepared: Prepared, target: Target, death: Death, servers: Recheck
 ) -> Iterator["ClosedLoopClient"]:
     """The client's processes, connected; requests in flight at the end of the block are abandoned."""
-    run, key = prepared.plan, api_key()
+    run = prepared.plan
     wires = Wires(target.wire, run.parameters, run.benchmark.vocabulary_size, target.model)
-    urls = [server.url for server in prepared.servers]
     look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
     with QuerySession(run, prepared.samples, prepared.placement, closed_loop=True) as session:
         session.start_workers(target, render_requests(prepared.samples, wires), None)
-        with session.monitored(
-            urls,
-            lambda url: ask_health(url, key, run.ca_file),
-            lambda url: ask_work(url, key, run.ca_file),
-            look_s,
-        ) as monitor:
+        with session.monitored(servers, look_s) as monitor:
             tail = JournalTail(run.log_dir / JOURNAL_DIR)
-            yield ClosedLoopClient(session, monitor, tail, death, urls, plan)
+            yield ClosedLoopClient(session, monitor, tail, death, servers.urls, plan)
 
 
 @dataclass(slots=True)
@@ -303,7 +311,10 @@ class ClosedLoopClient:
         return time.monotonic_ns()
 
     def _watch(self, observe: Observer, enough: Callable[[], bool]) -> None:
-        if self.monitor.watch(observe, enough) is not None:
+        ended = self.monitor.watch(observe, enough)
+        if errors := self.monitor.observations().errors:  # such as a worker that was killed
+            raise RunError(f"ended early: {errors[0]}")
+        if ended is not None:
             raise RunError("ended early: no worker process is left")
 
     def _look(self, totals: Counts) -> Look:

@@ -28,6 +28,7 @@ from harness.search.schedule import Schedule
 from sut.peak.emptying import empty_servers
 from sut.peak.ladder import OpenLadder, open_ladder
 from sut.run import run
+from sut.servers.recheck import check_same_servers
 
 LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 
@@ -102,6 +103,7 @@ class RunProber:
         plan = replace(plan, run=msgspec.structs.replace(plan.run, log_dir=folder))
         with ExitStack() as stack:
             opened = stack.enter_context(open_ladder(plan, _StepProgress(self.on_step)))
+            check_same_servers(self.base.servers, opened.ladder.servers)
             return _Session(opened, stack.pop_all(), most)
 
     def probe(self, rate: float) -> Probe:
@@ -121,7 +123,7 @@ class RunProber:
             watch(snapshot)
 
         with signals_kept():
-            record = run(plan, on_progress=on_progress)
+            record = run(plan, on_plan=self._check_servers, on_progress=on_progress)
         if record.interrupted_by is not None:
             raise interruption(record.interrupted_by)
         watch.count_all()
@@ -129,6 +131,10 @@ class RunProber:
         failures = self._empty() if watch.decided_s is not None else ()
         name = plan.log_dir.relative_to(self.folder).as_posix()
         return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
+
+    def _check_servers(self, record: RunRecord) -> None:
+        """Raise ServerError where the servers are others than when the search began."""
+        check_same_servers(self.base.servers, record.servers)
 
     def _empty(self) -> tuple[str, ...]:
         """Have the servers drop their requests; returns why one is not usable."""

@@ -11,12 +11,15 @@ import msgspec
 from harness.cli.signals import interruptible
 from harness.config.api_key import api_key
 from harness.dataset.samples import SampleSet
+from harness.files import JOURNAL_DIR
 from harness.outputs import attempts
 from harness.outputs.attempts import EvalSettings
 from harness.outputs.outcome import EvalResult
 from harness.outputs.plan import EvalPlan
 from harness.record.answer_log import SavedAnswer
+from harness.record.journal import read_journal
 from harness.record.resolved_plan import ServerInfo
+from harness.record.server_changes import counted_changes
 from harness.report.finish_run import Observations
 from harness.report.live import ProgressLine
 from harness.report.progress import ProgressSnapshot
@@ -165,13 +168,15 @@ def _send(
 
 
 def _ended_with(plan: EvalPlan, rows: _Rows, attempt: Path, seen: Observations) -> EvalResult:
+    changes = counted_changes(read_journal(attempt / JOURNAL_DIR).rows, seen.changes)
+    in_doubt = (f"{change.doubt}, then --resume sends them again" for change in changes if change.answers)
     return EvalResult(
         plan=plan,
         samples=len(rows.samples),
         kept=len(rows.kept),
         answers=attempts.answers(plan.folder, len(rows.samples)),
         failures=attempts.failures(attempt, seen.lost),
-        errors=tuple(seen.errors),
+        errors=(*seen.errors, *in_doubt),
         warnings=tuple(seen.warnings),
         interrupted_by=seen.interrupted_by,
         elapsed_s=attempts.elapsed_s(plan.folder),
@@ -194,6 +199,7 @@ def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[E
         parameters=run.parameters,
         backend=run.backend,
         model=known.model if known else None,
+        weight_version=known.weight_version if known else None,
         version=known.version if known else None,
     )
     return settings, () if earlier is None else attempts.check_same(plan.folder, earlier, settings)

@@ -20,10 +20,14 @@ _OWN = re.compile(
 )
 _NOT_COMPARED = ("url", "trial_s", "settings", "differs")
 _MOST_VALUES = 4
+# What all replicas that name it have in common, besides protocol, model and version.
+_ALIKE = ("revision", "weight_version", "vocabulary_size", "context_length")
+_HASH = re.compile(r"[0-9a-f]{40}")
+_REMEDY = "one run needs equal replicas: start those that differ like the others, or do not name them"
 
 
 def check_alike(facts: Sequence[ServerInfo]) -> None:
-    """Raise ServerError unless all replicas serve the same model with the same version."""
+    """Raise ServerError unless all replicas serve the same model with the same version and context."""
     groups: dict[tuple[str, str | None, str | None], list[ServerInfo]] = {}
     for fact in facts:
         groups.setdefault((fact.wire, fact.model, fact.version), []).append(fact)
@@ -36,7 +40,17 @@ def check_alike(facts: Sequence[ServerInfo]) -> None:
             f"({group[0].engine} {group[0].version or 'without a version'})"
             for place, group in enumerate(found)
         )
-        raise ServerError(f"replicas differ: {shown}; one run needs equal replicas")
+        raise ServerError(f"replicas differ: {shown}; {_REMEDY}")
+    for name in _ALIKE:
+        named = [(fact, value) for fact in facts if (value := _compared(fact, name)) is not None]
+        for text in _difference(name, [fact for fact, _ in named], [value for _, value in named]):
+            raise ServerError(f"{text}; {_REMEDY}")
+
+
+def _compared(fact: ServerInfo, name: str) -> Any:
+    """A value that can be compared: a branch or a part of a hash may be the same revision as another."""
+    value = getattr(fact, name)
+    return None if name == "revision" and value is not None and not _HASH.fullmatch(value) else value
 
 
 def with_differences(answers: Sequence[tuple[ServerInfo, Reported]]) -> tuple[ServerInfo, ...]:
@@ -77,7 +91,7 @@ def replica_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
 
 def _difference(name: str, facts: Sequence[ServerInfo], values: Sequence[Any]) -> Iterator[str]:
     counts = Counter(values)
-    if len(counts) == 1:
+    if len(counts) <= 1:
         return
     urls: dict[Any, list[str]] = {value: [] for value in counts}
     for fact, value in zip(facts, values, strict=True):

@@ -98,7 +98,15 @@ class ActivityProbe:
 class HealthMonitor:
     """Replicas that are out of use, since when and why; threads poll them until they recover or ``close``."""
 
-    def __init__(self, urls: Sequence[str], workers: Sequence[Connection], ask: Ask) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        workers: Sequence[Connection],
+        ask: Ask,
+        none_left: Callable[[], str] = lambda: "",
+    ) -> None:
+        """``none_left``: why no replica can recover any more, "" while one can."""
+        self.none_left = none_left
         self._outages: list[str] = []
         self._urls = urls
         self._workers = workers
@@ -106,7 +114,7 @@ class HealthMonitor:
         self._lock = threading.Lock()
         self._asking: set[int] = set()
         self._out: dict[int, tuple[float, str]] = {}
-        self._closed = threading.Event()
+        self.closed = threading.Event()
 
     @property
     def outages(self) -> tuple[str, ...]:
@@ -138,16 +146,16 @@ class HealthMonitor:
 
     def close(self) -> None:
         """Stop polling."""
-        self._closed.set()
+        self.closed.set()
 
     def _until_well(self, replica: int) -> None:
         began = time.monotonic()
-        while (wrong := self._ask(self._urls[replica])) and not self._closed.is_set():
+        while (wrong := self._ask(self._urls[replica])) and not self.closed.is_set():
             self._note_out(replica, began, wrong)
-            self._closed.wait(_PAUSE_S)
+            self.closed.wait(_PAUSE_S)
         with self._lock:
             self._asking.discard(replica)
-            if self._closed.is_set():
+            if self.closed.is_set():
                 return
             was_out = self._out.pop(replica, None) is not None
             text = f"{self._urls[replica]} was out of use for {time.monotonic() - began:.0f} s"
@@ -159,11 +167,11 @@ class HealthMonitor:
 
     def _note_out(self, replica: int, began: float, wrong: str) -> None:
         with self._lock:
-            first = replica not in self._out
+            before = self._out.get(replica)
             self._out[replica] = (began, wrong)
-            if first:
+            if before is None:
                 self._tell("suspect", replica)
-        if first:
+        if before is None or before[1] != wrong:
             log.warning("replica out of use: %s", wrong)
 
     def _tell(self, word: str, replica: int) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from harness.cli.streams import control
 from harness.config.api_key import masked_text
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
@@ -272,7 +273,8 @@ class WaitNotices:
             return
         columns = max(shutil.get_terminal_size().columns - 1, 1)
         line = printable(f"waiting {waited_s:.0f} s for {what}", 500)
-        sys.stderr.write(f"\r{line[:columns].ljust(columns)}")
+        control(sys.stderr, "\r")
+        sys.stderr.write(line[:columns].ljust(columns))
         sys.stderr.flush()
         self._open = True
 
@@ -280,6 +282,6 @@ class WaitNotices:
         """Clear the line of a terminal."""
         if self._open:
             columns = max(shutil.get_terminal_size().columns - 1, 1)
-            sys.stderr.write(f"\r{' ' * columns}\r")
+            control(sys.stderr, f"\r{' ' * columns}\r")
             sys.stderr.flush()
             self._open = False

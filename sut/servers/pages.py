@@ -73,9 +73,11 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, Reported]:
         url=control.url,
         wire="sglang",
         engine=_text(info, "engine") or "SGLang",
-        model=_text(info, "served_model_name") or path,
+        # A weight update moves the first (SGLang's http_server.py), earlier versions have only the second.
+        model=_text(model, "served_model_name") or _text(info, "served_model_name") or path,
         model_path=path,
         revision=_text(info, "revision") or _snapshot(path),
+        weight_version=_text(model, "weight_version") or _text(info, "weight_version"),
         version=_text(info, "version"),
         context_length=_integer(info, "context_length") or _integer(model, "context_length"),
         vocabulary_size=_integer(info, "vocab_size"),

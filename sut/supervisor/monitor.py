@@ -166,6 +166,8 @@ class Monitor:
             )
         else:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
+        if why := self._replicas.none_left():
+            raise RunError(f"ended early: {why}")
         self._abort_policy.check(totals, *self._replicas.all_out_for())
         if not self._log_dir.is_dir():
             raise RunError(f"the output folder {self._log_dir} was removed during the run")

@@ -1,6 +1,7 @@
 """Runs queries in their processes: LoadGen's or the row issuer's, the workers, and this one, the monitor."""
 
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,8 @@ from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import loadgen_main
 from sut.peak.closed_loop import closed_loop_main
 from sut.rows.issuer import issuer_main
-from sut.servers.health import ActivityProbe, Ask, HealthMonitor
+from sut.servers.health import ActivityProbe, HealthMonitor
+from sut.servers.recheck import Recheck
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
 from sut.supervisor.spawn import spawn, stop
@@ -128,16 +130,13 @@ class QuerySession:
             self._require_loadgen()  # without it the workers end, too; the cause is its own
             raise
 
-    def run(
-        self, observe: Observer, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]
-    ) -> Lost:
+    def run(self, observe: Observer, servers: Recheck) -> Lost:
         """Start LoadGen and monitor the test to its end; returns the queries lost with a worker.
 
-        ``observe`` gets the counters once a second; ``ask`` checks the health of the replica of a URL,
-        ``work`` reads its signs of work (sut.servers.health.ActivityProbe).
+        ``observe`` gets the counters once a second; ``servers`` are asked when a worker suspects them.
         Raises RunError when the test cannot finish.
         """
-        with self.monitored(urls, ask, work) as monitor:
+        with self.monitored(servers) as monitor:
             lost = monitor.until_done(observe)
             for child in self._workers:
                 stop(child.process, _WORKER_END_S)
@@ -146,19 +145,18 @@ class QuerySession:
         return lost
 
     @contextmanager
-    def monitored(
-        self,
-        urls: Sequence[str],
-        ask: Ask,
-        work: Callable[[str], bytes | None],
-        look_s: float | None = None,
-    ) -> Iterator[Monitor]:
+    def monitored(self, servers: Recheck, look_s: float | None = None) -> Iterator[Monitor]:
         """Start the issuing process; the monitor of the test, for the length of the block.
 
         ``look_s``: seconds between two looks at the counters. Raises RunError.
         """
-        replicas = HealthMonitor(urls, [child.control for child in self._workers], ask)
-        activity = ActivityProbe(urls, ask, work) if self._plan.policy.ask_in_silence else None
+        controls = [child.control for child in self._workers]
+        replicas = HealthMonitor(servers.urls, controls, servers.recovered, servers.none_left)
+        in_silence = self._plan.policy.ask_in_silence
+        if self._plan.accuracy:
+            watching = (replicas.suspected, replicas.closed)
+            threading.Thread(target=servers.watch, args=watching, name="recheck", daemon=True).start()
+        activity = ActivityProbe(servers.urls, servers.health, servers.work) if in_silence else None
         monitor = Monitor(
             self._loadgen,
             self._workers,

@@ -12,7 +12,8 @@ from harness.dataset import tokenizer
 from harness.peak.files import read_state
 from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
-from tests.runs import ROOT, run_mlperf, write_dataset
+from tests.kit import wait_until
+from tests.runs import ROOT, command, quick_conf, run_mlperf, write_dataset
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -78,6 +79,30 @@ def test_performance(sglang_server, greedy, scenario, tmp_path):
         tpots = [(row["reported_done_ns"] - row["reported_first_ns"]) / (row["osl"] - 1) for row in rows]
         loadgens = figure(run.loadgen_summary, "Mean Time per Output Token")
         assert sum(tpots) / len(tpots) == pytest.approx(loadgens, rel=0.05)
+
+
+def test_other_weights_in_mid_run_are_no_valid_result(sglang_server, greedy, tmp_path):
+    def name_weights(version):
+        body = json.dumps({"new_version": version, "abort_all_requests": False})
+        page(f"{sglang_server.url}/update_weight_version", body.encode())
+
+    words = ("--scenario", "server", "--server-url", sglang_server.url, *greedy)
+    words = command(tmp_path, *words, "--user-conf", quick_conf(tmp_path, qps=4, duration_ms=5000))
+    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log_dir = tmp_path / "server" / "performance"
+    try:
+        wait_until(lambda: any(path.stat().st_size for path in log_dir.glob("journal/queries-*.bin")))
+        name_weights("v2")
+        said, _ = run.communicate(timeout=600)
+    finally:
+        name_weights("default")
+        run.kill()
+    assert run.returncode == 4, said
+    record = json.loads((log_dir / "run.json").read_text())
+    (change,) = record["changed"]
+    assert (change["was"], change["now"]) == ({"weight_version": "default"}, {"weight_version": "v2"})
+    assert record["servers"][0]["weight_version"] == "default"
+    assert any("weight version default is now v2" in reason for reason in record["verdict"]["reasons"])
 
 
 def test_a_ladder(sglang_server, greedy, tmp_path):

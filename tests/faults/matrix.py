@@ -133,6 +133,22 @@ SERVER_FAULTS = (
     RunFault("server_dies", "server dies in mid-run", _invalid("ended early: ", *_GONE)),
     RunFault("server_restarts", "server dies and comes back", _invalid("failed", *_GONE)),
     RunFault("replica_restarts", "one of four servers dies and comes back", _invalid("failed", *_GONE)),
+    RunFault(
+        "other_model_restarts",
+        "server dies and comes back with another model",
+        _invalid("ended early: http://127.0.0.1:", *_GONE),
+    ),
+    RunFault(
+        "other_model_of_replica",
+        "one of four servers comes back with another model",
+        _invalid("gpt-oss-120b is now gpt-oss-20b", *_GONE),
+    ),
+    RunFault(
+        "other_weights",
+        "the server's weights are others at the end",
+        _invalid("weight version default is now v2"),
+        OFFLINE,
+    ),
 )
 
 PROCESS_FAULTS = (
@@ -158,6 +174,7 @@ PROCESS_FAULTS = (
 
 MACHINE_FAULTS = (
     RunFault("disk_full_at_start", "disk full before the run", _refused(2, "No space left on device")),
+    RunFault("disk_without_room", "64 kB of disk space", _refused(2, "No space left on device")),
     RunFault("disk_full", "disk full in mid-run", _invalid("No space left on device"), SERVER_ACCURACY),
     RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short")),
     RunFault("journal_cut", "the journal cut short", _invalid("File too large")),

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -73,17 +74,26 @@ def _fill_disk(run: Going) -> None:
                 size //= 2
 
 
-def _restart_server(run: Going, back_after_s: float = 0.4) -> None:
-    """The first server drops everything and listens again on its port."""
+_OTHER = Facts(model="openai/gpt-oss-20b", served_name="gpt-oss-20b")
+
+
+def _restart_server(run: Going, back_after_s: float = 0.4, facts: Facts | None = None) -> None:
+    """The first server drops everything and listens again on its port, perhaps with another model."""
     gone = run.stubs[0]
     gone.stop()
     with socket.socket() as kept:  # else the port may be given to a connection meanwhile
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", gone.port))
         time.sleep(back_after_s)
-        again = StubServer(port=gone.port, event_delay_s=0.02)
+        again = StubServer(port=gone.port, event_delay_s=0.02, facts=facts or Facts())
     again.__enter__()
     run.stubs = [again, *run.stubs[1:]]
+
+
+def _name_other_weights(run: Going) -> None:
+    """As after SGLang's /update_weight_version."""
+    stub = run.stubs[0]
+    stub.options = replace(stub.options, facts=Facts(weight_version="v2"))
 
 
 def _huge_from(first: int) -> Callable[[object], Fault | None]:
@@ -106,6 +116,9 @@ SCENES = {
     "server_dies": Scene(lambda run: run.stubs[0].stop()),
     "server_restarts": Scene(_restart_server),
     "replica_restarts": Scene(_restart_server, replicas=4),
+    "other_model_restarts": Scene(partial(_restart_server, facts=_OTHER)),
+    "other_model_of_replica": Scene(partial(_restart_server, facts=_OTHER), replicas=4),
+    "other_weights": Scene(_name_other_weights),
     # processes
     "worker_killed": Scene(lambda run: run.workers[1].kill()),
     "loadgen_killed": Scene(lambda run: run.loadgen.kill()),
@@ -116,6 +129,7 @@ SCENES = {
     "paused": Scene(_pause),
     # the machine
     "disk_full_at_start": Scene(shell=_TMPFS.format(size="4k"), keeps_earlier=False),
+    "disk_without_room": Scene(shell=_TMPFS.format(size="64k"), keeps_earlier=False),
     "disk_full": Scene(_fill_disk, shell=_TMPFS.format(size="2m"), keeps_earlier=False),
     "loadgen_log_cut": Scene(lambda run: run.loadgen.rlimit(psutil.RLIMIT_FSIZE, (4096, 4096))),
     "journal_cut": Scene(_limit_workers(psutil.RLIMIT_FSIZE, 1024)),

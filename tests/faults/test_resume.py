@@ -1,10 +1,12 @@
 """kill -9 at any moment of an accuracy run; --resume ends in a log as if nothing had happened."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -13,7 +15,7 @@ from harness.record.answer_log import read_saved_answers
 from tests.faults.going import alive, verdict
 from tests.kit import wait_until
 from tests.runs import command, quick_conf, run_here, run_mlperf, small_dataset
-from tests.stub import Fault, StubServer, expected_ids
+from tests.stub import Facts, Fault, StubServer, expected_ids
 
 TOKENS = 6
 ROWS = 40
@@ -92,6 +94,46 @@ def go_on_after(dice, output, scenario, certain=False):
     if resumed:
         assert f"resumed: {resumed} of {ROWS} answers" in run.stdout
     return resumed
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("restarts", [True, False], ids=["started again", "changed in place"])
+def test_answers_that_may_be_of_another_model_are_sent_again(tmp_path, restarts):
+    """One of two servers is another one from the middle on, and its answers are shorter then."""
+    dataset, prompts = small_dataset(tmp_path, rows=ROWS)
+    other = Facts(model="openai/gpt-oss-20b", served_name="gpt-oss-20b")
+    with StubServer(event_delay_s=0.03) as stays, StubServer(event_delay_s=0.03) as leaves:
+        words = (*arguments(stays, dataset), "--retries", 5)
+        words = tuple(f"{stays.url},{leaves.url}" if word == stays.url else word for word in words)
+        process = subprocess.Popen(
+            command(tmp_path, "--user-conf", quick_conf(tmp_path), *words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        wait_until(lambda: sum(request.answered for request in leaves.requests) > ROWS // 8)
+        if restarts:
+            leaves.stop()
+            again = StubServer(port=leaves.port, facts=other, tokens=TOKENS - 1)
+            again.__enter__()
+        else:
+            leaves.options = replace(leaves.options, facts=other, tokens=TOKENS - 1)
+        said, _ = process.communicate(timeout=300)
+        if restarts:
+            again.stop()
+    assert process.returncode == 4, said
+    assert "Traceback" not in said and "gpt-oss-120b is now gpt-oss-20b" in said
+    log_dir = tmp_path / "offline" / "accuracy"
+    (change,) = json.loads((log_dir / "run.json").read_text())["changed"]
+    assert (change["url"], change["was"]["model"]) == (leaves.url, "gpt-oss-120b")
+    assert ROWS // 8 <= change["answers"] < ROWS
+    with StubServer(port=stays.port) as stays, StubServer(port=leaves.port) as leaves:
+        second = run_mlperf(tmp_path, *words, "--resume")
+        sent = len(stays.requests) + len(leaves.requests) - 2
+    assert second.code == 0, second.stdout + second.stderr
+    assert second.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
+    assert second.record["changed"] == []
+    assert sent == change["answers"]
 
 
 def test_resume_after_failures(tmp_path, capfd):

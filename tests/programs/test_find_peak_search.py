@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 import find_peak
+from harness.search.policy import History
 from harness.search.state import SearchState, read_state
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset, without_waits
@@ -91,6 +93,49 @@ def test_a_killed_search_resumes(tmp_path):
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("child", [0, 1], ids=["LoadGen", "a worker"])
+def test_a_run_that_lost_a_process_is_measured_again(tmp_path, child):
+    """It says nothing about its rate, and neither does a step of the ladder."""
+    with StubServer() as stub:
+        words = command(tmp_path, stub, "--start-qps", RATE, conf=PATIENT_CONF)
+        process = start(words)
+        wait_until(lambda: running(tmp_path))
+        spawned(process)[child].kill()
+        stdout, stderr = ended(process)
+        assert process.returncode == 4, stdout + stderr
+        assert "killed by SIGKILL" in stderr.splitlines()[-1] and "--resume" in stdout
+        assert read_state(tmp_path / FOLDER).history.probes == ()
+        again = start([*words, "--resume", "--budget", str(2 * SECONDS + 1)])
+        stdout, stderr = ended(again)
+    assert again.returncode == 0, stdout + stderr
+    (probe,) = read_state(tmp_path / FOLDER).history.probes
+    assert (probe.rate, probe.verdict) == (RATE, "VALID")
+
+
+@pytest.mark.engine
+def test_a_step_that_lost_a_worker_is_measured_again(tmp_path):
+    with StubServer(event_delay_s=0.01) as stub:
+        words = command(tmp_path, stub, "--ladder-seconds", 3)
+        process = start(words)
+        wait_until(lambda: len(stub.requests) > 40)
+        spawned(process)[1].kill()
+        stdout, stderr = ended(process)
+        assert process.returncode == 4, stdout + stderr
+        assert "killed by SIGKILL" in stderr.splitlines()[-1] and "--resume" in stdout
+        assert read_state(tmp_path / FOLDER).history == History()
+        again = start([*words, "--resume"])
+        wait_until(lambda: read_state(tmp_path / FOLDER).history.steps)
+        again.send_signal(signal.SIGINT)
+        ended(again)
+
+
+def spawned(process):
+    """The issuing process and the workers, in the order of their start."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+@pytest.mark.engine
 def test_a_full_disk_does_not_hide_what_was_measured(tmp_path, monkeypatch, capfd):
     write, full = SearchState.write, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -156,7 +201,7 @@ def test_offline_needs_one_short_run(tmp_path, capfd):
 def test_single_stream_needs_no_search(tmp_path, capfd):
     words = ["search", "--scenario", "single-stream", "--input-file", str(tmp_path / "any")]
     code, stdout, stderr = main_here(capfd, find_peak.main, words)
-    assert (code, stderr, len(stdout.splitlines())) == (0, "", 1)
+    assert (code, stdout, len(stderr.splitlines())) == (2, "", 1)
 
 
 WRONG = [

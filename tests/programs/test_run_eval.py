@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -194,6 +195,29 @@ ENDS = {
     "ctrl-c": (lambda process, stub: process.send_signal(signal.SIGINT), 130, "--resume"),
     "server-gone": (lambda process, stub: stub.stop(), 4, "no server has answered"),
 }
+
+
+def test_rows_of_a_server_that_has_changed_are_sent_again(tmp_path, capfd):
+    """It names other weights from its fourth answer on, and its answers are shorter."""
+
+    def changing(request):
+        if request.index == 4:
+            stub.options = replace(stub.options, facts=Facts(weight_version="v2"), tokens=TOKENS - 1)
+        return True
+
+    dataset, prompts = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    words = ("--max-concurrency", 1)
+    with StubServer(gate=changing) as stub:
+        code, stdout, _ = here(capfd, dataset, output, "--server-url", stub.url, *words)
+        other = refuse(capfd, dataset, output, "--server-url", stub.url, *words, "--resume")
+    assert code == 4 and not output.exists()
+    assert f"its {len(prompts)} answers of this run may be of either" in stdout
+    assert "weight_version default, this one has v2" in other
+    with StubServer() as stub:
+        assert here(capfd, dataset, output, "--server-url", stub.url, *words, "--resume")[0] == 0
+        assert len(stub.requests) == len(prompts) + 1
+    assert answers(output) == wanted(prompts)
 
 
 @pytest.mark.parametrize("end", ["kill", *(pytest.param(name, marks=ENGINE) for name in list(ENDS)[1:])])

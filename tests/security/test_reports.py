@@ -1,6 +1,7 @@
 """Model output in the evaluator's report on disagreements: legible, and nothing in it acts."""
 
 import html.parser
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,8 @@ from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import details, write_result
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
+from report import main as report_main
+from tests import records
 from tests.harness.grading.logs import write_log
 from tests.runs import main_here
 
@@ -101,3 +104,16 @@ def test_a_data_set_named_with_escapes_reaches_the_terminal_escaped(tmp_path, ca
 def test_legible_keeps_lines():
     assert legible("a\tb\nc") == "a\tb\nc"
     assert legible("é\r\x1b\u2028\ud800") == "é\\r\\x1b\\u2028\\ud800"
+
+
+@pytest.mark.parametrize("command", [("html",), ("results",), ("html", "--output", "{folder}/page\x1b.html")])
+def test_a_folder_s_name_stays_one_harmless_line(tmp_path, capfd, command):
+    """Found below the folder that was named, so that nobody has read it."""
+    folder = tmp_path / "a\x1b[31m\u202e\nResult: VALID\r"
+    folder.mkdir()
+    shutil.copy(records.PATH, folder / "run.json")
+    words = [word.format(folder=folder) for word in command]
+    code, stdout, stderr = main_here(capfd, report_main, [*words[:1], str(tmp_path), *words[1:]])
+    assert code == 0, stderr
+    assert "\\x1b[31m\\u202e\\nResult: VALID\\r" in stdout
+    assert all(line.isprintable() for line in (stdout + stderr).splitlines())

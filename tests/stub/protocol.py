@@ -23,6 +23,7 @@ class Facts:
     model: str = "openai/gpt-oss-120b"
     served_name: str = "gpt-oss-120b"
     version: str = "0.5.23"
+    weight_version: str = "default"
     context_length: int = 131072
     vocab_size: int = 201088
     dp_size: int = 1
@@ -199,7 +200,8 @@ def information(path: str, options: Options) -> dict[str, Any] | None:
     facts = options.facts
     match path:
         case "/get_model_info" | "/model_info":
-            return {"model_path": facts.model, "tokenizer_path": facts.model, "is_generation": True}
+            named = {"model_path": facts.model, "tokenizer_path": facts.model}
+            return named | {"is_generation": True, "weight_version": facts.weight_version}
         case "/get_server_info" | "/server_info":
             served = {name: getattr(facts, name) for name in _SERVER_FACTS}
             served |= {"model_path": facts.model, "served_model_name": facts.served_name, "tp_size": 1}

@@ -11,6 +11,7 @@ from typing import TextIO
 
 import msgspec
 
+from harness.cli.streams import control
 from harness.errors import machine_failure
 from harness.files import GRADING_PROGRESS, atomic_write
 
@@ -58,7 +59,9 @@ class ProgressBar:
         line = f"{done}/{total} {what}{_time_left(now - self._began, done, total)}"
         if self._is_terminal:
             filled = _BAR * done // total
-            self._stream.write(f"\r[{'#' * filled}{'.' * (_BAR - filled)}] {line}\033[K")
+            control(self._stream, "\r")
+            self._stream.write(f"[{'#' * filled}{'.' * (_BAR - filled)}] {line}")
+            control(self._stream, "\033[K")
             self._is_open = True
         else:
             self._stream.write(f"{line}\n")

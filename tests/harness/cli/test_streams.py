@@ -41,6 +41,18 @@ def test_what_a_terminal_cannot_show_is_escaped():
     assert done.stdout == b"\\u2028 \\xe9 \\ud800\n"
 
 
+def test_nothing_that_is_printed_controls_the_terminal_but_what_means_to():
+    program = (
+        "import sys, logging\nfrom harness.cli.streams import *\nsecure_standard_streams()\n"
+        "print('a\\x1b[31m\\r\\u202eb\\tc'); sys.stdout.flush()\n"
+        "control(sys.stdout, '\\r\\x1b[K'); sys.stdout.flush()\n"
+        "print('d\\x9b', file=sys.stderr)\nlogging.basicConfig()\nlogging.warning('e\\x07')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, timeout=120)
+    assert done.stdout == b"a\\x1b[31m\\r\\u202eb\tc\n\r\x1b[K"
+    assert done.stderr == b"d\\x9b\nWARNING:root:e\\x07\n"
+
+
 def test_a_full_pipe_that_nobody_reads_is_waited_for_and_dropped():
     """A non-blocking stdout, as some terminals and supervisors leave it."""
     program = (

@@ -9,6 +9,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.generation import deviations, not_applied, official_parameters, resolve_parameters
 from harness.errors import ConfigError
+from harness.files import read_decoded
 from tests.runs import ROOT
 
 
@@ -196,3 +197,21 @@ def test_bad_values(official, tmp_path, config, message):
     assert "generation.json" in text
     assert message in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (r'{"a": "\ud800"}', r"\ud800 is half of a character"),
+        (r'{"\udc01": 1}', r"\udc01 is half of a character"),
+        (r'{"a": "\ud83d\ude00"', "truncated"),
+        ('{"a": 1,}', "malformed"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path, text, words):
+    path = tmp_path / "generation.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_decoded("file", path, msgspec.json.Decoder(dict).decode, "remedy")
+    assert words in str(caught.value)
+    assert str(caught.value).endswith("; remedy")

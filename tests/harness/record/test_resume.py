@@ -11,20 +11,23 @@ from tests.records import ENDED, with_plan
 PARAMETERS = structs.replace(ENDED.plan.parameters, extra={"stop": [1, 2]})
 RECORD = with_plan(structs.replace(ENDED, verdict=None), mode="accuracy", samples=96, parameters=PARAMETERS)
 PLAN = RECORD.plan
-MODEL = RECORD.servers[0].model
+SERVER = RECORD.servers[0]
 
 
-def refusal(log_dir, plan=PLAN, model=MODEL):
+def refusal(log_dir, plan=PLAN, server=SERVER):
     with pytest.raises(ConfigError) as caught:
-        check_resumable(log_dir, plan, model)
+        check_resumable(log_dir, plan, server)
     assert caught.value.exit_code == EXIT_USAGE
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_another_model_or_a_valid_run_is_refused(tmp_path):
+@pytest.mark.parametrize("changed", [{"model": "another"}, {"vocabulary_size": 7}])
+def test_another_model_or_a_valid_run_is_refused(tmp_path, changed):
     RECORD.write(tmp_path / "run.json")
-    assert MODEL in refusal(tmp_path, model="another")
+    said = refusal(tmp_path, server=structs.replace(SERVER, **changed))
+    assert all(str(value) in said for value in changed.values())
+    check_resumable(tmp_path, PLAN, structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
     structs.replace(RECORD, verdict=RunVerdict("VALID")).write(tmp_path / "run.json")
     assert "VALID" in refusal(tmp_path)
 
@@ -77,7 +80,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path, change, named):
 def test_a_folder_that_is_no_attempt_is_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "run.json")
-    check_resumable(tmp_path, PLAN, MODEL)
+    check_resumable(tmp_path, PLAN, SERVER)
     assert archive_attempt(tmp_path) == tmp_path / "attempt.1"
     assert saved_answers(tmp_path, 96) == {}
     assert (tmp_path / name).is_dir()
@@ -87,5 +90,5 @@ def test_attempts_are_counted_by_number(tmp_path):
     for name in ("attempt.2", "attempt.10"):
         (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "attempt.10" / "run.json")
-    check_resumable(tmp_path, PLAN, MODEL)
+    check_resumable(tmp_path, PLAN, SERVER)
     assert archive_attempt(tmp_path) == tmp_path / "attempt.11"

@@ -60,7 +60,6 @@ def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
 
 BOUND = tuple(probe(rate, "INVALID", client_bound=True) for rate in (30.0, 29.0))
 ENDS = {
-    "a failed run": (History(LADDER, (probe(20.0, "FAILED", reasons=("gone",)),)), {}, "STOPPED"),
     "the client, nothing passed": (History(LADDER, BOUND), {}, "STOPPED"),
     "the client, something passed": (History(LADDER, (probe(20.0), *BOUND)), {}, "AT_LEAST"),
     "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
@@ -125,7 +124,6 @@ V, I = "VALID", "INVALID"  # noqa: E741
         ([(9, V), (10, V), (10, I)], 9, 10),
         ([(10, V), (10, I), (10, V)], 10, None),
         ([(10, I), (12, V)], 12, None),
-        ([(10, V), (12, "FAILED")], 10, None),
     ],
 )
 def test_the_bracket(runs, low, high):

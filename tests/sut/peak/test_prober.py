@@ -1,16 +1,18 @@
 """The ladder of a search, against a stub server."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from harness.config.plan import resolve_plan
+from harness.errors import RunError, ServerError
 from harness.peak.files import read_state
 from harness.peak.options import SearchOptions
 from sut.peak.prober import RunProber, run_options
 from sut.run import run
 from tests.runs import small_dataset
-from tests.stub import StubServer
+from tests.stub import Facts, StubServer
 
 
 @pytest.mark.engine
@@ -35,3 +37,26 @@ def test_ascending_steps_are_of_one_session(tmp_path):
     for folder, one in ladders.items():
         assert one.ended and not one.errors
         assert (folder / "requests.parquet").is_file()
+
+
+@pytest.mark.engine
+def test_a_step_of_other_weights_is_not_kept_and_no_run_follows(tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer(event_delay_s=0.01) as stub:
+        options = SearchOptions(
+            input_file=dataset, server_url=(stub.url,), output_dir=tmp_path, max_new_tokens=8
+        )
+        options = replace(options, ladder_seconds=1.0)
+        plan = resolve_plan(run_options(options, tmp_path, options.user_conf, dry_run=True, report=False))
+        with closing(RunProber(options, tmp_path, run(plan), most_in_flight=8)) as prober:
+            prober.ladder(2)
+            stub.options = replace(stub.options, facts=Facts(weight_version="v2"))
+            for measure, error in (
+                (prober.ladder, RunError),
+                (prober.ladder, ServerError),
+                (prober.probe, ServerError),
+            ):
+                sent = len(stub.requests)
+                with pytest.raises(error, match="weight version default is now v2"):
+                    measure(4)
+            assert len(stub.requests) == sent

@@ -234,10 +234,14 @@ class AtOnce:
         (Facts(served_name="llama"), "serves gpt-oss-120b"),
         (Facts(version="0.5.22"), "0.5.22"),
         (Facts(version=None), "without a version"),
+        (Facts(vocab_size=201000), "vocabulary size: 201088 at "),
+        (Facts(context_length=4096), "context length: 131072 at "),
+        (Facts(weight_version="v2"), "weight version: default at "),
+        (Facts(model=f"cache/snapshots/{'1' * 40}"), f"revision: {'0' * 40} at "),
     ],
 )
 def test_replicas_that_differ(other, wording):
-    with StubServer() as a, StubServer(facts=other) as b:
+    with StubServer(facts=Facts(model=f"cache/snapshots/{'0' * 40}")) as a, StubServer(facts=other) as b:
         text = refusal([a.url, b.url])
     assert "replicas differ" in text
     assert "one run needs equal replicas" in text

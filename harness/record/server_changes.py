@@ -1,0 +1,115 @@
+"""What identifies a server, and servers that another one took the place of during a run.
+
+A change is kept in the journal at the moment it is found: ``--resume`` must not take answers that may be of
+another model, whatever ended the run.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.record.journal import Rows, read_journal
+from harness.record.resolved_plan import ServerInfo
+from harness.text import counted
+
+Named = dict[str, str | int]
+
+# Facts that a server keeps as long as it is the same model, started in the same way.
+_MODEL = ("model", "model_path", "revision", "weight_version", "vocabulary_size")
+IDENTITY = (*_MODEL, "version", "context_length", "engine")
+_FILE = "changes.jsonl"
+
+
+class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that named another model or version when it was asked again; it got no more queries then."""
+
+    url: str
+    replica: int
+    """its place in `servers`"""
+    was: Named
+    """what differs, at the start of the run"""
+    now: Named
+    """the same when it was asked again"""
+    right_until_ns: int
+    """when it last named what it did at the start, on the clock of requests.parquet; 0: only then"""
+    answers: int = 0
+    """its answers since then, which may be of either: with any the run is INVALID"""
+
+    @property
+    def reason(self) -> str:
+        """``http://n7: model A is now B``."""
+        return f"{self.url}: {differing_text(self.was, self.now)}"
+
+    @property
+    def doubt(self) -> str:
+        """The same as a reason of a verdict."""
+        since = "since it was last asked" if self.right_until_ns else "of this run"
+        answers = f"its {counted(self.answers, 'answer')} {since} may be of either"
+        return f"{self.reason}: {answers}; start it as it was"
+
+
+def differing(before: ServerInfo, now: ServerInfo, names: Sequence[str] = IDENTITY) -> tuple[Named, Named]:
+    """The facts in which two answers differ, before and now, where both name them.
+
+    Servers behind a router may have their files in different places: there the path is no difference.
+    """
+    if before.router is not None:
+        names = [name for name in names if name != "model_path"]
+    pairs = {name: (getattr(before, name), getattr(now, name)) for name in names}
+    found = {name: pair for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]}
+    return {name: one for name, (one, _) in found.items()}, {name: one for name, (_, one) in found.items()}
+
+
+def other_model(before: ServerInfo, now: ServerInfo) -> str:
+    """In which facts a server has another model than an earlier one, wherever its files are; "" for none."""
+    return differing_text(*differing(before, now, [name for name in _MODEL if name != "model_path"]))
+
+
+def no_longer_named(before: ServerInfo, now: ServerInfo) -> list[str]:
+    """The facts that were named and are not any more, such as while a server starts."""
+    return [name for name in IDENTITY if getattr(before, name) is not None and getattr(now, name) is None]
+
+
+def differing_text(was: Named, now: Named) -> str:
+    """``model A is now B, version 1 is now 2``."""
+    names = [name for name in was if name != "model_path" or "model" not in was]
+    return ", ".join(f"{name.replace('_', ' ')} {was[name]} is now {now[name]}" for name in names)
+
+
+def keep_change(journal: Path, change: ServerChange) -> None:
+    """Append a change to the journal. Raises OSError."""
+    with (journal / _FILE).open("ab") as file:
+        file.write(msgspec.json.encode(change) + b"\n")
+
+
+def in_doubt(rows: Rows, changes: Sequence[ServerChange]) -> npt.NDArray[np.bool_]:
+    """Whether each row is an answer of a changed server since it was last known to be right."""
+    found = np.zeros(len(rows), dtype=bool)
+    for change in changes:
+        of_server = (rows["replica"] == change.replica) & (rows["failure"] == 0)
+        found |= of_server & (rows["last_byte_ns"] > change.right_until_ns)
+    return found
+
+
+def counted_changes(rows: Rows, changes: Sequence[ServerChange]) -> tuple[ServerChange, ...]:
+    """The changes with the number of answers in doubt."""
+    return tuple(msgspec.structs.replace(one, answers=int(in_doubt(rows, [one]).sum())) for one in changes)
+
+
+def usable_samples(journal: Path) -> frozenset[int] | None:
+    """The samples of a journal whose answers are surely of the run's model; None: all of them."""
+    path = journal / _FILE
+    if not path.exists():
+        return None
+    try:
+        changes = [msgspec.json.decode(line, type=ServerChange) for line in path.read_bytes().splitlines()]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        changes = []
+    if not changes:  # cut short, such as by a full disk: which server has changed is not known
+        return frozenset()
+    rows = read_journal(journal).rows
+    good = rows[(rows["failure"] == 0) & ~in_doubt(rows, changes)]
+    return frozenset(good["sample_index"].tolist())
