@@ -130,7 +130,7 @@ def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
         only_file(release, rule.release_file), _cache_folder(), lambda text: print(text, file=sys.stderr)
     )
     require_problems(index, truths)
-    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores(), rule.program_cpu_s)
+    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores(), rule.program_s)
     return Programs(execution, journal_path(options.output_file, options.mlperf_log), options.restart)
 
 

@@ -1,30 +1,47 @@
-"""Supervision of one confined child from outside: CPU time, wall time, threads, and how it ended."""
+"""Supervision of one confined child from outside: its time, threads and memory, and how it ended."""
 
+import contextlib
 import errno
 import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from harness.grading.sandbox.jail import protocol
 
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK_EVERY_MS = 100
-_IDLE_SHARE = 0.1  # of the time allowed: below it a process that has not ended waits for something
+_REPORT_EVERY_S = 1.0
+# Times the limit, in wall time: a program can lower its own priority and then wait for ever.
+_LONGEST = 20
 _UTIME, _STIME, _THREADS, _RSS = 11, 12, 17, 21  # fields of /proc/<pid>/stat after the command name
-_LONGEST_STAT = 4_096
 _LONGEST_STAT = 4_096
 _PAGE = os.sysconf("SC_PAGESIZE")
 
+# Takes the share of a processor that the process has used since the last call.
+Report = Callable[[float], None]
+
 
 class ProcessLimits(NamedTuple):
-    """Seconds of CPU and of wall time, threads, and bytes of memory (0: no limit)."""
+    """Seconds, threads, and bytes of memory (0: no limit).
 
-    cpu_s: float
-    wall_s: float
+    Seconds are wall time, as the official runner's alarm counts it, without the time in which a thread was
+    ready to run and other programs had the processors (``waited_s``).
+    """
+
+    seconds: float
     threads: int
     memory: int = 0
+
+
+class Watched(NamedTuple):
+    """protocol.OK, or the status that names the limit that was hit; and the seconds of the watch."""
+
+    status: str
+    wall_s: float = 0.0
+    waited_s: float = 0.0
 
 
 def processes() -> set[int]:
@@ -32,31 +49,56 @@ def processes() -> set[int]:
     return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
-def until_ready(fd: int, pid: int, limits: ProcessLimits, cpu_before: float = 0.0) -> str:
-    """Wait until ``fd`` is readable: protocol.OK, or the status that names the limit that was hit.
-
-    ``cpu_before``: CPU seconds that the process had used and that do not count.
-    """
+def until_ready(fd: int, pid: int, limits: ProcessLimits, report: Report) -> Watched:
+    """Wait until ``fd`` is readable, or the process has hit a limit."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    started = time.monotonic()
+    started = reported = time.monotonic()
+    if poller.poll(_LOOK_EVERY_MS):
+        return Watched(protocol.OK)
+    first = last = usage(pid)  # what a process did in earlier tests does not count
+    delays, waited_ns = _delays(pid), 0
     while not poller.poll(_LOOK_EVERY_MS):
-        used = usage(pid)
-        status = _exceeded(limits, used, used.cpu_s - cpu_before, time.monotonic() - started)
+        now, used, before = time.monotonic(), usage(pid), delays
+        delays = _delays(pid)
+        waited_ns += max((delay - before.get(task, 0) for task, delay in delays.items()), default=0)
+        wall_s = now - started
+        waited_s = min(waited_ns / 1e9, wall_s)
+        status = _exceeded(limits, used, used.cpu_s - first.cpu_s, wall_s, waited_s)
         if status != protocol.OK:
-            return status
-    return protocol.OK
+            return Watched(status, wall_s, waited_s)
+        if now - reported >= _REPORT_EVERY_S:
+            report((used.cpu_s - last.cpu_s) / (now - reported))
+            last, reported = used, now
+    return Watched(protocol.OK)
 
 
-def _exceeded(limits: ProcessLimits, used: "Usage", cpu_s: float, wall_s: float) -> str:
+def _exceeded(limits: ProcessLimits, used: "Usage", cpu_s: float, wall_s: float, waited_s: float) -> str:
     if used.threads > limits.threads:
         return protocol.THREADS
     if 0 < limits.memory < used.memory:
         return protocol.CROWDED
-    if cpu_s >= limits.cpu_s:
-        return protocol.TIMEOUT
-    idle = wall_s >= limits.cpu_s and cpu_s < _IDLE_SHARE * limits.cpu_s
-    return protocol.WAITED if idle or wall_s >= limits.wall_s else protocol.OK
+    # CPU time counts too: many threads can wait for each other's processors.
+    out_of_time = max(wall_s - waited_s, cpu_s) >= limits.seconds or wall_s >= _LONGEST * limits.seconds
+    return protocol.TIMEOUT if out_of_time else protocol.OK
+
+
+def _delays(pid: int) -> dict[str, int]:
+    """The nanoseconds for which each thread was ready and had no processor: Linux's run_delay.
+
+    Empty where the kernel does not count them, so that wall time alone counts.
+    Source: Linux Documentation/scheduler/sched-stats.rst.
+    """
+    found = {}
+    folder = f"/proc/{pid}/task"
+    for task in os.listdir(folder) if os.path.isdir(folder) else ():  # noqa: PTH112, PTH208 - without pathlib
+        with contextlib.suppress(OSError, IndexError):  # it has just ended
+            fd = os.open(f"{folder}/{task}/schedstat", os.O_RDONLY)
+            try:
+                found[task] = int(os.read(fd, _LONGEST_STAT).split()[1])
+            finally:
+                os.close(fd)
+    return found
 
 
 class Usage(NamedTuple):

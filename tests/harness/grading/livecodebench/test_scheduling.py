@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,30 +19,33 @@ from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.livecodebench.runner import (
     ExecutionConfig,
     ProgramTask,
-    _share,
+    Shares,
+    _outcome,
     free_memory,
     run_programs,
 )
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox import users
+from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.tiers import MIB, Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import solutions
+from tests.harness.grading.sandbox.tiers import attempt, process_in
 from tests.kit import PATIENCE_S
 
 
-def execution(index: Path, tier: Tier, cpu_s: float = 10.0) -> ExecutionConfig:
-    return ExecutionConfig(index, sandbox(tier), 2, cpu_s)
+def execution(index: Path, tier: Tier, limit_s: float = 10.0) -> ExecutionConfig:
+    return ExecutionConfig(index, sandbox(tier), 2, limit_s)
 
 
 @pytest.fixture
 def run(index: Path, tier: Tier, tmp_path: Path):
     """Run programs with a new journal; their results, and the programs of each step."""
 
-    def run(tasks: list[ProgramTask], cpu_s: float = 10.0) -> tuple[list[ProgramResult], dict[str, int]]:
+    def run(tasks: list[ProgramTask], limit_s: float = 10.0) -> tuple[list[ProgramResult], dict[str, int]]:
         steps: dict[str, int] = {}
         journal = ResultJournal(tmp_path / "new")
-        there = execution(index, tier, cpu_s)
+        there = execution(index, tier, limit_s)
         found = run_programs(tasks, there, journal, lambda _, total, what: steps.update({what: total}))
         return [found[task] for task in tasks], steps
 
@@ -76,59 +80,90 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
     assert len(steps) <= len(tasks) - 2
 
 
-AGAIN = "failures by time, memory or threads, with fewer at a time"
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The code of every program that is run, each time."""
+    codes: list[str] = []
+
+    def outcome(task: ProgramTask, *rest: Any) -> ProgramResult:
+        codes.append(task.code)
+        return _outcome(task, *rest)
+
+    monkeypatch.setattr("harness.grading.livecodebench.runner._outcome", outcome)
+    return codes
 
 
-def test_programs_that_waited_or_were_refused_a_thread_are_tried_again(run):
-    """Where the grader is not root, and has no namespaces, all sandboxes share the threads of its user."""
+def test_a_program_at_its_time_limit_fails_at_once(run, tried: list[str]):
     name = next(iter(solutions()))
-    waits = ProgramTask(Mode.OFFICIAL, name, "import time\ntime.sleep(99)")
-    refused = ProgramTask(Mode.STRICT, name, 'raise RuntimeError("can\'t start new thread")')
-    results, steps = run([waits, refused], 0.2)
-    assert [result.reason for result in results] == [Reason.TIMEOUT, Reason.THREAD_LIMIT]
-    assert steps[AGAIN] == 2
-    (loop,), _ = run([ProgramTask(Mode.STRICT, name, "while True: pass")], 0.2)
-    assert loop.reason is Reason.TIMEOUT
+    codes = ["import time\ntime.sleep(99)", "while True: pass", "import threading\nthreading.Event().wait()"]
+    results, _ = run([ProgramTask(mode, name, code) for mode in Mode for code in codes], 0.2)
+    assert {result.reason for result in results} == {Reason.TIMEOUT}
+    assert len(tried) == len(results)
 
 
-def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(run, monkeypatch: pytest.MonkeyPatch):
+def test_a_program_that_was_refused_a_thread_is_tried_again(run, tried: list[str]):
+    """Where the grader is not root, and has no namespaces, all sandboxes share the threads of its user."""
+    refused = 'raise RuntimeError("can\'t start new thread")'
+    (result,), _ = run([ProgramTask(Mode.STRICT, next(iter(solutions())), refused)])
+    assert (result.reason, len(tried)) == (Reason.THREAD_LIMIT, 2)
+
+
+def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(
+    run, tried: list[str], monkeypatch: pytest.MonkeyPatch
+):
     name = "sample-mirror-steps"  # has the fewest tests
     source = solutions()[name]
     kept = "import time\nx = bytes(range(256)) * (3 << 18)\ntime.sleep(0.3)"  # long enough to be looked at
     killer = "import os\nos.kill(os.getppid(), 9)\nos.abort()"
     tasks = [ProgramTask(Mode.STRICT, name, code) for code in (f"{kept}\n{source}", source)]
     tasks += [ProgramTask(mode, name, killer) for mode in Mode]
-    shared = 256 * MIB  # 128 for each of two
-    monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: shared)
-    results, steps = run(tasks, 60.0)
-    assert (steps["solutions"], steps[AGAIN]) == (4, 1)
+    monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: 256 * MIB)
+    results, _ = run(tasks, 60.0)
+    assert sorted(tried) == sorted([*(task.code for task in tasks), tasks[0].code])
     assert [result.passed for result in results] == [True, True, False, False]
 
 
-def test_a_cpu_limit_counts_at_once(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    name = next(iter(solutions()))
-    tasks = [ProgramTask(Mode.STRICT, name, code) for code in ("busy", "waits", "waits and passes")]
-    tried: list[str] = []
+def test_programs_that_wait_hold_up_no_other(index: Path, tier: Tier, tmp_path: Path):
+    """They have an hour, and the only processor is for programs that compute."""
+    good = [ProgramTask(Mode.STRICT, name, source) for name, source in solutions().items()]
+    waiting = ["import time\ntime.sleep(9999)", "import threading\nthreading.Event().wait()"]
+    there = ExecutionConfig(index, sandbox(tier), 1, 3600.0)
+    journal = ResultJournal(tmp_path / "journal")
 
-    def outcome(task: ProgramTask, *_: object) -> ProgramResult:
-        tried.append(task.code)
-        if task.code == "waits and passes" and tried.count(task.code) == 2:
-            return ProgramResult(Reason.CORRECT, None, "", 1.0)
-        return ProgramResult(Reason.TIMEOUT, 0, "", 1.0, contended=task.code != "busy")
+    def interrupt(done: int, total: int, what: str) -> None:
+        if done == len(good):
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.grading.livecodebench.runner._outcome", outcome)
-    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 4)
-    outcomes = run_programs(tasks, there, ResultJournal(tmp_path / "j"), quiet)
-    assert [outcomes[task].passed for task in tasks] == [False, False, True]
-    assert [tried.count(task.code) for task in tasks] == [1, 3, 2]
+    tasks = [ProgramTask(Mode.STRICT, good[0].question_id, code) for code in waiting]
+    with pytest.raises(KeyboardInterrupt):
+        run_programs([*tasks, *good], there, journal, interrupt)
+    assert {result.reason for result in journal.known.values()} == {Reason.CORRECT}
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count it")
+def test_waiting_for_a_processor_does_not_count(tier: Tier):
+    """Four programs share a processor: each needs four times the time that it computes."""
+    core = min(os.sched_getaffinity(0))
+    pinned = f"import os, time\nos.sched_setaffinity(0, [{core}])\n"
+    hogs = [subprocess.Popen([sys.executable, "-c", f"{pinned}while True: pass"]) for _ in range(3)]
+    try:
+        with process_in(tier) as process:
+            report = attempt(process, f"{pinned}while time.process_time() < 0.6: pass", limit_s=1.2)
+            hanging = attempt(process, f"{pinned}while True: pass", limit_s=0.6)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait(PATIENCE_S)
+    assert report.status == protocol.OK and report.wall_s > 1.2
+    assert hanging.status == protocol.TIMEOUT and "waiting for a processor, not counted" in hanging.detail
 
 
 @pytest.mark.parametrize(
-    ("memory_gib", "workers", "share_gib"),
-    [(1000, 64, 0), (51, 64, 51 / 64), (8, 2, 0), (7, 2, 3.5), (1, 1, 0), (1, 64, 1 / 8)],
+    ("memory_gib", "workers", "first_gib", "large"),
+    [(1000, 64, 1, 8), (68, 64, 1, 1), (36, 64, 1 / 2, 1), (8, 2, 1, 1), (5, 2, 1 / 2, 1), (1, 64, 1 / 8, 1)],
 )
-def test_programs_share_the_machines_memory(memory_gib: int, workers: int, share_gib: float):
-    assert _share(memory_gib << 30, workers) == int(share_gib * (1 << 30))
+def test_programs_share_the_machines_memory(memory_gib: int, workers: int, first_gib: float, large: int):
+    assert Shares.of(memory_gib << 30, workers) == Shares(int(first_gib * (1 << 30)), large)
     assert 0 < free_memory() < 1 << 50
 
 
@@ -162,6 +197,7 @@ def test_each_sandbox_of_the_machine_has_a_user_of_its_own(monkeypatch: pytest.M
     take = f"""
 import contextlib, itertools, os, sys
 from harness.grading.sandbox import users
+from harness.grading.sandbox.jail import protocol
 os.geteuid, users._turn, users._LOCK = lambda: 0, itertools.count(5), {lock!r}
 with contextlib.ExitStack() as held:
     print(*(held.enter_context(users.own_user()) for _ in range(20)), flush=True)
