@@ -29,6 +29,7 @@ from harness.grading.grade import (
     Task,
     unanswered,
 )
+from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.index import prepared
 from harness.grading.livecodebench.journal import ResultJournal, journal_path
 from harness.grading.livecodebench.release import find_release, only_file
@@ -137,6 +138,8 @@ def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
 def _sandbox(allow_unsandboxed: bool) -> Sandbox:
     chosen = choose_sandbox(allow_unsandboxed)
     print(f"sandbox: {chosen.tier}", file=sys.stderr)
+    found = ", ".join(f"{name} {version or 'NOT INSTALLED'}" for name, version in packages.versions().items())
+    print(f"programs run with {found}", file=sys.stderr)
     return chosen
 
 

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import os
 import queue
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ def run_programs(
     """
     with contextlib.closing(ProblemIndex(execution.index)) as problems:
         keys = {task: _key(task, problems, execution) for task in tasks}
+    if line := journal.reused(set(keys.values())):
+        print(line, file=sys.stderr)
     # Programs with numpy come last: a warden that has loaded it forks more slowly.
     order = sorted(keys.items(), key=lambda item: "numpy" in item[0].code)
     waiting = {key: task for task, key in order if key not in journal.known}

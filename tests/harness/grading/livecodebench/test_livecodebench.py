@@ -28,11 +28,12 @@ from harness.grading.livecodebench.runner import ExecutionConfig, ProgramTask, r
 from harness.grading.sandbox.jail import preamble, protocol, values
 from harness.grading.sandbox.jail.protocol import Job
 from harness.grading.sandbox.process import SandboxProcess
-from harness.grading.sandbox.tiers import Tier, sandbox
+from harness.grading.sandbox.tiers import MEMORY_LIMIT, Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import RELEASE
 from tests.harness.grading.sandbox.tiers import process_in
 from tests.harness.grading.shared import SHARED_DATA
+from tests.kit import PATIENCE_S
 
 SHARED = SHARED_DATA / "livecodebench"
 
@@ -171,6 +172,25 @@ def test_endings_are_named(name: str, mode: Mode, process: SandboxProcess):
         reasons = [Reason.RUNTIME_ERROR]  # os.kill is None there
     outcome = run_solution(process, Job(mode, "", source), TESTS, RunLimits(10.0))
     assert outcome.reason in reasons, outcome
+
+
+PACKAGES = """
+from scipy.sparse.csgraph import dijkstra
+from numba import njit
+import networkx, numpy, sympy, pandas
+@njit
+def twice(x): return x + x
+steps = dijkstra(numpy.array([[0, twice(3)], [0, 0]]))[0, 1]
+print(int(steps), networkx.path_graph(2).size(), sympy.isprime(7), pandas.Series([1]).sum())
+"""
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_programs_may_import_the_packages_of_the_official_environment(mode: Mode, tier: Tier):
+    tests = [Example("", "6 1 True 1")]
+    with process_in(tier, MEMORY_LIMIT) as process:
+        outcome = run_solution(process, Job(mode, "", PACKAGES), tests, RunLimits(PATIENCE_S))
+    assert outcome.passed, outcome
 
 
 def test_a_thread_that_wins_only_sometimes_is_marked():

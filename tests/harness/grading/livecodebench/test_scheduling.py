@@ -145,8 +145,10 @@ def test_waiting_for_a_processor_does_not_count(tier: Tier):
     """Four programs share a processor: each needs four times the time that it computes."""
     core = min(os.sched_getaffinity(0))
     pinned = f"import os, time\nos.sched_setaffinity(0, [{core}])\n"
-    hogs = [subprocess.Popen([sys.executable, "-c", f"{pinned}while True: pass"]) for _ in range(3)]
+    busy = [sys.executable, "-uc", f"{pinned}print('runs')\nwhile True: pass"]
+    hogs = [subprocess.Popen(busy, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
+        assert {hog.stdout.readline() for hog in hogs if hog.stdout} == {"runs\n"}
         with process_in(tier) as process:
             report = attempt(process, f"{pinned}while time.process_time() < 0.6: pass", limit_s=1.2)
             hanging = attempt(process, f"{pinned}while True: pass", limit_s=0.6)
