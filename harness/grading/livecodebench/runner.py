@@ -35,11 +35,15 @@ _WORTH = 0.5  # of a processor that must be free for a further worker
 
 @dataclass(frozen=True, slots=True)
 class ProgramTask(Task):
-    """A solution to a problem, to be graded by one mode's rules."""
+    """A solution to a problem, to be graded by one mode's rules.
+
+    ``above``: blocks of the answer above the code, where it is not yet known which of them is the solution.
+    """
 
     mode: Mode
     question_id: str
     code: str
+    above: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def test_thinking_that_does_not_end_has_no_strict_answer(kind: str):
 def test_strict_programs_follow_the_thinking():
     text = "<think>```python\ndraft()\n```</think>\n```python\nfirst()\n```\n```python\nlast()\n```"
     program = grader("livecodebench").strict(ThinkingText(text), "q")
-    assert program == ProgramTask(Mode.STRICT, "q", "last()")
+    assert program == ProgramTask(Mode.STRICT, "q", "last()", ("first()",))
     assert livecodebench.official_code(ThinkingText(text)).code == "draft()"
 
 

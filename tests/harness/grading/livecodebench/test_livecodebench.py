@@ -18,7 +18,7 @@ import pytest
 from harness.errors import DatasetError, GradingError
 from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.grade import Mode, Reason
-from harness.grading.graders import livecodebench
+from harness.grading.graders import code_blocks, livecodebench
 from harness.grading.livecodebench.compare import same_printout, same_value
 from harness.grading.livecodebench.index import ProblemIndex, prepared
 from harness.grading.livecodebench.journal import ResultJournal
@@ -67,7 +67,7 @@ def test_code_extraction_equals_the_published_one():
     rows = published()
     assert len(rows) > 250
     for row in rows:
-        assert livecodebench.fenced_blocks(row["output"])[-1][1] == row["code"]
+        assert code_blocks.fenced_blocks(row["output"])[-1].code == row["code"]
         assert livecodebench.official_code(HarmonyText(row["output"])).code == row["code"].strip()
 
 
