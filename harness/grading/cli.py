@@ -101,7 +101,7 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--num-lcb-workers",
         type=int,
-        help="number of programs run, or texts compared, at a time (default: cores of this process)",
+        help="number of processors for programs, or for comparing texts (default: cores of this process)",
     )
     group.add_argument(
         "--restart",

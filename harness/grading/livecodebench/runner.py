@@ -122,8 +122,9 @@ class Shares:
     @classmethod
     def of(cls, memory: int, workers: int) -> "Shares":
         """A large program has the sandbox's limit; what it leaves is divided among the others."""
-        first = min(_LARGEST_SHARE, max(_SMALLEST_SHARE, (memory - MEMORY_LIMIT) // workers))
-        room = (memory - workers * first) // MEMORY_LIMIT
+        at_once = _MOST_WORKERS * workers
+        first = min(_LARGEST_SHARE, max(_SMALLEST_SHARE, (memory - MEMORY_LIMIT) // at_once))
+        room = (memory - at_once * first) // MEMORY_LIMIT
         return cls(first, max(1, min(room, workers // _PROGRAMS_FOR_EACH_LARGE)))
 
 
