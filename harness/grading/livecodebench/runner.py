@@ -26,7 +26,6 @@ from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
 
 _MEMORY_SHARE = 0.8  # of what is free: programs are checked ten times a second and grow in between
 _LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
-_PROGRAMS_FOR_EACH_LARGE = 8  # workers
 _CGROUPS = Path("/sys/fs/cgroup")
 _LOOK_S = 0.5
 _MOST_WORKERS = 4  # times the number asked for, when programs wait
@@ -125,7 +124,7 @@ class Shares:
         at_once = _MOST_WORKERS * workers
         first = min(_LARGEST_SHARE, max(_SMALLEST_SHARE, (memory - MEMORY_LIMIT) // at_once))
         room = (memory - at_once * first) // MEMORY_LIMIT
-        return cls(first, max(1, min(room, workers // _PROGRAMS_FOR_EACH_LARGE)))
+        return cls(first, max(1, min(room, workers // 2)))
 
 
 def _key(task: ProgramTask, problems: ProblemIndex, execution: ExecutionConfig) -> str:

@@ -162,7 +162,7 @@ def test_waiting_for_a_processor_does_not_count(tier: Tier):
 
 @pytest.mark.parametrize(
     ("memory_gib", "workers", "first_gib", "large"),
-    [(1000, 64, 1, 8), (132, 64, 1 / 2, 1), (16, 2, 1, 1), (8, 2, 1 / 2, 1), (1, 64, 1 / 8, 1)],
+    [(1000, 64, 1, 32), (132, 64, 1 / 2, 1), (16, 2, 1, 1), (8, 2, 1 / 2, 1), (1, 64, 1 / 8, 1)],
 )
 def test_programs_share_the_machines_memory(memory_gib: int, workers: int, first_gib: float, large: int):
     assert Shares.of(memory_gib << 30, workers) == Shares(int(first_gib * (1 << 30)), large)
