@@ -15,12 +15,10 @@ TEST_S = 60.0
 RACE_RUNS = 3
 _REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
 # Without a user of its own a program shares its number of threads with all others of the grader's user.
-_CONTENDED = (protocol.CROWDED, protocol.THREADS)
 _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
 REASONS = {
     protocol.ERROR: Reason.RUNTIME_ERROR,
     protocol.TIMEOUT: Reason.TIMEOUT,
-    protocol.CROWDED: Reason.MEMORY_LIMIT,
     protocol.OUTPUT: Reason.OUTPUT_LIMIT,
     protocol.MEMORY: Reason.MEMORY_LIMIT,
     protocol.THREADS: Reason.THREAD_LIMIT,
@@ -34,8 +32,7 @@ class ProgramResult:
     """``failed_test`` is the number of the first failing test (from 0), None when all passed.
 
     ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
-    both passed and failed. ``contended``: it needed more than its share of the machine's memory or threads,
-    and is run again with what is free.
+    both passed and failed. ``contended``: it was refused a thread, perhaps for those of other programs.
     """
 
     reason: Reason
@@ -54,10 +51,11 @@ class ProgramResult:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """Limits of one test: seconds, and bytes of the machine's memory (0: no share)."""
+    """Limits of one test: seconds, and the bytes above which it waits for ``more_memory`` (0: never)."""
 
     seconds: float
     memory: int = 0
+    more_memory: Callable[[], None] = lambda: None
 
     def test_run(self, text: str) -> protocol.TestRun:
         """One test under these limits."""
@@ -88,13 +86,13 @@ def _run(
     process.begin(job)
     cpu_s = 0.0
     for number, test in enumerate(tests):
-        result = process.attempt(limits.test_run(test.input))
+        result = process.attempt(limits.test_run(test.input), limits.more_memory)
         cpu_s += result.cpu_s
         reason = _reason(result, job, test)
         if reason is not Reason.CORRECT:
             shown = result.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
             return ProgramResult(
-                reason, number, result.detail, cpu_s, shown, contended=result.status in _CONTENDED
+                reason, number, result.detail, cpu_s, shown, contended=result.status == protocol.THREADS
             )
     return ProgramResult(Reason.CORRECT, None, "", cpu_s)
 

@@ -1,4 +1,4 @@
-"""Many solutions on several workers; those that outgrow their share of the machine are run again.
+"""Many solutions on several workers, which share the machine's processors and memory.
 
 A worker is a thread with a sandbox of its own. A program that waits, or that other programs of the machine
 keep from running, leaves its processor to a further worker, so that a few that hang do not hold up the
@@ -21,10 +21,10 @@ from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.journal import ResultJournal, task_key
 from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxProcess
+from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
 
-_MEMORY_SHARE = 0.8  # of what is free: programs are checked ten times a second and grow in between
+_MEMORY_SHARE = 0.8  # of what is free: programs are looked at ten times a second and grow in between
 _LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
 _CGROUPS = Path("/sys/fs/cgroup")
 _LOOK_S = 0.5
@@ -77,7 +77,7 @@ def run_programs(
 ) -> dict[ProgramTask, ProgramResult]:
     """The result of every task; tasks with a result in the journal are not run.
 
-    A program that outgrows its share of memory, or is refused a thread, is run again, and that result counts.
+    A program that was refused a thread is run again, and that result counts.
     """
     with contextlib.closing(ProblemIndex(execution.index)) as problems:
         keys = {task: _key(task, problems, execution) for task in tasks}
@@ -113,7 +113,7 @@ def _container_memory() -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Bytes that a program may use at first, and the number of those that outgrew them to run at a time."""
+    """Bytes that a program may fill, and the number of programs at a time that may fill more."""
 
     first: int
     large: int
@@ -136,7 +136,7 @@ def _key(task: ProgramTask, problems: ProblemIndex, execution: ExecutionConfig) 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A program to run: again, after it outgrew its share, with what the machine has."""
+    """A program to run: ``again``, after it was refused a thread."""
 
     key: str
     task: ProgramTask
@@ -150,17 +150,30 @@ class _Worker(threading.Thread):
         super().__init__()
         self.pool, self.process = pool, SandboxProcess(pool.execution.sandbox)
         self.item: _Item | None = item
+        self._is_large = False
 
     def run(self) -> None:
         pool = self.pool
         try:
             with self.process as process, contextlib.closing(ProblemIndex(pool.execution.index)) as problems:
+                limits = RunLimits(pool.execution.limit_s, pool.shares.first, self._more_memory)
                 while item := self.item:
-                    limits = RunLimits(pool.execution.limit_s, 0 if item.again else pool.shares.first)
                     pool.done.put((item, _outcome(item.task, process, problems, limits)))
+                    self._less_memory()
                     pool.assign(self)
         except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller raises it
             pool.done.put(error)
+
+    def _more_memory(self) -> None:
+        while not self._is_large:
+            if self.pool.stopped.is_set():
+                raise SandboxLostError("grading was aborted")
+            self._is_large = self.pool.large.acquire(timeout=_LOOK_S)
+
+    def _less_memory(self) -> None:
+        if self._is_large:
+            self.pool.large.release()
+        self._is_large = False
 
 
 class _Pool:
@@ -169,9 +182,10 @@ class _Pool:
     def __init__(self, waiting: dict[str, ProgramTask], execution: ExecutionConfig) -> None:
         self.execution, self.shares = execution, Shares.of(free_memory(), execution.workers)
         self.done: queue.SimpleQueue[tuple[_Item, ProgramResult] | BaseException] = queue.SimpleQueue()
+        self.large, self.stopped = threading.Semaphore(self.shares.large), threading.Event()
         self._todo = collections.deque(_Item(key, task) for key, task in waiting.items())
         self._again: collections.deque[_Item] = collections.deque()
-        self.left, self._repeated, self._is_slow = len(waiting), 0, False
+        self.left, self._is_slow = len(waiting), False
         self._workers: set[_Worker] = set()
         self._started: list[_Worker] = []
         self._lock = threading.Lock()
@@ -182,6 +196,7 @@ class _Pool:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Wait for the workers, which after an exception are stopped."""
         if kind is not None:
+            self.stopped.set()
             with self._lock:
                 self._todo.clear()
                 self._again.clear()
@@ -195,8 +210,7 @@ class _Pool:
         """The steps of the progress."""
         if self._todo or not self._is_slow:
             return "solutions"
-        again = f"; {self._repeated} run again, with more memory or threads" if self._repeated else ""
-        return f"solutions; slow ones have {self.execution.limit_s:.0f} s for a test{again}"
+        return f"solutions; slow ones have {self.execution.limit_s:.0f} s for a test"
 
     def result(self) -> tuple[str, ProgramResult] | None:
         """The next final result; None where there is none yet. Raises what a worker raised."""
@@ -211,7 +225,6 @@ class _Pool:
         item, outcome = result
         if outcome.contended and not item.again:
             self._again.append(_Item(item.key, item.task, again=True))
-            self._repeated += 1
             return None
         self.left -= 1
         return item.key, outcome
@@ -226,10 +239,8 @@ class _Pool:
                 self._workers.discard(worker)
 
     def _next(self) -> _Item | None:
-        large = sum(worker.item is not None and worker.item.again for worker in self._workers)
-        if self._again and large < self.shares.large:
-            return self._again.popleft()
-        return self._todo.popleft() if self._todo else None
+        queue = self._again or self._todo
+        return queue.popleft() if queue else None
 
     def _is_room(self, others: Iterable[_Worker]) -> bool:
         """Whether the other workers leave a processor free."""

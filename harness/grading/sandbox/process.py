@@ -3,12 +3,13 @@
 import contextlib
 import select
 import subprocess
+from collections.abc import Callable
 from types import TracebackType
 
 from harness.errors import GradingError
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.jail.fork_server import CONFINEMENT_FAILED
-from harness.grading.sandbox.jail.warden import DIRTY, RUNNING
+from harness.grading.sandbox.jail.warden import DIRTY, FULL, RUNNING
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.sandbox.users import NO_CHANGE, own_user
 
@@ -73,14 +74,23 @@ class SandboxProcess:
             if not self._offer(job):
                 raise SandboxLostError("a new sandbox took no job")
 
-    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
-        """Run one test. Raises SandboxLostError when there is no answer."""
+    def attempt(
+        self, test_run: protocol.TestRun, more_memory: Callable[[], None] = lambda: None
+    ) -> protocol.TestRunResult:
+        """Run one test. Raises SandboxLostError when there is no answer.
+
+        ``more_memory`` returns when a program that has filled its share, and is stopped, may have more.
+        """
         fields: dict[str, object] = {"limit_s": test_run.limit_s, "memory": test_run.memory}
         self._share = 1.0
         header, output = self._ask("test_run", fields, test_run.text)
-        while header["kind"] == RUNNING:
-            self._share = float(str(header["share"]))
-            header, output = self._receive(_SILENCE_S)
+        while header["kind"] in (RUNNING, FULL):
+            self._share = float(str(header.get("share", 0)))
+            if header["kind"] == FULL:
+                more_memory()
+                header, output = self._ask(FULL, {}, "")
+            else:
+                header, output = self._receive(_SILENCE_S)
         status, detail = str(header["status"]), str(header["detail"])
         if detail.startswith(CONFINEMENT_FAILED):
             raise SandboxLostError(detail)

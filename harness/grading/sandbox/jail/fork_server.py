@@ -44,10 +44,10 @@ class Child(NamedTuple):
     pidfd: int
     ending: bytes = b""
 
-    def kill(self) -> None:
-        """SIGKILL; a child that is dead already needs none."""
+    def signal(self, signum: int) -> None:
+        """As watch.Process."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self.pidfd, signum)
 
 
 class ForkServer:
@@ -95,7 +95,7 @@ class ForkServer:
         """Kill the child if it still runs, and wait for its end: its status and CPU seconds."""
         ending = child.ending
         if not ending:
-            child.kill()
+            child.signal(signal.SIGKILL)
             ending = self._receive(_ENDED.size)
             os.close(child.pidfd)
         status, cpu_s = _ENDED.unpack(ending)

@@ -20,7 +20,7 @@ class Job(NamedTuple):
 class TestRun(NamedTuple):
     """A run of one test: the seconds that it may take, and its input.
 
-    ``memory`` is the share of the machine's memory, in bytes, that it may fill; 0 for no share.
+    ``memory``: bytes above which the warden asks for more; 0 for never.
     """
 
     limit_s: float
@@ -38,11 +38,10 @@ class TestRunResult(NamedTuple):
     output: bytes
 
 
-OK, ERROR, TIMEOUT, CROWDED, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
+OK, ERROR, TIMEOUT, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
     "ok",  # ended by itself, without an uncaught exception
     "error",  # an uncaught exception, a syntax error, a missing function, a non-zero exit
     "timeout",  # the limit of its time
-    "crowded",  # more than its share of the machine's memory
     "output_limit",  # printed more than the sandbox takes
     "memory_limit",  # an uncaught MemoryError under the sandbox's limit
     "thread_limit",  # too many threads

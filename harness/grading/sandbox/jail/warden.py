@@ -22,6 +22,7 @@ from harness.grading.sandbox.jail.fork_server import Child, ForkServer
 
 READY = "ready"
 RUNNING = "running"  # sent while a test runs, with the share of a processor that it uses
+FULL = "full"  # the test has filled its share of memory; answered when it may have more
 END = "end"
 DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be renewed
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
@@ -61,7 +62,7 @@ class WardenConfig(NamedTuple):
 class Runner(Protocol):
     """Runs the test runs of one job."""
 
-    def attempt(self, test_run: protocol.TestRun, report: watch.Report) -> protocol.TestRunResult:
+    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
         """Try one test."""
 
     @property
@@ -101,8 +102,11 @@ def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) ->
     at_rest, loaded = _listing(config.scratch), set[str]()
     runner: Runner | None = None
 
-    def report(share: float) -> None:
-        protocol.send(outbox, RUNNING, {"share": share})
+    def more_memory() -> None:
+        protocol.send(outbox, FULL, {})
+        protocol.receive(inbox)
+
+    grader = watch.Grader(lambda share: protocol.send(outbox, RUNNING, {"share": share}), more_memory)
 
     while True:
         try:
@@ -130,7 +134,7 @@ def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) ->
         elif runner is not None:
             limit_s, memory = float(str(header["limit_s"])), int(str(header["memory"]))
             test_run = protocol.TestRun(limit_s, payload.decode(), memory)
-            protocol.send_result(outbox, runner.attempt(test_run, report))
+            protocol.send_result(outbox, runner.attempt(test_run, grader))
             if config.alone and watch.processes() - {os.getpid(), server.pid, *runner.pids}:
                 return
 
@@ -146,11 +150,11 @@ class ProcessPerTest:
         self._function, self._confinement, self._server = job.function, confinement, server
         self._code, self._source = _memory_file(), _memory_file(job.code)
 
-    def attempt(self, test_run: protocol.TestRun, report: watch.Report) -> protocol.TestRunResult:
+    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
         """Run the complete program once on this input."""
         files = [_memory_file(test_run.text), _memory_file(), _memory_file(), _memory_file()]
         try:
-            return self._result(files, test_run, report)
+            return self._result(files, test_run, grader)
         finally:
             for fd in files:
                 os.close(fd)
@@ -166,14 +170,14 @@ class ProcessPerTest:
         os.close(self._source)
 
     def _result(
-        self, files: list[int], test_run: protocol.TestRun, report: watch.Report
+        self, files: list[int], test_run: protocol.TestRun, grader: watch.Grader
     ) -> protocol.TestRunResult:
         started = time.monotonic()
         child = self._server.start(fork_server.STRICT, self._function, [*files, self._code, self._source])
         seen = watch.Watched(protocol.OK)
         if not child.ending:
             limits = _limits(test_run, self._confinement)
-            seen = watch.until_ready(self._server.fileno(), child.pid, limits, report)
+            seen = watch.until_ready(self._server.fileno(), child, limits, grader)
         ending, cpu_s = self._server.end(child)
         status = ending if seen.status == protocol.OK else seen.status
         if status != protocol.TIMEOUT and os.fstat(files[1]).st_size >= self._confinement.file_size:
@@ -197,12 +201,12 @@ class ProcessPerSolution:
         self._cpu_s = 0.0  # used by the process so far
         self._open: list[int] = []
 
-    def attempt(self, test_run: protocol.TestRun, report: watch.Report) -> protocol.TestRunResult:
+    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
         """Send one input to the process and receive its output."""
         started = time.monotonic()
         child = self._child or self._start()
         cpu_before = self._cpu_s
-        seen, output = self._exchange(child, test_run, report)
+        seen, output = self._exchange(child, test_run, grader)
         self._cpu_s = max(cpu_before, watch.usage(child.pid).cpu_s)
         cpu_s = self._cpu_s - cpu_before
         ending, detail = (protocol.OK, "") if seen.status == protocol.OK else self._end(child)
@@ -235,14 +239,14 @@ class ProcessPerSolution:
         return self._child
 
     def _exchange(
-        self, child: Child, test_run: protocol.TestRun, report: watch.Report
+        self, child: Child, test_run: protocol.TestRun, grader: watch.Grader
     ) -> tuple[watch.Watched, bytes]:
         _, text_in, text_out, to_child, from_child = self._open
         try:
             text = test_run.text.encode("utf-8", "surrogatepass")
             protocol.write_all(to_child, official.store(text_in, text))
             limits = _limits(test_run, self._confinement)
-            seen = watch.until_ready(from_child, child.pid, limits, report)
+            seen = watch.until_ready(from_child, child, limits, grader)
             if seen.status != protocol.OK:
                 return seen, b""
             protocol.read_exactly(from_child, official.LENGTH)

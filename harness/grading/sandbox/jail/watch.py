@@ -7,7 +7,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from harness.grading.sandbox.jail import protocol
 
@@ -20,12 +20,31 @@ _UTIME, _STIME, _THREADS, _RSS = 11, 12, 17, 21  # fields of /proc/<pid>/stat af
 _LONGEST_STAT = 4_096
 _PAGE = os.sysconf("SC_PAGESIZE")
 
-# Takes the share of a processor that the process has used since the last call.
-Report = Callable[[float], None]
+
+class Process(Protocol):
+    """A child, as a fork server has it."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    def signal(self, signum: int) -> None:
+        """Send it a signal, if it still runs."""
+
+
+class Grader(NamedTuple):
+    """What a watch tells and asks the grader.
+
+    ``report`` takes the share of a processor that the process has used since the last call; ``more_memory``
+    returns when the process may have all that its sandbox allows.
+    """
+
+    report: Callable[[float], None]
+    more_memory: Callable[[], None]
 
 
 class ProcessLimits(NamedTuple):
-    """Seconds, threads, and bytes of memory (0: no limit).
+    """Seconds, threads, and the bytes of memory above which the grader is asked for more (0: never).
 
     Seconds are wall time, as the official runner's alarm counts it, without the time in which a thread was
     ready to run and other programs had the processors (``waited_s``).
@@ -49,13 +68,17 @@ def processes() -> set[int]:
     return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
-def until_ready(fd: int, pid: int, limits: ProcessLimits, report: Report) -> Watched:
-    """Wait until ``fd`` is readable, or the process has hit a limit."""
+def until_ready(fd: int, process: Process, limits: ProcessLimits, grader: Grader) -> Watched:
+    """Wait until ``fd`` is readable, or the process has hit a limit.
+
+    It is stopped while it waits for more memory, and that time does not count.
+    """
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     started = reported = time.monotonic()
     if poller.poll(_LOOK_EVERY_MS):
         return Watched(protocol.OK)
+    pid = process.pid
     first = last = usage(pid)  # what a process did in earlier tests does not count
     delays, waited_ns = _delays(pid), 0
     while not poller.poll(_LOOK_EVERY_MS):
@@ -68,16 +91,21 @@ def until_ready(fd: int, pid: int, limits: ProcessLimits, report: Report) -> Wat
         if status != protocol.OK:
             return Watched(status, wall_s, waited_s)
         if now - reported >= _REPORT_EVERY_S:
-            report((used.cpu_s - last.cpu_s) / (now - reported))
+            grader.report((used.cpu_s - last.cpu_s) / (now - reported))
             last, reported = used, now
+        if 0 < limits.memory < used.memory:
+            limits = limits._replace(memory=0)
+            process.signal(signal.SIGSTOP)
+            grader.more_memory()
+            process.signal(signal.SIGCONT)
+            stopped_s = time.monotonic() - now
+            started, reported = started + stopped_s, reported + stopped_s
     return Watched(protocol.OK)
 
 
 def _exceeded(limits: ProcessLimits, used: "Usage", cpu_s: float, wall_s: float, waited_s: float) -> str:
     if used.threads > limits.threads:
         return protocol.THREADS
-    if 0 < limits.memory < used.memory:
-        return protocol.CROWDED
     # CPU time counts too: many threads can wait for each other's processors.
     out_of_time = max(wall_s - waited_s, cpu_s) >= limits.seconds or wall_s >= _LONGEST * limits.seconds
     return protocol.TIMEOUT if out_of_time else protocol.OK

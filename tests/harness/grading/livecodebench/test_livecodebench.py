@@ -200,7 +200,7 @@ def test_a_thread_that_wins_only_sometimes_is_marked():
         def begin(self, job: Job) -> None:
             runs.append(len(runs))
 
-        def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
+        def attempt(self, test_run: protocol.TestRun, more_memory: object) -> protocol.TestRunResult:
             return protocol.TestRunResult(protocol.OK, 0.0, 0.0, "", b"6" if runs[-1] % 2 == first else b"7")
 
     job = Job(Mode.OFFICIAL, "", "Thread(target=main).start()")

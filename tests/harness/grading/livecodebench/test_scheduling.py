@@ -7,6 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from harness.grading.livecodebench.runner import (
     ProgramTask,
     Shares,
     _outcome,
+    _Worker,
     free_memory,
     run_programs,
 )
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox import users
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.tiers import MIB, Tier, sandbox
+from harness.grading.sandbox.tiers import GIB, MIB, Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import solutions
 from tests.harness.grading.sandbox.tiers import attempt, process_in
@@ -108,19 +110,40 @@ def test_a_program_that_was_refused_a_thread_is_tried_again(run, tried: list[str
     assert (result.reason, len(tried)) == (Reason.THREAD_LIMIT, 2)
 
 
-def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(
+def test_programs_that_need_more_memory_have_it_one_after_the_other(
     run, tried: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     name = "sample-mirror-steps"  # has the fewest tests
     source = solutions()[name]
-    kept = "import time\nx = bytes(range(256)) * (3 << 18)\ntime.sleep(0.3)"  # long enough to be looked at
+    kept = "import time\nx = bytes(range(256)) * (3 << 18)\ntime.sleep(0.5)"  # long enough to be looked at
     killer = "import os\nos.kill(os.getppid(), 9)\nos.abort()"
-    tasks = [ProgramTask(Mode.STRICT, name, code) for code in (f"{kept}\n{source}", source)]
-    tasks += [ProgramTask(mode, name, killer) for mode in Mode]
+    tasks = [ProgramTask(mode, name, code) for mode in Mode for code in (f"{kept}\n{source}", source, killer)]
     monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: 256 * MIB)
+    less, large = _Worker._less_memory, list[bool]()
+
+    def less_memory(self: _Worker) -> None:
+        large.append(self._is_large)
+        less(self)
+
+    monkeypatch.setattr(_Worker, "_less_memory", less_memory)
     results, _ = run(tasks, 60.0)
-    assert sorted(tried) == sorted([*(task.code for task in tasks), tasks[0].code])
-    assert [result.passed for result in results] == [True, True, False, False]
+    assert [result.passed for result in results] == [True, True, False] * 2
+    assert (sum(large), len(tried)) == (2, len(tasks))
+
+
+def test_a_program_that_waits_for_memory_has_its_time_afterwards(tier: Tier):
+    """Stopped for longer than its limit."""
+    filled = "x = bytes(range(256)) * (1 << 20)\nimport time\ntime.sleep(0.5)\nprint(len(x) >> 20)"
+    asked: list[float] = []
+
+    def more_memory() -> None:
+        asked.append(time.monotonic())
+        time.sleep(2.0)
+
+    with process_in(tier, 2 * GIB) as process:
+        process.begin(protocol.Job("strict", "", filled))
+        result = process.attempt(protocol.TestRun(1.5, "", 64 * MIB), more_memory)
+    assert (result.status, result.output, len(asked)) == (protocol.OK, b"256\n", 1)
 
 
 def test_programs_that_wait_hold_up_no_other(index: Path, tier: Tier, tmp_path: Path):
