@@ -210,6 +210,12 @@ def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
     if limits:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(limits.items()))
         warnings.append(f"{limits.total()} programs failed by a limit that only our sandbox has: {counts}")
+    starved = tuple(index for index, grade in grades if grade.starved)
+    if starved:
+        warnings.append(
+            f"{len(starved)} programs ran out of time while other programs had the processors, and count as "
+            f"timeouts; the same command on a quieter machine grades them again: {listed(starved)}"
+        )
     raced = tuple(index for index, grade in grades if grade.raced)
     if raced:
         warnings.append(

@@ -124,7 +124,10 @@ def _grade(code: str, result: ProgramResult) -> Grade:
         detail = f"test {result.failed_test + 1}: {result.detail}".removesuffix(": ")
         failed = FailedTest(result.failed_test, result.output)
     scores = RIGHT if result.passed else WRONG
-    return Grade(scores, result.passed, code, result.reason, detail, result.raced, failed)
+    starved = result.contended and result.reason is Reason.TIMEOUT
+    return Grade(
+        scores, result.passed, code, result.reason, detail, raced=result.raced, starved=starved, failed=failed
+    )
 
 
 def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:

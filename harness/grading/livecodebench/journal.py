@@ -120,6 +120,7 @@ class ResultJournal:
                 outcome = msgspec.json.decode(line, type=ProgramResult)
             except (msgspec.DecodeError, UnicodeError):
                 continue  # cut by a crash, or of another version: that task is graded again
-            if outcome.reason is not Reason.SANDBOX_LOST:  # a failure of the machine: run it again
+            # What the machine may have caused is run again.
+            if outcome.reason is not Reason.SANDBOX_LOST and not outcome.contended:
                 found[key] = outcome
         return found, not text or text.endswith(b"\n")

@@ -13,12 +13,14 @@ from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 TEST_S = 60.0
 # A thread that is not joined races with the end of the official runner's test and may finish first by chance.
 RACE_RUNS = 3
+_CONTENDED = (protocol.STARVED, protocol.THREADS)
 _REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
 # Without a user of its own a program shares its number of threads with all others of the grader's user.
 _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
 REASONS = {
     protocol.ERROR: Reason.RUNTIME_ERROR,
     protocol.TIMEOUT: Reason.TIMEOUT,
+    protocol.STARVED: Reason.TIMEOUT,
     protocol.OUTPUT: Reason.OUTPUT_LIMIT,
     protocol.MEMORY: Reason.MEMORY_LIMIT,
     protocol.THREADS: Reason.THREAD_LIMIT,
@@ -32,7 +34,8 @@ class ProgramResult:
     """``failed_test`` is the number of the first failing test (from 0), None when all passed.
 
     ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
-    both passed and failed. ``contended``: it was refused a thread, perhaps for those of other programs.
+    both passed and failed. ``contended``: other programs may be the cause, which had the processors or the
+    threads; the result counts for one call.
     """
 
     reason: Reason
@@ -92,7 +95,7 @@ def _run(
         if reason is not Reason.CORRECT:
             shown = result.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
             return ProgramResult(
-                reason, number, result.detail, cpu_s, shown, contended=result.status == protocol.THREADS
+                reason, number, result.detail, cpu_s, shown, contended=result.status in _CONTENDED
             )
     return ProgramResult(Reason.CORRECT, None, "", cpu_s)
 

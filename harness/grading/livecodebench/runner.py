@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.grade import Mode, Progress, Task
+from harness.grading.grade import Mode, Progress, Reason, Task
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.journal import ResultJournal, task_key
 from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
@@ -223,7 +223,7 @@ class _Pool:
         if isinstance(result, BaseException):
             raise result
         item, outcome = result
-        if outcome.contended and not item.again:
+        if outcome.contended and outcome.reason is Reason.THREAD_LIMIT and not item.again:
             self._again.append(_Item(item.key, item.task, again=True))
             return None
         self.left -= 1

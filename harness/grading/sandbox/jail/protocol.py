@@ -38,10 +38,11 @@ class TestRunResult(NamedTuple):
     output: bytes
 
 
-OK, ERROR, TIMEOUT, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
+OK, ERROR, TIMEOUT, STARVED, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
     "ok",  # ended by itself, without an uncaught exception
     "error",  # an uncaught exception, a syntax error, a missing function, a non-zero exit
     "timeout",  # the limit of its time
+    "starved",  # the limit of wall time, most of which other programs had the processors
     "output_limit",  # printed more than the sandbox takes
     "memory_limit",  # an uncaught MemoryError under the sandbox's limit
     "thread_limit",  # too many threads

@@ -26,6 +26,7 @@ FULL = "full"  # the test has filled its share of memory; answered when it may h
 END = "end"
 DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be renewed
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
+_OUT_OF_TIME = (protocol.TIMEOUT, protocol.STARVED)
 _NOTABLE_WAIT = 0.1  # of the time of a test run
 # Loaded for the first solution that names one: they make every fork dearer.
 _OPTIONAL_MODULES = ("numpy", "sympy", "sympy.parsing.sympy_parser", "pylatexenc.latex2text")
@@ -180,7 +181,7 @@ class ProcessPerTest:
             seen = watch.until_ready(self._server.fileno(), child, limits, grader)
         ending, cpu_s = self._server.end(child)
         status = ending if seen.status == protocol.OK else seen.status
-        if status != protocol.TIMEOUT and os.fstat(files[1]).st_size >= self._confinement.file_size:
+        if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
             status = protocol.OUTPUT
         output = _content(files[3 if self._function else 1]) if status == protocol.OK else b""
         detail = "" if status == protocol.OK else _last_line(files[2])
@@ -284,13 +285,13 @@ def _decided(status: str, last_line: str, seen: watch.Watched) -> tuple[str, str
     """Status and detail: MEMORY instead of TIMEOUT where a thread died of the memory limit and the others
     waited for it; the times where other programs had the processors.
     """
-    if status != protocol.TIMEOUT:
+    if status not in _OUT_OF_TIME:
         return status, last_line
     if last_line.startswith("MemoryError"):
         return protocol.MEMORY, last_line
     if seen.waited_s < _NOTABLE_WAIT * seen.wall_s:
         return status, last_line
-    return status, f"{seen.wall_s:.0f} s, of them {seen.waited_s:.0f} s waiting for a processor, not counted"
+    return status, f"{seen.wall_s:.0f} s, of them {seen.waited_s:.0f} s waiting for a processor"
 
 
 def _content(fd: int) -> bytes:

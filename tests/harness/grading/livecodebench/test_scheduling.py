@@ -28,12 +28,12 @@ from harness.grading.livecodebench.runner import (
 )
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox import users
-from harness.grading.sandbox.jail import protocol
+from harness.grading.sandbox.jail import protocol, watch
 from harness.grading.sandbox.tiers import GIB, MIB, Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import solutions
-from tests.harness.grading.sandbox.tiers import attempt, process_in
-from tests.kit import PATIENCE_S
+from tests.harness.grading.sandbox.tiers import process_in
+from tests.kit import PATIENCE_S, wait_until
 
 
 def execution(index: Path, tier: Tier, limit_s: float = 10.0) -> ExecutionConfig:
@@ -163,24 +163,48 @@ def test_programs_that_wait_hold_up_no_other(index: Path, tier: Tier, tmp_path: 
     assert {result.reason for result in journal.known.values()} == {Reason.CORRECT}
 
 
+# CPU, wall and waiting time of a test whose limit is 60 s.
+TIMES = [
+    ("computes", 59.9, 59.9, 0.0, protocol.OK),
+    ("computes for too long", 60.0, 60.0, 0.0, protocol.TIMEOUT),
+    ("sleeps", 0.0, 60.0, 0.0, protocol.TIMEOUT),
+    ("shares a processor", 40.0, 80.0, 40.0, protocol.OK),
+    ("shares a processor for too long", 60.0, 110.0, 50.0, protocol.TIMEOUT),
+    ("computes on two processors", 60.0, 31.0, 0.0, protocol.TIMEOUT),
+    ("its threads wait for each other's processors", 60.0, 40.0, 39.0, protocol.TIMEOUT),
+    ("has a tenth of a processor", 11.0, 119.0, 108.0, protocol.OK),
+    ("has a tenth of a processor for too long", 12.0, 120.0, 108.0, protocol.STARVED),
+]
+
+
+@pytest.mark.parametrize(("cpu_s", "wall_s", "waited_s", "status"), [time[1:] for time in TIMES],
+                         ids=[time[0] for time in TIMES])  # fmt: skip
+def test_waiting_for_a_processor_does_not_count(cpu_s: float, wall_s: float, waited_s: float, status: str):
+    limits = watch.ProcessLimits(60.0, 256)
+    assert watch._exceeded(limits, watch.Usage(threads=1), cpu_s, wall_s, waited_s) == status
+
+
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count it")
-def test_waiting_for_a_processor_does_not_count(tier: Tier):
-    """Four programs share a processor: each needs four times the time that it computes."""
-    core = min(os.sched_getaffinity(0))
-    pinned = f"import os, time\nos.sched_setaffinity(0, [{core}])\n"
-    busy = [sys.executable, "-uc", f"{pinned}print('runs')\nwhile True: pass"]
-    hogs = [subprocess.Popen(busy, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+def test_the_time_for_which_others_had_the_processor_is_the_kernels():
+    busy = f"import os\nos.sched_setaffinity(0, [{min(os.sched_getaffinity(0))}])\nwhile True: pass"
+    both = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(2)]
     try:
-        assert {hog.stdout.readline() for hog in hogs if hog.stdout} == {"runs\n"}
-        with process_in(tier) as process:
-            report = attempt(process, f"{pinned}while time.process_time() < 0.6: pass", limit_s=1.2)
-            hanging = attempt(process, f"{pinned}while True: pass", limit_s=0.6)
+        wait_until(lambda: all(sum(watch._delays(one.pid).values()) > 3e8 for one in both))
     finally:
-        for hog in hogs:
-            hog.kill()
-            hog.wait(PATIENCE_S)
-    assert report.status == protocol.OK and report.wall_s > 1.2
-    assert hanging.status == protocol.TIMEOUT and "waiting for a processor, not counted" in hanging.detail
+        for one in both:
+            one.kill()
+            one.wait(PATIENCE_S)
+    assert watch._delays(both[0].pid) == {}
+
+
+def test_a_program_that_was_starved_is_graded_again(tmp_path: Path):
+    journal = ResultJournal(tmp_path / "j")
+    for key, contended in (("starved", True), ("hangs", False)):
+        journal.add(key, ProgramResult(Reason.TIMEOUT, 0, "", 1.0, contended=contended))
+    journal.close()
+    again = ResultJournal(tmp_path / "j")
+    assert again.known.keys() == {"hangs"}
+    again.close()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +246,7 @@ def test_each_sandbox_of_the_machine_has_a_user_of_its_own(monkeypatch: pytest.M
     take = f"""
 import contextlib, itertools, os, sys
 from harness.grading.sandbox import users
-from harness.grading.sandbox.jail import protocol
+from harness.grading.sandbox.jail import protocol, watch
 os.geteuid, users._turn, users._LOCK = lambda: 0, itertools.count(5), {lock!r}
 with contextlib.ExitStack() as held:
     print(*(held.enter_context(users.own_user()) for _ in range(20)), flush=True)
