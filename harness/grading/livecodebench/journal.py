@@ -89,9 +89,10 @@ class ResultJournal:
         if not self.known:
             return ""
         used = sum(key in self.known for key in keys)
+        others = "; the others are of other programs, tests, limits or packages, or of another version"
         return (
-            f"{self._path}: {used} of its {len(self.known)} verdicts are reused; the others are of other "
-            "programs, tests, limits or packages, or of another version"
+            f"{self._path}: {used} of its {len(self.known)} verdicts are reused"
+            f"{others if used < len(self.known) else ''}"
         )
 
     def close(self) -> None:

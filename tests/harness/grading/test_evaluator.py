@@ -142,7 +142,9 @@ def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
     damage = ["", "7", "[]", '"key"', '{"key": "x", "reason": "wrong", "failed_test": "?"}', '{"key": "cut b']
     forged = [json.dumps({**row, "reason": "wrong"}) for row in rows]
     path.write_text("\n".join([*forged, *damage]))
-    assert "livecodebench_v6                 0 " in evaluate().stdout
+    again = evaluate()
+    assert "livecodebench_v6                 0 " in again.stdout
+    assert f"r.programs.jsonl: {len(rows)} of its {len(rows)} verdicts are reused\n" in again.stderr
     assert path.read_text().splitlines()[: len(forged)] == forged
     assert evaluate("--restart").stdout == first.stdout
     assert len(path.read_text().splitlines()) == len(rows)
