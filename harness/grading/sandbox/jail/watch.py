@@ -117,10 +117,14 @@ def _delays(pid: int) -> dict[str, int]:
     Empty where the kernel does not count them, so that wall time alone counts.
     Source: Linux Documentation/scheduler/sched-stats.rst.
     """
-    found = {}
+    found: dict[str, int] = {}
     folder = f"/proc/{pid}/task"
-    for task in os.listdir(folder) if os.path.isdir(folder) else ():  # noqa: PTH112, PTH208 - without pathlib
-        with contextlib.suppress(OSError, IndexError):  # it has just ended
+    try:
+        tasks = os.listdir(folder)  # noqa: PTH208 - pathlib is not loaded here
+    except OSError:  # the process has ended
+        return found
+    for task in tasks:
+        with contextlib.suppress(OSError, IndexError):  # the thread has
             fd = os.open(f"{folder}/{task}/schedstat", os.O_RDONLY)
             try:
                 found[task] = int(os.read(fd, _LONGEST_STAT).split()[1])
