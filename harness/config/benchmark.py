@@ -50,7 +50,7 @@ class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``truth_columns`` are the names that the column of true answers may have, ``prompt_columns`` those of the
     prompts as text, which need not be there. ``release_file``: the one file of LiveCodeBench's folder
-    that holds its tests (None: all do); a program may use ``program_cpu_s`` seconds of CPU for a test.
+    that holds its tests (None: all do); a program may take ``program_s`` seconds for a test.
     """
 
     file: str
@@ -61,7 +61,7 @@ class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     truth_columns: tuple[str, ...] = ("ground_truth",)
     prompt_columns: tuple[str, ...] = ("text_input",)
     release_file: str | None = None
-    program_cpu_s: float = 60.0
+    program_s: float = 60.0
 
 
 class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

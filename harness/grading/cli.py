@@ -101,7 +101,7 @@ def _add_grading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--num-lcb-workers",
         type=int,
-        help="number of programs run, or texts compared, at a time (default: cores of this process)",
+        help="number of processors for programs, or for comparing texts (default: cores of this process)",
     )
     group.add_argument(
         "--restart",
@@ -200,11 +200,11 @@ def accuracy_main(argv: list[str] | None = None) -> int:
 
 
 def _run(options: EvaluationOptions) -> int:
-    # Everything heavy is imported only when there is something to score.
-    from harness.grading.command import run
-
     try:
         with interruptible():
+            # Everything heavy is imported only when there is something to score.
+            from harness.grading.command import run
+
             return EXIT_VALID if run(options) else EXIT_THRESHOLD
     except InterruptedRun as interruption:
         interruption.add_note(_kept(options))
@@ -216,8 +216,7 @@ def _kept(options: EvaluationOptions) -> str:
     from harness.grading.livecodebench.journal import journal_path
 
     journal = journal_path(options.output_file, options.mlperf_log)
-    try:
-        verdicts = journal.read_bytes().count(b"\n")
-    except OSError:
-        return "nothing was graded yet"
+    verdicts = journal.read_bytes().count(b"\n") if journal.is_file() else 0
+    if not verdicts:
+        return "no program was graded yet"
     return f"{journal} keeps {verdicts} verdicts on programs, and the same command continues from there"

@@ -21,13 +21,20 @@ from harness.grading.graders import (
     graders_of,
 )
 from harness.grading.graders.livecodebench import Programs
+from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.options import EvaluationOptions, Rules
 from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar, ProgressFile
-from harness.grading.target import check_target, order_warnings, require_metrics
+from harness.grading.target import (
+    absent_modules,
+    check_target,
+    module_warnings,
+    order_warnings,
+    require_metrics,
+)
 from harness.pages.command import add_result
 from harness.text import legible, show
 
@@ -74,12 +81,18 @@ def _run(options: EvaluationOptions, watched: Progress) -> bool:
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
     sandbox = next((batch.sandbox for batch in batches.values() if isinstance(batch, SandboxedBatch)), None)
-    for warning in order_warnings(evaluation):  # seen where the scorecard goes to a file, too
+    # On stderr, too: seen where the scorecard goes to a file.
+    for warning in (*module_warnings(evaluation), *order_warnings(evaluation)):
         print(legible(f"WARNING: {warning}"), file=sys.stderr)
     result = check_target(evaluation, benchmark, sandbox)
     tests = ProblemIndex(execution.index) if execution else None
     _write_tables(options, evaluation, found, result.line, tests)
     summary = result_file.result(evaluation, result, sandbox, details=None)
+    if execution:
+        summary["programs"] = {
+            "packages": packages.versions(),
+            "absent_modules": dict(absent_modules(evaluation)),
+        }
     if options.output_file:
         details = result_file.details(evaluation.graded, found) if options.verbose else None
         result_file.write_result(options.output_file, summary | {"detailed_results": details})

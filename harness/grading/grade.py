@@ -134,6 +134,7 @@ class Grade:
     reason: Reason
     detail: str = ""
     raced: bool = False  # a program that passed and failed on the same tests
+    starved: bool = False  # a program whose time was over because other programs had the processors
     failed: FailedTest | None = None  # of a program
     read: str = ""
 

@@ -9,7 +9,8 @@ from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import ConfigError
 from harness.grading.evaluate import Evaluation
 from harness.grading.grade import SANDBOX_LIMITS, Mode, Reason
-from harness.grading.graders import MATH500, DatasetKind, Grader
+from harness.grading.graders import LIVECODEBENCH, MATH500, DatasetKind, Grader
+from harness.grading.livecodebench import packages
 from harness.grading.order import Answered, misplaced
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.score import MetricValue, Score, Standing, standing
@@ -142,6 +143,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
         if name in benchmark.accuracy
     )
     warnings = [
+        *module_warnings(evaluation),
         *order_warnings(evaluation),
         *_log_warnings(evaluation),
         *_output_warnings(evaluation),
@@ -168,6 +170,33 @@ def _main_mode(evaluation: Evaluation) -> Mode:
 def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable: bool) -> MetricResult:
     compared = standing(result.value, rule.published) if comparable and rule.published else None
     return MetricResult(name, result, rule, compared)
+
+
+def module_warnings(evaluation: Evaluation) -> list[str]:
+    """Programs that failed, in some mode, because a package is not installed here."""
+    absent = absent_modules(evaluation)
+    if not absent:
+        return []
+    counts = ", ".join(f"{name} {count}" for name, count in absent.most_common())
+    ours = [name for name in absent if name in packages.OFFICIAL]
+    remedy = (
+        f"the official environment has {', '.join(ours)}: run ./setup.sh, then this command again"
+        if ours
+        else "setup.sh installs what the official environment is known to have, and that is not among it"
+    )
+    plural = "program" if absent.total() == 1 else "programs"
+    return [f"{absent.total()} {plural} failed for modules that are not installed: {counts}; {remedy}"]
+
+
+def absent_modules(evaluation: Evaluation) -> Counter[str]:
+    """The number of samples whose program failed for a module that is not installed, by module."""
+    return Counter(
+        name
+        for sample in evaluation.graded
+        if sample.reference.kind == LIVECODEBENCH
+        for name in {packages.absent_module(grade.detail) for grade in sample.grades.values()}
+        if name
+    )
 
 
 def _log_warnings(evaluation: Evaluation) -> list[str]:
@@ -243,6 +272,12 @@ def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
     if limits:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(limits.items()))
         warnings.append(f"{limits.total()} programs failed by a limit that only our sandbox has: {counts}")
+    starved = tuple(index for index, grade in grades if grade.starved)
+    if starved:
+        warnings.append(
+            f"{len(starved)} programs ran out of time while other programs had the processors, and count as "
+            f"timeouts; the same command on a quieter machine grades them again: {listed(starved)}"
+        )
     raced = tuple(index for index, grade in grades if grade.raced)
     if raced:
         warnings.append(

@@ -1,15 +1,16 @@
 """LiveCodeBench: the program in an output, which must pass all tests of its problem.
 
 Official: in the final section the last ```python block, else the last plain one; the complete text likewise
-where there is none. Strict: the last fenced block of the final channel, as Markdown reads it.
+where there is none. Strict: the last program among the fenced blocks of the final channel, as Markdown reads
+them.
 """
 
+import contextlib
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
@@ -29,7 +30,9 @@ from harness.grading.grade import (
     Task,
     unanswered,
 )
-from harness.grading.livecodebench.index import prepared
+from harness.grading.graders import code_blocks
+from harness.grading.livecodebench import packages
+from harness.grading.livecodebench.index import ProblemIndex, prepared
 from harness.grading.livecodebench.journal import ResultJournal, journal_path
 from harness.grading.livecodebench.release import find_release, only_file
 from harness.grading.livecodebench.run_solution import ProgramResult
@@ -54,11 +57,6 @@ _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
 _FENCE_SCREEN = Screen(("```",))
 _OFFICIAL_TAG = re.compile(r"^(?:python|py)\s*\n", re.IGNORECASE)
-_FENCE = re.compile(r"^([ \t>]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]++)?+)(`{3,}+|~{3,}+)[ \t]*+([\w+-]*+)[^`]*+$")
-_FENCE_BEHIND_TEXT = re.compile(r"()(?<!`)(`{3,}+)(python3?|py3?)[ \t]*+$", re.IGNORECASE)
-_CLOSED_BEHIND_CODE = re.compile(r"^([^`]*[^`\s][^`]*)`{3,}[ \t]*$")
-_QUOTED = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
-_PYTHON_NAMES = frozenset({"python", "python3", "py", "py3"})
 
 
 def check_reference(value: object) -> str:
@@ -80,7 +78,9 @@ def strict(output: Output, truth: str) -> Grade | Task:
 
 def task(mode: Mode, question_id: str, found: "Extraction") -> Grade | Task:
     """The task for a program; the grade where none was found."""
-    return ProgramTask(mode, question_id, found.code) if found.code else unanswered(found.reason)
+    if not found.code:
+        return unanswered(found.reason)
+    return ProgramTask(mode, question_id, found.code, found.above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,24 @@ class Programs:
 
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
         """As Batch."""
-        programs = [task for task in tasks if isinstance(task, ProgramTask)]
+        chosen = self._chosen(task for task in tasks if isinstance(task, ProgramTask))
         journal = ResultJournal(self.journal, self.restart)
         try:
-            results = run_programs(programs, self.execution, journal, progress)
+            results = run_programs(dict.fromkeys(chosen.values()), self.execution, journal, progress)
         finally:
             journal.close()
-        return {task: _grade(task.code, result) for task, result in results.items()}
+        return {task: _grade(program.code, results[program]) for task, program in chosen.items()}
+
+    def _chosen(self, tasks: Iterable[ProgramTask]) -> dict[ProgramTask, ProgramTask]:
+        """Each task with the one of its blocks that is the program: that depends on the problem."""
+        chosen = {}
+        with contextlib.closing(ProblemIndex(self.execution.index)) as problems:
+            for task in tasks:
+                code = task.code
+                if task.above and (facts := problems.find(task.question_id)):
+                    code = code_blocks.program((*task.above, task.code), facts.function)
+                chosen[task] = replace(task, code=code, above=())
+        return chosen
 
 
 def _grade(code: str, result: ProgramResult) -> Grade:
@@ -113,7 +124,10 @@ def _grade(code: str, result: ProgramResult) -> Grade:
         detail = f"test {result.failed_test + 1}: {result.detail}".removesuffix(": ")
         failed = FailedTest(result.failed_test, result.output)
     scores = RIGHT if result.passed else WRONG
-    return Grade(scores, result.passed, code, result.reason, detail, result.raced, failed)
+    starved = result.contended and result.reason is Reason.TIMEOUT
+    return Grade(
+        scores, result.passed, code, result.reason, detail, raced=result.raced, starved=starved, failed=failed
+    )
 
 
 def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
@@ -130,13 +144,15 @@ def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
         only_file(release, rule.release_file), _cache_folder(), lambda text: print(text, file=sys.stderr)
     )
     require_problems(index, truths)
-    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores(), rule.program_cpu_s)
+    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores(), rule.program_s)
     return Programs(execution, journal_path(options.output_file, options.mlperf_log), options.restart)
 
 
 def _sandbox(allow_unsandboxed: bool) -> Sandbox:
     chosen = choose_sandbox(allow_unsandboxed)
     print(f"sandbox: {chosen.tier}", file=sys.stderr)
+    found = ", ".join(f"{name} {version or 'NOT INSTALLED'}" for name, version in packages.versions().items())
+    print(f"programs run with {found}", file=sys.stderr)
     return chosen
 
 
@@ -147,10 +163,14 @@ def _cache_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The program that was found; ``code`` is None where there is none, for the ``reason``."""
+    """The program that was found; ``code`` is None where there is none, for the ``reason``.
+
+    ``above``: the blocks above it, one of which is the program where ``code`` is not.
+    """
 
     code: str | None
     reason: Reason = Reason.NO_ANSWER
+    above: tuple[str, ...] = ()
 
 
 def official_code(output: Output) -> Extraction:
@@ -170,43 +190,11 @@ def _official_block(text: str) -> str | None:
 
 
 def strict_code(output: Output) -> Extraction:
-    """The program that the final channel ends with."""
+    """The blocks of the final channel that can be the program, of which the last one is it as a rule."""
     if output.strict_final is None:
         return Extraction(None, output.defect or Reason.NO_FINAL)
-    blocks = fenced_blocks(output.strict_final)
-    python = [code for name, code in blocks if name in _PYTHON_NAMES]
-    chosen = python or [code for name, code in blocks if not name]
-    if not chosen:
+    blocks = code_blocks.candidates(output.strict_final)
+    if not blocks:
         return Extraction(None, output.defect or Reason.NO_ANSWER)
-    return Extraction(chosen[-1])
-
-
-def fenced_blocks(text: str) -> list[tuple[str, str]]:
-    """Language in lower case and content of each closed block, in order."""
-    blocks: list[tuple[str, str]] = []
-    opening: re.Match[str] | None = None
-    lines: list[str] = []
-    for line in text.split("\n"):
-        fence = _FENCE.match(line)
-        closes = opening is not None and (_closes(fence, opening) if fence else None)
-        if opening is None or (fence and fence[3]):
-            opening, lines = fence or _FENCE_BEHIND_TEXT.search(line), []
-        elif closes or (not fence and (last := _CLOSED_BEHIND_CODE.match(line))):
-            content = lines if closes else [*lines, last[1].rstrip()]  # type: ignore[index]
-            blocks.append((opening[3].lower(), _outdented("\n".join(content), opening[1])))
-            opening = None
-        else:
-            lines.append(line)
-    return blocks
-
-
-def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
-    """A fence closes one of the same kind that is no longer than itself."""
-    return fence[2][0] == opening[2][0] and len(fence[2]) >= len(opening[2])
-
-
-def _outdented(code: str, lead: str) -> str:
-    """The code without the quotation marks or the indentation of the list item around the block."""
-    if ">" in lead:
-        code = _QUOTED.sub("", code)
-    return textwrap.dedent(code) if lead or code[:1] in (" ", "\t") else code
+    *above, last = (block.code for block in blocks)
+    return Extraction(last, above=tuple(above))

@@ -1,9 +1,11 @@
 """Final results of programs, one JSON line each, which the next call reuses."""
 
+import fcntl
 import hashlib
 import json
 import os
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -12,6 +14,7 @@ import msgspec
 
 from harness.errors import GradingError
 from harness.grading.grade import Reason
+from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.run_solution import ProgramResult
 
 _GRADING = Path(__file__).resolve().parents[1]
@@ -24,9 +27,9 @@ def journal_path(output_file: Path | None, log: Path) -> Path:
     return beside.with_name(f"{beside.stem}.programs.jsonl")
 
 
-def task_key(mode: str, cpu_limit_s: float, digest: str, code: str, tier: str) -> str:
-    """SHA-256 of all that a result depends on: rules, limit, tests, code, sandbox and this program."""
-    parts = (_judges(), tier, mode, repr(cpu_limit_s), digest, code)
+def task_key(mode: str, limit_s: float, digest: str, code: str, tier: str) -> str:
+    """SHA-256 of all that a result depends on: rules, limit, tests, code, packages, sandbox and grader."""
+    parts = (_judges(), packages.used_by(code), tier, mode, repr(limit_s), digest, code)
     combined = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -53,16 +56,21 @@ class _Key(msgspec.Struct):
 
 
 class ResultJournal:
-    """Append-only; a line cut by a crash is skipped when the journal is read again."""
+    """Append-only, and of one evaluator at a time; a line cut by a crash is skipped when it is read again."""
 
     def __init__(self, path: Path, restart: bool = False) -> None:
-        """Append to the file, or start a new one with ``restart``. Raises GradingError if not writable."""
+        """Append to the file, or start a new one with ``restart``. Raises GradingError if not writable.
+
+        Waits for another evaluator that has it, whose results are then those of this one too.
+        """
+        self._path = path
         try:
-            if restart:
-                path.unlink(missing_ok=True)
             # The name is known beforehand: a link there is not followed.
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.fdopen(os.open(path, flags, 0o644), "a+b", buffering=0)
+            self._wait_for_others()
+            if restart:
+                self._file.truncate(0)
             self.known, is_complete = self._read()
             if not is_complete:
                 self._file.write(b"\n")
@@ -76,9 +84,31 @@ class ResultJournal:
         self.known[key] = outcome
         self._file.write((json.dumps({"key": key, **asdict(outcome)}) + "\n").encode())
 
+    def reused(self, keys: Collection[str]) -> str:
+        """A line on the results that are in the file; empty where there are none."""
+        if not self.known:
+            return ""
+        used = sum(key in self.known for key in keys)
+        others = "; the others are of other programs, tests, limits or packages, or of another version"
+        return (
+            f"{self._path}: {used} of its {len(self.known)} verdicts are reused"
+            f"{others if used < len(self.known) else ''}"
+        )
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _wait_for_others(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(
+                f"{self._path}: another evaluator uses this journal; waiting for its end, to reuse its "
+                "verdicts (or choose another --output-file)",
+                file=sys.stderr,
+            )
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def _read(self) -> tuple[dict[str, ProgramResult], bool]:
         """The results by key, and whether the last line is complete."""
@@ -91,6 +121,7 @@ class ResultJournal:
                 outcome = msgspec.json.decode(line, type=ProgramResult)
             except (msgspec.DecodeError, UnicodeError):
                 continue  # cut by a crash, or of another version: that task is graded again
-            if outcome.reason is not Reason.SANDBOX_LOST:  # a failure of the machine: run it again
+            # What the machine may have caused is run again.
+            if outcome.reason is not Reason.SANDBOX_LOST and not outcome.contended:
                 found[key] = outcome
         return found, not text or text.endswith(b"\n")

@@ -10,20 +10,17 @@ from harness.grading.livecodebench.release import Example
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 
-TEST_CPU_S = 60.0
-# A test that waits for a processor may take longer than it computes; one that is idle may not.
-WALL_FACTOR = 2.0
+TEST_S = 60.0
 # A thread that is not joined races with the end of the official runner's test and may finish first by chance.
 RACE_RUNS = 3
+_CONTENDED = (protocol.STARVED, protocol.THREADS)
 _REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
 # Without a user of its own a program shares its number of threads with all others of the grader's user.
-_CONTENDED = (protocol.WAITED, protocol.CROWDED, protocol.THREADS)
 _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
 REASONS = {
     protocol.ERROR: Reason.RUNTIME_ERROR,
     protocol.TIMEOUT: Reason.TIMEOUT,
-    protocol.WAITED: Reason.TIMEOUT,
-    protocol.CROWDED: Reason.MEMORY_LIMIT,
+    protocol.STARVED: Reason.TIMEOUT,
     protocol.OUTPUT: Reason.OUTPUT_LIMIT,
     protocol.MEMORY: Reason.MEMORY_LIMIT,
     protocol.THREADS: Reason.THREAD_LIMIT,
@@ -37,8 +34,8 @@ class ProgramResult:
     """``failed_test`` is the number of the first failing test (from 0), None when all passed.
 
     ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
-    both passed and failed. ``contended``: other programs that used the machine's time, memory or threads may
-    be the cause; it is run again beside fewer of them.
+    both passed and failed. ``contended``: other programs may be the cause, which had the processors or the
+    threads; the result counts for one call.
     """
 
     reason: Reason
@@ -57,14 +54,15 @@ class ProgramResult:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """Limits of one test: seconds of CPU time, and bytes of the machine's memory (0: no share)."""
+    """Limits of one test: seconds, and the bytes above which it waits for ``more_memory`` (0: never)."""
 
-    cpu_s: float
+    seconds: float
     memory: int = 0
+    more_memory: Callable[[], None] = lambda: None
 
     def test_run(self, text: str) -> protocol.TestRun:
         """One test under these limits."""
-        return protocol.TestRun(self.cpu_s, WALL_FACTOR * self.cpu_s, text, self.memory)
+        return protocol.TestRun(self.seconds, text, self.memory)
 
 
 def run_solution(
@@ -91,7 +89,7 @@ def _run(
     process.begin(job)
     cpu_s = 0.0
     for number, test in enumerate(tests):
-        result = process.attempt(limits.test_run(test.input))
+        result = process.attempt(limits.test_run(test.input), limits.more_memory)
         cpu_s += result.cpu_s
         reason = _reason(result, job, test)
         if reason is not Reason.CORRECT:

@@ -1,44 +1,58 @@
-"""Many solutions on several workers; failures that other programs may have caused are run again."""
+"""Many solutions on several workers, which share the machine's processors and memory.
 
+A worker is a thread with a sandbox of its own. A program that waits, or that other programs of the machine
+keep from running, leaves its processor to a further worker, so that a few that hang do not hold up the
+others; the time limit does not count what a program waits for a processor.
+"""
+
+import collections
 import contextlib
 import os
 import queue
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.grade import Mode, Progress, Task
+from harness.grading.grade import Mode, Progress, Reason, Task
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.journal import ResultJournal, task_key
-from harness.grading.livecodebench.run_solution import TEST_CPU_S, ProgramResult, RunLimits, run_with_retry
+from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxProcess
-from harness.grading.sandbox.tiers import MEMORY_LIMIT, MIB, Sandbox
+from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
 
-_MEMORY_SHARE = 0.8  # of what is free: programs are checked ten times a second and grow in between
-_SMALLEST_SHARE = 128 * MIB
+_MEMORY_SHARE = 0.8  # of what is free: programs are looked at ten times a second and grow in between
+_LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
 _CGROUPS = Path("/sys/fs/cgroup")
+_LOOK_S = 0.5
+_MOST_WORKERS = 4  # times the number asked for, when programs wait
+_WORTH = 0.5  # of a processor that must be free for a further worker
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramTask(Task):
-    """A solution to a problem, to be graded by one mode's rules."""
+    """A solution to a problem, to be graded by one mode's rules.
+
+    ``above``: blocks of the answer above the code, where it is not yet known which of them is the solution.
+    """
 
     mode: Mode
     question_id: str
     code: str
+    above: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionConfig:
-    """The tests, the sandbox, the number of workers and the CPU limit for running solutions."""
+    """The tests, the sandbox, the processors that programs may use and the time limit of a test."""
 
     index: Path
     sandbox: Sandbox
     workers: int
-    cpu_limit_s: float = TEST_CPU_S
+    limit_s: float = TEST_S
 
 
 def usable_cores() -> int:
@@ -63,19 +77,20 @@ def run_programs(
 ) -> dict[ProgramTask, ProgramResult]:
     """The result of every task; tasks with a result in the journal are not run.
 
-    A failure that other programs may have caused, by the machine's time, memory or threads, is run again
-    beside half as many, then alone, where it counts. Programs at their CPU limit fail at once.
+    A program that was refused a thread is run again, and that result counts.
     """
     with contextlib.closing(ProblemIndex(execution.index)) as problems:
         keys = {task: _key(task, problems, execution) for task in tasks}
+    if line := journal.reused(set(keys.values())):
+        print(line, file=sys.stderr)
     # Programs with numpy come last: a warden that has loaded it forks more slowly.
     order = sorted(keys.items(), key=lambda item: "numpy" in item[0].code)
     waiting = {key: task for task, key in order if key not in journal.known}
-    memory, step = free_memory(), "solutions"
-    for workers in dict.fromkeys((execution.workers, max(1, execution.workers // 2), 1)):
-        current = _Round(execution, workers, _share(memory, workers), step)
-        waiting = _grade_together(waiting, current, journal, progress)
-        step = "failures by time, memory or threads, with fewer at a time"
+    with _Pool(waiting, execution) as pool:
+        while pool.left:
+            if found := pool.result():
+                journal.add(*found)
+            progress(len(waiting) - pool.left, len(waiting), pool.what)
     return {task: journal.known[key] for task, key in keys.items()}
 
 
@@ -96,95 +111,151 @@ def _container_memory() -> Iterator[int]:
             yield int((_CGROUPS / limit).read_text()) - int((_CGROUPS / used).read_text())
 
 
-def _share(memory: int, workers: int) -> int:
-    """Bytes for each program; 0 for a single one, and where there is enough for the limit of each sandbox."""
-    if workers == 1 or memory // workers >= MEMORY_LIMIT:
-        return 0
-    return max(_SMALLEST_SHARE, memory // workers)
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Bytes that a program may fill, and the number of programs at a time that may fill more."""
+
+    first: int
+    large: int
+
+    @classmethod
+    def of(cls, memory: int, workers: int) -> "Shares":
+        """A large program has the sandbox's limit; what it leaves is divided among the others."""
+        at_once = _MOST_WORKERS * workers
+        first = min(_LARGEST_SHARE, max(_SMALLEST_SHARE, (memory - MEMORY_LIMIT) // at_once))
+        room = (memory - at_once * first) // MEMORY_LIMIT
+        return cls(first, max(1, min(room, workers // 2)))
 
 
 def _key(task: ProgramTask, problems: ProblemIndex, execution: ExecutionConfig) -> str:
     facts = problems.find(task.question_id)
     if facts is None:
         raise GradingError(f"problem {task.question_id}: not in the LiveCodeBench index")
-    return task_key(task.mode, execution.cpu_limit_s, facts.digest, task.code, execution.sandbox.tier)
+    return task_key(task.mode, execution.limit_s, facts.digest, task.code, execution.sandbox.tier)
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """One pass over tasks: the number of workers, and the memory of each program (0: no share)."""
+class _Item:
+    """A program to run: ``again``, after it was refused a thread."""
 
-    execution: ExecutionConfig
-    workers: int
-    memory: int
-    what: str
+    key: str
+    task: ProgramTask
+    again: bool = False
 
-    @property
-    def is_last(self) -> bool:
-        """Whether programs run alone, so that every result counts."""
-        return self.workers == 1
+
+class _Worker(threading.Thread):
+    """Runs programs until there is none for it."""
+
+    def __init__(self, pool: "_Pool", item: _Item) -> None:
+        super().__init__()
+        self.pool, self.process = pool, SandboxProcess(pool.execution.sandbox)
+        self.item: _Item | None = item
+        self._is_large = False
+
+    def run(self) -> None:
+        pool = self.pool
+        try:
+            with self.process as process, contextlib.closing(ProblemIndex(pool.execution.index)) as problems:
+                limits = RunLimits(pool.execution.limit_s, pool.shares.first, self._more_memory)
+                while item := self.item:
+                    pool.done.put((item, _outcome(item.task, process, problems, limits)))
+                    self._less_memory()
+                    pool.assign(self)
+        except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller raises it
+            pool.done.put(error)
+
+    def _more_memory(self) -> None:
+        while not self._is_large:
+            if self.pool.stopped.is_set():
+                raise SandboxLostError("grading was aborted")
+            self._is_large = self.pool.large.acquire(timeout=_LOOK_S)
+
+    def _less_memory(self) -> None:
+        if self._is_large:
+            self.pool.large.release()
+        self._is_large = False
 
 
 class _Pool:
-    """Threads that take tasks from one queue, each with its own sandbox."""
+    """Workers that take programs from one queue, as many as keep the processors asked for busy."""
 
-    def __init__(self, waiting: dict[str, ProgramTask], current: _Round) -> None:
-        self.execution, self.limits = (
-            current.execution,
-            RunLimits(current.execution.cpu_limit_s, current.memory),
-        )
-        self.todo: queue.SimpleQueue[tuple[str, ProgramTask]] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[str, ProgramResult] | BaseException] = queue.SimpleQueue()
-        self.stopped = threading.Event()
-        self.processes: list[SandboxProcess] = []
-        for item in waiting.items():
-            self.todo.put(item)
+    def __init__(self, waiting: dict[str, ProgramTask], execution: ExecutionConfig) -> None:
+        self.execution, self.shares = execution, Shares.of(free_memory(), execution.workers)
+        self.done: queue.SimpleQueue[tuple[_Item, ProgramResult] | BaseException] = queue.SimpleQueue()
+        self.large, self.stopped = threading.Semaphore(self.shares.large), threading.Event()
+        self._todo = collections.deque(_Item(key, task) for key, task in waiting.items())
+        self._again: collections.deque[_Item] = collections.deque()
+        self.left, self._is_slow = len(waiting), False
+        self._workers: set[_Worker] = set()
+        self._started: list[_Worker] = []
+        self._lock = threading.Lock()
 
-    def work(self) -> None:
+    def __enter__(self) -> "_Pool":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for the workers, which after an exception are stopped."""
+        if kind is not None:
+            self.stopped.set()
+            with self._lock:
+                self._todo.clear()
+                self._again.clear()
+            for worker in self._started:
+                worker.process.abort()
+        for worker in self._started:
+            worker.join()
+
+    @property
+    def what(self) -> str:
+        """The steps of the progress."""
+        if self._todo or not self._is_slow:
+            return "solutions"
+        return f"solutions; slow ones have {self.execution.limit_s:.0f} s for a test"
+
+    def result(self) -> tuple[str, ProgramResult] | None:
+        """The next final result; None where there is none yet. Raises what a worker raised."""
+        self._hire()
         try:
-            with (
-                SandboxProcess(self.execution.sandbox) as process,
-                contextlib.closing(ProblemIndex(self.execution.index)) as problems,
-            ):
-                self.processes.append(process)
-                while not self.stopped.is_set():
-                    key, task = self.todo.get_nowait()
-                    self.done.put((key, _outcome(task, process, problems, self.limits)))
+            result = self.done.get(timeout=_LOOK_S)
         except queue.Empty:
-            return
-        except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller raises it
-            self.done.put(error)
+            self._is_slow = True
+            return None
+        if isinstance(result, BaseException):
+            raise result
+        item, outcome = result
+        if outcome.contended and outcome.reason is Reason.THREAD_LIMIT and not item.again:
+            self._again.append(_Item(item.key, item.task, again=True))
+            return None
+        self.left -= 1
+        return item.key, outcome
 
+    def assign(self, worker: _Worker) -> None:
+        """Give a worker its next program, or none where it is not needed any longer."""
+        with self._lock:
+            worker.item = None
+            if self._is_room(self._workers - {worker}):
+                worker.item = self._next()
+            if worker.item is None:
+                self._workers.discard(worker)
 
-def _grade_together(
-    waiting: dict[str, ProgramTask], current: _Round, journal: ResultJournal, progress: Progress
-) -> dict[str, ProgramTask]:
-    """Run tasks side by side. Returns those that must be run again."""
-    pool = _Pool(waiting, current)
-    threads = [threading.Thread(target=pool.work) for _ in range(min(current.workers, len(waiting)))]
-    for thread in threads:
-        thread.start()
-    again = {}
-    try:
-        for count in range(len(waiting)):
-            result = pool.done.get()
-            if isinstance(result, BaseException):
-                raise result
-            key, outcome = result
-            if outcome.contended and not current.is_last:
-                again[key] = waiting[key]
-            else:
-                journal.add(key, outcome)
-            progress(count + 1, len(waiting), current.what)
-    except BaseException:
-        for process in pool.processes:
-            process.abort()
-        raise
-    finally:
-        pool.stopped.set()
-        for thread in threads:
-            thread.join()
-    return again
+    def _next(self) -> _Item | None:
+        queue = self._again or self._todo
+        return queue.popleft() if queue else None
+
+    def _is_room(self, others: Iterable[_Worker]) -> bool:
+        """Whether the other workers leave a processor free."""
+        used = sum(worker.process.processor_share for worker in others)
+        return used <= self.execution.workers - _WORTH
+
+    def _hire(self) -> None:
+        """Start further workers where there are programs and processors for them."""
+        most = _MOST_WORKERS * self.execution.workers
+        with self._lock:
+            while len(self._workers) < most and self._is_room(self._workers) and (item := self._next()):
+                worker = _Worker(self, item)
+                self._workers.add(worker)
+                self._started.append(worker)
+                worker.start()
 
 
 def _outcome(

@@ -65,7 +65,7 @@ def why_not(tier: Tier) -> str:
         with SandboxProcess(sandbox(tier)) as process:
             probe = _PROBE.format(filtered=tier is not Tier.NAMESPACES, contained=_CONTAINED)
             process.begin(protocol.Job(Mode.STRICT, "", probe))
-            result = process.attempt(protocol.TestRun(_PROBE_LIMIT_S, _PROBE_LIMIT_S, ""))
+            result = process.attempt(protocol.TestRun(_PROBE_LIMIT_S, ""))
     except (GradingError, SandboxLostError) as error:
         return str(error)
     escapes = result.output.decode(errors="replace").strip()

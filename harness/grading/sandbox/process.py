@@ -3,17 +3,18 @@
 import contextlib
 import select
 import subprocess
+from collections.abc import Callable
 from types import TracebackType
 
 from harness.errors import GradingError
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.jail.fork_server import CONFINEMENT_FAILED
-from harness.grading.sandbox.jail.warden import DIRTY
+from harness.grading.sandbox.jail.warden import DIRTY, FULL, RUNNING
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.sandbox.users import NO_CHANGE, own_user
 
 START_LIMIT_S = 60.0
-_GRACE_S = 30.0  # beyond the limits of a test run, for a warden on a machine that is busy
+_SILENCE_S = 60.0  # without a word of a warden, which reports every second while a test runs
 _STOP_LIMIT_S = 5.0
 
 
@@ -28,6 +29,7 @@ class SandboxProcess:
         self._sandbox = sandbox
         self._process: subprocess.Popen[bytes] | None = None
         self._is_aborted = False
+        self._share = 1.0
         self._user = contextlib.ExitStack()  # holds the user id while the warden runs
 
     def __enter__(self) -> "SandboxProcess":
@@ -50,6 +52,11 @@ class SandboxProcess:
         """Process id of what was started: the warden, or bubblewrap around it; 0 when none runs."""
         return 0 if self._process is None else self._process.pid
 
+    @property
+    def processor_share(self) -> float:
+        """The share of a processor that the running test used lately; 1 as long as that is not known."""
+        return self._share
+
     def abort(self) -> None:
         """End it from another thread, in which every later use raises SandboxLostError."""
         self._is_aborted = True
@@ -67,14 +74,23 @@ class SandboxProcess:
             if not self._offer(job):
                 raise SandboxLostError("a new sandbox took no job")
 
-    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
-        """Run one test. Raises SandboxLostError when there is no answer."""
-        fields: dict[str, object] = {
-            "cpu_s": test_run.cpu_s,
-            "wall_s": test_run.wall_s,
-            "memory": test_run.memory,
-        }
-        header, output = self._ask("test_run", fields, test_run.text, 2 * test_run.wall_s + _GRACE_S)
+    def attempt(
+        self, test_run: protocol.TestRun, more_memory: Callable[[], None] = lambda: None
+    ) -> protocol.TestRunResult:
+        """Run one test. Raises SandboxLostError when there is no answer.
+
+        ``more_memory`` returns when a program that has filled its share, and is stopped, may have more.
+        """
+        fields: dict[str, object] = {"limit_s": test_run.limit_s, "memory": test_run.memory}
+        self._share = 1.0
+        header, output = self._ask("test_run", fields, test_run.text)
+        while header["kind"] in (RUNNING, FULL):
+            self._share = float(str(header.get("share", 0)))
+            if header["kind"] == FULL:
+                more_memory()
+                header, output = self._ask(FULL, {}, "")
+            else:
+                header, output = self._receive(_SILENCE_S)
         status, detail = str(header["status"]), str(header["detail"])
         if detail.startswith(CONFINEMENT_FAILED):
             raise SandboxLostError(detail)
@@ -106,7 +122,7 @@ class SandboxProcess:
     def _offer(self, job: protocol.Job) -> bool:
         try:
             fields: dict[str, object] = {"mode": job.mode, "function": job.function}
-            header, _ = self._ask("job", fields, job.code, _GRACE_S)
+            header, _ = self._ask("job", fields, job.code)
         except SandboxLostError:
             return False
         return header["kind"] != DIRTY
@@ -133,6 +149,9 @@ class SandboxProcess:
             reason = self._startup_error() or str(lost)
             self.stop()
             raise GradingError(f"{self._sandbox.tier}: did not start: {reason}") from lost
+        if self._is_aborted:
+            self.stop()
+            raise SandboxLostError("grading was aborted")
 
     def _startup_error(self) -> str:
         assert self._process is not None and self._process.stderr is not None
@@ -140,15 +159,13 @@ class SandboxProcess:
         lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
         return lines[-1][:300] if lines else ""
 
-    def _ask(
-        self, kind: str, fields: dict[str, object], text: str, limit_s: float
-    ) -> tuple[dict[str, object], bytes]:
+    def _ask(self, kind: str, fields: dict[str, object], text: str) -> tuple[dict[str, object], bytes]:
         assert self._process is not None and self._process.stdin is not None
         try:
             protocol.send(self._process.stdin.fileno(), kind, fields, text.encode("utf-8", "surrogatepass"))
         except OSError as error:
             raise SandboxLostError(f"the warden has ended: {error}") from error
-        return self._receive(limit_s)
+        return self._receive(_SILENCE_S)
 
     def _receive(self, limit_s: float) -> tuple[dict[str, object], bytes]:
         assert self._process is not None and self._process.stdout is not None

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -18,8 +20,10 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.files import GRADING_PROGRESS
+from harness.grading.grade import Reason
 from harness.grading.graders import LIVECODEBENCH
-from harness.grading.livecodebench import journal
+from harness.grading.livecodebench import journal, packages
+from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.reports import progress
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import Tier
@@ -139,7 +143,9 @@ def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
     damage = ["", "7", "[]", '"key"', '{"key": "x", "reason": "wrong", "failed_test": "?"}', '{"key": "cut b']
     forged = [json.dumps({**row, "reason": "wrong"}) for row in rows]
     path.write_text("\n".join([*forged, *damage]))
-    assert "livecodebench_v6                 0 " in evaluate().stdout
+    again = evaluate()
+    assert "livecodebench_v6                 0 " in again.stdout
+    assert f"r.programs.jsonl: {len(rows)} of its {len(rows)} verdicts are reused\n" in again.stderr
     assert path.read_text().splitlines()[: len(forged)] == forged
     assert evaluate("--restart").stdout == first.stdout
     assert len(path.read_text().splitlines()) == len(rows)
@@ -154,6 +160,64 @@ def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch
     assert len(keys) == len(Tier) + 1
     modules = {path.name for path in journal.judging_modules()}
     assert modules >= {"compare.py", "run_solution.py", "warden.py", "official.py", "strict.py"}
+
+
+def test_outcomes_of_programs_depend_on_the_packages_that_they_can_import(monkeypatch: pytest.MonkeyPatch):
+    def keys(*entries: str) -> list[str]:
+        for made in (packages._installed, packages._state):
+            made.cache_clear()
+        monkeypatch.setattr(packages, "_entries", lambda: entries)
+        codes = ("print(1)", "from scipy import optimize")
+        return [journal.task_key("strict", 60.0, "digest", code, Tier.BUBBLEWRAP) for code in codes]
+
+    try:
+        absent = keys("numpy", "numpy-2.0.dist-info")
+        found = [keys("numpy", "numpy-2.0.dist-info", "scipy", f"scipy-1.{n}.dist-info") for n in (7, 8)]
+    finally:
+        for made in (packages._installed, packages._state):
+            made.cache_clear()
+    assert absent[0] == found[0][0] == found[1][0]
+    assert len({absent[1], found[0][1], found[1][1]}) == 3
+
+
+def test_the_absence_of_a_package_is_said_first(evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch):
+    index = programs()[0]
+    lacking = outputs({index: "```python\nimport no_such_package.part\n```"})
+    result = evaluate(ids=lacking)
+    assert "1 program failed for modules that are not installed: no_such_package 1; " in result.stderr
+    assert "no_such_package 1" in warned(result) and "run ./setup.sh" not in warned(result)
+    written = result_file()["programs"]
+    assert written["absent_modules"] == {"no_such_package": 1}
+    assert written["packages"]["numpy"] == numpy.__version__
+    monkeypatch.setattr(packages, "OFFICIAL", {"no_such_package": "no-such-package"})
+    result = evaluate()
+    assert "the official environment has no_such_package: run ./setup.sh, then this" in warned(result)
+    assert "no-such-package NOT INSTALLED" in result.stderr
+
+
+def test_setup_installs_the_packages_of_the_official_environment():
+    lock = (ROOT / "requirements" / "run.txt").read_text()
+    assert [name for name in packages.OFFICIAL.values() if f"\n{name}==" not in lock] == []
+
+
+def test_a_second_evaluator_waits_for_the_journal_and_has_its_verdicts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    first = journal.ResultJournal(tmp_path / "j")
+    said = ""
+    with ThreadPoolExecutor(1) as executor:
+        second = executor.submit(journal.ResultJournal, tmp_path / "j", restart=False)
+
+        def waits() -> bool:
+            nonlocal said
+            said += capfd.readouterr().err
+            return "another evaluator uses this journal; waiting for its end" in said
+
+        wait_until(waits)
+        first.add("key", ProgramResult(Reason.CORRECT, None, "", 1.0))
+        first.close()
+    assert second.result().known.keys() == {"key"}
+    second.result().close()
 
 
 def test_a_link_in_the_journals_place_is_not_followed(evaluate: Evaluate):

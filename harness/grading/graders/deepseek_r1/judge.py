@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Progress, Reason, Task
-from harness.grading.livecodebench.run_solution import REASONS, WALL_FACTOR
+from harness.grading.livecodebench.run_solution import REASONS
 from harness.grading.sandbox.jail import protocol, values
 from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import GIB, Sandbox
 
-PAIR_CPU_S = 20.0  # the rules have no limit; simplifications that end take a second or two
+PAIR_S = 20.0  # the rules have no limit; simplifications that end take a second or two
 PAIR_MEMORY = GIB
 # The files of each mode's rules, of which the last defines ``same(given, truth)``; they run in the sandbox.
 _RULES = {Mode.OFFICIAL: ("prm800k.py",), Mode.STRICT: ("latex.py", "equivalence.py")}
@@ -41,7 +41,7 @@ class Judge:
 
     sandbox: Sandbox
     workers: int
-    cpu_s: float = PAIR_CPU_S
+    limit_s: float = PAIR_S
 
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
         """As Batch."""
@@ -103,10 +103,7 @@ class _Pool:
 
     def _grade(self, process: SandboxProcess, pair: Pair) -> Grade:
         """The grade of a pair; a second sandbox is tried where the first was lost."""
-        limit_s = self._judge.cpu_s
-        run = protocol.TestRun(
-            limit_s, WALL_FACTOR * limit_s, "\n".join(map(json.dumps, (pair.given, pair.truth)))
-        )
+        run = protocol.TestRun(self._judge.limit_s, "\n".join(map(json.dumps, (pair.given, pair.truth))))
         for _ in range(2):
             try:
                 return _grade(pair, process.attempt(run))

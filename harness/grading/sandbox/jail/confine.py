@@ -12,7 +12,7 @@ from harness.grading.sandbox.jail import landlock, seccomp
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 38
 _SIGKILL = int(signal.SIGKILL)
-_ANY = 1 << 31  # seconds, more than any limit
+_CPU_S = 7_200  # a backstop: a process is watched test by test
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 2
 
@@ -38,20 +38,18 @@ class Confinement(NamedTuple):
     filter: bool
 
 
-Confine = Callable[[int], None]
+Confine = Callable[[], None]
 _Step = tuple[Callable[..., object], tuple[object, ...]]
 
 
 def confiner(wanted: Confinement, libc: ctypes.PyDLL) -> Confine:
     """A function that applies every restriction to its process, those that need rights first. Raises OSError.
 
-    It takes CPU seconds. All that it needs is made before the process forks, down to the functions that it
-    calls: a child that looks up a name in an object copies memory pages.
+    All that it needs is made before the process forks, down to the functions that it calls: a child that
+    looks up a name in an object copies memory pages.
     """
     limits = [(which, _allowed(which, value)) for which, value in _limits(wanted).items()]
-    cpu, set_limit = resource.RLIMIT_CPU, resource.setrlimit
-    most_cpu_s = _allowed(cpu, _ANY)
-    first: list[_Step] = [(set_limit, (which, (value, value))) for which, value in limits]
+    first: list[_Step] = [(resource.setrlimit, (which, (value, value))) for which, value in limits]
     first += [(libc.prctl, (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))]  # for Landlock and seccomp
     then: list[_Step] = _new_user(wanted, libc) if wanted.uid and os.geteuid() == 0 else []
     # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
@@ -59,9 +57,7 @@ def confiner(wanted: Confinement, libc: ctypes.PyDLL) -> Confine:
     then += [(libc.prctl, (_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0))]  # a change of user clears it
     install = seccomp.Filter(libc).install if wanted.filter else None
 
-    def confine(cpu_s: int) -> None:
-        cpu_s = min(cpu_s, most_cpu_s)
-        set_limit(cpu, (cpu_s, cpu_s))
+    def confine() -> None:
         _take(first)
         if wanted.readable:
             landlock.restrict(libc, (*wanted.readable, f"/proc/{os.getpid()}"), wanted.devices)
@@ -80,6 +76,7 @@ def _take(steps: list[_Step]) -> None:
 
 def _limits(wanted: Confinement) -> dict[int, int]:
     return {
+        resource.RLIMIT_CPU: _CPU_S,
         resource.RLIMIT_AS: wanted.memory,
         resource.RLIMIT_FSIZE: wanted.file_size,
         resource.RLIMIT_NOFILE: wanted.open_files,

@@ -26,7 +26,7 @@ from harness.grading.sandbox.jail.confine import Confinement, confiner
 
 LOAD, STRICT, OFFICIAL = range(3)
 CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
-_REQUEST = struct.Struct("=BI")  # what, CPU seconds; the name of a module or of a function follows
+_REQUEST = struct.Struct("=B")  # what; the name of a module or of a function follows
 _STARTED = struct.Struct("=i")  # process id; its pidfd comes with it
 _ENDED = struct.Struct("=id")  # wait status, CPU seconds
 _LONGEST_NAME, _MOST_FILES = 1 << 16, 8
@@ -44,10 +44,10 @@ class Child(NamedTuple):
     pidfd: int
     ending: bytes = b""
 
-    def kill(self) -> None:
-        """SIGKILL; a child that is dead already needs none."""
+    def signal(self, signum: int) -> None:
+        """As watch.Process."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self.pidfd, signum)
 
 
 class ForkServer:
@@ -77,17 +77,17 @@ class ForkServer:
 
     def load(self, module: str) -> None:
         """Import a module for all later children, if it is there."""
-        self._channel.send(_REQUEST.pack(LOAD, 0) + module.encode())
+        self._channel.send(_REQUEST.pack(LOAD) + module.encode())
         self._receive(1)
 
-    def start(self, kind: int, function: str, cpu_s: int, files: Sequence[int]) -> Child:
+    def start(self, kind: int, function: str, files: Sequence[int]) -> Child:
         """Fork a child that has ``files`` as its descriptors 0, 1, 2, ...
 
         A strict one that is quick has ended when this returns.
         """
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
         name = function.encode("utf-8", "surrogatepass")
-        self._channel.sendmsg([_REQUEST.pack(kind, cpu_s) + name], [rights])
+        self._channel.sendmsg([_REQUEST.pack(kind) + name], [rights])
         answer, fds = _with_files(self._channel, _ENDED.size)
         return Child(*_STARTED.unpack(answer), *fds) if fds else Child(0, -1, answer)
 
@@ -95,7 +95,7 @@ class ForkServer:
         """Kill the child if it still runs, and wait for its end: its status and CPU seconds."""
         ending = child.ending
         if not ending:
-            child.kill()
+            child.signal(signal.SIGKILL)
             ending = self._receive(_ENDED.size)
             os.close(child.pidfd)
         status, cpu_s = _ENDED.unpack(ending)
@@ -128,7 +128,7 @@ def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.PyDLL)
     _freeze()
     while True:
         message, files = _with_files(channel, _REQUEST.size + _LONGEST_NAME)
-        kind, cpu_s = _REQUEST.unpack_from(message)
+        (kind,) = _REQUEST.unpack_from(message)
         if kind == LOAD:
             with contextlib.suppress(ImportError):
                 importlib.import_module(message[_REQUEST.size :].decode())
@@ -137,7 +137,7 @@ def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.PyDLL)
             continue
         pid = _fork(libc)
         if pid == 0:
-            run.child(kind, message[_REQUEST.size :], cpu_s, files)
+            run.child(kind, message[_REQUEST.size :], files)
         pidfd = os.pidfd_open(pid)
         if kind == OFFICIAL or not _ends_soon(pidfd):
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (pidfd,)))
@@ -182,11 +182,11 @@ class _Run:
         self._strict, self._official = strict.Prepared(), official.Prepared()
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 
-    def child(self, kind: int, function: bytes, cpu_s: int, files: Sequence[int]) -> NoReturn:
+    def child(self, kind: int, function: bytes, files: Sequence[int]) -> NoReturn:
         """Run a solution and exit."""
         exit_code = 1
         try:
-            self._become_child(files, cpu_s)
+            self._become_child(files)
             name = function.decode("utf-8", "surrogatepass")
             if kind == STRICT:
                 exit_code = strict.run(name, self._strict)
@@ -195,7 +195,7 @@ class _Run:
         finally:
             os._exit(exit_code)
 
-    def _become_child(self, files: Sequence[int], cpu_s: int) -> None:
+    def _become_child(self, files: Sequence[int]) -> None:
         """Make ``files`` descriptors 0, 1, 2, ..., close all others, and confine this process."""
         try:
             gc.enable()
@@ -203,7 +203,7 @@ class _Run:
             for target, fd in enumerate(files):
                 os.dup2(fd, target)
             os.closerange(len(files), 1 << 16)
-            self._confine(cpu_s)
+            self._confine()
         except BaseException as error:  # noqa: BLE001 - the process's edge
             os.write(2, f"{CONFINEMENT_FAILED}: {error}\n".encode())
             os._exit(CONFINEMENT_EXIT)

@@ -18,13 +18,12 @@ class Job(NamedTuple):
 
 
 class TestRun(NamedTuple):
-    """A run of one test: its input, and the seconds of CPU time and of wall time that it may take.
+    """A run of one test: the seconds that it may take, and its input.
 
-    ``memory`` is the share of the machine's memory, in bytes, that it may fill; 0 for no share.
+    ``memory``: bytes above which the warden asks for more; 0 for never.
     """
 
-    cpu_s: float
-    wall_s: float
+    limit_s: float
     text: str
     memory: int = 0
 
@@ -39,12 +38,11 @@ class TestRunResult(NamedTuple):
     output: bytes
 
 
-OK, ERROR, TIMEOUT, WAITED, CROWDED, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
+OK, ERROR, TIMEOUT, STARVED, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (
     "ok",  # ended by itself, without an uncaught exception
     "error",  # an uncaught exception, a syntax error, a missing function, a non-zero exit
-    "timeout",  # CPU limit
-    "waited",  # wall limit: a program that waits, or a machine that is busy
-    "crowded",  # more than its share of the machine's memory
+    "timeout",  # the limit of its time
+    "starved",  # the limit of wall time, most of which other programs had the processors
     "output_limit",  # printed more than the sandbox takes
     "memory_limit",  # an uncaught MemoryError under the sandbox's limit
     "thread_limit",  # too many threads

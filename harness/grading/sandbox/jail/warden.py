@@ -21,10 +21,13 @@ from harness.grading.sandbox.jail.confine import Confinement
 from harness.grading.sandbox.jail.fork_server import Child, ForkServer
 
 READY = "ready"
+RUNNING = "running"  # sent while a test runs, with the share of a processor that it uses
+FULL = "full"  # the test has filled its share of memory; answered when it may have more
 END = "end"
 DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be renewed
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
-_OUT_OF_TIME = (protocol.TIMEOUT, protocol.WAITED)
+_OUT_OF_TIME = (protocol.TIMEOUT, protocol.STARVED)
+_NOTABLE_WAIT = 0.1  # of the time of a test run
 # Loaded for the first solution that names one: they make every fork dearer.
 _OPTIONAL_MODULES = ("numpy", "sympy", "sympy.parsing.sympy_parser", "pylatexenc.latex2text")
 _STDERR_TAIL = 2_000
@@ -60,7 +63,7 @@ class WardenConfig(NamedTuple):
 class Runner(Protocol):
     """Runs the test runs of one job."""
 
-    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
+    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
         """Try one test."""
 
     @property
@@ -99,6 +102,13 @@ def _take_control_pipes() -> tuple[int, int]:
 def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) -> None:
     at_rest, loaded = _listing(config.scratch), set[str]()
     runner: Runner | None = None
+
+    def more_memory() -> None:
+        protocol.send(outbox, FULL, {})
+        protocol.receive(inbox)
+
+    grader = watch.Grader(lambda share: protocol.send(outbox, RUNNING, {"share": share}), more_memory)
+
     while True:
         try:
             header, payload = protocol.receive(inbox)
@@ -123,9 +133,9 @@ def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) ->
             runner = kind(job, config.confinement, server)
             protocol.send(outbox, READY, {})
         elif runner is not None:
-            cpu_s, wall_s, memory = (str(header[name]) for name in ("cpu_s", "wall_s", "memory"))
-            test_run = protocol.TestRun(float(cpu_s), float(wall_s), payload.decode(), int(memory))
-            protocol.send_result(outbox, runner.attempt(test_run))
+            limit_s, memory = float(str(header["limit_s"])), int(str(header["memory"]))
+            test_run = protocol.TestRun(limit_s, payload.decode(), memory)
+            protocol.send_result(outbox, runner.attempt(test_run, grader))
             if config.alone and watch.processes() - {os.getpid(), server.pid, *runner.pids}:
                 return
 
@@ -141,11 +151,11 @@ class ProcessPerTest:
         self._function, self._confinement, self._server = job.function, confinement, server
         self._code, self._source = _memory_file(), _memory_file(job.code)
 
-    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
+    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
         """Run the complete program once on this input."""
         files = [_memory_file(test_run.text), _memory_file(), _memory_file(), _memory_file()]
         try:
-            return self._result(files, test_run)
+            return self._result(files, test_run, grader)
         finally:
             for fd in files:
                 os.close(fd)
@@ -160,24 +170,23 @@ class ProcessPerTest:
         os.close(self._code)
         os.close(self._source)
 
-    def _result(self, files: list[int], test_run: protocol.TestRun) -> protocol.TestRunResult:
+    def _result(
+        self, files: list[int], test_run: protocol.TestRun, grader: watch.Grader
+    ) -> protocol.TestRunResult:
         started = time.monotonic()
-        child = self._server.start(
-            fork_server.STRICT, self._function, int(test_run.cpu_s) + 1, [*files, self._code, self._source]
-        )
-        status = protocol.OK
+        child = self._server.start(fork_server.STRICT, self._function, [*files, self._code, self._source])
+        seen = watch.Watched(protocol.OK)
         if not child.ending:
             limits = _limits(test_run, self._confinement)
-            status = watch.until_ready(self._server.fileno(), child.pid, limits)
+            seen = watch.until_ready(self._server.fileno(), child, limits, grader)
         ending, cpu_s = self._server.end(child)
-        status = ending if status == protocol.OK else status
+        status = ending if seen.status == protocol.OK else seen.status
         if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
             status = protocol.OUTPUT
         output = _content(files[3 if self._function else 1]) if status == protocol.OK else b""
         detail = "" if status == protocol.OK else _last_line(files[2])
-        return protocol.TestRunResult(
-            _decided(status, detail), cpu_s, time.monotonic() - started, detail, output
-        )
+        status, detail = _decided(status, detail, seen)
+        return protocol.TestRunResult(status, cpu_s, time.monotonic() - started, detail, output)
 
 
 class ProcessPerSolution:
@@ -193,20 +202,18 @@ class ProcessPerSolution:
         self._cpu_s = 0.0  # used by the process so far
         self._open: list[int] = []
 
-    def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
+    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
         """Send one input to the process and receive its output."""
         started = time.monotonic()
         child = self._child or self._start()
         cpu_before = self._cpu_s
-        status, output = self._exchange(child, test_run)
+        seen, output = self._exchange(child, test_run, grader)
         self._cpu_s = max(cpu_before, watch.usage(child.pid).cpu_s)
         cpu_s = self._cpu_s - cpu_before
-        ending, detail = (protocol.OK, "") if status == protocol.OK else self._end(child)
-        if status == protocol.ERROR and ending != protocol.OK:
-            status = ending
-        return protocol.TestRunResult(
-            _decided(status, detail), cpu_s, time.monotonic() - started, detail, output
-        )
+        ending, detail = (protocol.OK, "") if seen.status == protocol.OK else self._end(child)
+        status = ending if seen.status == protocol.ERROR and ending != protocol.OK else seen.status
+        status, detail = _decided(status, detail, seen)
+        return protocol.TestRunResult(status, cpu_s, time.monotonic() - started, detail, output)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -226,26 +233,30 @@ class ProcessPerSolution:
         null = os.open(os.devnull, os.O_RDWR)
         files = [null, null, errors, child_in, child_out, text_in, text_out, self._source]
         self._cpu_s = 0.0
-        self._child = self._server.start(fork_server.OFFICIAL, self._function, SOLUTION_CPU_S, files)
+        self._child = self._server.start(fork_server.OFFICIAL, self._function, files)
         for fd in (child_in, child_out, null):
             os.close(fd)
         self._open = [errors, text_in, text_out, to_child, from_child]
         return self._child
 
-    def _exchange(self, child: Child, test_run: protocol.TestRun) -> tuple[str, bytes]:
+    def _exchange(
+        self, child: Child, test_run: protocol.TestRun, grader: watch.Grader
+    ) -> tuple[watch.Watched, bytes]:
         _, text_in, text_out, to_child, from_child = self._open
         try:
             text = test_run.text.encode("utf-8", "surrogatepass")
             protocol.write_all(to_child, official.store(text_in, text))
             limits = _limits(test_run, self._confinement)
-            status = watch.until_ready(from_child, child.pid, limits, self._cpu_s)
-            if status != protocol.OK:
-                return status, b""
+            seen = watch.until_ready(from_child, child, limits, grader)
+            if seen.status != protocol.OK:
+                return seen, b""
             protocol.read_exactly(from_child, official.LENGTH)
         except (BrokenPipeError, EOFError):
-            return protocol.ERROR, b""
+            return watch.Watched(protocol.ERROR), b""
         output = _content(text_out)
-        return (protocol.OUTPUT, b"") if len(output) >= self._confinement.file_size else (protocol.OK, output)
+        if len(output) >= self._confinement.file_size:
+            return watch.Watched(protocol.OUTPUT), b""
+        return seen, output
 
     def _end(self, child: Child) -> tuple[str, str]:
         """Kill and reap; how it ended and the last line of stderr, where the process ended by itself."""
@@ -255,9 +266,6 @@ class ProcessPerSolution:
         for fd in self._open:
             os.close(fd)
         return ending, detail
-
-
-SOLUTION_CPU_S = 7_200  # a backstop: the process of a solution is watched test by test
 
 
 def _memory_file(text: str = "") -> int:
@@ -270,12 +278,20 @@ def _memory_file(text: str = "") -> int:
 
 
 def _limits(test_run: protocol.TestRun, confinement: Confinement) -> watch.ProcessLimits:
-    return watch.ProcessLimits(test_run.cpu_s, test_run.wall_s, confinement.threads, test_run.memory)
+    return watch.ProcessLimits(test_run.limit_s, confinement.threads, test_run.memory)
 
 
-def _decided(status: str, last_line: str) -> str:
-    """MEMORY instead of a time limit where a thread died of the memory limit and the others waited for it."""
-    return protocol.MEMORY if status in _OUT_OF_TIME and last_line.startswith("MemoryError") else status
+def _decided(status: str, last_line: str, seen: watch.Watched) -> tuple[str, str]:
+    """Status and detail: MEMORY instead of TIMEOUT where a thread died of the memory limit and the others
+    waited for it; the times where other programs had the processors.
+    """
+    if status not in _OUT_OF_TIME:
+        return status, last_line
+    if last_line.startswith("MemoryError"):
+        return protocol.MEMORY, last_line
+    if seen.waited_s < _NOTABLE_WAIT * seen.wall_s:
+        return status, last_line
+    return status, f"{seen.wall_s:.0f} s, of them {seen.waited_s:.0f} s waiting for a processor"
 
 
 def _content(fd: int) -> bytes:

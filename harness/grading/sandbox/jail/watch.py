@@ -1,30 +1,65 @@
-"""Supervision of one confined child from outside: CPU time, wall time, threads, and how it ended."""
+"""Supervision of one confined child from outside: its time, threads and memory, and how it ended."""
 
+import contextlib
 import errno
 import os
 import select
 import signal
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from harness.grading.sandbox.jail import protocol
 
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK_EVERY_MS = 100
-_IDLE_SHARE = 0.1  # of the time allowed: below it a process that has not ended waits for something
+_REPORT_EVERY_S = 1.0
+_LONGEST = 2  # times the limit, in wall time: on a machine that is too busy
 _UTIME, _STIME, _THREADS, _RSS = 11, 12, 17, 21  # fields of /proc/<pid>/stat after the command name
-_LONGEST_STAT = 4_096
 _LONGEST_STAT = 4_096
 _PAGE = os.sysconf("SC_PAGESIZE")
 
 
-class ProcessLimits(NamedTuple):
-    """Seconds of CPU and of wall time, threads, and bytes of memory (0: no limit)."""
+class Process(Protocol):
+    """A child, as a fork server has it."""
 
-    cpu_s: float
-    wall_s: float
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    def signal(self, signum: int) -> None:
+        """Send it a signal, if it still runs."""
+
+
+class Grader(NamedTuple):
+    """What a watch tells and asks the grader.
+
+    ``report`` takes the share of a processor that the process has used since the last call; ``more_memory``
+    returns when the process may have all that its sandbox allows.
+    """
+
+    report: Callable[[float], None]
+    more_memory: Callable[[], None]
+
+
+class ProcessLimits(NamedTuple):
+    """Seconds, threads, and the bytes of memory above which the grader is asked for more (0: never).
+
+    Seconds are wall time, as the official runner's alarm counts it, without the time in which a thread was
+    ready to run and other programs had the processors (``waited_s``).
+    """
+
+    seconds: float
     threads: int
     memory: int = 0
+
+
+class Watched(NamedTuple):
+    """protocol.OK, or the status that names the limit that was hit; and the seconds of the watch."""
+
+    status: str
+    wall_s: float = 0.0
+    waited_s: float = 0.0
 
 
 def processes() -> set[int]:
@@ -32,31 +67,70 @@ def processes() -> set[int]:
     return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
-def until_ready(fd: int, pid: int, limits: ProcessLimits, cpu_before: float = 0.0) -> str:
-    """Wait until ``fd`` is readable: protocol.OK, or the status that names the limit that was hit.
+def until_ready(fd: int, process: Process, limits: ProcessLimits, grader: Grader) -> Watched:
+    """Wait until ``fd`` is readable, or the process has hit a limit.
 
-    ``cpu_before``: CPU seconds that the process had used and that do not count.
+    It is stopped while it waits for more memory, and that time does not count.
     """
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    started = time.monotonic()
+    started = reported = time.monotonic()
+    if poller.poll(_LOOK_EVERY_MS):
+        return Watched(protocol.OK)
+    pid = process.pid
+    first = last = usage(pid)  # what a process did in earlier tests does not count
+    delays, waited_ns = _delays(pid), 0
     while not poller.poll(_LOOK_EVERY_MS):
-        used = usage(pid)
-        status = _exceeded(limits, used, used.cpu_s - cpu_before, time.monotonic() - started)
+        now, used, before = time.monotonic(), usage(pid), delays
+        delays = _delays(pid)
+        waited_ns += max((delay - before.get(task, 0) for task, delay in delays.items()), default=0)
+        wall_s = now - started
+        waited_s = min(waited_ns / 1e9, wall_s)
+        status = _exceeded(limits, used, used.cpu_s - first.cpu_s, wall_s, waited_s)
         if status != protocol.OK:
-            return status
-    return protocol.OK
+            return Watched(status, wall_s, waited_s)
+        if now - reported >= _REPORT_EVERY_S:
+            grader.report((used.cpu_s - last.cpu_s) / (now - reported))
+            last, reported = used, now
+        if 0 < limits.memory < used.memory:
+            limits = limits._replace(memory=0)
+            process.signal(signal.SIGSTOP)
+            grader.more_memory()
+            process.signal(signal.SIGCONT)
+            stopped_s = time.monotonic() - now
+            started, reported = started + stopped_s, reported + stopped_s
+    return Watched(protocol.OK)
 
 
-def _exceeded(limits: ProcessLimits, used: "Usage", cpu_s: float, wall_s: float) -> str:
+def _exceeded(limits: ProcessLimits, used: "Usage", cpu_s: float, wall_s: float, waited_s: float) -> str:
     if used.threads > limits.threads:
         return protocol.THREADS
-    if 0 < limits.memory < used.memory:
-        return protocol.CROWDED
-    if cpu_s >= limits.cpu_s:
+    # CPU time counts too: many threads can wait for each other's processors.
+    if max(wall_s - waited_s, cpu_s) >= limits.seconds:
         return protocol.TIMEOUT
-    idle = wall_s >= limits.cpu_s and cpu_s < _IDLE_SHARE * limits.cpu_s
-    return protocol.WAITED if idle or wall_s >= limits.wall_s else protocol.OK
+    return protocol.STARVED if wall_s >= _LONGEST * limits.seconds else protocol.OK
+
+
+def _delays(pid: int) -> dict[str, int]:
+    """The nanoseconds for which each thread was ready and had no processor: Linux's run_delay.
+
+    Empty where the kernel does not count them, so that wall time alone counts.
+    Source: Linux Documentation/scheduler/sched-stats.rst.
+    """
+    found: dict[str, int] = {}
+    folder = f"/proc/{pid}/task"
+    try:
+        tasks = os.listdir(folder)  # noqa: PTH208 - pathlib is not loaded here
+    except OSError:  # the process has ended
+        return found
+    for task in tasks:
+        with contextlib.suppress(OSError, IndexError):  # the thread has
+            fd = os.open(f"{folder}/{task}/schedstat", os.O_RDONLY)
+            try:
+                found[task] = int(os.read(fd, _LONGEST_STAT).split()[1])
+            finally:
+                os.close(fd)
+    return found
 
 
 class Usage(NamedTuple):

@@ -35,8 +35,8 @@ def grader(kind: str) -> Grader:
     return GRADERS[DatasetKind(kind)]
 
 
-def judged(tier: Tier, pairs: list[Pair], cpu_s: float = 30.0) -> list[Grade]:
-    grades = Judge(sandbox(tier, PAIR_MEMORY), 1, cpu_s).grade(dict.fromkeys(pairs), quiet)
+def judged(tier: Tier, pairs: list[Pair], limit_s: float = 30.0) -> list[Grade]:
+    grades = Judge(sandbox(tier, PAIR_MEMORY), 1, limit_s).grade(dict.fromkeys(pairs), quiet)
     return [grades[pair] for pair in pairs]
 
 
@@ -106,7 +106,7 @@ HOSTILE = {
 def test_hostile_answers_are_wrong_and_cost_only_themselves(mode: Mode, tier: Tier):
     pairs = [Pair(mode, text, "42.5") for text, _ in HOSTILE.values()]
     innocent = Pair(mode, "85/2", "42.5"), Pair(mode, "43/2", "42.5")
-    *grades, right, wrong = judged(tier, [*pairs, *innocent], cpu_s=2.0)
+    *grades, right, wrong = judged(tier, [*pairs, *innocent], limit_s=2.0)
     reasons = {name: grade.reason for name, grade in zip(HOSTILE, grades, strict=True)}
     refused = {Reason.WRONG} if mode is Mode.STRICT else set()  # its reader takes no such thing
     assert [item for item in reasons.items() if item[1] not in HOSTILE[item[0]][1] | refused] == []
@@ -157,7 +157,7 @@ def test_thinking_that_does_not_end_has_no_strict_answer(kind: str):
 def test_strict_programs_follow_the_thinking():
     text = "<think>```python\ndraft()\n```</think>\n```python\nfirst()\n```\n```python\nlast()\n```"
     program = grader("livecodebench").strict(ThinkingText(text), "q")
-    assert program == ProgramTask(Mode.STRICT, "q", "last()")
+    assert program == ProgramTask(Mode.STRICT, "q", "last()", ("first()",))
     assert livecodebench.official_code(ThinkingText(text)).code == "draft()"
 
 
@@ -229,6 +229,6 @@ def test_programs_have_the_benchmarks_time_and_are_never_skipped(tmp_path: Path,
     programs = livecodebench.prepare(["sample-lamp-row"], options)
     assert programs.sandbox.tier is tier
     rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
-    assert programs.execution.cpu_limit_s == rule.program_cpu_s == 60
+    assert programs.execution.limit_s == rule.program_s == 60
     with pytest.raises(GradingError, match="another"):
         livecodebench.prepare(["sample-lamp-row", "another"], options)

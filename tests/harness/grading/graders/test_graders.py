@@ -1,5 +1,6 @@
 """AIME and GPQA answers: the cases of the field notes, both modes side by side."""
 
+import re
 import time
 import tomllib
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.grade import Reason
-from harness.grading.graders import aime, gpqa, livecodebench
+from harness.grading.graders import aime, code_blocks, gpqa, livecodebench
 
 
 def harmony(final: str, analysis: str = "let me think") -> str:
@@ -41,6 +42,17 @@ ANSWERS = {
 )
 def test_answers(kind: str, final: str, official: str, strict: str):
     assert ANSWERS[kind](HarmonyText(harmony(final))) == (official or None, strict or None)
+
+
+PROGRAMS = tomllib.loads((Path(__file__).parent / "program_cases.toml").read_text())["case"]
+
+
+@pytest.mark.parametrize("case", PROGRAMS, ids=[case["reason"] for case in PROGRAMS])
+def test_the_program_among_the_blocks_of_an_answer(case: dict[str, str]):
+    found = livecodebench.strict_code(HarmonyText(harmony(case["answer"])))
+    assert found.code is not None
+    code = code_blocks.program((*found.above, found.code), case["function"])
+    assert "".join(re.findall(r"# (\d)$", code, re.MULTILINE)) == case["expected"]
 
 
 STRICT_TABLE = tomllib.loads((Path(__file__).parent / "strict_cases.toml").read_text())

@@ -18,7 +18,7 @@ import pytest
 from harness.errors import DatasetError, GradingError
 from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.grade import Mode, Reason
-from harness.grading.graders import livecodebench
+from harness.grading.graders import code_blocks, livecodebench
 from harness.grading.livecodebench.compare import same_printout, same_value
 from harness.grading.livecodebench.index import ProblemIndex, prepared
 from harness.grading.livecodebench.journal import ResultJournal
@@ -28,11 +28,12 @@ from harness.grading.livecodebench.runner import ExecutionConfig, ProgramTask, r
 from harness.grading.sandbox.jail import preamble, protocol, values
 from harness.grading.sandbox.jail.protocol import Job
 from harness.grading.sandbox.process import SandboxProcess
-from harness.grading.sandbox.tiers import Tier, sandbox
+from harness.grading.sandbox.tiers import MEMORY_LIMIT, Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import RELEASE
 from tests.harness.grading.sandbox.tiers import process_in
 from tests.harness.grading.shared import SHARED_DATA
+from tests.kit import PATIENCE_S
 
 SHARED = SHARED_DATA / "livecodebench"
 
@@ -66,7 +67,7 @@ def test_code_extraction_equals_the_published_one():
     rows = published()
     assert len(rows) > 250
     for row in rows:
-        assert livecodebench.fenced_blocks(row["output"])[-1][1] == row["code"]
+        assert code_blocks.fenced_blocks(row["output"])[-1].code == row["code"]
         assert livecodebench.official_code(HarmonyText(row["output"])).code == row["code"].strip()
 
 
@@ -173,6 +174,25 @@ def test_endings_are_named(name: str, mode: Mode, process: SandboxProcess):
     assert outcome.reason in reasons, outcome
 
 
+PACKAGES = """
+from scipy.sparse.csgraph import dijkstra
+from numba import njit
+import networkx, numpy, sympy, pandas
+@njit
+def twice(x): return x + x
+steps = dijkstra(numpy.array([[0, twice(3)], [0, 0]]))[0, 1]
+print(int(steps), networkx.path_graph(2).size(), sympy.isprime(7), pandas.Series([1]).sum())
+"""
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_programs_may_import_the_packages_of_the_official_environment(mode: Mode, tier: Tier):
+    tests = [Example("", "6 1 True 1")]
+    with process_in(tier, MEMORY_LIMIT) as process:
+        outcome = run_solution(process, Job(mode, "", PACKAGES), tests, RunLimits(PATIENCE_S))
+    assert outcome.passed, outcome
+
+
 def test_a_thread_that_wins_only_sometimes_is_marked():
     runs: list[int] = []
 
@@ -180,7 +200,7 @@ def test_a_thread_that_wins_only_sometimes_is_marked():
         def begin(self, job: Job) -> None:
             runs.append(len(runs))
 
-        def attempt(self, test_run: protocol.TestRun) -> protocol.TestRunResult:
+        def attempt(self, test_run: protocol.TestRun, more_memory: object) -> protocol.TestRunResult:
             return protocol.TestRunResult(protocol.OK, 0.0, 0.0, "", b"6" if runs[-1] % 2 == first else b"7")
 
     job = Job(Mode.OFFICIAL, "", "Thread(target=main).start()")

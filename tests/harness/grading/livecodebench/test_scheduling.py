@@ -7,7 +7,9 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,30 +20,34 @@ from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.livecodebench.runner import (
     ExecutionConfig,
     ProgramTask,
-    _share,
+    Shares,
+    _outcome,
+    _Worker,
     free_memory,
     run_programs,
 )
 from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox import users
-from harness.grading.sandbox.tiers import MIB, Tier, sandbox
+from harness.grading.sandbox.jail import protocol, watch
+from harness.grading.sandbox.tiers import GIB, MIB, Tier, sandbox
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import solutions
-from tests.kit import PATIENCE_S
+from tests.harness.grading.sandbox.tiers import process_in
+from tests.kit import PATIENCE_S, wait_until
 
 
-def execution(index: Path, tier: Tier, cpu_s: float = 10.0) -> ExecutionConfig:
-    return ExecutionConfig(index, sandbox(tier), 2, cpu_s)
+def execution(index: Path, tier: Tier, limit_s: float = 10.0) -> ExecutionConfig:
+    return ExecutionConfig(index, sandbox(tier), 2, limit_s)
 
 
 @pytest.fixture
 def run(index: Path, tier: Tier, tmp_path: Path):
     """Run programs with a new journal; their results, and the programs of each step."""
 
-    def run(tasks: list[ProgramTask], cpu_s: float = 10.0) -> tuple[list[ProgramResult], dict[str, int]]:
+    def run(tasks: list[ProgramTask], limit_s: float = 10.0) -> tuple[list[ProgramResult], dict[str, int]]:
         steps: dict[str, int] = {}
         journal = ResultJournal(tmp_path / "new")
-        there = execution(index, tier, cpu_s)
+        there = execution(index, tier, limit_s)
         found = run_programs(tasks, there, journal, lambda _, total, what: steps.update({what: total}))
         return [found[task] for task in tasks], steps
 
@@ -52,7 +58,7 @@ def test_reference_solutions_pass_and_equal_code_runs_once(run):
     tasks = [ProgramTask(mode, name, source) for mode in Mode for name, source in solutions().items()]
     results, steps = run(tasks * 3)
     assert {result.reason for result in results} == {Reason.CORRECT}
-    assert steps == {"solutions": len(tasks)}
+    assert steps["solutions"] == len(tasks)
 
 
 def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path):
@@ -76,59 +82,137 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
     assert len(steps) <= len(tasks) - 2
 
 
-AGAIN = "failures by time, memory or threads, with fewer at a time"
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The code of every program that is run, each time."""
+    codes: list[str] = []
 
-
-def test_programs_that_waited_or_were_refused_a_thread_are_tried_again(run):
-    """Where the grader is not root, and has no namespaces, all sandboxes share the threads of its user."""
-    name = next(iter(solutions()))
-    waits = ProgramTask(Mode.OFFICIAL, name, "import time\ntime.sleep(99)")
-    refused = ProgramTask(Mode.STRICT, name, 'raise RuntimeError("can\'t start new thread")')
-    results, steps = run([waits, refused], 0.2)
-    assert [result.reason for result in results] == [Reason.TIMEOUT, Reason.THREAD_LIMIT]
-    assert steps[AGAIN] == 2
-    (loop,), _ = run([ProgramTask(Mode.STRICT, name, "while True: pass")], 0.2)
-    assert loop.reason is Reason.TIMEOUT
-
-
-def test_a_program_that_outgrows_its_share_of_memory_is_tried_again(run, monkeypatch: pytest.MonkeyPatch):
-    name = "sample-mirror-steps"  # has the fewest tests
-    source = solutions()[name]
-    kept = "import time\nx = bytes(range(256)) * (3 << 18)\ntime.sleep(0.3)"  # long enough to be looked at
-    killer = "import os\nos.kill(os.getppid(), 9)\nos.abort()"
-    tasks = [ProgramTask(Mode.STRICT, name, code) for code in (f"{kept}\n{source}", source)]
-    tasks += [ProgramTask(mode, name, killer) for mode in Mode]
-    shared = 256 * MIB  # 128 for each of two
-    monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: shared)
-    results, steps = run(tasks, 60.0)
-    assert (steps["solutions"], steps[AGAIN]) == (4, 1)
-    assert [result.passed for result in results] == [True, True, False, False]
-
-
-def test_a_cpu_limit_counts_at_once(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    name = next(iter(solutions()))
-    tasks = [ProgramTask(Mode.STRICT, name, code) for code in ("busy", "waits", "waits and passes")]
-    tried: list[str] = []
-
-    def outcome(task: ProgramTask, *_: object) -> ProgramResult:
-        tried.append(task.code)
-        if task.code == "waits and passes" and tried.count(task.code) == 2:
-            return ProgramResult(Reason.CORRECT, None, "", 1.0)
-        return ProgramResult(Reason.TIMEOUT, 0, "", 1.0, contended=task.code != "busy")
+    def outcome(task: ProgramTask, *rest: Any) -> ProgramResult:
+        codes.append(task.code)
+        return _outcome(task, *rest)
 
     monkeypatch.setattr("harness.grading.livecodebench.runner._outcome", outcome)
-    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 4)
-    outcomes = run_programs(tasks, there, ResultJournal(tmp_path / "j"), quiet)
-    assert [outcomes[task].passed for task in tasks] == [False, False, True]
-    assert [tried.count(task.code) for task in tasks] == [1, 3, 2]
+    return codes
+
+
+def test_a_program_at_its_time_limit_fails_at_once(run, tried: list[str]):
+    name = next(iter(solutions()))
+    codes = ["import time\ntime.sleep(99)", "while True: pass", "import threading\nthreading.Event().wait()"]
+    results, _ = run([ProgramTask(mode, name, code) for mode in Mode for code in codes], 0.2)
+    assert {result.reason for result in results} == {Reason.TIMEOUT}
+    assert len(tried) == len(results)
+
+
+def test_a_program_that_was_refused_a_thread_is_tried_again(run, tried: list[str]):
+    """Where the grader is not root, and has no namespaces, all sandboxes share the threads of its user."""
+    refused = 'raise RuntimeError("can\'t start new thread")'
+    (result,), _ = run([ProgramTask(Mode.STRICT, next(iter(solutions())), refused)])
+    assert (result.reason, len(tried)) == (Reason.THREAD_LIMIT, 2)
+
+
+def test_programs_that_need_more_memory_have_it_one_after_the_other(
+    run, tried: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    name = "sample-mirror-steps"  # has the fewest tests
+    source = solutions()[name]
+    kept = "import time\nx = bytes(range(256)) * (3 << 18)\ntime.sleep(0.5)"  # long enough to be looked at
+    killer = "import os\nos.kill(os.getppid(), 9)\nos.abort()"
+    tasks = [ProgramTask(mode, name, code) for mode in Mode for code in (f"{kept}\n{source}", source, killer)]
+    monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: 256 * MIB)
+    less, large = _Worker._less_memory, list[bool]()
+
+    def less_memory(self: _Worker) -> None:
+        large.append(self._is_large)
+        less(self)
+
+    monkeypatch.setattr(_Worker, "_less_memory", less_memory)
+    results, _ = run(tasks, 60.0)
+    assert [result.passed for result in results] == [True, True, False] * 2
+    assert (sum(large), len(tried)) == (2, len(tasks))
+
+
+def test_a_program_that_waits_for_memory_has_its_time_afterwards(tier: Tier):
+    """Stopped for longer than its limit."""
+    filled = "x = bytes(range(256)) * (1 << 20)\nimport time\ntime.sleep(0.5)\nprint(len(x) >> 20)"
+    asked: list[float] = []
+
+    def more_memory() -> None:
+        asked.append(time.monotonic())
+        time.sleep(2.0)
+
+    with process_in(tier, 2 * GIB) as process:
+        process.begin(protocol.Job("strict", "", filled))
+        result = process.attempt(protocol.TestRun(1.5, "", 64 * MIB), more_memory)
+    assert (result.status, result.output, len(asked)) == (protocol.OK, b"256\n", 1)
+
+
+def test_programs_that_wait_hold_up_no_other(index: Path, tier: Tier, tmp_path: Path):
+    """They have an hour, and the only processor is for programs that compute."""
+    good = [ProgramTask(Mode.STRICT, name, source) for name, source in solutions().items()]
+    waiting = ["import time\ntime.sleep(9999)", "import threading\nthreading.Event().wait()"]
+    there = ExecutionConfig(index, sandbox(tier), 1, 3600.0)
+    journal = ResultJournal(tmp_path / "journal")
+
+    def interrupt(done: int, total: int, what: str) -> None:
+        if done == len(good):
+            raise KeyboardInterrupt
+
+    tasks = [ProgramTask(Mode.STRICT, good[0].question_id, code) for code in waiting]
+    with pytest.raises(KeyboardInterrupt):
+        run_programs([*tasks, *good], there, journal, interrupt)
+    assert {result.reason for result in journal.known.values()} == {Reason.CORRECT}
+
+
+# CPU, wall and waiting time of a test whose limit is 60 s.
+TIMES = [
+    ("computes", 59.9, 59.9, 0.0, protocol.OK),
+    ("computes for too long", 60.0, 60.0, 0.0, protocol.TIMEOUT),
+    ("sleeps", 0.0, 60.0, 0.0, protocol.TIMEOUT),
+    ("shares a processor", 40.0, 80.0, 40.0, protocol.OK),
+    ("shares a processor for too long", 60.0, 110.0, 50.0, protocol.TIMEOUT),
+    ("computes on two processors", 60.0, 31.0, 0.0, protocol.TIMEOUT),
+    ("its threads wait for each other's processors", 60.0, 40.0, 39.0, protocol.TIMEOUT),
+    ("has a tenth of a processor", 11.0, 119.0, 108.0, protocol.OK),
+    ("has a tenth of a processor for too long", 12.0, 120.0, 108.0, protocol.STARVED),
+]
+
+
+@pytest.mark.parametrize(("cpu_s", "wall_s", "waited_s", "status"), [time[1:] for time in TIMES],
+                         ids=[time[0] for time in TIMES])  # fmt: skip
+def test_waiting_for_a_processor_does_not_count(cpu_s: float, wall_s: float, waited_s: float, status: str):
+    limits = watch.ProcessLimits(60.0, 256)
+    assert watch._exceeded(limits, watch.Usage(threads=1), cpu_s, wall_s, waited_s) == status
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count it")
+def test_the_time_for_which_others_had_the_processor_is_the_kernels():
+    busy = f"import os\nos.sched_setaffinity(0, [{min(os.sched_getaffinity(0))}])\nwhile True: pass"
+    both = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(2)]
+    try:
+        wait_until(lambda: all(sum(watch._delays(one.pid).values()) > 3e8 for one in both))
+    finally:
+        for one in both:
+            one.kill()
+            one.wait(PATIENCE_S)
+    assert watch._delays(both[0].pid) == {}
+
+
+def test_a_program_that_was_starved_is_graded_again(tmp_path: Path):
+    journal = ResultJournal(tmp_path / "j")
+    for key, contended in (("starved", True), ("hangs", False)):
+        journal.add(key, ProgramResult(Reason.TIMEOUT, 0, "", 1.0, contended=contended))
+    journal.close()
+    again = ResultJournal(tmp_path / "j")
+    assert again.known.keys() == {"hangs"}
+    again.close()
 
 
 @pytest.mark.parametrize(
-    ("memory_gib", "workers", "share_gib"),
-    [(1000, 64, 0), (51, 64, 51 / 64), (8, 2, 0), (7, 2, 3.5), (1, 1, 0), (1, 64, 1 / 8)],
+    ("memory_gib", "workers", "first_gib", "large"),
+    [(1000, 64, 1, 32), (132, 64, 1 / 2, 1), (16, 2, 1, 1), (8, 2, 1 / 2, 1), (1, 64, 1 / 8, 1)],
 )
-def test_programs_share_the_machines_memory(memory_gib: int, workers: int, share_gib: float):
-    assert _share(memory_gib << 30, workers) == int(share_gib * (1 << 30))
+def test_programs_share_the_machines_memory(memory_gib: int, workers: int, first_gib: float, large: int):
+    assert Shares.of(memory_gib << 30, workers) == Shares(int(first_gib * (1 << 30)), large)
     assert 0 < free_memory() < 1 << 50
 
 
@@ -162,6 +246,7 @@ def test_each_sandbox_of_the_machine_has_a_user_of_its_own(monkeypatch: pytest.M
     take = f"""
 import contextlib, itertools, os, sys
 from harness.grading.sandbox import users
+from harness.grading.sandbox.jail import protocol, watch
 os.geteuid, users._turn, users._LOCK = lambda: 0, itertools.count(5), {lock!r}
 with contextlib.ExitStack() as held:
     print(*(held.enter_context(users.own_user()) for _ in range(20)), flush=True)

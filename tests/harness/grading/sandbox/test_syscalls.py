@@ -124,5 +124,5 @@ def test_without_a_filter_no_process_outlives_its_program(monkeypatch):
         assert attempt(process, COUNT).output == b"3\n"  # the warden, its fork server, the program
         assert attempt(process, SURVIVOR).output == b"left\n"
         with pytest.raises(SandboxLostError):
-            process.attempt(protocol.TestRun(5.0, 15.0, ""))
+            process.attempt(protocol.TestRun(5.0, ""))
         assert attempt(process, COUNT).output == b"3\n"

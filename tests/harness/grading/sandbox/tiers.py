@@ -31,7 +31,7 @@ def attempt(
     *,
     function: str = "",
     mode: str = "strict",
-    cpu_s: float = 5.0,
+    limit_s: float = 5.0,
 ) -> protocol.TestRunResult:
     process.begin(protocol.Job(mode, function, code))
-    return process.attempt(protocol.TestRun(cpu_s, 3 * cpu_s, text))
+    return process.attempt(protocol.TestRun(limit_s, text))
