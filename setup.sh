@@ -6,6 +6,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 venv=.venv
 locks=(run)
 embedded=1
+programs=1
 score=''
 backend=${MLPERF_BACKEND:-none}
 sglang_version=$(<sglang/VERSION)
@@ -16,6 +17,7 @@ usage() {
 usage: ./setup.sh [OPTION]...
   --venv DIR       virtual environment (default: .venv)
   --no-embedded    without the embedded engine (llama.cpp, 100 MB), for machines that only drive a server
+  --no-programs    without the packages that graded programs import (scipy and others, 510 MB), for machines that score no code
   --with-tests     also the packages of the tests
   --backend NAME   also a server for a GPU node, in a separate environment, DIR-NAME: sglang ($sglang_version), vllm ($vllm_version)
                    or pytorch (default: MLPERF_BACKEND, else none)
@@ -38,6 +40,7 @@ parse_options() {
             --venv) [[ -n ${2:-} ]] || fail "--venv needs a directory; see --help" && venv=$2 && shift ;;
             --venv=?*) venv=${1#*=} ;;
             --no-embedded) embedded='' ;;
+            --no-programs) programs='' ;;
             --with-tests) locks+=(test) ;;
             --with-score) score=1 ;;
             --backend) [[ -n ${2:-} ]] || fail "--backend needs a name; see --help" && backend=$2 && shift ;;
@@ -115,6 +118,7 @@ install_harness() {
     require_compiler
     make_venv "$venv"
     local lock
+    [[ -z $programs ]] || locks+=(programs)
     [[ -z $embedded ]] || locks+=(embedded)
     for lock in "${locks[@]}"; do
         install "$lock" "$venv" --require-hashes --requirement "requirements/$lock.txt"

@@ -16,7 +16,7 @@ if [[ ! -x $venv/bin/pip-audit ]]; then
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "pip-audit==$version" 2>/dev/null ||
         skip "pip-audit $version cannot be installed"
 fi
-# test.txt holds what run.txt, vocabulary.txt and embedded.txt hold; the others have versions of their own.
+# test.txt holds what run.txt, vocabulary.txt, programs.txt and embedded.txt hold; the others have versions of their own.
 results=()
 for lock in test score pytorch; do
     result=$(timeout 120 "$venv/bin/pip-audit" --requirement "requirements/$lock.txt" --require-hashes --disable-pip \

@@ -12,7 +12,7 @@ lock() {
         --no-emit-index-url --no-emit-find-links --custom-compile-command scripts/lock.sh "$@"
 }
 lock --group test --output-file requirements/test.txt
-for group in run vocabulary embedded; do
+for group in run vocabulary programs embedded; do
     lock --group "$group" --constraints requirements/test.txt --output-file "requirements/$group.txt"
 done
 for group in pytorch score; do

@@ -87,13 +87,14 @@ def setup(checkout: Path, *arguments: str, **environment: str) -> Ended:
 
 
 def test_setup_installs_once_and_is_idempotent(checkout):
-    result, calls = setup(checkout, "--no-embedded")
+    result, calls = setup(checkout, "--no-embedded", "--no-programs")
     assert (result.returncode, result.stderr, calls) == (0, "", [locked("run")])
+    assert setup(checkout, "--no-embedded")[1] == [locked("programs")]
     assert setup(checkout)[1] == [locked("embedded")]
     assert setup(checkout)[1] == []
     assert setup(checkout, "--with-tests")[1] == [locked("test")]
     (checkout / "requirements/run.txt").write_text("# changed")
-    assert setup(checkout)[1] == [locked("run"), locked("embedded")]
+    assert setup(checkout)[1] == [locked("run"), locked("programs"), locked("embedded")]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_setup_keeps_a_server_in_an_environment_of_its_own(checkout, arguments, 
     result, calls = setup(checkout, "--venv", "my env", *arguments, MLPERF_BACKEND=exported)
     assert result.returncode == 0, result.stderr
     of_server = ["--upgrade pip>=25.1", *installed] if installed else []
-    assert calls == [locked("run"), locked("embedded"), *of_server]
+    assert calls == [locked("run"), locked("programs"), locked("embedded"), *of_server]
     assert (checkout / f"my env-{backend}/bin/python").exists() is bool(installed)
 
 
@@ -155,7 +156,7 @@ def test_setup_says_what_is_wrong_in_one_line(checkout, arguments, environment, 
 
 def test_setup_repeats_what_pip_could_not_do(checkout):
     setup(checkout, FAKE_PIP_ERROR="ERROR: no")
-    assert setup(checkout)[1] == [locked("run"), locked("embedded")]
+    assert setup(checkout)[1] == [locked("run"), locked("programs"), locked("embedded")]
 
 
 def test_setup_notices_changed_samples(checkout):

@@ -11,7 +11,7 @@ import pytest
 from scripts.check_audit import packages_of, report
 from tests.runs import ROOT
 
-LOCKS = ("run", "embedded", "vocabulary", "pytorch", "score", "test")
+LOCKS = ("run", "programs", "embedded", "vocabulary", "pytorch", "score", "test")
 TREES = ("harness", "sut", "scripts", "benchmarks")
 
 
@@ -52,12 +52,12 @@ def test_lock_holds_the_pins_by_hash_and_no_place(name):
 
 
 def test_the_locks_agree():
-    for name in ("run", "embedded", "vocabulary"):
+    for name in ("run", "programs", "embedded", "vocabulary"):
         assert locked(name).items() <= locked("test").items()
 
 
 def test_a_gpu_node_gets_nothing_that_it_does_not_use():
-    assert not {"torch", "xllamacpp", "gguf", "bpe-openai", "pytest"} & locked("run").keys()
+    assert not {"torch", "scipy", "pandas", "xllamacpp", "gguf", "bpe-openai", "pytest"} & locked("run").keys()
 
 
 FINE, SKIPPED = {"name": "a", "version": "1", "vulns": []}, {"name": "a", "skip_reason": "?"}
