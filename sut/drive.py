@@ -24,7 +24,7 @@ from sut.prepare import Prepared
 from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import model_for
-from sut.servers.preflight import Preflight, flush_caches, trial_summary
+from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_summary
 from sut.servers.recheck import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
@@ -93,8 +93,10 @@ def preflight(prepared: Prepared) -> tuple[Prepared, Target, tuple[str, ...]]:
     left_out = require(faults, len(prepared.servers), least)
     used = [
         (
-            structs.replace(server, trial_s=one.seconds and round(one.seconds, 4)),
-            replace(endpoint, keep_alive=one.keeps_alive),
+            structs.replace(
+                server, trial_s=one.seconds and round(one.seconds, 4), repeats_ids=one.repeats_ids
+            ),
+            replace(endpoint, keep_alive=one.keeps_alive, repeats_ids=one.repeats_ids),
         )
         for server, endpoint, one in zip(prepared.servers, endpoints, trials, strict=True)
         if one.error is None
@@ -103,10 +105,13 @@ def preflight(prepared: Prepared) -> tuple[Prepared, Target, tuple[str, ...]]:
     prepared = replace(prepared, servers=servers, left_out={**prepared.left_out, **left_out})
     if len(servers) > 1:
         log.info(trial_summary(servers))
+    if words := id_summary(servers):
+        log.info(words)
     warnings = flush_caches(servers, key, plan.ca_file)
     if left_out:
         warnings = (*left_out_warning(left_out, len(trials)), *warnings)
-    return prepared, Target(tuple(endpoint for _, endpoint in used), first.wire, first.served_name), warnings
+    used_endpoints = tuple(endpoint for _, endpoint in used)
+    return prepared, Target(used_endpoints, first.wire, first.served_name, trial.seen), warnings
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ def reader_of(protocol: str = "sglang", most: int | None = None, **changes: Any)
 
 def make_request(prompt: list[int], query_id: int = 0, protocol: str = "sglang", **changes: Any) -> Request:
     """A request as a worker renders it."""
-    body = wire_of(protocol, **changes).render(prompt)
-    whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-    return Request(query_id, 0, time.monotonic_ns(), whole, reader_of(protocol, **changes))
+    wire = wire_of(protocol, **changes)
+    body = memoryview(wire.render(prompt))
+    return Request(query_id, 0, time.monotonic_ns(), body, reader_of(protocol, **changes), wire.opening)
 
 
 def sample_set(path, prompts: list[list[int]], limits: list[int] | None = None) -> SampleSet:

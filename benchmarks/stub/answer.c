@@ -1,5 +1,6 @@
 // Answers to generation requests: the times and the content of their events.
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +63,7 @@ static void put_generate(const Conn *c, uint32_t from, uint32_t to, bool last) {
     put("\",\"output_ids\":[");
     put_ids(c, from, to);
     put("],\"meta_info\":{\"id\":\"");
-    put_field("", (uint64_t)c->serial << 32 | c->request);
+    put(c->id);
     put("\",\"finish_reason\":");
     if (!last) put("null");
     else if (stopped_early(c)) put("{\"type\":\"stop\",\"matched\":200002}");
@@ -83,7 +84,8 @@ static void put_usage(const Conn *c, uint32_t tokens) {
 }
 
 static void put_envelope(const Conn *c, bool streamed) {
-    put_field("{\"id\":\"stub-", (uint64_t)c->serial << 32 | c->request);
+    put("{\"id\":\"cmpl-");
+    put(c->id);
     put("\",\"object\":\"");
     if (c->protocol == COMPLETION) put("text_completion");
     else put(streamed ? "chat.completion.chunk" : "chat.completion");
@@ -252,7 +254,24 @@ static void schedule_first(Conn *c) {
     else answer_due(c);
 }
 
-void answer_start(Conn *c, Protocol protocol, const char *body, size_t n) {
+// The client's: SGLang's is a field of the body, vLLM's a header.
+static void take_id(Conn *c, const char *body, size_t n, const char *id, size_t id_len) {
+    static const char key[] = "\"rid\":\"";
+    const char *found = c->protocol == GENERATE ? memmem(body, n, key, sizeof key - 1) : NULL;
+    if (found) {
+        id = found + sizeof key - 1;
+        const char *end = memchr(id, '"', body + n - id);
+        id_len = end ? end - id : 0;
+    }
+    if (!id_len || id_len >= sizeof c->id) {
+        snprintf(c->id, sizeof c->id, "%lu", (uint64_t)c->serial << 32 | c->request);
+        return;
+    }
+    memcpy(c->id, id, id_len);
+    c->id[id_len] = 0;
+}
+
+void answer_start(Conn *c, Protocol protocol, const char *body, size_t n, const char *id, size_t id_len) {
     Prompt prompt = prompt_read(body, n, protocol);
     c->t_request = now_ns();
     c->protocol = protocol;
@@ -268,6 +287,7 @@ void answer_start(Conn *c, Protocol protocol, const char *body, size_t n) {
     c->streaming = true_after(prompt.rest, prompt.rest_len, "\"stream\"");
     c->waiting = !c->streaming;
     c->request++;
+    take_id(c, prompt.rest, prompt.rest_len, id, id_len);
     counters.requests++;
     if (++counters.active > counters.max_active) counters.max_active = counters.active;
     c->due = 0;

@@ -8,8 +8,8 @@
 #include "stub.h"
 
 typedef struct {
-    const char *path, *body;
-    size_t path_len, body_len, length;  // length: of the complete request
+    const char *path, *body, *id;
+    size_t path_len, body_len, id_len, length;  // length: of the complete request
     bool post, closes, expects;
 } Request;
 
@@ -22,6 +22,7 @@ static void read_headers(Request *r, const char *line, const char *end) {
         if (line_is(line, "content-length:")) r->body_len = strtoull(line + 15, NULL, 10);
         else if (line_is(line, "connection:")) r->closes = memmem(line, stop - line, "close", 5) != NULL;
         else if (line_is(line, "expect:")) r->expects = true;
+        else if (line_is(line, "x-request-id: ")) r->id = line + 14, r->id_len = stop - r->id;
         line = stop + 2;
     }
 }
@@ -115,7 +116,7 @@ static void dispatch(Conn *c, const Request *r) {
     static const char *generation[] = {"/generate", "/v1/completions", "/v1/chat/completions"};
     for (int i = 0; r->post && i < 3; i++)
         if (path_is(r, generation[i])) {
-            answer_start(c, (Protocol)i, r->body, r->body_len);
+            answer_start(c, (Protocol)i, r->body, r->body_len, r->id, r->id_len);
             return;
         }
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)

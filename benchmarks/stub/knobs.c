@@ -9,7 +9,6 @@ Knobs knobs = {
     .tokens_per_event = 1,
     .first_one = 1,
     .cumulative = 1,
-    .stamps = 1,
     .context_length = 131072,
     .dp_size = 1,
     .vocab_size = 201088,

@@ -60,6 +60,7 @@ typedef struct Conn {
     bool close_after, closed, wants_write, in_ring;
     uint32_t serial, request;         // number of the connection, and of the request on it
     uint32_t seed, prompt_tokens;     // of the prompt: see ids.c
+    char id[64];                      // of the request, as its client gave it or made up here
     uint32_t asked, total, sent, events;  // tokens; events sent
     int32_t heap_index;               // -1: not in the heap
     uint32_t batch_index;             // in the queue or in the batch
@@ -92,7 +93,7 @@ void ids_init(void);
 Prompt prompt_read(const char *body, size_t n, Protocol protocol);
 
 // ---------------------------------------------------------------- answer.c
-void answer_start(Conn *c, Protocol protocol, const char *body, size_t n);
+void answer_start(Conn *c, Protocol protocol, const char *body, size_t n, const char *id, size_t id_len);
 void answer_due(Conn *c);      // send the due event, or the document
 void answer_token(Conn *c);    // of a batch: the next event; a document at its end
 void answer_writable(Conn *c); // resume a blocked stream

@@ -17,7 +17,7 @@ class FailureKind(IntEnum):
     HTTP_STATUS = 5  # any status but 200
     HTTP_PROTOCOL = 6  # the bytes are not HTTP/1.1
     MALFORMED = 7  # an event is not the JSON of the protocol
-    IN_BAND_ERROR = 8  # an error object inside a 200 response
+    IN_BAND_ERROR = 8  # a field, event or trailer of a 200 response that no complete answer has
     ABORTED = 9  # finish reason "abort" or "error"
     UNFINISHED = 10  # the stream ended without a finish reason
     TOKEN_COUNT = 11  # ids disagree with the server's own count, or shrink, or change
@@ -30,6 +30,8 @@ class FailureKind(IntEnum):
     LOCAL_LIMIT = 18  # this machine has no descriptor, local port or buffer left for the connection
     FINISH_REASON = 19  # a finish reason that the protocol does not document as that of a complete answer
     AFTER_END = 20  # another event after the one that ended the answer
+    OTHER_REQUEST = 21  # the answer, or a part of it, carries the id or the prompt of another request
+    OTHER_MODEL = 22  # the answer names another model or version of weights than the trial requests' answers
 
     @property
     def label(self) -> str:

@@ -200,6 +200,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """further values of SGLang's /server_info, only those in which replicas of the run differ"""
     trial_s: float | None = None
     """seconds that its trial request took before the run"""
+    repeats_ids: bool | None = None
+    """whether the trial answer carried its request's id; if not, each connection carries one request"""
 
     router: Router | None = None
     """in front of it, where its answers show one"""

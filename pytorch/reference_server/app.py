@@ -37,6 +37,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     input_ids: list[int]
     sampling_params: SamplingParameters = SamplingParameters()
     stream: bool = False
+    rid: str = ""
 
 
 class ReferenceServer:
@@ -74,7 +75,7 @@ class ReferenceServer:
             self._check(request)
         except (msgspec.DecodeError, ValueError) as error:
             return _error(400, str(error))
-        answer = _Answer(f"{next(self._numbers):08x}", len(request.input_ids))
+        answer = _Answer(request.rid or f"{next(self._numbers):08x}", len(request.input_ids))
         if request.stream:
             return await self._stream(http, request, answer)
         tokens = [token async for token in self._tokens(request)]

@@ -5,9 +5,13 @@ request has arrived, and ``on_done`` exactly once for every request with its Out
 """
 
 import errno
+import itertools
+import os
 import select
 import time
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
@@ -18,6 +22,7 @@ from sut.client.endpoint import AddressPair, Endpoint
 from sut.client.network import GIVEN_UP, Figures, Network, TcpInfo, count_closed, count_connect
 from sut.client.poller import Poller
 from sut.client.transport import KernelClock
+from sut.wire.base import excerpt
 
 # With at least this number of requests in flight, streams with events this far apart are polled in batches.
 _BATCHED_FROM = 64
@@ -33,6 +38,8 @@ _STOOD_STILL_NS = 1_500_000_000
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
 _READ = select.EPOLLIN | select.EPOLLRDHUP
 _READ_WRITE = _READ | select.EPOLLOUT
+_BEFORE_PROMPT = 32  # bytes at the start of a request's body, with the prompt's bracket among them
+_ids_of = msgspec.json.Decoder(list[int]).decode
 
 
 class HttpClient:
@@ -77,6 +84,9 @@ class HttpClient:
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
         self._watched: dict[int, Callable[[int], None]] = {}
+        # Ids of requests: no other in any run, all of one length, since SGLang aborts by the start of an id.
+        self._id_prefix = f"{int.from_bytes(os.urandom(8)):020d}"
+        self._id_numbers = itertools.count()
 
     @property
     def can_start(self) -> bool:
@@ -120,6 +130,7 @@ class HttpClient:
     def start(self, request: Request) -> None:
         """Send a request on an idle connection or a new one."""
         request.started_ns = time.monotonic_ns()
+        request.id = f"{self._id_prefix}{next(self._id_numbers):012d}"
         request.replica = self._balance.choose(request.started_ns)
         replica = self._replicas[request.replica]
         self.in_flight[request.query_id] = request
@@ -134,7 +145,8 @@ class HttpClient:
             return
         connection.request = request
         request.connection = connection
-        connection.unsent = [replica.endpoint.head, request.body]
+        body = request.body
+        connection.unsent = [replica.endpoint.head, request.opening(request.id, len(body)), body[1:]]
         if connection.ready:
             self._send(connection, request)
 
@@ -323,6 +335,8 @@ class HttpClient:
         """The Failure of a complete answer that is to another request, or too late."""
         if request.connection is not None and request.connection.unsent:
             return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
+        if failure := _of_other_request(request, self._replicas[request.replica].endpoint):
+            return failure
         counted, known = answer.prompt_tokens, request.prompt_tokens
         if counted is not None and known is not None and counted != known:
             detail = f"the answer is to a prompt of {counted} tokens, the query's has {known}"
@@ -371,7 +385,7 @@ class HttpClient:
         if kind is FailureKind.CONNECT:
             self._finish(request, _no_connection(replica, error))
             return
-        if (outcome := request.reader.settle()) is not None:
+        if (outcome := request.reader.broken()) is not None:
             self._finish(request, outcome)
             return
         cause = f"{replica.endpoint.url}: {error.strerror or error}"
@@ -397,7 +411,12 @@ class HttpClient:
         if connection is not None:
             outcome = _with_evidence(outcome, connection)
             endpoint = connection.replica.endpoint
-            if isinstance(outcome, Completion) and endpoint.keep_alive and request.reader.reusable:
+            if (
+                isinstance(outcome, Completion)
+                and endpoint.keep_alive
+                and request.reader.reusable
+                and request.is_answered_by_id
+            ):
                 self._release(connection)
             else:
                 self._close(connection)
@@ -418,6 +437,32 @@ class HttpClient:
 def _no_connection(replica: Replica, error: OSError) -> Failure:
     kind = FailureKind.LOCAL_LIMIT if error.errno in _OWN_LIMITS else FailureKind.CONNECT
     return Failure(kind, f"{replica.endpoint.url}: {error.strerror or error}")
+
+
+def _of_other_request(request: Request, endpoint: Endpoint) -> Failure | None:
+    """The Failure of an answer that carries another id or prompt than its request.
+
+    Where a server does not repeat ids, its connections carry one request only.
+    """
+    if endpoint.repeats_ids and not request.is_answered_by_id:
+        found = excerpt(request.reader.answer_id.encode())
+        return Failure(FailureKind.OTHER_REQUEST, f"the answer has the id {found!r}, expected {request.id}")
+    if (repeated := request.reader.prompt_ids) and not _same_ids(repeated, request.body):
+        detail = f"the answer is to another prompt: {excerpt(repeated[:80])}"
+        return Failure(FailureKind.OTHER_REQUEST, detail)
+    return None
+
+
+def _same_ids(repeated: bytes, body: memoryview) -> bool:
+    """Whether a JSON list is the first one of a request's body: its prompt."""
+    start = bytes(body[:_BEFORE_PROMPT]).index(b"[")
+    if bytes(body[start : start + len(repeated)]) == repeated:
+        return True
+    end = bytes(body).index(b"]", start) + 1
+    try:
+        return _ids_of(repeated) == _ids_of(body[start:end])
+    except msgspec.DecodeError:
+        return False
 
 
 def _with_evidence(outcome: Outcome, connection: Connection) -> Outcome:

@@ -1,6 +1,7 @@
 """State of the request path inside one worker: replicas, their connections, the requests on them."""
 
 from array import array
+from collections.abc import Callable
 
 from harness.record.outcome import Completion, FailureKind, Outcome
 from sut.client.endpoint import AddressPair, Endpoint, tls_context
@@ -22,6 +23,8 @@ class Request:
     """One query in flight.
 
     LoadGen's ids, the times so far in monotonic ns (0 until they came), and the reader of its answer.
+    ``body``: the JSON of the request, ``opening``: the sut.wire.base.Wire's function of that name.
+    ``id``: the one that the server is asked to repeat, another one in each attempt.
     ``accepted``: whether a byte of it was handed to the kernel for the server; ``attempt`` counts from 0.
     ``prompt_tokens``: the count that the server must report, where it reports one; None: any.
     """
@@ -32,8 +35,10 @@ class Request:
         "body",
         "connection",
         "first_token_sent",
+        "id",
         "issued_ns",
         "look_ns",
+        "opening",
         "prompt_tokens",
         "query_id",
         "reader",
@@ -45,13 +50,21 @@ class Request:
     )
 
     def __init__(
-        self, query_id: int, sample_index: int, issued_ns: int, body: memoryview, reader: ResponseReader
+        self,
+        query_id: int,
+        sample_index: int,
+        issued_ns: int,
+        body: memoryview,
+        reader: ResponseReader,
+        opening: Callable[[str, int], bytes],
     ) -> None:
         self.query_id = query_id
         self.sample_index = sample_index
         self.issued_ns = issued_ns
         self.body = body
         self.reader = reader
+        self.opening = opening
+        self.id = ""
         self.started_ns = 0
         self.look_ns = 0  # when its deadlines are checked next
         self.sent_ns = 0
@@ -62,6 +75,11 @@ class Request:
         self.attempt = 0
         self.prompt_tokens: int | None = None
         self.connection: Connection | None = None
+
+    @property
+    def is_answered_by_id(self) -> bool:
+        """Whether its answer carries its id: nothing else on this connection can be taken for another's."""
+        return self.id in self.reader.answer_id
 
 
 class Replica:

@@ -142,6 +142,7 @@ class Endpoint:
     """One replica, resolved. Its connections take turns on ``pairs``; the addresses ``silent`` gave none.
 
     ``head`` is the start of every request to it and may hold the API key. ``ca_file``: see tls_context.
+    ``repeats_ids``: whether its trial answer carried the request's id, so that every answer must.
     """
 
     url: str
@@ -150,6 +151,7 @@ class Endpoint:
     tls: bool
     head: bytes
     keep_alive: bool = True
+    repeats_ids: bool = False
     ca_file: Path | None = None
     silent: tuple[str, ...] = ()
 

@@ -9,7 +9,8 @@ import httptools
 
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.base import Answer, excerpt
-from sut.wire.sse import BOM, DONE, ErrorEventError, EventReader, EventTooLargeError
+from sut.wire.fields import is_harmless
+from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
 
 _ERROR_BODY_BYTES = 4096
 # How a chunk with complete JSON events ends, in each protocol; the end of an answer never does.
@@ -19,6 +20,15 @@ _MOST_HELD_BYTES = 1 << 13
 _MOST_AROUND_BYTES = 1 << 18
 # How a line of an event stream begins; anything else at the end of a body is no cut-off event.
 _EVENT_LINES = (b"data", b"event", b"id", b"retry", b":")
+# What a server may add behind a chunked body; anything else there may be an error that it met in the middle.
+_TRAILERS = frozenset(
+    b"age cache-control connection content-digest content-length content-md5 content-type date digest etag "
+    b"expires keep-alive last-modified repr-digest server server-timing trailer traceparent tracestate "
+    b"transfer-encoding vary via x-request-id".split()
+)
+_GRPC_OK = (b"grpc-status", b"0")
+# llhttp's word for a Content-Length where chunks already say how long the body is.
+_SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
 
 
 class ResponseReader:
@@ -35,10 +45,12 @@ class ResponseReader:
         "_body",
         "_chunked",
         "_complete",
+        "_done",
         "_encoding",
         "_events",
         "_failure",
         "_framed",
+        "_headed",
         "_held",
         "_held_bytes",
         "_keep_alive",
@@ -68,7 +80,9 @@ class ResponseReader:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._encoding = b""
+        self._headed = False  # the headers are complete: what comes now are trailers
         self._complete = False
+        self._done = False  # the end mark has come
         self._keep_alive = False
         self._status = 0
         self.first_byte_ns = 0
@@ -87,6 +101,16 @@ class ResponseReader:
         return self._answer.tokens
 
     @property
+    def answer_id(self) -> str:
+        """The id that the answer carries, "" for none."""
+        return self._answer.id
+
+    @property
+    def prompt_ids(self) -> bytes:
+        """The prompt's ids as the answer repeats them, a JSON list; b"" for none."""
+        return self._answer.prompt_ids
+
+    @property
     def reusable(self) -> bool:
         """Whether the connection may carry another request."""
         return self._keep_alive
@@ -99,6 +123,9 @@ class ResponseReader:
         error = self._parse(self._with_held(data) if self._held else data)
         if self._pieces and not self._complete:
             self._take_body()
+        if error is not None and self._headed and str(error) == _SECOND_LENGTH:
+            self._take_trailers(data)
+            error = None
         if error is not None and self._failure is None and not self._complete:
             self._failure = Failure(FailureKind.HTTP_PROTOCOL, f"{error}: {excerpt(data)}")
         if self._failure is not None:
@@ -138,10 +165,33 @@ class ResponseReader:
             return self._failure
         if not self.first_byte_ns:
             return Failure(FailureKind.NO_RESPONSE, "the server closed the connection without an answer")
-        if not self._framed and self._status >= 200 and (self._events is not None or self._status != 200):
+        if self._ends_with_connection and (self._events is not None or self._ends_by_content):
             return self._judge(self.last_byte_ns)
         return Failure(
             FailureKind.TRUNCATED, f"the connection closed inside the answer, after {self.tokens} tokens"
+        )
+
+    def broken(self) -> Outcome | None:
+        """The connection broke before an Outcome: a body without framing is complete if its content shows it.
+
+        None for any other body.
+        """
+        if (outcome := self.settle()) is not None:
+            return outcome
+        if self._ends_with_connection and self._ends_by_content:
+            return self._failure or self._judge(self.last_byte_ns)
+        return None
+
+    @property
+    def _ends_with_connection(self) -> bool:
+        """Whether the end of the connection is the body's only end."""
+        return self._headed and not self._framed and self._status >= 200
+
+    @property
+    def _ends_by_content(self) -> bool:
+        """Whether the content shows that nothing is missing: the end mark, or the end of a JSON document."""
+        return (
+            self._done or self._status != 200 or (self._events is None and self._body.rstrip().endswith(b"}"))
         )
 
     def release(self) -> None:
@@ -181,12 +231,26 @@ class ResponseReader:
         except EventTooLargeError as error:
             self._failure = Failure(FailureKind.TOO_LARGE, str(error))
             return
-        except ErrorEventError as error:
-            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"event: error: {excerpt(error.args[0])}")
+        except OtherEventError as error:
+            self._failure = Failure(
+                FailureKind.IN_BAND_ERROR, f"an event of another type than message: {excerpt(error.args[0])}"
+            )
+            return
+        except NoEventError as error:
+            self._failure = Failure(
+                FailureKind.MALFORMED, f"a line that is neither an event's nor JSON: {excerpt(error.args[0])}"
+            )
             return
         feed = self._answer.feed
         for payload in payloads:
-            if payload != DONE and (failure := feed(payload)) is not None:
+            if self._done:
+                self._failure = Failure(
+                    FailureKind.AFTER_END, f"an event came after the end mark: {excerpt(payload)}"
+                )
+                return
+            if payload == DONE:
+                self._done = True
+            elif (failure := feed(payload)) is not None:
                 self._failure = failure
                 return
 
@@ -224,11 +288,13 @@ class ResponseReader:
 
     def on_message_begin(self) -> None:
         """A response begins; a second one is unexpected."""
+        self._headed = self._complete
         if self._complete:
             self._keep_alive = False
 
     def on_headers_complete(self) -> None:
         """Take the status."""
+        self._headed = True
         if not self._complete:
             self._status = int(self._parser.get_status_code())
             if self._encoding and self._status == 200:
@@ -236,9 +302,11 @@ class ResponseReader:
                 self._failure = Failure(FailureKind.MALFORMED, detail)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note whether the body has framing, and whether it is compressed."""
+        """Note whether the body has framing, and whether it is compressed; refuse a trailer."""
         name = name.lower()
-        if name in (b"content-length", b"transfer-encoding"):
+        if self._headed:
+            self._take_trailer(name, value.strip())
+        elif name in (b"content-length", b"transfer-encoding"):
             self._framed = True
             self._chunked = name != b"content-length"
         elif name == b"content-encoding" and not self._complete and value.strip().lower() != b"identity":
@@ -251,6 +319,24 @@ class ResponseReader:
             self._take_body()
             # llhttp resets this as soon as the callback returns.
             self._keep_alive = bool(self._parser.should_keep_alive())
+
+    def _take_trailer(self, name: bytes, value: bytes) -> None:
+        if self._complete or name in _TRAILERS or (name, value) == _GRPC_OK:
+            return
+        if self._failure is None and not is_harmless(name.decode("latin-1"), value.decode("latin-1")):
+            shown = f"{excerpt(name)}: {excerpt(value)}"
+            self._failure = Failure(FailureKind.IN_BAND_ERROR, f"a trailer of the response says {shown}")
+
+    def _take_trailers(self, data: bytes) -> None:
+        """Take the trailers that the parser refuses to read on, with a Content-Length among them.
+
+        Trailers follow the last chunk, so that the body is complete.
+        """
+        for line in data[data.rfind(b"\r\n0") + 1 :].split(b"\r\n"):
+            name, colon, value = line.partition(b":")
+            if colon:
+                self._take_trailer(name.strip().lower(), value.strip())
+        self._complete = True
 
     def _keep(self, data: bytes) -> None:
         free = (_ERROR_BODY_BYTES if self._status != 200 else self._max_body) - len(self._body)

@@ -209,7 +209,10 @@ class TlsTransport:
                 return False
             # Not before: on a socket that still connects, wrapping tries to read and fails.
             self._tls = self._context.wrap_socket(
-                self._plain, server_hostname=self._host, do_handshake_on_connect=False
+                self._plain,
+                server_hostname=self._host,
+                do_handshake_on_connect=False,
+                suppress_ragged_eofs=False,  # an end that TLS does not confirm is a broken connection
             )
         try:
             self._tls.do_handshake()
@@ -240,8 +243,10 @@ class TlsTransport:
                 data = tls.recv(RECEIVE_BYTES)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
-            except ssl.SSLEOFError:
-                data = b""
+            except OSError:
+                if parts:
+                    break  # it will come again
+                raise
             if not data:
                 return (b"".join(parts), time.monotonic_ns())
             parts.append(data)

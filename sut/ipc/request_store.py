@@ -1,7 +1,7 @@
 """Rendered requests in shared memory: written once before the clock starts, read by every worker.
 
-Each sample's bytes are the end of its HTTP request, ``Content-Length: N\\r\\n\\r\\n{body}``; a replica puts
-its own request line and headers in front. The size of /dev/shm does not limit a memfd.
+Each sample's bytes are the JSON body of its request without the request's id. The size of /dev/shm does not
+limit a memfd.
 """
 
 import mmap
@@ -33,7 +33,7 @@ class RequestStore:
         return _attach, (DupFd(self.descriptor), self.samples)
 
     def request(self, sample_index: int) -> memoryview:
-        """The end of the HTTP request of one sample."""
+        """The body of one sample's request."""
         return self._bytes[self._offsets[sample_index] : self._offsets[sample_index + 1]]
 
     def prompt_tokens(self, sample_index: int) -> int:
@@ -64,7 +64,7 @@ def render_requests(samples: SampleSet, wires: Wires) -> RequestStore:
         for index in range(count):
             body = wires.of(limits[index]).render(samples.tokens(index).tolist())
             table[index] = position
-            position += file.write(b"Content-Length: %d\r\n\r\n" % len(body)) + file.write(body)
+            position += file.write(body)
         table[count] = position
         file.seek(0)
         file.write(table.tobytes())

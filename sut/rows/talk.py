@@ -77,6 +77,16 @@ class StreamedAnswer:
         """All of them."""
         return self._answer.ids
 
+    @property
+    def id(self) -> str:
+        """The id that its events carry."""
+        return self._answer.id
+
+    @property
+    def prompt_ids(self) -> bytes:
+        """The prompt's ids as the server repeats them."""
+        return self._answer.prompt_ids
+
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's payload."""
         failure = self._answer.feed(event)
@@ -119,10 +129,9 @@ def stream_answer(
         streams=wire.streams,
         max_event_bytes=max_event_bytes(parameters, vocabulary_size),
     )
-    body = wire.render(prompt)
-    whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    body = memoryview(wire.render(prompt))
     try:
-        client.start(Request(0, 0, time.monotonic_ns(), whole, reader))
+        client.start(Request(0, 0, time.monotonic_ns(), body, reader, wire.opening))
         while not outcomes and not is_stopped():
             client.poll(_LOOK_S)
             client.tick()

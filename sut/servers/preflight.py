@@ -19,7 +19,8 @@ from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.servers.info_client import InfoClient, WaitNotices
 from sut.servers.naming import Calls
-from sut.wire import make_wire, max_event_bytes
+from sut.wire import make_judge, make_wire, max_event_bytes
+from sut.wire.fields import AnswersSeen
 
 _TRIAL_TOKENS = 4
 _LINGER_S = 0.15  # a server that closes after each answer does so within this time
@@ -38,11 +39,18 @@ class Preflight:
         small = msgspec.structs.replace(
             parameters, max_new_tokens=most, min_new_tokens=None if least is None else min(least, most)
         )
-        self._wire = make_wire(facts.wire, small, vocabulary_size, facts.served_name)
+        self._judge = make_judge(facts.wire, facts.served_name)
+        self._wire = make_wire(facts.wire, small, vocabulary_size, facts.served_name, self._judge)
         self._event_bytes = max_event_bytes(small, vocabulary_size)
         self._within_s = within_s
         self._outcomes: dict[int, Outcome] = {}
         self._seconds: dict[int, float] = {}
+        self._by_id: set[int] = set()
+
+    @property
+    def seen(self) -> AnswersSeen:
+        """What the answers have shown."""
+        return self._judge.seen
 
     def run(self, endpoints: Sequence[Endpoint], prompt: list[int]) -> list[bool]:
         """Whether each replica keeps its connections. Raises ServerError for the first that fails."""
@@ -68,14 +76,16 @@ class Preflight:
             keeps = client.keeps_alive()
         finally:
             client.close()
-        return [Trial(kept, self._seconds.get(index), errors.get(index)) for index, kept in enumerate(keeps)]
+        return [
+            Trial(kept, index in self._by_id, self._seconds.get(index), errors.get(index))
+            for index, kept in enumerate(keeps)
+        ]
 
     def _request(self, index: int, body: bytes) -> Request:
         reader = ResponseReader(
             self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._event_bytes
         )
-        whole = memoryview(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        return Request(index, 0, time.monotonic_ns(), whole, reader)
+        return Request(index, 0, time.monotonic_ns(), memoryview(body), reader, self._wire.opening)
 
     def _wait(
         self,
@@ -103,15 +113,21 @@ class Preflight:
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
         self._outcomes[request.replica] = outcome
+        if request.is_answered_by_id:
+            self._by_id.add(request.replica)
         began = request.sent_ns or request.issued_ns
         self._seconds[request.replica] = (time.monotonic_ns() - began) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a replica's trial request; ``seconds`` None where it did not end."""
+    """The result of a replica's trial request; ``seconds`` None where it did not end.
+
+    ``repeats_ids``: whether the answer carried the request's id.
+    """
 
     keeps_alive: bool
+    repeats_ids: bool
     seconds: float | None
     error: ServerError | None
 
@@ -125,6 +141,17 @@ def trial_summary(servers: Sequence[ServerInfo]) -> str:
     slow = [f"{url} {seconds:.2f} s" for seconds, url in times[:-4:-1] if seconds > _OUTLIER * median]
     text = f"trial requests: {len(times)} servers answered, median {median:.2f} s, last {times[-1][0]:.2f} s"
     return f"{text}; slowest: {', '.join(slow)}" if slow else text
+
+
+def id_summary(servers: Sequence[ServerInfo]) -> str:
+    """The servers whose answers do not carry their request's id, and what follows from that; "" for none."""
+    without = [server.url for server in servers if server.repeats_ids is False]
+    if not without:
+        return ""
+    return (
+        f"{folded(without)}: answers do not carry the id of their request: each connection carries one "
+        "request, so that no late answer is taken for another's"
+    )
 
 
 def flush_caches(

@@ -33,6 +33,7 @@ from sut.servers.recheck import Recheck
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
 from sut.supervisor.spawn import spawn, stop
+from sut.wire.fields import AnswersSeen
 from sut.worker.process import WorkerSpec, worker_main
 
 _SETTINGS_S = 60.0
@@ -48,12 +49,14 @@ WARM_CONNECTIONS = 64
 class Target:
     """The target of the queries: resolved replicas and their protocol.
 
-    ``saved``: answers of an earlier attempt at this run, by sample; those queries are not sent.
+    ``seen``: what the trial answers have shown. ``saved``: answers of an earlier attempt at this run, by
+    sample; those queries are not sent.
     """
 
     endpoints: tuple[Endpoint, ...]
     wire: str
     model: str
+    seen: AnswersSeen
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
 
 
@@ -293,6 +296,7 @@ class QuerySession:
             endpoints=target.endpoints,
             wire=target.wire,
             model=target.model,
+            seen=target.seen,
             parameters=plan.parameters,
             vocabulary_size=plan.benchmark.vocabulary_size,
             max_in_flight=share,

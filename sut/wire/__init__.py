@@ -1,41 +1,68 @@
 """Wire protocols of inference servers, and the choice of one by its name."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from harness.config.generation import SamplingParameters
 from sut.wire.base import AnswerBounds, Wire
+from sut.wire.fields import AnswersSeen, EventJudge
 from sut.wire.llamacpp import LlamaCppWire
 from sut.wire.openai import OpenAIWire
 from sut.wire.sglang import SglangWire
 from sut.wire.trtllm import TrtllmWire
 
+_WIRES: Mapping[str, type[SglangWire | LlamaCppWire | OpenAIWire]] = {
+    "sglang": SglangWire,
+    "llamacpp": LlamaCppWire,
+    "trtllm": TrtllmWire,
+    "openai": OpenAIWire,
+}
 
-def make_wire(name: str, parameters: SamplingParameters, vocabulary_size: int, model: str) -> Wire:
+
+def make_judge(name: str, model: str, seen: AnswersSeen | None = None) -> EventJudge:
+    """The judge of a protocol's events; without ``seen`` it learns."""
+    return _WIRES[name].judge(model, seen)
+
+
+def make_wire(
+    name: str,
+    parameters: SamplingParameters,
+    vocabulary_size: int,
+    model: str,
+    judge: EventJudge | None = None,
+) -> Wire:
     """The protocol object; ``model`` is the served name that OpenAI requests must carry."""
-    if name == "sglang":
-        return SglangWire(parameters, vocabulary_size)
-    if name == "llamacpp":
-        return LlamaCppWire(parameters, vocabulary_size)
-    if name == "trtllm":
-        return TrtllmWire(parameters, vocabulary_size, model)
-    return OpenAIWire(parameters, vocabulary_size, model)
+    return _WIRES[name](parameters, vocabulary_size, model, judge or make_judge(name, model))
 
 
 class Wires:
-    """The protocol objects of a run: one for each limit of output tokens that its samples have."""
+    """The protocol objects of a run: one for each limit of output tokens that its samples have.
 
-    def __init__(self, name: str, parameters: SamplingParameters, vocabulary_size: int, model: str) -> None:
+    ``seen``: what the trial answers have shown.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameters: SamplingParameters,
+        vocabulary_size: int,
+        model: str,
+        seen: AnswersSeen | None = None,
+    ) -> None:
         self._made = name, vocabulary_size, model
+        self._judge = make_judge(name, model, seen)
         self._parameters = parameters
-        self._by_limit: dict[int, Wire] = {0: make_wire(name, parameters, vocabulary_size, model)}
+        self._by_limit: dict[int, Wire] = {}
 
     def of(self, limit: int) -> Wire:
         """The protocol for answers of at most ``limit`` tokens; 0: as many as the run's parameters allow."""
         wire = self._by_limit.get(limit)
         if wire is None:
             name, vocabulary_size, model = self._made
-            limited = msgspec.structs.replace(self._parameters, max_new_tokens=limit)
-            wire = self._by_limit[limit] = make_wire(name, limited, vocabulary_size, model)
+            parameters = self._parameters
+            limited = msgspec.structs.replace(parameters, max_new_tokens=limit) if limit else parameters
+            wire = self._by_limit[limit] = make_wire(name, limited, vocabulary_size, model, self._judge)
         return wire
 
 

@@ -1,9 +1,10 @@
 """The interface of a wire protocol, and the checks that all protocols share."""
 
+import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,14 +19,17 @@ _EXCERPT_BYTES = 4096  # searched for the API key
 # A cumulative event repeats every id and, without --skip-tokenizer-init, all text: bytes for each token.
 BYTES_PER_TOKEN = 128
 BYTES_PER_EVENT = 1 << 20
-# The default of an event's ``error`` member; msgspec cannot decode a Raw that may also be None.
-NO_ERROR = msgspec.Raw(b"null")
+# The default of a member that is kept as bytes; msgspec cannot decode a Raw that may also be None.
+NO_BYTES = msgspec.Raw(b"null")
 # The finish reasons of a complete answer, in each protocol (llama.cpp's eos, word and limit by these names).
 _COMPLETE = ("stop", "length")
 # SGLang's and vLLM's names for a request that the server gave up.
 _BROKEN_OFF = ("abort", "error")
 # What msgspec raises for bytes that are not the JSON that was expected, endless nesting included.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# Half a character: servers cut text there, and no text of an answer is read.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_Event = TypeVar("_Event")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,14 @@ class Answer(Protocol):
     def ids(self) -> TokenIds:
         """All of them; not to be changed."""
 
+    @property
+    def id(self) -> str:
+        """The id that its events carry, "" where they have none."""
+
+    @property
+    def prompt_ids(self) -> bytes:
+        """The prompt's ids as the server repeats them, a JSON list; b"" where it does not."""
+
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's payload; a Failure ends the answer."""
 
@@ -66,11 +78,13 @@ class Answer(Protocol):
 class DeltaAnswer:
     """The ids of an answer whose events carry only what is new."""
 
-    __slots__ = ("_ids", "_limits", "first_id", "tokens")
+    __slots__ = ("_ids", "_limits", "first_id", "id", "prompt_ids", "tokens")
 
     def __init__(self, limits: AnswerBounds) -> None:
         self.tokens = 0
         self.first_id = -1
+        self.id = ""
+        self.prompt_ids = b""
         self._limits = limits
         self._ids = no_ids()
 
@@ -98,7 +112,13 @@ class Wire(Protocol):
     streams: bool
 
     def render(self, token_ids: Sequence[int]) -> bytes:
-        """The request's JSON body."""
+        """The request's JSON body, without its id."""
+
+    def opening(self, request_id: str, body_bytes: int) -> bytes:
+        """The headers that end a request's head, and its body's opening brace, where the id has its place.
+
+        ``body_bytes``: the size of the body that ``render`` gave, of which all but the brace follows.
+        """
 
     def answer(self) -> Answer:
         """A reader for one new answer."""
@@ -129,10 +149,13 @@ def no_ids() -> TokenIds:
 
 def append_ids(known: TokenIds, new: list[int], limits: AnswerBounds) -> Failure | None:
     """Append at most as many ids as asked for; array itself refuses negative ones and those above 32 bits."""
-    if len(known) + len(new) > limits.max_new_tokens:
-        return _too_many(len(known) + len(new), limits)
+    if failure := too_many(len(known) + len(new), limits):
+        return failure
     try:
-        known += array("I", new)
+        if len(new) == 1:
+            known.append(new[0])
+        else:
+            known += array("I", new)
     except OverflowError:
         return wrong_id(min(new) if min(new) < 0 else max(new), limits)
     return None
@@ -146,7 +169,10 @@ def wrong_id(token_id: int, limits: AnswerBounds) -> Failure:
     )
 
 
-def _too_many(count: int, limits: AnswerBounds) -> Failure:
+def too_many(count: int, limits: AnswerBounds) -> Failure | None:
+    """The Failure of an answer with more ids than asked for."""
+    if count <= limits.max_new_tokens:
+        return None
     return Failure(
         FailureKind.TOO_MANY_TOKENS, f"got {number(count)} tokens, asked for {limits.max_new_tokens}"
     )
@@ -157,11 +183,47 @@ def wrong_count(tokens: int, claimed: int) -> Failure:
     return Failure(FailureKind.TOKEN_COUNT, f"got {tokens} token ids, the server counted {number(claimed)}")
 
 
-def in_band_error(error: msgspec.Raw) -> Failure | None:
-    """The Failure of an event that carries an ``error`` member which is not null."""
-    if error is NO_ERROR or bytes(error) == b"null":
-        return None
-    return Failure(FailureKind.IN_BAND_ERROR, excerpt(bytes(error)))
+def decoded(decode: Callable[[bytes], _Event], event: bytes) -> tuple[_Event, bytes]:
+    """An event, and its bytes as they were decoded: with whole characters. Raises UNREADABLE."""
+    try:
+        return decode(event), event
+    except UNREADABLE:
+        healed = _SURROGATE.sub(rb"\\ufffd", event)
+        if healed == event:
+            raise
+        return decode(healed), healed
+
+
+def repeated(ids: msgspec.Raw) -> bytes:
+    """The prompt's ids as a server repeats them; b"" for none."""
+    return b"" if ids is NO_BYTES or (found := bytes(ids)) == b"null" else found
+
+
+def opening(body_bytes: int) -> bytes:
+    """``Wire.opening`` of a protocol whose requests carry no id."""
+    return b"Content-Length: %d\r\n\r\n{" % body_bytes
+
+
+def other_request(found: str, expected: str) -> Failure:
+    """The Failure of an event of another answer than the one before it."""
+    shown, before = excerpt(found.encode()), excerpt(expected.encode())
+    return Failure(FailureKind.OTHER_REQUEST, f"an event has the id {shown!r}, the one before it {before!r}")
+
+
+def other_model(found: str) -> Failure:
+    """The Failure of an answer of another model, or of other weights, than the run's servers had before."""
+    shown = excerpt(found.encode())
+    return Failure(FailureKind.OTHER_MODEL, f"the answer is of {shown!r}, the trial requests' were not")
+
+
+def other_index(index: int) -> Failure:
+    """The Failure of a part of an answer that is not the one that was asked for."""
+    return Failure(FailureKind.MALFORMED, f"an answer of index {number(index)}, where one was asked for")
+
+
+def other_prompt(count: Any, before: Any) -> Failure:
+    """The Failure of an event that counts another number of prompt tokens than the one before it."""
+    return Failure(FailureKind.TOKEN_COUNT, f"the prompt had {before} tokens, then {count}")
 
 
 def incomplete(reason: str, tokens: int, message: str = "") -> Failure | None:

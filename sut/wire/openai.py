@@ -2,6 +2,9 @@
 
 The OpenAI schema has no output ids; ``return_token_ids`` (vLLM) adds ``token_ids`` to each choice. A server
 that does not send them is refused: ids are never made up from text.
+
+A request carries an id in the header ``X-Request-Id``, which vLLM prefers to one in the body, and every chunk
+of vLLM's answer has ``cmpl-`` and that id. The fields are those of vLLM 0.32.0 and of trtllm-serve.
 """
 
 from collections.abc import Sequence
@@ -12,23 +15,59 @@ import msgspec
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.base import (
-    NO_ERROR,
+    NO_BYTES,
     UNREADABLE,
     AnswerBounds,
     DeltaAnswer,
     after_end,
+    decoded,
     excerpt,
     given,
-    in_band_error,
     incomplete,
     number,
+    other_index,
+    other_model,
+    other_prompt,
+    other_request,
+    repeated,
+    too_many,
     whole_answer,
 )
+from sut.wire.fields import DATA, TEXT, AnswersSeen, EventJudge, Fields
+from sut.wire.pattern import MOST_PATTERNS, Pattern
+
+_KEYS = b'"text":"', b'"token_ids":['
+_OBJECTS = ("text_completion", None)
+_FIELDS: Fields = {
+    "id": TEXT,
+    "object": _OBJECTS,
+    "created": DATA,
+    "model": TEXT,
+    "choices": {
+        "index": DATA,
+        "text": TEXT,
+        "finish_reason": TEXT,
+        **dict.fromkeys(
+            ("logprobs", "prompt_logprobs", "stop_reason", "token_ids", "prompt_token_ids", "routed_experts"),
+            DATA,
+        ),
+        "disaggregated_params": DATA,
+        "context_logits": DATA,
+    },
+    "usage": {"prompt_tokens_details": {}, "completion_tokens_details": {}},
+    "prompt_token_ids": DATA,
+    "service_tier": TEXT,
+    "system_fingerprint": TEXT,
+    "kv_transfer_params": DATA,
+    "ec_transfer_params": DATA,
+}
 
 
 class _Choice(msgspec.Struct):
+    index: int = 0
     finish_reason: str | None = None
     token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = NO_BYTES
 
 
 class _Usage(msgspec.Struct):
@@ -39,7 +78,8 @@ class _Usage(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: msgspec.Raw = NO_ERROR
+    id: str | None = None
+    model: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -50,8 +90,11 @@ class OpenAIWire:
 
     path = "/v1/completions"
 
-    def __init__(self, parameters: SamplingParameters, vocabulary_size: int, model: str) -> None:
+    def __init__(
+        self, parameters: SamplingParameters, vocabulary_size: int, model: str, judge: EventJudge
+    ) -> None:
         self.streams = parameters.stream
+        self._judge = judge
         self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
         options = {"model": model} | self.options(parameters)
         self._tail = b"," + msgspec.json.encode(options)[1:]
@@ -60,9 +103,18 @@ class OpenAIWire:
         """``{"prompt":[...],"model":...,"max_tokens":...,"stream":true,...}``, the ids first."""
         return b'{"prompt":' + msgspec.json.encode(token_ids) + self._tail
 
+    @staticmethod
+    def judge(model: str, seen: AnswersSeen | None) -> EventJudge:
+        """The judge of this protocol's events, for answers of ``model``."""
+        return EventJudge(_FIELDS, *_KEYS, (model,), seen)
+
+    def opening(self, request_id: str, body_bytes: int) -> bytes:
+        """The id as a header."""
+        return b"X-Request-Id: %b\r\nContent-Length: %d\r\n\r\n{" % (request_id.encode(), body_bytes)
+
     def answer(self) -> "OpenAIAnswer":
         """A reader for one new answer."""
-        return OpenAIAnswer(self._limits)
+        return OpenAIAnswer(self._limits, self._judge)
 
     @staticmethod
     def options(parameters: SamplingParameters) -> dict[str, Any]:
@@ -92,34 +144,83 @@ def completion_options(parameters: SamplingParameters) -> dict[str, Any]:
 class OpenAIAnswer(DeltaAnswer):
     """One completions answer; chunks carry new ids, the usage at the end the server's count."""
 
-    __slots__ = ("_reason", "_usage")
+    __slots__ = ("_begun", "_judge", "_pattern", "_patterns", "_reason", "_usage")
+    _one_id = True  # in all chunks
 
-    def __init__(self, limits: AnswerBounds) -> None:
+    def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
         super().__init__(limits)
+        self._judge = judge
+        self._begun = False
         self._reason: str | None = None
         self._usage: _Usage | None = None
+        self._pattern: Pattern | None = None
+        self._patterns = 0
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one chunk's JSON."""
+        if self._pattern is not None:
+            ids = self._pattern.new_ids(event, self.tokens)
+            if ids is not None:
+                return self._extend(ids)
         try:
-            chunk = _decode(event)
+            chunk, readable = decoded(_decode, event)
         except UNREADABLE as error:
             return Failure(FailureKind.MALFORMED, f"{error}: {excerpt(event)}")
-        if failure := in_band_error(chunk.error):
+        return self._check(chunk, readable) or self._take(chunk, readable)
+
+    def _check(self, chunk: _Chunk, data: bytes) -> Failure | None:
+        """Whether the chunk is honest, of this answer and of this model."""
+        choice = chunk.choices[0] if chunk.choices else None
+        reason = None if choice is None else choice.finish_reason
+        if choice is not None and reason is not None:
+            failure = incomplete(reason, self.tokens + len(choice.token_ids or ()))
+            if failure is not None:
+                return failure
+        if choice is not None and (failure := too_many(len(choice.token_ids or ()), self._limits)):
+            return failure
+        if failure := self._judge.failure(data):
             return failure
         if chunk.choices is None:
-            return Failure(FailureKind.MALFORMED, f"no choices in {excerpt(event)}")
-        self._usage = chunk.usage or self._usage
+            return Failure(FailureKind.MALFORMED, f"no choices in {excerpt(data)}")
+        if len(chunk.choices) > 1:
+            return Failure(FailureKind.MALFORMED, f"{len(chunk.choices)} choices, where one was asked for")
+        if choice is not None and choice.index:
+            return other_index(choice.index)
+        if chunk.model is not None and not self._judge.knows_name(chunk.model):
+            return other_model(chunk.model)
+        return self._check_request(chunk, choice)
+
+    def _check_request(self, chunk: _Chunk, choice: _Choice | None) -> Failure | None:
+        """Whether the chunk belongs to the same request as those before it."""
+        found = chunk.id or ""
+        if not self._begun:
+            self._begun, self.id = True, found
+        elif found != self.id and (self._one_id or not self._judge.lets_ids_change()):
+            return other_request(found, self.id)
+        if choice is not None and (prompt := repeated(choice.prompt_token_ids)):
+            if self.prompt_ids and prompt != self.prompt_ids:
+                return other_request(excerpt(prompt), excerpt(self.prompt_ids))
+            self.prompt_ids = prompt
+        usage, before = chunk.usage, self._usage
+        if usage is not None:
+            if before is not None and usage.prompt_tokens != before.prompt_tokens:
+                return other_prompt(usage.prompt_tokens, before.prompt_tokens)
+            self._usage = usage
+        return None
+
+    def _take(self, chunk: _Chunk, data: bytes) -> Failure | None:
         if not chunk.choices:
             return None
         if self._reason is not None:  # only the usage may follow
             return after_end(self.tokens)
         choice = chunk.choices[0]
         self._reason = choice.finish_reason
-        failure = self._extend(choice.token_ids)
-        if failure is None and self._reason is not None:
-            return incomplete(self._reason, self.tokens)
-        return failure
+        if self._reason is not None:
+            self._pattern = None
+        elif self._patterns < MOST_PATTERNS:
+            self._patterns += 1
+            self._pattern = Pattern.of(data, *_KEYS, b"") or self._pattern
+        return self._extend(choice.token_ids)
 
     def finish(self) -> Outcome:
         """Judge the answer after its last chunk."""

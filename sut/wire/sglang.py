@@ -4,6 +4,9 @@ By default every event repeats all ids so far (cumulative); with --incremental-s
 carry what is new. The number of ids and ``meta_info.completion_tokens`` show which. A cumulative event
 begins with the bytes of the one before: those are compared and only the rest is decoded, so every event is
 checked completely, in time linear in the length of the answer.
+
+A request carries an id, ``rid``, and every event of its answer the same one. The fields are those of SGLang
+0.5.23 (``managers/tokenizer_manager.py``).
 """
 
 from collections.abc import Sequence
@@ -14,26 +17,50 @@ import msgspec
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.base import (
-    NO_ERROR,
+    NO_BYTES,
     UNREADABLE,
     AnswerBounds,
     TokenIds,
     after_end,
     append_ids,
+    decoded,
     excerpt,
     given,
-    in_band_error,
     incomplete,
     no_ids,
     number,
+    other_index,
+    other_model,
+    other_prompt,
+    other_request,
+    repeated,
+    too_many,
     whole_answer,
     wrong_count,
     wrong_id,
 )
+from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, AnswersSeen, EventJudge, Fields
+from sut.wire.pattern import MOST_PATTERNS, Pattern
 
 # The two ways in which SGLang's compact JSON begins: with --skip-tokenizer-init, and with text.
 _BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['
 _COMMA, _BRACKET = b",]"
+_KEYS = b'"text":"', b'"output_ids":[', b'"completion_tokens":'
+
+_FIELDS: Fields = {
+    "text": TEXT,
+    "output_ids": DATA,
+    "index": DATA,
+    "prompt_token_ids": DATA,
+    "meta_info": {
+        "id": TEXT,
+        "finish_reason": {"type": TEXT, "matched": DATA, "length": DATA, OTHERS: NOTHING},
+        "weight_version": TEXT,
+        "weight_versions": {"version": TEXT},
+        "cached_tokens_details": {"storage_backend": TEXT},
+        **dict.fromkeys(("hidden_states", "routed_experts", "indexer_topk", "output_token_logprobs"), DATA),
+    },
+}
 
 
 class _FinishReason(msgspec.Struct):
@@ -41,16 +68,24 @@ class _FinishReason(msgspec.Struct):
     message: str | None = None
 
 
+class _Span(msgspec.Struct):
+    version: str | None = None
+
+
 class _MetaInfo(msgspec.Struct):
     completion_tokens: int
+    id: str | None = None
     finish_reason: _FinishReason | None = None
     prompt_tokens: int | None = None
+    weight_version: str | None = None
+    weight_versions: list[_Span] | None = None
 
 
 class _Event(msgspec.Struct):
     output_ids: list[int] | None = None
     meta_info: _MetaInfo | None = None
-    error: msgspec.Raw = NO_ERROR
+    index: int | None = None
+    prompt_token_ids: msgspec.Raw = NO_BYTES
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -61,8 +96,11 @@ class SglangWire:
 
     path = "/generate"
 
-    def __init__(self, parameters: SamplingParameters, vocabulary_size: int) -> None:
+    def __init__(
+        self, parameters: SamplingParameters, vocabulary_size: int, model: str, judge: EventJudge
+    ) -> None:
         self.streams = parameters.stream
+        self._judge = judge
         self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
         self._tail = b',"sampling_params":%b,"stream":%b}' % (
             msgspec.json.encode(_sampling_params(parameters)),
@@ -73,9 +111,19 @@ class SglangWire:
         """``{"input_ids":[...],"sampling_params":{...},"stream":true}``."""
         return b'{"input_ids":' + msgspec.json.encode(token_ids) + self._tail
 
+    @staticmethod
+    def judge(model: str, seen: AnswersSeen | None) -> EventJudge:
+        """The judge of this protocol's events."""
+        return EventJudge(_FIELDS, *_KEYS[:2], (), seen)
+
+    def opening(self, request_id: str, body_bytes: int) -> bytes:
+        """``{"rid":"...",`` and the headers before it."""
+        rid = b'{"rid":"%b",' % request_id.encode()
+        return b"Content-Length: %d\r\n\r\n%b" % (body_bytes + len(rid) - 1, rid)
+
     def answer(self) -> "SglangAnswer":
         """A reader for one new answer."""
-        return SglangAnswer(self._limits)
+        return SglangAnswer(self._limits, self._judge)
 
 
 def _sampling_params(parameters: SamplingParameters) -> dict[str, Any]:
@@ -92,12 +140,30 @@ def _sampling_params(parameters: SamplingParameters) -> dict[str, Any]:
 class SglangAnswer:
     """One ``/generate`` answer, cumulative or incremental."""
 
-    __slots__ = ("_cumulative", "_ids", "_limits", "_meta", "_shown", "first_id", "tokens")
+    __slots__ = (
+        "_cumulative",
+        "_ids",
+        "_judge",
+        "_limits",
+        "_meta",
+        "_pattern",
+        "_patterns",
+        "_shown",
+        "first_id",
+        "id",
+        "prompt_ids",
+        "tokens",
+    )
 
-    def __init__(self, limits: AnswerBounds) -> None:
+    def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
         self.tokens = 0
         self.first_id = -1
+        self.id = ""
+        self.prompt_ids = b""
         self._limits = limits
+        self._judge = judge
+        self._pattern: Pattern | None = None  # of the latest event that was decoded, if it was not the last
+        self._patterns = 0
         self._cumulative: bool | None = None  # unknown until the second event with ids
         self._ids = no_ids()
         self._shown: _Shown | None = None  # by the previous event, if it began as SGLang's do
@@ -110,11 +176,14 @@ class SglangAnswer:
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's JSON."""
-        if self._shown is not None:
-            rest = self._shown.rest_of(event)
-            if rest is not None:
-                return self._take_rest(event, rest)
-        return self._take(event)
+        rest = None if self._shown is None else self._shown.rest_of(event)
+        if self._pattern is not None and self.tokens and (rest is not None or not self._cumulative):
+            ids = self._pattern.new_ids(rest or event, self.tokens)
+            if ids is not None:
+                self._cumulative = rest is not None
+                self.tokens += len(ids)
+                return append_ids(self._ids, ids, self._limits)
+        return self._take(event) if rest is None else self._take_rest(event, rest)
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
@@ -122,31 +191,30 @@ class SglangAnswer:
         if meta is None:
             return Failure(FailureKind.UNFINISHED, "the stream ended before its first event")
         reason = None if meta.finish_reason is None else meta.finish_reason.type
-        return whole_answer(self._ids, meta.completion_tokens, reason, meta.prompt_tokens, self._limits)
+        return whole_answer(self._ids, self.tokens, reason, meta.prompt_tokens, self._limits)
 
     def _take_rest(self, data: bytes, rest: bytes) -> Failure | None:
         """Take a cumulative event; ``rest`` is the part that the previous one has not shown."""
         try:
-            event = _decode(rest)
+            event, rest = decoded(_decode, rest)
         except UNREADABLE:
             return self._take(data)  # fails in the same way, with the complete event in its detail
-        if event.error is not NO_ERROR or event.output_ids is None or event.meta_info is None:
+        if event.output_ids is None or event.meta_info is None:
             return self._take(data)
-        if failure := self._check(event.meta_info):
+        if failure := self._check(event, event.meta_info, rest):
             return failure
-        return self._accept(event.output_ids, event.meta_info)
+        return self._accept(event.output_ids, event.meta_info, rest)
 
     def _take(self, data: bytes) -> Failure | None:
         try:
-            event = _decode(data)
+            event, readable = decoded(_decode, data)
         except UNREADABLE as error:
             return Failure(FailureKind.MALFORMED, f"{error}: {excerpt(data)}")
-        if failure := in_band_error(event.error):
-            return failure
         ids, meta = event.output_ids, event.meta_info
         if ids is None or meta is None:
-            return Failure(FailureKind.MALFORMED, f"no output_ids and meta_info in {excerpt(data)}")
-        if failure := self._check(meta):
+            missing = Failure(FailureKind.MALFORMED, f"no output_ids and meta_info in {excerpt(data)}")
+            return self._judge.failure(readable) or missing
+        if failure := self._check(event, meta, readable):
             return failure
         if self._cumulative is None and self._ids and ids:
             self._cumulative = len(ids) == meta.completion_tokens
@@ -155,34 +223,69 @@ class SglangAnswer:
                 return Failure(FailureKind.TOKEN_COUNT, "ids sent earlier have changed")
             self._shown = _Shown.by(data)
             ids = ids[self.tokens :]
-        return self._accept(ids, meta)
+        return self._accept(ids, meta, readable)
 
-    def _check(self, meta: _MetaInfo) -> Failure | None:
-        """Compare an event with the previous one: nothing follows the end, and no token is withdrawn."""
-        if self._meta is not None and self._meta.finish_reason is not None:
-            return after_end(self.tokens)
-        reason = meta.finish_reason
+    def _check(self, event: _Event, meta: _MetaInfo, data: bytes) -> Failure | None:
+        """Compare an event with the previous one: whose it is, nothing after the end, no token withdrawn."""
+        before, reason = self._meta, meta.finish_reason
         if reason is not None and (
             failure := incomplete(reason.type, meta.completion_tokens, reason.message or "")
         ):
             return failure
+        if failure := too_many(len(event.output_ids or ()), self._limits) or self._judge.failure(data):
+            return failure
+        if event.index:
+            return other_index(event.index)
+        if prompt := repeated(event.prompt_token_ids):
+            self.prompt_ids = prompt
+        if before is None:
+            return self._begin(meta)
+        if before.finish_reason is not None:
+            return after_end(self.tokens)
+        if (meta.id or "") != self.id:
+            return other_request(meta.id or "", self.id)
+        if meta.prompt_tokens != before.prompt_tokens:
+            return other_prompt(meta.prompt_tokens, before.prompt_tokens)
         if meta.completion_tokens < self.tokens:
             detail = f"the server counted {number(self.tokens)} tokens, then {number(meta.completion_tokens)}"
             return Failure(FailureKind.TOKEN_COUNT, detail)
+        return self._check_weights(meta)
+
+    def _begin(self, meta: _MetaInfo) -> Failure | None:
+        self.id = meta.id or ""
+        return self._check_weights(meta)
+
+    def _check_weights(self, meta: _MetaInfo) -> Failure | None:
+        """The Failure of an answer of other weights than the trial's: SGLang can load them in a run."""
+        for version in (meta.weight_version, *(span.version for span in meta.weight_versions or ())):
+            if version is not None and not self._judge.knows_name(version):
+                return other_model(version)
         return None
 
-    def _accept(self, ids: list[int], meta: _MetaInfo) -> Failure | None:
-        """Take an event's new ids."""
-        if not self._ids and ids and ids[0] >= self._limits.vocabulary_size:
-            return wrong_id(ids[0], self._limits)
+    def _accept(self, ids: list[int], meta: _MetaInfo, data: bytes) -> Failure | None:
+        """Take an event's new ids; the next event may have the pattern of ``data``."""
         self._meta = meta
-        if failure := append_ids(self._ids, ids, self._limits):
+        if failure := self._add(ids):
             return failure
-        if len(self._ids) != meta.completion_tokens:
-            return wrong_count(len(self._ids), meta.completion_tokens)
-        self.tokens = len(self._ids)
-        if ids and self.first_id < 0:
+        if self.tokens != meta.completion_tokens:
+            return wrong_count(self.tokens, meta.completion_tokens)
+        if meta.finish_reason is not None:
+            self._pattern = None
+        elif self._patterns < MOST_PATTERNS:
+            self._patterns += 1
+            self._pattern = Pattern.of(data, *_KEYS) or self._pattern
+        return None
+
+    def _add(self, ids: list[int]) -> Failure | None:
+        if self.first_id < 0 and ids:
+            if ids[0] >= self._limits.vocabulary_size:
+                return wrong_id(ids[0], self._limits)
+            if failure := append_ids(self._ids, ids, self._limits):
+                return failure
             self.first_id = ids[0]
+        elif failure := append_ids(self._ids, ids, self._limits):
+            return failure
+        self.tokens = len(self._ids)
         return None
 
 

@@ -3,39 +3,47 @@
 import re
 
 DONE = b"[DONE]"
-_END = re.compile(rb"\r?\n\r?\n")
 BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is not part of the first line
-_END_BYTES = 3  # bytes of an end that may already have arrived without its last
+# The lines that an event may have, by the standard; the type of an event that is not one has no other name.
+_LINE = re.compile(rb"(?:data|event|id|retry)(?::|$)|:|$")
+_USUAL = (b"", b"message")
 
 
 class EventTooLargeError(Exception):
     """An event larger than the reader's bound."""
 
 
-class ErrorEventError(Exception):
-    """An event of the type ``error``; its argument is the event's data."""
+class OtherEventError(Exception):
+    """An event of another type than ``message``; its argument is the event."""
+
+
+class NoEventError(Exception):
+    """A line that no event has, HTML for example; its argument is the line."""
 
 
 class EventReader:
     """Splits a response body into the payloads of its ``data:`` lines.
 
     ``feed`` takes the body in any cut and returns the payloads that became complete. An event ends with an
-    empty line; LF and CRLF are both accepted. Comments and other fields are skipped; an ``event: error``
-    raises ErrorEventError. At most ``max_event_bytes`` are kept waiting for the end of an event; beyond that
-    EventTooLargeError is raised.
+    empty line; LF, CRLF and CR are all line ends. Comments, ids and ``retry`` are skipped; an event with a
+    type (``event: error``) raises OtherEventError, a line that is none of these NoEventError. At most
+    ``max_event_bytes`` are kept waiting for the end of an event; beyond that EventTooLargeError is raised.
     """
 
-    __slots__ = ("_max", "_rest")
+    __slots__ = ("_after_cr", "_max", "_rest")
 
     def __init__(self, max_event_bytes: int) -> None:
         self._max = max_event_bytes
         self._rest: bytes | bytearray = b""
+        self._after_cr = False  # a line feed that follows belongs to the same line end
 
     def feed(self, data: bytes) -> list[bytes]:
         """Payloads completed by ``data``, in order."""
+        if self._after_cr or b"\r" in data:
+            data = self._with_line_feeds(data)
         if self._rest:
             return self._continue(data)
-        if data.startswith(b"data: ") and data.endswith(b"\n\n") and b"\r" not in data:
+        if data.startswith(b"data: ") and data.endswith(b"\n\n"):
             payloads = data[6:-2].split(b"\n\ndata: ")
             for payload in payloads:
                 if b"\n" in payload:
@@ -48,22 +56,24 @@ class EventReader:
         """The rest at the end of the body; empty when no event was cut off."""
         return bytes(self._rest).strip()
 
+    def _with_line_feeds(self, data: bytes) -> bytes:
+        if self._after_cr and data:
+            data, self._after_cr = data.removeprefix(b"\n"), False
+        self._after_cr = self._after_cr or data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
     def _continue(self, data: bytes) -> list[bytes]:
         """Add to an event that has begun; only new bytes are searched, so the time is linear for any cut."""
         rest = self._rest if isinstance(self._rest, bytearray) else bytearray(self._rest)
-        start = max(0, len(rest) - _END_BYTES)
+        start = len(rest) - 1  # the first line feed of an end may have arrived
         rest += data
-        if _END.search(rest, start) is not None:
+        if rest.find(b"\n\n", start) >= 0:
             return self._split(bytes(rest))
         self._keep(rest)
         return []
 
     def _split(self, data: bytes) -> list[bytes]:
-        if b"\r" in data:
-            *events, rest = _END.split(data)
-            events = [event.replace(b"\r\n", b"\n") for event in events]
-        else:
-            *events, rest = data.split(b"\n\n")
+        *events, rest = data.split(b"\n\n")
         self._keep(rest)
         payloads = (_payload(event) for event in events)
         return [payload for payload in payloads if payload is not None]
@@ -75,8 +85,12 @@ class EventReader:
 
 
 def _payload(event: bytes) -> bytes | None:
-    lines = event.removeprefix(BOM).split(b"\n")
-    data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-    if any(line.startswith(b"event:") and line[6:].strip() == b"error" for line in lines):
-        raise ErrorEventError(b"\n".join(data))
+    data: list[bytes] = []
+    for line in event.removeprefix(BOM).split(b"\n"):
+        if line.startswith(b"data:"):
+            data.append(line[5:].removeprefix(b" "))
+        elif line.startswith(b"event:") and line[6:].strip() not in _USUAL:
+            raise OtherEventError(event)
+        elif _LINE.match(line) is None:
+            raise NoEventError(line)
     return b"\n".join(data) if data else None

@@ -41,6 +41,7 @@ from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
 from sut.supervisor.spawn import die_with_parent, gc_runs, pin
 from sut.wire import Wires, max_event_bytes
+from sut.wire.fields import AnswersSeen
 from sut.worker.journal_writer import JournalWriter
 from sut.worker.retries import Retries
 
@@ -52,14 +53,15 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 class WorkerSpec:
     """The settings of one worker; ``max_in_flight`` 0 means no limit. ``board``: shared with other workers.
 
-    ``first_tokens``: whether LoadGen waits for them. ``accuracy``: answers
-    matter, not their times. ``saved``: answers of an earlier attempt, by sample.
+    ``seen``: what the trial answers have shown. ``first_tokens``: whether LoadGen waits for them.
+    ``accuracy``: answers matter, not their times. ``saved``: answers of an earlier attempt, by sample.
     """
 
     index: int
     endpoints: tuple[Endpoint, ...]
     wire: str
     model: str
+    seen: AnswersSeen
     parameters: SamplingParameters
     vocabulary_size: int
     max_in_flight: int
@@ -93,7 +95,7 @@ class Worker:
         self._control = control
         self._store = store
         self._counters = counters
-        self._wires = Wires(spec.wire, spec.parameters, spec.vocabulary_size, spec.model)
+        self._wires = Wires(spec.wire, spec.parameters, spec.vocabulary_size, spec.model, spec.seen)
         self._streams = spec.parameters.stream
         self._event_bytes = max_event_bytes(spec.parameters, spec.vocabulary_size)
         self._journal = JournalWriter(
@@ -224,13 +226,11 @@ class Worker:
             self._send(query_id, sample_index, issued_ns, 0)
 
     def _send(self, query_id: int, sample_index: int, issued_ns: int, attempt: int) -> None:
-        reader = ResponseReader(
-            self._wires.of(self._store.limit(sample_index)).answer(),
-            streams=self._streams,
-            max_event_bytes=self._event_bytes,
-        )
+        wire = self._wires.of(self._store.limit(sample_index))
+        reader = ResponseReader(wire.answer(), streams=self._streams, max_event_bytes=self._event_bytes)
         self._counters[Counter.SENT] += 1
-        request = Request(query_id, sample_index, issued_ns, self._store.request(sample_index), reader)
+        body = self._store.request(sample_index)
+        request = Request(query_id, sample_index, issued_ns, body, reader, wire.opening)
         request.attempt = attempt
         request.prompt_tokens = self._store.prompt_tokens(sample_index)
         self._client.start(request)

@@ -187,7 +187,7 @@ def test_openai_client(server):
 
 
 def test_the_log_names_the_prompt_and_the_true_times(server):
-    server.get("/_config?first_us=20000&gap_us=5000")
+    server.get("/_config?first_us=20000&gap_us=5000&stamps=1")
     before = time.monotonic_ns()
     got = server.generate(asked=3)
     (row,) = server.rows()

@@ -57,7 +57,9 @@ def test_the_locks_agree():
 
 
 def test_a_gpu_node_gets_nothing_that_it_does_not_use():
-    assert not {"torch", "scipy", "pandas", "xllamacpp", "gguf", "bpe-openai", "pytest"} & locked("run").keys()
+    assert (
+        not {"torch", "scipy", "pandas", "xllamacpp", "gguf", "bpe-openai", "pytest"} & locked("run").keys()
+    )
 
 
 FINE, SKIPPED = {"name": "a", "version": "1", "vulns": []}, {"name": "a", "skip_reason": "?"}

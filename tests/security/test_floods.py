@@ -39,7 +39,7 @@ STREAMED = {
     "an event of a gigabyte": ([STREAM], tiny(b"x" * 65536, 4), {"too_large"}),
     "an event in tiny chunks": ([STREAM, chunk(b"data: ")], tiny(b"xxxx", 8_000), {"too_large"}),
     "lines of one event without end": ([STREAM], tiny(b"data: x\n", 8_000), {"too_large"}),
-    "carriage returns without end": ([STREAM], tiny(b"\r\r\r\r", 8_000), {"too_large"}),
+    "carriage returns without end": ([STREAM], tiny(b"\r\r\r\r", 8_000), {"timeout"}),
     "a header without end": ([OK, b"x-a: "], endless(b"y" * 65536), {"too_large", "http_protocol"}),
     "headers without end": ([OK], endless(b"x-a: b\r\n" * 8_000), {"too_large", "http_protocol"}),
     "a status line without end": ([b"HTTP/1.1 200 "], endless(b"O" * 65536), {"too_large", "http_protocol"}),
@@ -47,7 +47,7 @@ STREAMED = {
         [], endless(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2_000), {"too_large", "http_protocol"}),
     "a chunk extension without end": ([STREAM, b"5;"], endless(b"e" * 65536), {"too_large", "http_protocol"}),
     "trailers without end": (
-        [STREAM, b"0\r\n"], endless(b"x-a: b\r\n" * 8_000), {"too_large", "http_protocol"}),
+        [STREAM, b"0\r\n"], endless(b"x-a: 5\r\n" * 8_000), {"too_large", "http_protocol"}),
     "a trailer without end": ([STREAM, b"0\r\nx: "], endless(b"y" * 65536), {"too_large", "http_protocol"}),
     "comments without end": ([STREAM], tiny(b": ping\n\n", 8_000), {"timeout"}),
     "tokens without end": (

@@ -121,7 +121,7 @@ class SglangProtocol:
 
     def _document(self, request: Request, step: Step) -> bytes:
         meta = {
-            "id": f"{request.index:032x}",
+            "id": request.body.get("rid") or f"{request.index:032x}",
             "finish_reason": _sglang_finish(step),
             "prompt_tokens": len(request.prompt_ids),
             "completion_tokens": step.count,
@@ -153,7 +153,8 @@ class CompletionsProtocol:
         return [*blocks, DONE]
 
     def _envelope(self, request: Request) -> dict[str, Any]:
-        return {"id": f"cmpl-{request.index}", "object": "text_completion", "created": 0, "model": self.model}
+        given = request.headers.get("x-request-id", request.index)
+        return {"id": f"cmpl-{given}", "object": "text_completion", "created": 0, "model": self.model}
 
     def _document(self, request: Request, step: Step) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "text": " tok" * len(step.ids), "logprobs": None}

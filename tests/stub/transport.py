@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import itertools
+import json
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 from .exchange import END_OF_CHUNKS, Exchange
 from .faults import Fault
+from .protocol import compact
 
 Transport = Callable[[Exchange], Awaitable[None]]
 
@@ -108,6 +110,101 @@ def _other_blocks(change: Callable[[list[bytes]], list[bytes]]) -> Transport:
     return transport
 
 
+def _edited(change: Callable[[dict[str, Any]], Any], *, place: str = "middle") -> Transport:
+    """Documents after ``change``, which may return others: in the middle, all, or that with the end."""
+
+    def edit(block: bytes) -> bytes:
+        start = b"data: " if block.startswith(b"data: ") else b""
+        document = json.loads(block.removeprefix(start))
+        changed = change(document)
+        return start + compact(document if changed is None else changed) + (b"\n\n" if start else b"")
+
+    def blocks(blocks: list[bytes]) -> list[bytes]:
+        documents = [number for number, block in enumerate(blocks) if b"{" in block]
+        last = max(n for n in documents if b'_reason":{"' in blocks[n] or b'_reason":"' in blocks[n])
+        chosen = {"middle": [last // 2], "all": documents, "end": [last]}[place]
+        return [edit(block) if number in chosen else block for number, block in enumerate(blocks)]
+
+    return _other_blocks(blocks)
+
+
+def _inner(document: dict[str, Any]) -> dict[str, Any]:
+    """SGLang's ``meta_info``, OpenAI's choice."""
+    return document["meta_info"] if "meta_info" in document else document["choices"][0]
+
+
+def _give(**members: Any) -> Transport:
+    return _edited(lambda document: document.update(members))
+
+
+def _give_inside(**members: Any) -> Transport:
+    return _edited(lambda document: _inner(document).update(members))
+
+
+def _reprompt(document: dict[str, Any]) -> None:
+    (document if "meta_info" in document else document["choices"][0])["prompt_token_ids"] = [7, 7]
+
+
+def _rename(document: dict[str, Any]) -> None:
+    place = document.get("meta_info", document)
+    place["id"] = place["id"][:-3] + "abc"
+
+
+def _remodel(document: dict[str, Any]) -> None:
+    if "meta_info" in document:
+        document["meta_info"]["weight_version"] = "v2"
+    else:
+        document["model"] = "another"
+
+
+def _recount(document: dict[str, Any]) -> None:
+    if "meta_info" in document:
+        document["meta_info"]["prompt_tokens"] += 1
+    else:
+        document["usage"] = {"prompt_tokens": 99, "completion_tokens": 1, "total_tokens": 100}
+
+
+def _renumber(document: dict[str, Any]) -> None:
+    (document if "meta_info" in document else document["choices"][0])["index"] = 1
+
+
+def _double(document: dict[str, Any]) -> Any:
+    if "meta_info" in document:
+        return [document, document | {"index": 1}]
+    document["choices"].append(document["choices"][0] | {"index": 1})
+    return None
+
+
+def _between(*parts: bytes) -> Transport:
+    """Bytes of no event between two events."""
+    return _other_blocks(lambda blocks: [blocks[0], *parts, *blocks[1:]])
+
+
+async def _key_twice(x: Exchange) -> None:
+    """Two finish reasons, the first of them of a broken answer."""
+    key, place = b'"finish_reason":', len(x.blocks) // 2 if x.request.streams else 0
+    abort = b'{"type":"abort"},' if b'"meta_info"' in x.blocks[place] else b'"abort",'
+    x.blocks[place] = x.blocks[place].replace(key, key + abort + key, 1)
+    await x.send_answer()
+
+
+def _excuse(document: dict[str, Any]) -> None:
+    reason = _inner(document)["finish_reason"]
+    (reason if isinstance(reason, dict) else _inner(document))["message"] = "aborted by client"
+
+
+def _with_trailer(trailer: bytes) -> Transport:
+    async def transport(x: Exchange) -> None:
+        chunks = b"".join(map(x.framed, x.blocks))
+        await x.send(x.head(chunked=True) + chunks + b"0\r\n" + trailer + b"\r\n\r\n")
+
+    return transport
+
+
+async def _as_http_1_0(x: Exchange) -> None:
+    await x.send(x.head(chunked=False).replace(b"HTTP/1.1", b"HTTP/1.0") + b"".join(x.blocks))
+
+
 async def _bytewise(x: Exchange) -> None:
     """Every byte of the response is its own write, chunk framing included."""
     for byte in x.at_once():
@@ -193,6 +290,34 @@ TRANSPORT: dict[Fault, Transport] = {
     Fault.HUGE_EVENT: _other_blocks(
         lambda blocks: [blocks[0].replace(b'"text":"', b'"text":"' + b"x" * 5_000_000, 1), *blocks[1:]]
     ),
+    Fault.OTHER_ID: _edited(_rename, place="all"),
+    Fault.ID_CHANGES: _edited(_rename),
+    Fault.OTHER_PROMPT: _edited(_reprompt),
+    Fault.OTHER_MODEL: _edited(_remodel),
+    Fault.OTHER_PROMPT_COUNT: _edited(_recount),
+    Fault.OTHER_INDEX: _edited(_renumber),
+    Fault.TWO_ANSWERS: _edited(_double),
+    Fault.ERROR_INSIDE: _give_inside(error={"message": "stub error", "code": 500}),
+    Fault.ERROR_OBJECT: _give(object="error", message="stub error", code=500),
+    Fault.ERRORS_BESIDE: _give(errors=["stub error"]),
+    Fault.STATUS_BESIDE: _give(status_code=500),
+    Fault.DETAIL_BESIDE: _give(detail="out of memory"),
+    Fault.FLAG_BESIDE: _give_inside(was_preempted=True),
+    Fault.MESSAGE_AT_END: _edited(_excuse, place="end"),
+    Fault.TRAILER_ERROR: _with_trailer(b"X-Error: the engine has died"),
+    Fault.LENGTH_TRAILER: _with_trailer(b"Content-Length: 5"),
+    Fault.EVENT_ABORT: _between(b"event: abort\ndata: x\n\n"),
+    Fault.EVENT_ERROR_CR: _between(b"event: error\rdata: x\r\r"),
+    Fault.HTML_INSIDE: _between(b"<html><h1>502 Bad Gateway</h1></html>\n\n"),
+    Fault.RESPONSE_INSIDE: _between(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"),
+    Fault.AFTER_DONE: _other_blocks(lambda blocks: [*blocks, *blocks[-2:]]),
+    Fault.HALF_CHARACTER: _other_blocks(
+        lambda blocks: [block.replace(b'"text":"', rb'"text":"\ud83d', 1) for block in blocks]
+    ),
+    Fault.NO_ERRORS: _give(error=False, errors=[], detail="", warning={}),
+    Fault.NEW_COUNTERS: _give_inside(kv_blocks=7, step_times=[0.5, 1.5], ranks={"dp": 1}),
+    Fault.HTTP_1_0: _then(_as_http_1_0, _close),
+    Fault.RESET_AFTER_ALL: _then(_as_http_1_0, _reset),
     Fault.CRLF: _other_blocks(lambda blocks: [block.replace(b"\n", b"\r\n") for block in blocks]),
     Fault.BOM: _other_blocks(lambda blocks: [b"\xef\xbb\xbf" + blocks[0], *blocks[1:]]),
 }

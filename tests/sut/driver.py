@@ -1,6 +1,7 @@
 """Drives the request path in tests: requests in, outcomes out, and scripted servers."""
 
 import itertools
+import json
 import time
 from dataclasses import replace
 
@@ -14,10 +15,12 @@ from tests.sut.wire.judging import cumulative
 
 WIRE = wire_of(max_new_tokens=6)
 PROMPT = [200006, 17360]
+# What is a failure only beside the answers that the trial requests had.
+_BY_THE_TRIAL = (Fault.OTHER_ID, Fault.OTHER_MODEL, Fault.DETAIL_BESIDE, Fault.FLAG_BESIDE)
 KINDS = {
     fault: FailureKind[fault.failure.upper()]
     for fault in Fault
-    if fault.failure and fault not in INCREMENTAL_ONLY
+    if fault.failure and fault not in {*INCREMENTAL_ONLY, *_BY_THE_TRIAL}
 } | {
     Fault.DUPLICATED_ID: FailureKind.TOO_MANY_TOKENS  # these answers have all tokens that were asked for
 }
@@ -69,6 +72,13 @@ def assert_completed(outcome, prompt=PROMPT, count=6):
     assert outcome.output_ids.tolist() == expected_ids(prompt, count)
 
 
-def answer(token=7, head=b"HTTP/1.1 200 OK\r\n"):
+def with_id_of(request, event):
+    """An event with the id of what ``read_request`` has returned, as SGLang answers it."""
+    return event.replace(b'"id":"x"', b'"id":"%b"' % json.loads(request[1])["rid"].encode())
+
+
+def answer(token=7, head=b"HTTP/1.1 200 OK\r\n", to=None):
+    """A complete answer; ``to`` a request, or to none that can be told."""
     body = b"data: %b\n\n" % cumulative(1, ids=[token])[0]
+    body = body if to is None else with_id_of(to, body)
     return head + b"content-length: %d\r\n\r\n%b" % (len(body), body)

@@ -14,8 +14,10 @@ from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, TokenMessageReader
 from sut.ipc.request_store import render_requests
 from sut.wire import Wires
+from sut.wire.fields import AnswersSeen
 from sut.worker.process import Worker, WorkerSpec
 from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
+from tests.stub import Facts
 
 PARAMETERS = parameters(max_new_tokens=6)
 PROMPTS = [[index + 1] * (index + 1) for index in range(40)]
@@ -39,6 +41,7 @@ class Rig:
             endpoints=tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),
             wire=wire,
             model="m",
+            seen=AnswersSeen(names=frozenset({Facts().served_name})),
             parameters=parameters,
             vocabulary_size=VOCABULARY,
             warm_connections=1,

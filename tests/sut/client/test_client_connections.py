@@ -3,6 +3,7 @@
 import gc
 import socket
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,8 @@ from sut.client.connections import Request
 from sut.client.response import ResponseReader
 from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.driver import answer, assert_completed
+from tests.sut.driver import PROMPT, answer, assert_completed, with_id_of
+from tests.sut.wire.judging import sglang_event
 
 
 def test_one_connection_serves_one_request_after_the_other(drive):
@@ -54,15 +56,14 @@ def test_an_idle_connection_that_the_server_closed_is_not_used(drive, ending, po
     """Also when its end is still unread while the next query comes."""
 
     def once(connection):
-        read_request(connection)
-        connection.sendall(answer())
+        connection.sendall(answer(to=read_request(connection)))
         ended.wait(PATIENCE_S)
         ending(connection)
         closed.set()
 
     def again(connection):
-        while read_request(connection):
-            connection.sendall(answer())
+        while request := read_request(connection):
+            connection.sendall(answer(to=request))
 
     ended, closed = threading.Event(), threading.Event()
     with scripted(once, again) as (url, _):
@@ -80,8 +81,8 @@ def test_an_idle_connection_that_the_server_closed_is_not_used(drive, ending, po
 
 def test_bytes_that_nobody_asked_for_end_an_idle_connection(drive):
     def chatty(connection):
-        while read_request(connection):
-            connection.sendall(answer(7))
+        while request := read_request(connection):
+            connection.sendall(answer(7, to=request))
             answered.acquire(timeout=PATIENCE_S)
             connection.sendall(answer(8))
             said.release()
@@ -98,6 +99,68 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection(drive):
             assert said.acquire(timeout=PATIENCE_S)
             wait_until(lambda: not idle.transport.alive())  # noqa: B023
         assert driver.client.opened == 3
+
+
+def test_without_the_requests_id_in_its_answer_a_connection_carries_one_request(drive):
+    def without_id(connection):
+        while read_request(connection):
+            connection.sendall(answer())
+
+    with scripted(without_id) as (url, _):
+        driver = drive(url)
+        assert [type(driver.ask()) for _ in range(3)] == [Completion] * 3
+        assert driver.client.opened == 3
+        assert driver.client.keeps_alive() == [False]
+
+
+@pytest.mark.parametrize("late", ["in time", "one request too late"])
+def test_an_answer_with_another_requests_id_is_refused(drive, late):
+    """A server that was found to repeat ids sends the answer of another request on this connection."""
+
+    def of_another(connection):
+        requests = []
+        while request := read_request(connection):
+            requests.append(request)
+            connection.sendall(answer(to=requests[0] if late == "one request too late" else None))
+
+    with scripted(of_another) as (url, _):
+        driver = drive(url)
+        replica = driver.client._replicas[0]
+        replica.endpoint = replace(replica.endpoint, repeats_ids=True)
+        outcomes = [driver.ask() for _ in range(2)]
+        assert driver.client.keeps_alive() == [False]
+    if late == "in time":
+        assert_failed(outcomes[0], FailureKind.OTHER_REQUEST, "'x'")
+    else:
+        assert isinstance(outcomes[0], Completion)
+    assert_failed(outcomes[1], FailureKind.OTHER_REQUEST, driver.requests[1].id)
+
+
+def test_each_attempt_and_each_client_has_ids_of_its_own(drive):
+    with StubServer(faults=Fault.HTTP_503) as stub:
+        for driver in (drive(stub.url), drive(stub.url)):
+            driver.wait(driver.start(), driver.start())
+        rids = [request.body["rid"] for request in stub.requests]
+    assert len(set(rids)) == 4
+    assert len({len(rid) for rid in rids}) == 1
+
+
+def test_a_repeated_prompt_is_compared(drive):
+    """vLLM and SGLang can send the prompt back."""
+    other = [200006, 17361]
+
+    def repeats(connection):
+        for prompt in (PROMPT, other):
+            request = read_request(connection)
+            event = sglang_event([7], 1, "stop", prompt_token_ids=prompt)
+            event = with_id_of(request, event)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(event) + 8))
+            connection.sendall(b"data: %b\n\n" % event)
+
+    with scripted(repeats) as (url, _):
+        driver = drive(url)
+        assert isinstance(driver.ask(), Completion)
+        assert_failed(driver.ask(), FailureKind.OTHER_REQUEST, "another prompt: [200006,17361]")
 
 
 def test_an_answer_to_another_prompt_ends_its_connection(drive):

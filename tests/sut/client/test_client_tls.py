@@ -65,6 +65,18 @@ def test_tls_connections_that_break(drive, tls, certificate, fault):
         assert_completed(driver.ask())
 
 
+def test_a_reset_behind_a_complete_answer_is_the_same_over_tls(drive, tls, certificate):
+    """A body without framing whose end mark has come."""
+    outcomes = []
+    for secure in (tls, None):
+        with StubServer(tls=secure, faults=[Fault.RESET_AFTER_ALL, Fault.CUT_UNFRAMED_BETWEEN]) as stub:
+            driver = drive(stub.url, ca_file=certificate[0])
+            outcomes.append([driver.ask(), driver.ask()])
+    for complete, cut in outcomes:
+        assert_completed(complete)
+        assert isinstance(cut, Failure)
+
+
 def test_waiting_for_a_handshake_costs_no_cpu(drive):
     """The poll sleeps while a TLS server takes its time."""
 

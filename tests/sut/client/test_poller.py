@@ -11,6 +11,7 @@ from harness.record.outcome import FailureKind
 from sut.client import client as client_module
 from sut.client.poller import NAP_S, Poller
 from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
+from tests.sut.driver import with_id_of
 from tests.sut.wire.judging import GREEDY, cumulative
 
 READ = select.EPOLLIN
@@ -84,11 +85,12 @@ class Paced:
         self.events, self.end, self._go = events, end, threading.Semaphore(0)
 
     def __call__(self, connection):
-        while read_request(connection):
+        while request := read_request(connection):
             connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-            for event in self.events:
+            for number, made in enumerate(self.events, start=1):
                 self._go.acquire(timeout=PATIENCE_S)
-                last = b"" if event is not self.events[-1] or self.end else b"0\r\n\r\n"
+                event = with_id_of(request, made)
+                last = b"" if number < len(self.events) or self.end else b"0\r\n\r\n"
                 connection.sendall(b"%x\r\n%b\r\n%b" % (len(event), event, last))
             if self.end:
                 self._go.acquire(timeout=PATIENCE_S)

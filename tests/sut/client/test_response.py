@@ -181,6 +181,59 @@ def test_until_close_cut_at_every_byte():
 def test_whole_json_until_close_is_complete_or_failed():
     for cut in range(len(WHOLE)):
         assert isinstance(run([until_close(WHOLE[:cut])], streams=False), Failure), cut
+    assert_failed(run([until_close(WHOLE[:-9])], streams=False), FailureKind.TRUNCATED)
+    for head in (until_close(b""), b"HTTP/1.0 200 OK\r\n\r\n"):
+        assert isinstance(run([head + WHOLE], streams=False), Completion)
+
+
+@pytest.mark.parametrize(("body", "streams", "complete"), [(STREAM, True, STREAM), (WHOLE, False, WHOLE)])
+def test_a_connection_that_breaks_is_an_end_where_the_content_shows_one(body, streams, complete):
+    """The same over TLS as over TCP; a body with framing never ends so."""
+    for cut in range(len(body) + 1):
+        response = reader(streams)
+        assert response.feed(until_close(body[:cut]), 1) is None
+        assert isinstance(response.broken(), Completion) == (body[:cut] == complete), cut
+        framed = reader(streams)
+        assert framed.feed(sized(body + b" ")[: -1 - len(body) + cut], 1) is None
+        assert framed.broken() is None
+
+
+TRAILERS = {
+    b"X-Error: the engine has died": FailureKind.IN_BAND_ERROR,
+    b"grpc-status: 13": FailureKind.IN_BAND_ERROR,
+    b"grpc-status: 0\r\ngrpc-message: boom": FailureKind.IN_BAND_ERROR,
+    b"Content-Length: 5\r\nX-Error: boom": FailureKind.IN_BAND_ERROR,
+    b"x-note: half of it": FailureKind.IN_BAND_ERROR,
+    b"x-status: 500": FailureKind.IN_BAND_ERROR,
+    b"grpc-status: 0": None,
+    b"Content-Length: 5": None,
+    b"Server-Timing: total;dur=5": None,
+    b"x-took: 3.5": None,
+    b"x-error:": None,
+}
+
+
+@pytest.mark.parametrize("trailer", TRAILERS)
+def test_trailers(trailer):
+    for body, streams in ((STREAM, True), (WHOLE, False)):
+        data = chunked(body)[:-2] + trailer + b"\r\n\r\n"
+        for pieces in ([data], [data[i : i + 1] for i in range(len(data))]):
+            outcome = run(pieces, streams)
+            if (kind := TRAILERS[trailer]) is None:
+                assert isinstance(outcome, Completion), outcome
+            elif pieces == [data] or b"Content-Length" not in trailer:  # llhttp reads no further
+                assert_failed(outcome, kind)
+
+
+AFTER_THE_END_MARK = [EVENTS[0], EVENTS[-1], b"data: {}\n\n", b'data: {"error":"late"}\n\n']
+
+
+@pytest.mark.parametrize("event", AFTER_THE_END_MARK)
+def test_nothing_follows_the_end_mark_in_a_body(event):
+    for body in (STREAM + event, EVENTS[0] + EVENTS[-1] + event):
+        assert_failed(run([chunked(body)]), FailureKind.AFTER_END)
+        assert_failed(run([chunked(body[: len(body) - len(event)], event)]), FailureKind.AFTER_END)
+    assert isinstance(run([chunked(STREAM + b": ping\n\n")]), Completion)
 
 
 JSON_ERROR = b'{"error":{"message":"boom"}}'

@@ -26,6 +26,7 @@ from sut.supervisor.placement import (
 from sut.supervisor.session import QuerySession, Target
 from sut.supervisor.spawn import pin
 from sut.wire import Wires
+from sut.wire.fields import AnswersSeen
 from tests.runs import small_dataset
 from tests.stub import StubServer
 
@@ -144,7 +145,8 @@ def test_a_session_pins_loadgen_and_workers(tmp_path):
         plan = resolve_plan(parse_options(flags))
         samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
         wires = Wires("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
-        target = Target((resolve_endpoint(server.url, wires.of(0).path, None),), "sglang", "m")
+        endpoint = resolve_endpoint(server.url, wires.of(0).path, None)
+        target = Target((endpoint,), "sglang", "m", AnswersSeen())
         with QuerySession(plan, samples, Placement(1, "", (last,), ((last,),))) as session:
             session.readback()
             session.start_workers(target, render_requests(samples, wires), None)

@@ -99,7 +99,7 @@ FAILED = {
     "choices null": ([compact({"choices": None, "usage": None})], FailureKind.MALFORMED),
     "an error object of old vLLM": (
         [compact({"object": "error", "message": "boom", "code": 400})],
-        FailureKind.MALFORMED,
+        FailureKind.IN_BAND_ERROR,
     ),
     "token_ids a string": ([chunk("12")], FailureKind.MALFORMED),
     "finish reason an object": ([chunk(IDS, {"type": "stop"})], FailureKind.MALFORMED),

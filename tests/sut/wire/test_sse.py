@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sut.wire.sse import DONE, EventReader, EventTooLargeError
+from sut.wire.sse import DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
 
 DATA = Path(__file__).parents[2] / "data"
 BOUND = 1 << 20
@@ -16,8 +16,9 @@ STREAMS = {
     "only one space is dropped": (b"data:  a \n\n", [b" a "]),
     "data over several lines": (b"data: a\ndata: b\ndata:\ndata: c\n\n", [b"a\nb\n\nc"]),
     "comments": (b": ping\n\n:\ndata: a\n: x\n\n: ping\n\n", [b"a"]),
-    "other fields": (b"event: token\nid: 7\nretry: 10\ndata: a\n\nevent: end\n\n", [b"a"]),
-    "a field that only begins like data": (b"database: a\n\ndata: b\n\n", [b"b"]),
+    "other fields": (b"event: message\nid: 7\nretry: 10\ndata: a\n\nevent\nid\n\n", [b"a"]),
+    "cr": (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
+    "all line ends": (b"data: a\r\r\ndata: b\n\rdata: c\r\n\rdata: d\r\n\n", [b"a", b"b", b"c", b"d"]),
     "empty lines before and between": (b"\n\n\ndata: a\n\n\n\ndata: b\n\n", [b"a", b"b"]),
     "end mark": (b"data: {}\n\ndata: [DONE]\n\n", [b"{}", DONE]),
     "escaped newlines stay": (rb'data: {"text":"a\n\nb\r\n"}' + b"\n\n", [rb'{"text":"a\n\nb\r\n"}']),
@@ -59,7 +60,8 @@ def test_recorded_streams_in_every_cut(name):
     [
         (b"data: a\n\ndata: b", [b"a"], b"data: b"),
         (b"data: a\n\ndata: b\n", [b"a"], b"data: b"),
-        (b"data: a\r\n\r\ndata: b\r\n\r", [b"a"], b"data: b"),
+        (b"data: a\r\n\r\ndata: b\r\n", [b"a"], b"data: b"),
+        (b"data: a\r\rdata: b\r", [b"a"], b"data: b"),
         (b"dat", [], b"dat"),
         (b"data: a\n\n\n", [b"a"], b""),
         (b"", [], b""),
@@ -68,6 +70,28 @@ def test_recorded_streams_in_every_cut(name):
 def test_an_event_without_its_empty_line_is_left_over(stream, events, rest):
     assert read([stream]) == (events, rest)
     assert read([stream[i : i + 1] for i in range(len(stream))]) == (events, rest)
+
+
+# What hides an event from a reader that skips unknown lines.
+NO_EVENTS = {
+    "the type error": (b"event: error\ndata: x\n\n", OtherEventError),
+    "the type error, ended by CR": (b"event: error\rdata: x\r\r", OtherEventError),
+    "the type abort": (b"event:abort\n\n", OtherEventError),
+    "a type that no document names": (b"data: a\nevent: token\n\n", OtherEventError),
+    "HTML before": (b"<html>\ndata: a\n\n", NoEventError),
+    "HTML behind": (b"data: a\n\n<html>502</html>\n\n", NoEventError),
+    "a response": (b"data: a\n\nHTTP/1.1 502 Bad Gateway\r\n\r\n", NoEventError),
+    "a field that only begins like data": (b"database: a\n\n", NoEventError),
+    "an unknown field": (b"error: a\n\n", NoEventError),
+}
+
+
+@pytest.mark.parametrize("name", NO_EVENTS)
+def test_what_is_no_event_is_not_skipped(name):
+    stream, error = NO_EVENTS[name]
+    for cut in range(len(stream)):
+        with pytest.raises(error):
+            read(filter(None, [stream[:cut], stream[cut:]]))
 
 
 def test_an_endless_event_stops_at_the_bound():

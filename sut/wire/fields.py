@@ -1,0 +1,248 @@
+"""Which fields an event may have and what they may say, judged once for each form of event.
+
+A complete answer consists of fields that are known: the protocol documents them, or the trial answers of the
+run's servers had them. Of an unknown field only what cannot mean a failure is accepted: nothing (null, false,
+0, "", [] and {}), or numbers, under a name that is not one of failures. Text or true in an unknown field is a
+failure, whatever it says; so is a key that is given twice, at any depth.
+
+An event's *form* is its bytes without what differs between honest events: text, ids, numbers. Decoding an
+event completely costs as much as all other work on it, so a form that was judged is remembered.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from harness.record.outcome import Failure, FailureKind
+from sut.wire.base import UNREADABLE, excerpt
+
+Rule: TypeAlias = "str | tuple[str | int | None, ...] | Fields"
+Fields: TypeAlias = "Mapping[str, Rule]"
+# Rules of documented fields; a tuple has the possible values, a Mapping the fields of an object or of each
+# object in a list. Types that a protocol's reader decodes are not repeated here.
+DATA = "data"  # anything: what the model or the prompt says
+TEXT = "text"  # a string, or null
+OTHERS = "*"  # in Fields: the rule of all other fields
+NOTHING = "nothing"  # empty, always
+
+_MOST_FORMS = 1024
+_LONG = 1024  # bytes; an event above that may have its prompt in it
+_VARYING = b"0123456789,.-+"
+_TEXT_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+# Words in the names of fields that are there to report failures.
+_OF_FAILURE = frozenset((
+    "err", "errs", "errno", "error", "errors", "fail", "fails", "failed", "failing", "failure", "failures",
+    "fault", "faults", "fatal", "abort", "aborts", "aborted", "exception", "exceptions", "traceback",
+    "cancel", "cancelled", "canceled", "cancellation", "crash", "crashed", "panic", "problem", "problems",
+    "invalid", "denied", "refused", "timeout", "unavailable", "overloaded", "oom", "killed",
+    "status", "code",
+))  # fmt: skip
+_OF_SUCCESS = frozenset(["success", "successful", "succeeded", "ok", "okay"])
+_FINE = frozenset([*_OF_SUCCESS, "none", "200", "complete", "completed", "finished"])
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersSeen:
+    """What the trial answers of a run's servers have shown.
+
+    ``fields``: paths of undocumented fields with text or true. ``names``: of models, or versions of weights.
+    ``ids_change``: whether the events of one answer have different ids, as older trtllm-serve sends them.
+    """
+
+    fields: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    ids_change: bool = False
+
+
+class EventJudge:
+    """Judges the fields of all events of one protocol; ``seen`` None: learns what trial answers show.
+
+    ``text`` and ``ids``: the keys of these fields with the beginning of their values, ``"text":"`` and
+    ``"output_ids":[``.
+    """
+
+    def __init__(
+        self,
+        documented: Fields,
+        text: bytes,
+        ids: bytes,
+        names: tuple[str, ...],
+        seen: AnswersSeen | None,
+    ) -> None:
+        self._documented = documented
+        self._text = text
+        self._ids = ids
+        self._forms: set[bytes] = set()
+        self._learns = seen is None
+        self._fields = set[str]() if seen is None else set(seen.fields)
+        self._names = {*names, *(seen.names if seen else ())}
+        self._ids_change = seen is not None and seen.ids_change
+
+    @property
+    def seen(self) -> AnswersSeen:
+        """What the answers so far have shown."""
+        return AnswersSeen(frozenset(self._fields), frozenset(self._names), self._ids_change)
+
+    def knows_name(self, name: str) -> bool:
+        """Whether the run's servers have this model, or weights of this version."""
+        if self._learns:
+            self._names.add(name)
+        return name in self._names
+
+    def lets_ids_change(self) -> bool:
+        """Whether events of one answer may have different ids; a trial answer that asks this has them."""
+        self._ids_change |= self._learns
+        return self._ids_change
+
+    def failure(self, event: bytes) -> Failure | None:
+        """The Failure of an event, of valid JSON, with a field that is not one of a complete answer's."""
+        form = self._form(event)
+        if form in self._forms:
+            return None
+        reading = _Reading(self._fields, learns=self._learns)
+        try:
+            reading.take(_document(event), self._documented)
+        except _FieldError as error:
+            return Failure(error.kind, f"{error}: {excerpt(event)}")
+        except UNREADABLE as error:
+            return Failure(FailureKind.MALFORMED, f"{error}: {excerpt(event)}")
+        if reading.by_form:
+            if len(self._forms) >= _MOST_FORMS:
+                self._forms.clear()
+            self._forms.add(form)
+        return None
+
+    def _form(self, event: bytes) -> bytes:
+        """The event without its text, ids and numbers. Quotes inside of strings are escaped, so that what
+        looks like a key of an event is one.
+        """
+        if len(event) > _LONG:
+            event = _without(event, b'"prompt_token_ids":[')
+        start = event.find(self._text) + len(self._text)
+        if start < len(self._text):
+            return _without(event, self._ids).translate(None, _VARYING)
+        end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
+        ids = event.find(self._ids, end)
+        if ids < 0:  # before the text, or not there
+            return _without(event[:start] + event[end:], self._ids).translate(None, _VARYING)
+        ids += len(self._ids)
+        rest = event[event.find(b"]", ids) :]
+        return (event[:start] + event[end:ids] + rest).translate(None, _VARYING)
+
+
+def _without(event: bytes, key: bytes) -> bytes:
+    """The event without the content of the list behind ``key``."""
+    start = event.find(key) + len(key)
+    return event if start < len(key) else event[:start] + event[event.find(b"]", start) :]
+
+
+class _FieldError(Exception):
+    """A field that a complete answer does not have."""
+
+    def __init__(self, kind: FailureKind, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class _Reading:
+    """One reading of an event; ``by_form``: whether its form alone shows that it is honest."""
+
+    def __init__(self, fields: set[str], *, learns: bool) -> None:
+        self._fields = fields
+        self._learns = learns
+        self.by_form = True
+
+    def take(self, found: dict[str, Any], rules: Fields, path: str = "") -> None:
+        """Judge an object. Raises _FieldError."""
+        for name, value in found.items():
+            rule = rules.get(name)
+            if rule is None:
+                if rules.get(OTHERS) == NOTHING and value:
+                    raise _not_honest(path + name, value)
+                self._unknown(path + name, name, value, bad=False)
+            elif isinstance(rule, tuple):
+                if value not in rule:
+                    raise _not_honest(path + name, value)
+            elif isinstance(rule, str):
+                if rule == TEXT and not isinstance(value, str | None):
+                    raise _FieldError(
+                        FailureKind.MALFORMED, f"{_printable(path + name)} is {_shown(value)}, not text"
+                    )
+            else:
+                for each in value if isinstance(value, list) else [value]:
+                    if isinstance(each, dict):
+                        self.take(each, rule, f"{path}{name}.")
+                    elif each is not None:
+                        self._unknown(path + name, name, each, bad=False)
+
+    def _unknown(self, path: str, name: str, value: Any, *, bad: bool) -> None:
+        """Judge a field that no document names; ``bad``: it is inside of one with a name of failures."""
+        words = {word.lower() for word in _WORDS.findall(name)}
+        bad = bad or not words.isdisjoint(_OF_FAILURE)
+        if isinstance(value, dict):
+            for inner, content in value.items():
+                self._unknown(f"{path}.{inner}", inner, content, bad=bad)
+        elif isinstance(value, list):
+            for content in value:
+                self._unknown(path, name, content, bad=bad)
+        elif isinstance(value, str) or value is True:
+            if value and str(value).lower() not in _FINE and (bad or not self._knows(path, value)):
+                raise _not_honest(path, value)
+        else:
+            good = not words.isdisjoint(_OF_SUCCESS)
+            self.by_form = self.by_form and not (bad or good)  # a form does not show the number
+            if (bad and value not in (None, False, 0, 200)) or (good and value in (False, 0)):
+                raise _not_honest(path, value)
+
+    def _knows(self, path: str, value: str | bool) -> bool:
+        """Whether a trial answer had text or true in this field, and it does not speak of a failure."""
+        if isinstance(value, str) and not _OF_FAILURE.isdisjoint(w.lower() for w in _WORDS.findall(value)):
+            return False
+        if self._learns:
+            self._fields.add(path)
+        return path in self._fields
+
+
+def is_harmless(name: str, value: str) -> bool:
+    """Whether a trailer says nothing of a failure: it is a number at most."""
+    words = (word.lower() for word in _WORDS.findall(name))
+    return not value or (_OF_FAILURE.isdisjoint(words) and value.replace(".", "", 1).isdecimal())
+
+
+def _not_honest(path: str, value: Any) -> _FieldError:
+    return _FieldError(
+        FailureKind.IN_BAND_ERROR,
+        f"{_printable(path)} is {_shown(value)}, which is neither documented nor in the trial answers",
+    )
+
+
+def _shown(value: Any) -> str:
+    return _printable(json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    return excerpt(text[:80].encode("utf-8", "replace"))
+
+
+def _document(event: bytes) -> dict[str, Any]:
+    found = json.loads(
+        event.decode("utf-8", "replace"), object_pairs_hook=_without_doubles, parse_int=_size, strict=False
+    )
+    return found if isinstance(found, dict) else {}
+
+
+def _size(digits: str) -> int:
+    """Python refuses thousands of digits, also in a field that nobody reads."""
+    return int(digits) if len(digits) < 20 else 10**20
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _FieldError(FailureKind.MALFORMED, f"the key {_shown(twice)} is there twice")
+    return found
