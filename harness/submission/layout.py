@@ -1,6 +1,7 @@
 """The shape of a submission: ``closed/<org>/results/<system>/<benchmark>/<Scenario>/...``."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,9 @@ def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
     if not root.is_dir():
         raise ConfigError(f"{root}: no such folder; pass the folder that holds closed/ or open/")
     found = tuple(ScenarioDir(root, *names) for names in _folders(root, 3))
+    inside = [above.parent for above in (root, *root.parents) if above.name in DIVISIONS]
+    if not found and inside:
+        raise ConfigError(f"{root}: lies in a division; pass the folder that holds it: {inside[0]}")
     if not found:
         raise ConfigError(
             f"{root}: no <division>/<org>/results/<system>/<benchmark>/<Scenario>/ in it, expected "
@@ -116,6 +120,12 @@ def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
 def system_dirs(root: Path) -> tuple[SystemDir, ...]:
     """Every folder in results/, with or without results."""
     return tuple(SystemDir(root, *names) for names in _folders(root, 1))
+
+
+def organisations(root: Path) -> tuple[Path, ...]:
+    """The folder of every submitter in every division."""
+    found = (path for division in DIVISIONS for path in (root / division).glob("*"))
+    return tuple(sorted(path for path in found if path.is_dir()))
 
 
 def benchmark_dirs(root: Path) -> tuple[BenchmarkDir, ...]:
@@ -131,14 +141,26 @@ def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
             yield (division, org, *names)
 
 
+def is_readable(path: Path) -> bool:
+    """Whether it is a plain file that this user can read."""
+    return path.is_file() and os.access(path, os.R_OK)
+
+
 def read_fields(path: Path) -> dict[str, Any] | str:
     """The object in a JSON file, or the reason why there is none."""
     if not path.is_file():
         return "is missing"
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        fields = json.loads(text)
     except UnicodeDecodeError:
         return "is not UTF-8"
+    except json.JSONDecodeError as error:
+        if text.startswith("\ufeff"):
+            return "begins with a byte order mark, which JSON does not allow: save it as UTF-8 without one"
+        return f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
     except (ValueError, RecursionError) as error:
         return f"is not JSON: {error}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
     return fields if isinstance(fields, dict) else "is not a JSON object"

@@ -3,6 +3,7 @@
 import random
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from harness.submission.cli import main
 from harness.submission.layout import ScenarioDir
 from harness.submission.rules import load_rules
 from tests.harness.submission.building import one_line
-from tests.harness.submission.checks.damages import DAMAGES, OFFLINE, RUN, division, error, score
+from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN, division, error, score
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     DETAIL,
@@ -97,6 +98,9 @@ def endpoints_files(scenario):
 POWER = "Offline/performance"
 POWER_FILES = [*(f"power/{name}" for name in load_rules().power.power), "ranging/spl.txt", "run_1/spl.txt"]
 TESTS = [f"{scenario}/{test}" for scenario in ("Offline", "Interactive") for test in ("TEST07", "TEST09")]
+# Their form is checked, and that the power meter has a sample of the run; the rest is for the power checker.
+SAMPLE = f"Time,{BEGAN},Watts,812.5,Volts,229.9\n"
+MEASURED = {".json": "{}\n", ".log": "started\n", ".txt": SAMPLE}
 MISSED = f"Interactive/TEST07/{RUN}"
 # What may be submitted, and the code and the place of a warning.
 TAKEN = {
@@ -105,9 +109,11 @@ TAKEN = {
     "Endpoints layout": (endpoints("Interactive"), [("scenarios", "gpt-oss-120b/Interactive")]),
     "its name of Server": (endpoints("Online"), [("scenarios", "gpt-oss-120b/Online")]),
     "its files beside LoadGen's logs, which are checked": (both(*endpoints_files("Offline")), []),
-    # Their files must be there; what they say is not checked.
     "power measurements": (
-        both(copied(OFFLINE, f"{POWER}/ranging"), *(write(f"{POWER}/{name}", "1") for name in POWER_FILES)),
+        both(
+            copied(OFFLINE, f"{POWER}/ranging"),
+            *(write(f"{POWER}/{name}", MEASURED[Path(name).suffix]) for name in POWER_FILES),
+        ),
         [("power", f"gpt-oss-120b/{POWER}/power")],
     ),
     "no count of accuracy samples, of an older LoadGen": (
@@ -120,6 +126,7 @@ TAKEN = {
         both(
             row(MISSED, result_validity="INVALID", early_stopping_met=False),
             text(f"{MISSED}/{SUMMARY}", "Result is : VALID", "Result is : INVALID"),
+            text(f"{MISSED}/{SUMMARY}", "stopping satisfied: Yes", "stopping satisfied: NO"),
         ),
         [],
     ),
@@ -135,7 +142,7 @@ def test_what_may_be_submitted(tree, capsys, name):
     assert [(one.code, one.where.split("results/made_up/")[-1]) for one in found if one.is_warning] == warned
     assert len(found) == len(warned)
     assert main(["check", str(tree)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"no issues{', 1 warning' * len(warned)}"
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"no issues{', 1 warning' * len(warned)}")
 
 
 NAMES = [
@@ -203,13 +210,16 @@ def test_no_nonsense_breaks_the_check(tree):
 
 
 def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
-    row(OFFLINE, effective_min_duration_ms=1000)(tree / RESULTS)
+    row(OFFLINE, effective_qsl_rng_seed=1000)(tree / RESULTS)
+    text(
+        f"{OFFLINE}/{SUMMARY}", f"qsl_rng_seed : {load_rules().seeds['qsl_rng_seed']}", "qsl_rng_seed : 1000"
+    )(tree / RESULTS)
     assert main(["check", str(tree)]) == 5
-    line, *_, count = capsys.readouterr().out.splitlines()
+    *_, line, count = capsys.readouterr().out.splitlines()
     where, rest = line.split(": ", 1)
     assert where == f"{RESULTS}/{OFFLINE}/{DETAIL}"
     what, rule, remedy = rest.split("; ")
-    assert what.startswith("[min-duration] ") and "1000" in what and "600000" in what
+    assert what.startswith("[seeds] ") and "1000" in what and str(load_rules().seeds["qsl_rng_seed"]) in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
     assert count == "1 issue"
 
