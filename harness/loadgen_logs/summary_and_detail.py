@@ -125,11 +125,11 @@ def read_summary(path: Path) -> LoadgenSummary:
 
 def _unreadable(path: Path) -> str:
     """Why the path is no log to read, "" for a file."""
-    if not path.exists():
-        return "missing"
-    if not path.is_file():  # to open a named pipe would wait for ever
-        return "a folder, expected a file" if path.is_dir() else "no plain file"
     try:
+        if not path.exists():
+            return "missing"
+        if not path.is_file():  # to open a named pipe would wait for ever
+            return "a folder, expected a file" if path.is_dir() else "no plain file"
         with path.open("rb") as file:
             start = file.read(len(_GIT_LFS))
     except OSError as error:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,9 @@ def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
     if not root.is_dir():
         raise ConfigError(f"{root}: no such folder; pass the folder that holds closed/ or open/")
     found = tuple(ScenarioDir(root, *names) for names in _folders(root, 3))
-    inside = [above.parent for above in (root, *root.parents) if above.name in DIVISIONS]
-    if not found and inside:
+    above = (path.parent for path in (root, *root.parents) if path.name in DIVISIONS)
+    inside = [] if found else [path for path in above if any(_folders(path, 3))]
+    if inside:
         raise ConfigError(f"{root}: lies in a division; pass the folder that holds it: {inside[0]}")
     if not found:
         raise ConfigError(
@@ -125,7 +126,7 @@ def system_dirs(root: Path) -> tuple[SystemDir, ...]:
 def organisations(root: Path) -> tuple[Path, ...]:
     """The folder of every submitter in every division."""
     found = (path for division in DIVISIONS for path in (root / division).glob("*"))
-    return tuple(sorted(path for path in found if path.is_dir()))
+    return tuple(sorted(path for path in found if _is(Path.is_dir, path)))
 
 
 def benchmark_dirs(root: Path) -> tuple[BenchmarkDir, ...]:
@@ -137,18 +138,26 @@ def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
     """Division, organisation and the ``depth`` names below results/ of each folder."""
     for path in sorted(root.glob("/".join(["*/*/results", *"*" * depth]))):
         division, org, _, *names = path.relative_to(root).parts
-        if division in DIVISIONS and path.is_dir():
+        if division in DIVISIONS and _is(Path.is_dir, path):
             yield (division, org, *names)
+
+
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
+    """Whether the path is of a kind; False in a folder that is closed to this user, where Path raises."""
+    try:
+        return kind(path)
+    except OSError:
+        return False
 
 
 def is_readable(path: Path) -> bool:
     """Whether it is a plain file that this user can read."""
-    return path.is_file() and os.access(path, os.R_OK)
+    return _is(Path.is_file, path) and os.access(path, os.R_OK)
 
 
 def read_fields(path: Path) -> dict[str, Any] | str:
     """The object in a JSON file, or the reason why there is none."""
-    if not path.is_file():
+    if not _is(Path.is_file, path):
         return "is missing"
     try:
         text = path.read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from harness.submission.checks.documents import (
     check_user_conf,
 )
 from harness.submission.checks.files import check_encoding, check_files, check_repeats
-from harness.submission.checks.issue import Issue
+from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance import check_performance
 from harness.submission.checks.run_record import check_records
@@ -84,8 +84,7 @@ class _Tree:
                 yield from self._guarded(context.dir.path, issues)
             context.read.clear()
         yield from self._guarded(self._root, check_files(self._root, self._rules.files.any_bytes))
-        repeats = check_repeats(self._root, [context.dir for context in contexts])
-        yield from self._guarded(self._root, repeats)
+        yield from self._guarded(self._root, check_repeats(self._root, contexts))
 
     def _guarded(self, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:
         """One entry that cannot be read is an issue, and ends no other check."""
@@ -94,7 +93,7 @@ class _Tree:
         except OSError as error:
             named = Path(os.fsdecode(error.filename)) if error.filename else path
             where = (named if named.is_relative_to(self._root) else path).relative_to(self._root)
-            yield Issue("files", where.as_posix(), f"cannot be read: {error.strerror}")
+            yield unreadable(where.as_posix(), str(error.strerror))
 
     def contexts(self, found: Sequence[ScenarioDir]) -> tuple[CheckContext, ...]:
         return tuple(context for folder in found if (context := self._context(folder)) is not None)

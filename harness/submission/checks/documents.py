@@ -54,20 +54,22 @@ def check_user_conf(context: CheckContext) -> Iterator[Issue]:
     logs = read_logs(context, PERFORMANCE)
     if not path.is_file() or not path.read_bytes().strip() or not usable(logs):
         return
-    target = Target(
-        context.benchmark.model_key(context.scenario),
-        context.scenario.loadgen,
-        context.scenario is Scenario.INTERACTIVE,
-    )
+    targets = {
+        scenario: Target(
+            context.benchmark.model_key(scenario), scenario.loadgen, scenario is Scenario.INTERACTIVE
+        )
+        for scenario in context.benchmark.scenarios
+    }
     try:
-        settings = read_conf(path, target).settings
+        rows = {scenario: read_conf(path, target).settings for scenario, target in targets.items()}
     except ConfigError as error:
         text = str(error).removeprefix(f"{path}:")
         yield context.issue("user-conf", path, f"LoadGen does not read it as it is: {text}", is_warning=True)
         return
+    settings = rows.get(context.scenario, {})
     if not settings:
-        text = f"no row of it is for {target.model_key}.{target.scenario}, expected the settings of the run"
-        yield context.issue("user-conf", path, text)
+        text = f"no row of it is for {context.scenario.folder} of {context.benchmark.name}"
+        yield context.issue("user-conf", path, text, is_warning=any(rows.values()))
     differ = [
         f"{key} is {value}, in the run {logs.values[name]}"
         for key, value in settings.items()

@@ -1,5 +1,6 @@
 """Checks of all files of a tree: kind, name, size and encoding, and no run submitted twice."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from harness.files import (
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext
-from harness.submission.checks.issue import Issue
+from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.layout import DIVISIONS, ScenarioDir
 
 _RESULTS = "results"
@@ -47,12 +48,14 @@ def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
             yield Issue("files", path.name, "is an archive beside the divisions")
     for division in DIVISIONS:
         for entry in sorted(_entries(root / division)):
+            where = f"{division}/{entry}"
             try:
-                what = _issue(f"{root}/{division}/{entry}", entry, most_bytes)
+                what = _issue(f"{root}/{where}", entry, most_bytes)
             except OSError as error:
-                what = f"cannot be read: {error.strerror}"
+                yield unreadable(where, str(error.strerror))
+                continue
             if what:
-                yield Issue("files", f"{division}/{entry}", what)
+                yield Issue("files", where, what)
 
 
 def _entries(folder: Path) -> Iterator[str]:
@@ -76,7 +79,7 @@ def _issue(path: str, where: str, most_bytes: int) -> str:
     if is_folder and name in _FILES:
         return "is a folder, expected a file"
     if not os.access(path, os.R_OK | (os.X_OK if is_folder else 0)):
-        return "cannot be read"
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if name.endswith(_COMPILED):
         return "is what Python compiled"
     if _RESULTS in above and (name in _LEFT_OVER or name.endswith(_ARCHIVES)):
@@ -106,22 +109,23 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def check_repeats(root: Path, scenario_dirs: Sequence[ScenarioDir]) -> Iterator[Issue]:
+def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issue]:
     """Detail and accuracy logs hold times and tokens, so those of two runs are never equal.
 
-    A greedy model gives the same answers again: scores may be equal, and so may the answers to the few
-    samples of a test such as TEST06, which LoadGen draws by the same seed in every scenario. One run may be
-    submitted in two divisions. What was copied as one folder is one issue.
+    A greedy model gives the same answers again: scores may be equal, and so may the few answers that a
+    truncated log shows, or a test such as TEST06, for which LoadGen draws samples by the same seed in every
+    scenario. One run may be submitted in two divisions. What was copied as one folder is one issue.
     """
     seen: dict[str, tuple[Path, Path]] = {}
     copied: dict[tuple[Path, Path, bool], list[tuple[Path, Path]]] = {}
-    for folder in scenario_dirs:
+    for context in contexts:
+        folder, is_greedy = context.dir, not context.benchmark.generation.temperature
         for path in _run_files(folder):
             run = folder.path / path.relative_to(folder.path).parts[0]
             for key in _fingerprints(path):
                 first, first_run = seen.setdefault(key, (path, run))
                 if first_run != run:
-                    by_chance = path.name == ACCURACY_LOG and run.name in _OF_RANDOM_SAMPLES
+                    by_chance = path.name == ACCURACY_LOG and (is_greedy or run.name in _OF_RANDOM_SAMPLES)
                     where = (*_copied_folder(first, path), by_chance)
                     copied.setdefault(where, []).append((first, path))
     for (source, target, by_chance), files in copied.items():

@@ -113,6 +113,11 @@ RULES: dict[str, tuple[str, str]] = {
 }
 
 
+def unreadable(where: str, reason: str) -> "Issue":
+    """The issue of an entry that cannot be read."""
+    return Issue("files", where, f"cannot be read: {reason}", remedy="put a readable file in its place")
+
+
 @dataclass(frozen=True, slots=True)
 class Issue:
     """``code`` is a key of RULES; ``where`` is relative to the tree. A warning needs no action.

@@ -20,10 +20,13 @@ from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     DETAIL,
+    SCORE,
     SUMMARY,
+    TREE,
     both,
     copied,
     error_row,
+    fields,
     remove,
     rename,
     row,
@@ -127,6 +130,33 @@ TAKEN = {
             row(MISSED, result_validity="INVALID", early_stopping_met=False),
             text(f"{MISSED}/{SUMMARY}", "Result is : VALID", "Result is : INVALID"),
             text(f"{MISSED}/{SUMMARY}", "stopping satisfied: Yes", "stopping satisfied: NO"),
+        ),
+        [],
+    ),
+    "the settings of another run in user.conf": (
+        write("Offline/user.conf", "*.Offline.target_qps = 8\n"),
+        [("user-conf", "gpt-oss-120b/Offline/user.conf")],
+    ),
+    "settings of another scenario alone": (
+        write("Offline/user.conf", "*.Server.target_qps = 8\n"),
+        [("user-conf", "gpt-oss-120b/Offline/user.conf")],
+    ),
+    "two releases of LoadGen": (
+        row(OFFLINE, loadgen_version="6.0.8 @ 0123456789"),
+        [("origin", "gpt-oss-120b/Offline")],
+    ),
+    "the same runs in the open division": (
+        both(
+            copied(f"{TREE}/closed", f"{TREE}/open"),
+            fields(f"{TREE}/open/MyOrg/systems/made_up.json", division="open"),
+        ),
+        [("repeat", "open")],
+    ),
+    "open, without hash and permutation": (
+        both(
+            text(SCORE, "hash=", "sum="),
+            row(OFFLINE, effective_sample_concatenate_permutation=False),
+            division("open"),
         ),
         [],
     ),
