@@ -1,5 +1,7 @@
 """``check``: a correct tree has no issue, and each damage has its own."""
 
+import errno
+import os
 import random
 import re
 from collections import Counter
@@ -10,6 +12,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.options import available_benchmarks
 from harness.config.rounds import available_rounds
+from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES
 from harness.submission.cli import main
@@ -20,8 +23,10 @@ from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     DETAIL,
+    ORGANISATION,
     SCORE,
     SUMMARY,
+    SYSTEM,
     TREE,
     both,
     copied,
@@ -252,6 +257,67 @@ def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
     assert what.startswith("[seeds] ") and "1000" in what and str(load_rules().seeds["qsl_rng_seed"]) in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
     assert count == "1 issue"
+
+
+OLD = f"{ORGANISATION}/compliance/made_up/gpt-oss-120b/Offline"
+# What is missing, and where it lies instead: from the benchmark's folder.
+MISPLACED = [
+    ("Offline/TEST07", "Offline/TEST7"),
+    ("Offline/user.conf", "Offline/User.conf"),
+    (f"{ORGANISATION}/src", f"{ORGANISATION}/code"),
+    (SYSTEM, SYSTEM.replace("made_up", "Made-up")),
+    ("Offline/TEST07", f"{OLD}/TEST07"),
+    ("Offline/measurements.json", f"{OLD.replace('compliance', 'measurements')}/made_up_Offline.json"),
+]
+
+
+@pytest.mark.parametrize(("expected", "found"), MISPLACED)
+def test_a_file_under_another_name_is_found(tree, expected, found):
+    """As v5.1 had them, or mistyped: nothing needs to be run again."""
+    results = tree / RESULTS
+    (results / found).parent.mkdir(parents=True, exist_ok=True)
+    rename(expected, found)(results)
+    (issue,) = check_tree(tree)
+    names = [Path(os.path.normpath(RESULTS / name)).as_posix() for name in (expected, found)]
+    assert issue.where == names[0] and names[1] in issue.what
+    assert names[0] in issue.remedy and issue.remedy in str(issue)
+
+
+def test_a_division_is_no_tree(tree, capsys):
+    for name in ("closed", "closed/MyOrg/results"):
+        assert main(["check", str(tree / name)]) == 2
+        assert one_line(capsys).endswith(f" {tree}\n")
+
+
+def test_an_entry_that_cannot_be_read_ends_no_other_check(tree, monkeypatch):
+    """The kernel's answer to a user who may not read; root may read everything."""
+    path = tree / RESULTS / "Offline/performance/power"
+
+    def denied(context):
+        if context.dir.folder == "Offline":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        yield from ()
+
+    monkeypatch.setattr(check, "check_power", denied)
+    remove("Offline/TEST09")(tree / RESULTS)
+    issues = check_tree(tree)
+    assert codes(issues) == "files test-missing"
+    assert f"{RESULTS}/Offline/performance/power" in {issue.where for issue in issues}
+
+
+def test_issues_stand_below_the_table_with_its_submitters(tree, capsys):
+    remove("Offline/user.conf")(tree / RESULTS)
+    assert main(["check", str(tree)]) == 5
+    head, *rows, issue, count = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["submitter", "system"]
+    assert [line.split()[:2] for line in rows] == [["MyOrg", "made_up"]] * 2
+    assert "[missing-file]" in issue and count == "1 issue"
+
+
+def test_what_is_not_checked_is_counted(tree, capsys):
+    rename("", "../whisper")(tree / RESULTS)
+    assert main(["check", str(tree)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(", 2 results not checked")
 
 
 @pytest.mark.parametrize("arguments", [["check", "{}/nowhere"], ["check", "{}"]])

@@ -21,6 +21,7 @@ RUNS = {
     "deepseek-r1": ("Offline", "Server", "Interactive"),
 }
 EACH = [(benchmark, scenario) for benchmark, scenarios in RUNS.items() for scenario in scenarios]
+POISSON = [case for case in EACH if case[1] in ("Server", "Interactive")]
 # What LoadGen prints in the summary of no run, or in that of runs with limits alone.
 NOT_PRINTED = {"generated_query_count", "result_query_count", "result_overlatency_query_count"}
 ONE_PERCENT = (0.99, 1.01)
@@ -124,6 +125,16 @@ def test_a_headline_figure_follows_from_others_of_its_log(folder_of, benchmark, 
             assert list(contradictions(logs_of(folder, **{name: values[name] * factor})))
         both = logs_of(folder, **{name: values[name] * factor for name in names})
         assert list(contradictions(both))
+
+
+@pytest.mark.parametrize(("benchmark", "scenario"), POISSON)
+def test_rates_follow_from_the_latency_of_the_last_query_without_a_clock(folder_of, benchmark, scenario):
+    folder = folder_of(benchmark, scenario)
+    values = logs_of(folder).values
+    for factor in (0.9, 1.1):
+        rates = {name: values[name] * factor for name in HEADLINES[scenario]}
+        said = list(contradictions(logs_of(folder, **rates, power_begin=None)))
+        assert [what for what in said if "the last query was due" in what]
 
 
 # LoadGen prints rates with two decimals in the summary and six digits in the detail log: published pairs.
