@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.loadgen_settings import ACCURACY_MODE
+from harness.files import GIT_LFS_POINTER
 from harness.text import counted
 
 ROW_PREFIX = ":::MLLOG "
-_GIT_LFS = b"version https://git-lfs"
 MAX_DISTINCT_MESSAGES = 1000
 
 _VALID = {"VALID": True, "INVALID": False}
@@ -131,10 +131,10 @@ def _unreadable(path: Path) -> str:
         if not path.is_file():  # to open a named pipe would wait for ever
             return "a folder, expected a file" if path.is_dir() else "no plain file"
         with path.open("rb") as file:
-            start = file.read(len(_GIT_LFS))
+            start = file.read(len(GIT_LFS_POINTER))
     except OSError as error:
         return f"unreadable: {error.strerror}"
-    return "a git-lfs pointer in place of the file: run git lfs pull" if start == _GIT_LFS else ""
+    return "a git-lfs pointer in place of the file: run git lfs pull" if start == GIT_LFS_POINTER else ""
 
 
 def parse_summary(text: str, problem: str = "") -> LoadgenSummary:

@@ -12,17 +12,14 @@ from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.compliance_tests import check_tests
-from harness.submission.checks.documents import (
-    check_power,
-    check_scenario_documents,
-    check_system,
-    check_user_conf,
-)
+from harness.submission.checks.documents import check_scenario_documents, check_system
 from harness.submission.checks.files import check_encoding, check_files, check_repeats
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance import check_performance
+from harness.submission.checks.power import check_power
 from harness.submission.checks.run_record import check_records
+from harness.submission.checks.user_conf import check_user_conf
 from harness.submission.layout import (
     BenchmarkDir,
     ScenarioDir,
@@ -146,9 +143,9 @@ def _organisation(root: Path, path: Path) -> Iterator[Issue]:
     if not (path / "results").is_dir():
         text = "has no results/, for which MLCommons's checker ends with an error: no result is checked"
         yield Issue("missing-file", where.as_posix(), text, remedy="remove the folder, or add its results")
-    mapping = read_fields(path / _MAPPING) if (path / _MAPPING).exists() else {}
-    if isinstance(mapping, str) and where.parts[0] == "open":
-        yield Issue("malformed", (where / _MAPPING).as_posix(), mapping)
+    mapping = path / _MAPPING
+    if where.parts[0] == "open" and mapping.exists() and isinstance(what := read_fields(mapping), str):
+        yield Issue("malformed", (where / _MAPPING).as_posix(), what)
 
 
 def official_name(folder: BenchmarkDir, rules: Rules) -> str:

@@ -1,18 +1,12 @@
-"""Checks of systems/, src/, measurements.json, user.conf, README.md and the files of power measurements."""
+"""Checks of systems/, src/, measurements.json, and that user.conf and README.md are there."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config.loadgen_conf import Target, read_conf
-from harness.config.loadgen_settings import settings_of
-from harness.config.scenario import Scenario
-from harness.errors import ConfigError
-from harness.files import PERFORMANCE, USER_CONF
-from harness.submission.checks.check_context import CLOCK_FORMAT, CheckContext, Logs, read_logs
+from harness.files import USER_CONF
+from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
-from harness.submission.checks.loadgen_logs import usable
 from harness.submission.checks.misplaced import absence
 from harness.submission.layout import SystemDir, read_fields
 from harness.submission.nameplate import POWER_FIELD, NameplateError, design_watts, nameplate_of
@@ -20,8 +14,6 @@ from harness.submission.rules import SystemRule
 
 _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 _WRITTEN = (USER_CONF, "README.md")
-_POWER, _RANGING = Path("performance/power"), Path("performance/ranging")
-_SAMPLES = "spl.txt"  # of the power meter
 
 
 def check_scenario_documents(context: CheckContext) -> Iterator[Issue]:
@@ -40,54 +32,9 @@ def check_scenario_documents(context: CheckContext) -> Iterator[Issue]:
     if isinstance(fields, str):
         yield context.issue("malformed", path, fields)
         return
-    empty = [name for name in context.rules.measurements.required if is_blank(fields.get(name))]
+    empty = [name for name in context.rules.measurements.required if _is_blank(fields.get(name))]
     if empty:
         yield context.issue("measurements", path, f"missing or empty: {', '.join(empty)}")
-
-
-def check_user_conf(context: CheckContext) -> Iterator[Issue]:
-    """Whether user.conf has rows for this result, and the values that LoadGen had in the performance run.
-
-    Many published results have the settings of another of their runs in it, so that is a warning.
-    """
-    path = context.dir.path / USER_CONF
-    logs = read_logs(context, PERFORMANCE)
-    if not path.is_file() or not path.read_bytes().strip() or not usable(logs):
-        return
-    targets = {
-        scenario: Target(
-            context.benchmark.model_key(scenario), scenario.loadgen, scenario is Scenario.INTERACTIVE
-        )
-        for scenario in context.benchmark.scenarios
-    }
-    try:
-        rows = {scenario: read_conf(path, target).settings for scenario, target in targets.items()}
-    except ConfigError as error:
-        text = str(error).removeprefix(f"{path}:")
-        yield context.issue("user-conf", path, f"LoadGen does not read it as it is: {text}", is_warning=True)
-        return
-    settings = rows.get(context.scenario, {})
-    if not settings:
-        text = f"no row of it is for {context.scenario.folder} of {context.benchmark.name}"
-        yield context.issue("user-conf", path, text, is_warning=any(rows.values()))
-    differ = [
-        f"{key} is {value}, in the run {logs.values[name]}"
-        for key, value in settings.items()
-        for name, given in _as_given(key, value, logs)
-        if given != logs.values[name]
-    ]
-    if differ:
-        text = f"is not that of the performance run: {'; '.join(differ)}"
-        yield context.issue("user-conf", path, text, is_warning=True)
-
-
-def _as_given(key: str, value: float, logs: Logs) -> Iterator[tuple[str, Any]]:
-    """The rows of the detail log for what LoadGen was given by a key of user.conf, and the key's value."""
-    for setting in settings_of(key, logs.detail.effective.get("scenario")):
-        name = f"requested_{setting.requested_name}"
-        if name in logs.values:
-            logged = setting.value(value)
-            yield name, float(f"{logged:.6g}") if isinstance(logged, float) else logged
 
 
 def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
@@ -155,7 +102,7 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
 
 
-def is_blank(value: object) -> bool:
+def _is_blank(value: object) -> bool:
     """Whether a field is empty, or white space."""
     return not value or (isinstance(value, str) and not value.strip())
 
@@ -169,55 +116,3 @@ def _network_issues(is_network: object, division: str) -> Iterator[str]:
     if division in ("closed", "network") and found != (division == "network"):
         expected = division == "network"
         yield f"{_IS_NETWORK} is {is_network!r}, expected {expected} in the division {division!r}"
-
-
-def check_power(context: CheckContext) -> Iterator[Issue]:
-    """The files of a result with power measurements, if it has any; the measurements are not checked."""
-    if not (context.dir.path / _POWER).exists():
-        for path in (_RANGING, PERFORMANCE / _SAMPLES):
-            if (context.dir.path / path).exists():
-                text = f"is there, but {_POWER.as_posix()} is not"
-                yield context.issue("power", path, text)
-        return
-    rule = context.rules.power
-    for folder, expected in ((PERFORMANCE, rule.run), (_RANGING, rule.run), (_POWER, rule.power)):
-        path = context.dir.path / folder
-        names = {entry.name for entry in path.iterdir() if entry.is_file()} if path.is_dir() else set()
-        if missing := [name for name in expected if name not in names]:
-            yield context.issue("power", folder, f"missing: {', '.join(missing)}")
-        if more := sorted(names.difference(expected, rule.optional)):
-            yield context.issue("power", folder, f"not expected: {', '.join(more)}")
-    yield from _power_contents(context)
-    text = "power measurements are not checked, only their files: run MLCommons's power checker"
-    fields = read_fields(context.dir.system_file)
-    stated = not isinstance(fields, str) and POWER_FIELD in fields
-    if not stated and not nameplate_of(context.dir.system_file).is_file():
-        text += f"; the design power is missing: no {POWER_FIELD} and no list of power supplies in systems/"
-    yield context.issue("power", _POWER, text, is_warning=True)
-
-
-def _power_contents(context: CheckContext) -> Iterator[Issue]:
-    """Each file has its form, and the power meter has a sample of the run."""
-    for name in context.rules.power.power:
-        path = context.dir.path / _POWER / name
-        if path.is_file() and path.suffix == ".json" and isinstance(fields := read_fields(path), str):
-            yield context.issue("malformed", path, fields)
-        elif path.is_file() and not path.read_bytes().strip():
-            yield context.issue("power", path, "is empty")
-    path, logs = context.dir.path / PERFORMANCE / _SAMPLES, read_logs(context, PERFORMANCE)
-    begin, end = logs.clock
-    if path.is_file() and begin is not None and end is not None:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        if not any(begin < when < end and watts > 0 for when, watts in _watts(lines)):
-            yield context.issue("power", path, "has no sample between power_begin and power_end of the run")
-
-
-def _watts(lines: list[str]) -> Iterator[tuple[datetime, float]]:
-    """Time and power of each sample: ``Time,<time>,Watts,<number>,...``."""
-    for line in lines:
-        cells = line.split(",")
-        try:
-            if cells[0] == "Time":
-                yield datetime.strptime(cells[1], CLOCK_FORMAT), float(cells[3])
-        except (ValueError, IndexError):
-            continue

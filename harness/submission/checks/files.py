@@ -12,6 +12,7 @@ from harness.files import (
     ACCURACY_LOG,
     ACCURACY_TEXT,
     DETAIL,
+    GIT_LFS_POINTER,
     GRADING_PROGRESS,
     JOURNAL_DIR,
     PERFORMANCE,
@@ -30,6 +31,7 @@ from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.layout import DIVISIONS, ScenarioDir
 
 _RESULTS = "results"
+_POINTER_BYTES = 200  # a git-lfs pointer has about 130
 _COMPILED = ("__pycache__", ".pyc")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".7z")
 _LEFT_OVER = (RUN_RECORD, JOURNAL_DIR, REQUESTS, REPORT, PROGRESS, GRADING_PROGRESS, SERVER_METRICS)
@@ -84,9 +86,16 @@ def _issue(path: str, where: str, most_bytes: int) -> str:
         return "is what Python compiled"
     if _RESULTS in above and (name in _LEFT_OVER or name.endswith(_ARCHIVES)):
         return "is left over from a run, and no part of a submission"
+    if is_file and entry.st_size < _POINTER_BYTES and _RESULTS in above and _is_pointer(path):
+        return "is a git-lfs pointer in place of the file: run git lfs pull"
     if is_file and entry.st_size > most_bytes:
         return f"has {entry.st_size} bytes, expected {most_bytes} or less"
     return ""
+
+
+def _is_pointer(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return file.read(len(GIT_LFS_POINTER)) == GIT_LFS_POINTER
 
 
 def check_encoding(context: CheckContext) -> Iterator[Issue]:
@@ -145,9 +154,9 @@ def _repeat(
     if len(files) == 1:
         ((source, target),) = files
     where, other = target.relative_to(root).as_posix(), source.relative_to(root).as_posix()
-    divisions = source.relative_to(root).parts[0], target.relative_to(root).parts[0]
+    (division, submitter), (another, copier) = (path.relative_to(root).parts[:2] for path in files[0])
     what = f"has {len(files)} logs of the same runs as" if len(files) > 1 else "is of the same run as"
-    if divisions[0] != divisions[1]:
+    if division != another and submitter == copier:
         text = f"{what} {other}, which is allowed in another division"
         return Issue("repeat", where, text, is_warning=True)
     if by_chance:

@@ -114,6 +114,7 @@ TPOT = "result_time_per_output_token_99__00_percentile_ns"
 PERMUTATION = "effective_sample_concatenate_permutation"
 SEED, LOG_SEED = "effective_schedule_rng_seed", "effective_accuracy_log_rng_seed"
 LOGGED, PER_QUERY = "effective_accuracy_log_sampling_target", "effective_samples_per_query"
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0123' * 16}\nsize 123456\n"
 BEGAN = "11-21-2026 13:53:02.000"  # a second after power_begin of Offline
 PLAN = json.loads(records.PATH.read_text())["plan"]
 OF_ANOTHER = records.verdict("VALID", plan=PLAN | {"benchmark": PLAN["benchmark"] | {"name": "deepseek-r1"}})
@@ -270,11 +271,8 @@ DAMAGES = [
     ("a pipe as a log", in_place(f"{OFFLINE}/{SUMMARY}", os.mkfifo), "files log-damaged"),
     ("a link that leads nowhere", in_place(f"{OFFLINE}/{DETAIL}", link("gone")), "files missing-file"),
     ("a link to itself", in_place(SCORE, link("accuracy.txt")), "files missing-file"),
-    (
-        "a git-lfs pointer",
-        write(f"{OFFLINE}/{DETAIL}", "version https://git-lfs.github.com/spec/v1\n"),
-        "log-damaged",
-    ),
+    ("accuracy.txt as a git-lfs pointer", write(SCORE, POINTER), "accuracy files hash"),
+    ("a detail log as a git-lfs pointer", write(f"{OFFLINE}/{DETAIL}", POINTER), "files log-damaged"),
     ("a detail log twice", changed(f"{OFFLINE}/{DETAIL}", lambda log: log + log), "log-damaged"),
     ("a trailing comma", pattern(SYSTEM, r"\n}$", ",\n}"), "malformed"),
     ("a byte order mark", before(SYSTEM, b"\xef\xbb\xbf"), "malformed"),
