@@ -84,7 +84,8 @@ def _issue(path: str, where: str, most_bytes: int) -> str:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if name.endswith(_COMPILED):
         return "is what Python compiled"
-    if _RESULTS in above and (name in _LEFT_OVER or name.endswith(_ARCHIVES)):
+    beside_code = _RESULTS in above or len(above) < 2  # src/ may hold anything
+    if beside_code and (name in _LEFT_OVER or name.endswith(_ARCHIVES)):
         return "is left over from a run, and no part of a submission"
     if is_file and entry.st_size < _POINTER_BYTES and _RESULTS in above and _is_pointer(path):
         return "is a git-lfs pointer in place of the file: run git lfs pull"

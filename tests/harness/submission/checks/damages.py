@@ -294,6 +294,7 @@ DAMAGES = [
     ("a ranging run", folder("Offline/performance/ranging"), "power"),
     ("a division in capitals", folder(f"{TREE}/Open"), "files"),
     ("an archive beside the divisions", write(f"{TREE}/submission.zip", "PK"), "files"),
+    ("an archive beside results", write(f"{ORGANISATION}/submission.tgz", "PK"), "files"),
     ("a record left over", write(f"{OFFLINE}/run.json", "{}"), "files"),
     ("a compiled file", write(f"{ORGANISATION}/src/main.pyc", "1"), "files"),
     ("runs of another benchmark", kept(f"{OFFLINE}/run.json", OF_ANOTHER), "origin"),
