@@ -87,9 +87,8 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
         if name in fields and str(fields[name]).lower() != expected.lower():
             yield f"{name} is {fields[name]!r}, its folder is {expected!r}"
     for name in rule.whole_numbers:
-        found = str(fields.get(name, "")).strip()
-        if found and not found.isdecimal():
-            yield f"{name} is {found!r}, expected an integer"
+        if fields.get(name) and not str(fields[name]).strip().isdecimal():
+            yield f"{name} is {str(fields[name])!r}, expected an integer"
     if str(fields.get(_NODES, "")).strip() == "0":
         yield f"{_NODES} is 0, expected 1 or more"
     for name, words in (("status", rule.status), ("system_type", rule.system_type)):

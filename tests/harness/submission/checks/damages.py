@@ -277,6 +277,7 @@ DAMAGES = [
     ("a trailing comma", pattern(SYSTEM, r"\n}$", ",\n}"), "malformed"),
     ("a byte order mark", before(SYSTEM, b"\xef\xbb\xbf"), "malformed"),
     ("no node", system(number_of_nodes="0"), "system"),
+    ("a blank for the nodes", system(number_of_nodes=" "), "system"),
     ("a README of a blank", write("Offline/README.md", " \n"), "missing-file"),
     ("measurements of a blank", fields("Offline/measurements.json", retraining=" "), "measurements"),
     ("a decimal comma", score("83,6"), "accuracy"),

@@ -134,7 +134,7 @@ DAMAGES = {
     "fewer tokens per second": ((R1,), faster(0.1), "cross-check", False),
     "more than the limit": ((DATACENTER,), faster(1.1), "cross-check", False),
     "no percentile": ((EDGE,), without_row(SINGLE, P90), "invalid", True),
-    "a percentile of 0": ((EDGE,), row(SINGLE, **{P90.replace(".", "__"): 0}), "invalid", False),
+    "a percentile of 0": ((EDGE,), row(SINGLE, **{P90.replace(".", "__"): 0}), "invalid", True),
     "no estimate": ((EDGE,), without_row(SINGLE, "early_stopping_latency_ss"), "cross-check", True),
     "no Offline": (ALL, remove("Offline"), "scenarios", True),
     "no SingleStream": ((EDGE,), remove("SingleStream"), "scenarios", True),
