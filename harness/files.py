@@ -34,6 +34,8 @@ COMPLIANCE_RUN = "run"  # folder of a compliance test's run, beside what is veri
 # Tables of outputs, by the ends of their names:
 PICKLE_SUFFIXES, PARQUET_SUFFIXES = (".pkl", ".pickle"), (".parquet",)
 
+GIT_LFS_POINTER = b"version https://git-lfs"  # how a file begins that stands for one that git-lfs keeps
+
 # Whatever the umask: what a run leaves is evidence, and others must not be able to change it.
 _OTHERS_WRITE = 0o002
 

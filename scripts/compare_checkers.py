@@ -60,6 +60,11 @@ FINDINGS = (
         "mlperf.conf locks sample_concatenate_permutation = 1 for gpt-oss-120b",
     ),
     (
+        "logs-disagree",
+        "open/NVIDIA/results/Jetson-Thor/llama3.1-8b-edge/*/performance/*",
+        "the summary has min_duration 0 and min_query_count 5000, the detail log 600000 ms and 1",
+    ),
+    (
         "seeds",
         "closed/RedHat/results/8xB200-LLM-D-Openshift/gpt-oss-120b/Offline/TEST07/*",
         "all three seeds are 0, the round has others",

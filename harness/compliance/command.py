@@ -38,6 +38,9 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -
     Every dataset and setting is checked before the first test starts. Raises HarnessError.
     """
     items = resolve_runs(options)
+    if not items:
+        print(f"{options.run.benchmark} needs no compliance test")
+        return EXIT_VALID
     ended: dict[str, Ended] = {}
     try:
         for item in items:

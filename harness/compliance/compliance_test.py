@@ -19,7 +19,7 @@ _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILI
 class TestResult:
     """The result: ``verify_text`` is the official verification file, ``summary`` one line of figures.
 
-    ``scorecard`` is the evaluator's printout where the test scores answers.
+    ``scorecard`` is the evaluator's printout where the test scores answers. ``warnings`` need no action.
     """
 
     __test__: ClassVar[bool] = False  # not a class of tests for pytest
@@ -28,6 +28,7 @@ class TestResult:
     summary: str
     verify_text: str
     scorecard: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,8 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         total = _TOTAL.search(text)
         return VerifiedFigures(passed if passed != failed else None, samples=int(total[1]) if total else None)
 
-    def recheck(self, text: str) -> Iterator[str]:
-        """The errors of a submitted verification file, one line each."""
+    def recheck(self, text: str, scenario: str) -> Iterator[str]:
+        """The errors of a submitted verification file, one line each. ``scenario`` is LoadGen's."""
         found = self.read(text)
         if found.passed is not True:
             shown = "TEST FAIL" if found.passed is False else "neither TEST PASS nor TEST FAIL, or both"

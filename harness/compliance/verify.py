@@ -1,5 +1,7 @@
 """Verifies the logs of a run: from logs to the verdict of a compliance test. Nothing is written here."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,20 +64,34 @@ def verify(request: VerifyRequest) -> VerifyResult:
     facts = read_run(log_dir, detail)
     _require_official(request, facts)
     references = load_answers(request)
-    log = _open(path)
-    samples = _samples(request, log, references)
+    with _named(path):
+        log = _open(path)
+        samples = _samples(request, log, references)
     audit = request.audit if request.official else request.audit.scaled_to(samples)
     exact = request.own or not test.every_sample
     warnings = require_effective(detail, audit, log_dir, exact=exact)
     run = JudgedRun(
         request.benchmark, request.audit.thresholds, references, facts.scenario or request.scenario
     )
-    result = test.judge(log, run)
+    with _named(path):
+        result = test.judge(log, run)
+    warnings += result.warnings
     if log.is_odd:
         warnings += (test.unusual_log.format(form=_form(log)),)
     if request.official:
         warnings += request.audit.differences(official_audit(test))
     return VerifyResult(result, facts.errors, (*facts.warnings, *warnings), samples, facts.deviations)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Add the path to an error of the log that lacks it: a test has several logs."""
+    try:
+        yield
+    except GradingError as error:
+        if str(path) in str(error):
+            raise
+        raise GradingError(f"{path}: {error}") from error
 
 
 def _open(path: Path) -> AccuracyLog:

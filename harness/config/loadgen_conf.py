@@ -315,7 +315,7 @@ def _number(where: str, key: str, words: list[str], scenario: str) -> Number:
         value = float(text) if _DECIMAL.fullmatch(text) else math.nan
         if 0 < value < math.inf or (value == 0 and key != "target_qps"):
             return value
-        raise ConfigError(f"{where}: {key} = {text}, expected more than 0")
+        raise ConfigError(f"{where}: {key} = {text}, expected a finite number, more than 0")
     if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and (whole := _whole(text)) < 1 << 64:
         return whole
     raise ConfigError(f"{where}: {key} = {text}, which LoadGen reads as another number; write plain digits")

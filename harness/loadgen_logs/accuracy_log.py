@@ -26,6 +26,7 @@ EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
 INT64 = 8
 _INT32 = 4
 _UNCHECKED = 0  # int32 whatever is in the log
+_GZIP = b"\x1f\x8b"
 _NOT_OURS = "not LoadGen's mlperf_log_accuracy.json"
 _UNPACK = "unpack it and pass the unpacked file"
 _OTHER_STARTS = (  # of files that hold a log in another form
@@ -172,6 +173,8 @@ class EntrySplitter:
         strange = between.strip(_BETWEEN)
         if strange:
             _refuse_gap(between)
+            if self._offset + start == 0 and between.startswith(_GZIP):
+                raise GradingError(f"accuracy log: compressed with gzip, unpack it first; {_NOT_OURS}")
             shown = strange[:40].decode("ascii", "backslashreplace")
             raise GradingError(
                 f"accuracy log, byte {self._offset + start}: {shown!r} between entries; {_NOT_OURS}"
@@ -296,7 +299,9 @@ def _row(raw: RawEntry) -> _Row:
         return msgspec.json.decode(raw.text, type=_Row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_gap(raw.text)
-        raise GradingError(f"accuracy log, byte {raw.offset}: {error}; {_NOT_OURS}") from error
+        nested = raw.text.count(b"{") > 1
+        what = "an entry has an object inside, LoadGen's entries have none" if nested else str(error)
+        raise GradingError(f"accuracy log, byte {raw.offset}: {what}; {_NOT_OURS}") from error
 
 
 def _words(text: msgspec.Raw, where: str) -> npt.NDArray[np.int32]:

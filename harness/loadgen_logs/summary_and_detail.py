@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.loadgen_settings import ACCURACY_MODE
+from harness.files import GIT_LFS_POINTER
+from harness.text import counted
 
 ROW_PREFIX = ":::MLLOG "
 MAX_DISTINCT_MESSAGES = 1000
@@ -26,6 +28,7 @@ _COUNT = re.compile(r"(No|[0-9]{1,20}) (warning|error)s? encountered", re.IGNORE
 _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 # LoadGen's words for the times of a query, in the names of its figures.
 TIMES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
+_ONCE = ("effective_", "requested_", "result_")  # LoadGen writes each such row once
 _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 
 
@@ -71,7 +74,7 @@ class DetailRow:
 class LoadgenDetail:
     """The detail log: ``values`` by key, messages with how often.
 
-    LoadGen writes each key once. Where one repeats the first counts, as for MLCommons's submission checker.
+    Where a key repeats the first value counts, as for MLCommons's submission checker.
     """
 
     values: Mapping[str, Any]
@@ -115,11 +118,23 @@ def result_lines(path: Path) -> tuple[str, ...]:
 
 def read_summary(path: Path) -> LoadgenSummary:
     """Read a summary file; a missing one gives ``problem="missing"``."""
+    if problem := _unreadable(path):
+        return parse_summary("", problem=problem)
+    return parse_summary(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _unreadable(path: Path) -> str:
+    """Why the path is no log to read, "" for a file."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return parse_summary("", problem="missing")
-    return parse_summary(text)
+        if not path.exists():
+            return "missing"
+        if not path.is_file():  # to open a named pipe would wait for ever
+            return "a folder, expected a file" if path.is_dir() else "no plain file"
+        with path.open("rb") as file:
+            start = file.read(len(GIT_LFS_POINTER))
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return "a git-lfs pointer in place of the file: run git lfs pull" if start == GIT_LFS_POINTER else ""
 
 
 def parse_summary(text: str, problem: str = "") -> LoadgenSummary:
@@ -231,20 +246,22 @@ def _detail_row(line: str) -> DetailRow | None:
 
 def read_detail(path: Path) -> LoadgenDetail:
     """Read a detail log; a missing one gives ``problem="missing"``."""
-    if not path.exists():
-        return LoadgenDetail({}, {}, {}, "missing")
+    if problem := _unreadable(path):
+        return LoadgenDetail({}, {}, {}, problem)
     values: dict[str, Any] = {}
     errors: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
-    broken = 0
-    for row in detail_rows(path):
+    broken, repeated = list[int](), list[int]()
+    for number, row in enumerate(detail_rows(path), 1):
         if row is None:
-            broken += 1
+            broken.append(number)
         elif row.is_error or row.is_warning:
             _count_message(errors if row.is_error else warnings, str(row.value))
         else:
+            if row.key in values and row.key.startswith(_ONCE):
+                repeated.append(number)
             values.setdefault(row.key, row.value)
-    return LoadgenDetail(values, errors, warnings, _detail_problem(values, broken))
+    return LoadgenDetail(values, errors, warnings, _detail_problem(values, broken, repeated))
 
 
 def _count_message(messages: Counter[str], text: str) -> None:
@@ -252,11 +269,15 @@ def _count_message(messages: Counter[str], text: str) -> None:
     messages[text if known else "(further messages)"] += 1
 
 
-def _detail_problem(values: Mapping[str, Any], broken: int) -> str:
+def _detail_problem(values: Mapping[str, Any], broken: list[int], repeated: list[int]) -> str:
     if not values:
         return "empty"
     # What LoadGen writes last in each mode.
     last = "power_end" if values.get("effective_test_mode") == ACCURACY_MODE else "num_errors"
     if last not in values:
         return "cut short"
-    return f"damaged: {broken} incomplete {'line' if broken == 1 else 'lines'}" if broken else ""
+    if broken:
+        return f"damaged: {counted(len(broken), 'incomplete line')}, the first is line {broken[0]}"
+    if repeated:
+        return f"damaged: {counted(len(repeated), 'row')} a second time, the first is line {repeated[0]}"
+    return ""

@@ -38,7 +38,7 @@ def parse_accuracy(text: str, metrics: Iterable[str]) -> AccuracyText:
     scores: dict[str, tuple[float | None, ...]] = {}
     for metric in metrics:
         before = r"\s+'?" if metric.startswith("rouge") else r"\s"
-        pattern = re.compile(rf".*'{re.escape(metric)}':{before}([\d.]+)")
+        pattern = re.compile(rf".*'{re.escape(metric)}':{before}([\d.]+(?:,\d+)?)")
         found = tuple(_float(match[1]) for line in text.split("\n") if (match := pattern.match(line)))
         if found:
             scores[metric] = found
@@ -47,7 +47,7 @@ def parse_accuracy(text: str, metrics: Iterable[str]) -> AccuracyText:
 
 
 def _float(digits: str) -> float | None:
-    return float(digits) if digits.count(".") <= 1 and digits != "." else None
+    return float(digits) if re.fullmatch(r"\d+\.?\d*|\.\d+", digits) else None
 
 
 def without_hash(text: str) -> str:

@@ -11,10 +11,11 @@ from harness.submission.checks.issue import Issue
 from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, TableOptions
 from harness.submission.documents import FROM_RUNS, read_submitter_info
 from harness.submission.find_runs import scenarios_there
+from harness.submission.layout import scenario_dirs
 from harness.submission.machine import machine_fields
 from harness.submission.rules import SystemRule, load_rules
 from harness.submission.summary import compare, summarize, table, write_csv
-from harness.text import show
+from harness.text import counted, show
 
 
 def build(options: BuildOptions) -> bool:
@@ -56,18 +57,23 @@ def check(options: CheckOptions) -> bool:
 
 
 def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequence[Issue]) -> bool:
-    """Print issues, results and the count; True where no issue needs an action."""
+    """Print results, issues and the count, which stay on the screen; True where no issue needs an action."""
     rows = summarize(check_contexts(tree, round_name))
     earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
-    show(*map(str, issues))
     show(*(table(compared) if compared else ()))
     if options.csv:
         write_csv(options.csv, compared)
+    show(*map(str, sorted(issues, key=lambda issue: not issue.is_warning)))
     warnings = sum(issue.is_warning for issue in issues)
     wrong = len(issues) - warnings
-    more = f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""
-    print(f"{wrong or 'no'} issue{'s' * (wrong != 1)}{more}")
+    unchecked = len(scenario_dirs(tree)) - len(rows)
+    print(
+        counted(wrong, "issue") if wrong else "no issues",
+        *([counted(warnings, "warning")] if warnings else []),
+        *([f"{counted(unchecked, 'result')} not checked"] if unchecked else []),
+        sep=", ",
+    )
     return not wrong
 
 

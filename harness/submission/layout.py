@@ -1,7 +1,8 @@
 """The shape of a submission: ``closed/<org>/results/<system>/<benchmark>/<Scenario>/...``."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,10 @@ def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
     if not root.is_dir():
         raise ConfigError(f"{root}: no such folder; pass the folder that holds closed/ or open/")
     found = tuple(ScenarioDir(root, *names) for names in _folders(root, 3))
+    above = (path.parent for path in (root, *root.parents) if path.name in DIVISIONS)
+    inside = [] if found else [path for path in above if any(_folders(path, 3))]
+    if inside:
+        raise ConfigError(f"{root}: lies in a division; pass the folder that holds it: {inside[0]}")
     if not found:
         raise ConfigError(
             f"{root}: no <division>/<org>/results/<system>/<benchmark>/<Scenario>/ in it, expected "
@@ -118,6 +123,12 @@ def system_dirs(root: Path) -> tuple[SystemDir, ...]:
     return tuple(SystemDir(root, *names) for names in _folders(root, 1))
 
 
+def organisations(root: Path) -> tuple[Path, ...]:
+    """The folder of every submitter in every division."""
+    found = (path for division in DIVISIONS for path in (root / division).glob("*"))
+    return tuple(sorted(path for path in found if _is(Path.is_dir, path)))
+
+
 def benchmark_dirs(root: Path) -> tuple[BenchmarkDir, ...]:
     """Every folder in the folder of a system, with or without results."""
     return tuple(BenchmarkDir(root, *names) for names in _folders(root, 2))
@@ -127,18 +138,38 @@ def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
     """Division, organisation and the ``depth`` names below results/ of each folder."""
     for path in sorted(root.glob("/".join(["*/*/results", *"*" * depth]))):
         division, org, _, *names = path.relative_to(root).parts
-        if division in DIVISIONS and path.is_dir():
+        if division in DIVISIONS and _is(Path.is_dir, path):
             yield (division, org, *names)
+
+
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
+    """Whether the path is of a kind; False in a folder that is closed to this user, where Path raises."""
+    try:
+        return kind(path)
+    except OSError:
+        return False
+
+
+def is_readable(path: Path) -> bool:
+    """Whether it is a plain file that this user can read."""
+    return _is(Path.is_file, path) and os.access(path, os.R_OK)
 
 
 def read_fields(path: Path) -> dict[str, Any] | str:
     """The object in a JSON file, or the reason why there is none."""
-    if not path.is_file():
+    if not _is(Path.is_file, path):
         return "is missing"
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        fields = json.loads(text)
     except UnicodeDecodeError:
         return "is not UTF-8"
+    except json.JSONDecodeError as error:
+        if text.startswith("\ufeff"):
+            return "begins with a byte order mark, which JSON does not allow: save it as UTF-8 without one"
+        return f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
     except (ValueError, RecursionError) as error:
         return f"is not JSON: {error}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
     return fields if isinstance(fields, dict) else "is not a JSON object"

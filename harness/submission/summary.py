@@ -11,7 +11,7 @@ from harness.errors import ConfigError
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
 from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
-from harness.submission.layout import read_fields
+from harness.submission.layout import is_readable, read_fields
 from harness.text import aligned, printable
 
 _NS_PER_MS = 1e6
@@ -102,7 +102,7 @@ def _product(nodes: object, each: object) -> int | None:
 def _accuracy(context: CheckContext) -> str:
     """The scores, without the bounds on lengths."""
     path = context.dir.path / ACCURACY / ACCURACY_TEXT
-    if not path.is_file():
+    if not is_readable(path):
         return ""
     metrics = [name for name, rule in context.benchmark.accuracy.items() if rule.bounds[1] == math.inf]
     found = parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), metrics)
@@ -115,7 +115,7 @@ def _tests(context: CheckContext) -> Iterator[str]:
     for name in needed_tests(context.benchmark):
         test = find_test(context.benchmark, name)
         path = context.dir.path / name / test.verify_file
-        if path.is_file():
+        if is_readable(path):
             found = test.read(path.read_text(encoding="utf-8", errors="replace"))
             figure = f" {'-' if found.figure is None else f'{found.figure:g}'}" if test.threshold_keys else ""
             yield f"{name} {'PASS' if found.passed else 'FAIL'}{figure}"
@@ -144,13 +144,15 @@ def _task(row: Row) -> tuple[str, str]:
 
 
 def table(rows: Sequence[Compared]) -> Iterator[str]:
-    """Lines for the terminal; comparison columns only if there is a comparison."""
+    """Lines for the terminal; the division and the comparison only where rows differ in them."""
     against = any(one.earlier for one in rows)
-    cells = [["system", "benchmark", "scenario", "result", "TTFT p99", "TPOT p99", "accuracy", "tests"]]
-    cells[0] += ["earlier", "change"] if against else []
+    divisions = len({one.row.division for one in rows}) > 1
+    names = ["division"] * divisions + ["submitter", "system", "benchmark", "scenario", "result"]
+    cells = [[*names, "TTFT p99", "TPOT p99", "accuracy", "tests", *(["earlier", "change"] * against)]]
     for one in rows:
         row = one.row
-        line = [printable(row.system), row.benchmark, row.scenario, _result(row)]
+        line = [row.division] * divisions + [printable(row.submitter), printable(row.system)]
+        line += [row.benchmark, row.scenario, _result(row)]
         line += [_shown(row.ttft_p99_ms), _shown(row.tpot_p99_ms), row.accuracy or "-", row.tests or "-"]
         cells.append(line + (_change(one) if against else []))
     yield from aligned(cells)

@@ -1,6 +1,7 @@
 """Checks of an accuracy run, of accuracy.txt and of a truncated accuracy log."""
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
 
 _SHA256_DIGITS = 64
+_FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
+_EXACT_MATCH = "exact_match"
+_ROUNDED = 0.006  # a score of three decimals, and one of two
 
 
 def check_accuracy(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
@@ -29,17 +33,18 @@ def check_accuracy_log(context: CheckContext, folder: Path, kept: Path | None) -
     log, text = context.dir.path / folder / ACCURACY_LOG, context.dir.path / folder / ACCURACY_TEXT
     most = context.rules.files.accuracy_log_bytes
     if not log.is_file():
-        yield context.issue("missing-file", log, "is missing")
+        yield context.missing(log)
     elif (size := log.stat().st_size) > most:
         yield context.issue("not-truncated", log, f"has {size} bytes, expected {most} or less")
     if not text.is_file():
-        yield context.issue("missing-file", text, "is missing")
+        yield context.missing(text)
         return
     hashes = _read(context, text).hashes
+    if not hashes and not context.closed:
+        return
     if len(hashes) != 1 or len(hashes[0]) != _SHA256_DIGITS:
-        yield context.issue(
-            "hash", text, f"{len(hashes)} hash lines, expected one of {_SHA256_DIGITS} digits"
-        )
+        found = f"has a hash of {len(hashes[0])} digits" if len(hashes) == 1 else f"has {len(hashes)} hashes"
+        yield context.issue("hash", text, f"{found}, expected one of {_SHA256_DIGITS} digits")
     elif kept is not None and (kept / folder / ACCURACY_LOG).is_file() and log.is_file():
         yield from _against_full(context, log, kept / folder / ACCURACY_LOG, hashes[0])
 
@@ -72,9 +77,25 @@ def _text(context: CheckContext) -> Iterator[Issue]:
     if context.closed:
         for metric, rule in metrics.items():
             yield from _bounded(context, path, metric, found, rule.bounds)
+        for what in _contradictions(found, path.read_text(encoding="utf-8", errors="replace")):
+            yield context.issue("cross-check", path, what)
     if found.samples is not None and found.samples != expected:
         text = f"{found.samples} samples were evaluated, expected {expected}"
         yield context.issue("sample-count", path, text)
+
+
+def _contradictions(found: AccuracyText, text: str) -> Iterator[str]:
+    """Scores of one metric that differ; the evaluator of gpt-oss-120b prints its score three times."""
+    for metric, scores in found.scores.items():
+        if len(set(scores)) > 1:
+            yield f"{metric} is {' and '.join(map(str, dict.fromkeys(scores)))}, expected one score"
+    score = found.score(_EXACT_MATCH)
+    if score is None:
+        return
+    for percent, points, most in _FINAL_SCORE.findall(text):
+        shown = float(percent), 100 * float(points) / (float(most) or math.nan)
+        if max(abs(one - score) for one in shown) > _ROUNDED:
+            yield f"{_EXACT_MATCH} is {score}, the report above it has {percent} % ({points}/{most})"
 
 
 def _bounded(

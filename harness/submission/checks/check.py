@@ -1,25 +1,32 @@
 """All checks of a tree, in the order of its folders."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import Benchmark
 from harness.config.rounds import current_round
 from harness.config.scenario import Scenario
+from harness.files import DETAIL, PERFORMANCE
+from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.compliance_tests import check_tests
-from harness.submission.checks.documents import check_power, check_scenario_documents, check_system
+from harness.submission.checks.documents import check_scenario_documents, check_system
 from harness.submission.checks.files import check_encoding, check_files, check_repeats
-from harness.submission.checks.issue import Issue
+from harness.submission.checks.issue import Issue, unreadable
+from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance import check_performance
+from harness.submission.checks.power import check_power
 from harness.submission.checks.run_record import check_records
+from harness.submission.checks.user_conf import check_user_conf
 from harness.submission.layout import (
     BenchmarkDir,
     ScenarioDir,
     benchmark_dirs,
     endpoints_scenario,
     has_endpoints_layout,
+    organisations,
     read_fields,
     scenario_dirs,
     scenario_named,
@@ -28,6 +35,7 @@ from harness.submission.layout import (
 from harness.submission.rules import Rules, Suite, definition_of, load_rules
 
 _UNDEFINED_SCENARIOS = ("multistream",)  # of MLPerf, and of none of our benchmarks
+_MAPPING = "model_mapping.json"  # of an open submission: the official benchmark of each folder
 
 
 def kept_beside(root: Path) -> Path:
@@ -60,15 +68,29 @@ class _Tree:
         self._root, self._rules, self._round, self._kept = root, rules, round_name, kept
 
     def issues(self, found: Sequence[ScenarioDir]) -> Iterator[Issue]:
-        for system in system_dirs(self._root):
-            yield from check_system(system, self._rules.system)
-        for benchmark in benchmark_dirs(self._root):
-            yield from self._benchmark(benchmark)
         contexts = self.contexts(found)
+        parts: list[tuple[Path, Iterator[Issue]]] = [
+            (path, _organisation(self._root, path)) for path in organisations(self._root)
+        ]
+        parts += [(one.path, check_system(one, self._rules.system)) for one in system_dirs(self._root)]
+        parts += [(one.path, self._benchmark(one)) for one in benchmark_dirs(self._root)]
+        for path, issues in parts:
+            yield from self._guarded(path, issues)
         for context in contexts:
-            yield from self._scenario(context)
-        yield from check_files(self._root, self._rules.files.any_bytes)
-        yield from check_repeats(self._root, [context.dir for context in contexts])
+            for issues in self._checks(context):
+                yield from self._guarded(context.dir.path, issues)
+            context.read.clear()
+        yield from self._guarded(self._root, check_files(self._root, self._rules.files.any_bytes))
+        yield from self._guarded(self._root, check_repeats(self._root, contexts))
+
+    def _guarded(self, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:
+        """One entry that cannot be read is an issue, and ends no other check."""
+        try:
+            yield from issues
+        except OSError as error:
+            named = Path(os.fsdecode(error.filename)) if error.filename else path
+            where = (named if named.is_relative_to(self._root) else path).relative_to(self._root)
+            yield unreadable(where.as_posix(), str(error.strerror))
 
     def contexts(self, found: Sequence[ScenarioDir]) -> tuple[CheckContext, ...]:
         return tuple(context for folder in found if (context := self._context(folder)) is not None)
@@ -99,16 +121,31 @@ class _Tree:
             return None
         return CheckContext(folder, benchmark, scenario, self._rules)
 
-    def _scenario(self, context: CheckContext) -> Iterator[Issue]:
+    def _checks(self, context: CheckContext) -> tuple[Iterator[Issue], ...]:
         aside = self._kept / context.dir.path.relative_to(self._root)
         full = aside if aside.is_dir() else None
-        yield from check_encoding(context)
-        yield from check_scenario_documents(context)
-        yield from check_performance(context)
-        yield from check_power(context)
-        yield from check_accuracy(context, full)
-        yield from check_tests(context, full)
-        yield from check_records(context, full)
+        return (
+            check_encoding(context),
+            check_scenario_documents(context),
+            check_performance(context),
+            check_user_conf(context),
+            check_versions(context),
+            check_power(context),
+            check_accuracy(context, full),
+            check_tests(context, full),
+            check_records(context, full),
+        )
+
+
+def _organisation(root: Path, path: Path) -> Iterator[Issue]:
+    """What the official checker needs of a submitter's folder before it reads a result of anyone."""
+    where = path.relative_to(root)
+    if not (path / "results").is_dir():
+        text = "has no results/, for which MLCommons's checker ends with an error: no result is checked"
+        yield Issue("missing-file", where.as_posix(), text, remedy="remove the folder, or add its results")
+    mapping = path / _MAPPING
+    if where.parts[0] == "open" and mapping.exists() and isinstance(what := read_fields(mapping), str):
+        yield Issue("malformed", (where / _MAPPING).as_posix(), what)
 
 
 def official_name(folder: BenchmarkDir, rules: Rules) -> str:
@@ -116,7 +153,7 @@ def official_name(folder: BenchmarkDir, rules: Rules) -> str:
     name = rules.aliases.get(folder.benchmark, folder.benchmark)
     if name in rules.benchmarks or folder.binding:
         return name
-    mapping = read_fields(folder.org_path / "model_mapping.json")
+    mapping = read_fields(folder.org_path / _MAPPING)
     return str(mapping.get(name, name)) if isinstance(mapping, Mapping) else name
 
 
@@ -124,7 +161,8 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
     """Scenario folders that are missing, not allowed or not checked."""
     where = folder.relative(folder.path)
     have: set[Scenario] = set()
-    for name in sorted(path.name for path in folder.path.iterdir() if path.is_dir()):
+    folders = sorted(path.name for path in folder.path.iterdir() if path.is_dir())
+    for name in folders:
         found = scenario_named(name)
         if has_endpoints_layout(folder.path / name):
             found = endpoints_scenario(name)
@@ -134,21 +172,36 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
             have.add(found)
         elif not folder.binding and name.lower() in _UNDEFINED_SCENARIOS:
             yield Issue("scenarios", where, f"{name} is not checked", is_warning=True)
+            run = read_detail(folder.path / name / PERFORMANCE / DETAIL).effective.get("scenario")
+            if str(run).lower() != name.lower():
+                text = f"scenario is {run}, expected that of the folder {name}"
+                yield Issue("scenario", f"{where}/{name}/{(PERFORMANCE / DETAIL).as_posix()}", text)
         else:
             expected = ", ".join(scenario.folder for scenario in rule.allowed)
-            yield Issue("scenarios", where, f"{name} is not allowed, expected {expected}")
+            text = f"{name} is not allowed, expected {expected}"
+            yield Issue("scenarios", where, text, remedy="rename or remove the folder")
     if folder.binding:
-        yield from (Issue("scenarios", where, what) for what in _missing(folder, suite, rule, have))
+        yield from _missing(folder, suite, rule, have, folders)
 
 
-def _missing(folder: BenchmarkDir, suite: str, rule: Suite, have: set[Scenario]) -> Iterator[str]:
+def _missing(
+    folder: BenchmarkDir, suite: str, rule: Suite, have: set[Scenario], folders: Sequence[str]
+) -> Iterator[Issue]:
+    where = folder.relative(folder.path)
     fields = read_fields(folder.system_file)
     types = "" if isinstance(fields, str) else str(fields.get("system_type", ""))
     if types and suite not in types.split(","):
-        yield f"system_type is {types!r}, and {folder.benchmark} is a {suite} benchmark"
+        text = f"system_type is {types!r}, and {folder.benchmark} is a {suite} benchmark"
+        remedy = f"correct it in {folder.relative(folder.system_file)}, or remove the benchmark's folder"
+        yield Issue("scenarios", where, text, remedy=remedy)
         return
-    for scenario in rule.required:
-        if scenario not in have:
-            yield f"{scenario.folder} is missing"
+    missing: list[tuple[str, ...]] = [
+        (scenario.folder,) for scenario in rule.required if scenario not in have
+    ]
     if rule.one_of and not have.intersection(rule.one_of):
-        yield f"{' or '.join(scenario.folder for scenario in rule.one_of)} is missing"
+        missing.append(tuple(scenario.folder for scenario in rule.one_of))
+    for names in missing:
+        text = f"{' or '.join(names)} is missing"
+        similar = [name for name in folders if name.lower() in map(str.lower, names)]
+        remedy = f"rename {similar[0]} to {names[0]}" if similar else "add the scenario's results"
+        yield Issue("scenarios", where, text, remedy=remedy)

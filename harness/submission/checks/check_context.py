@@ -1,7 +1,7 @@
 """The scenario under check with its rules, and the LoadGen logs of one run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from harness.config.scenario import Scenario
 from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.submission.checks.issue import Issue
+from harness.submission.checks.misplaced import absence
 from harness.submission.layout import ScenarioDir
 from harness.submission.rules import Rules
 
-_POWER_TIME = "%m-%d-%Y %H:%M:%S.%f"
+CLOCK_FORMAT = "%m-%d-%Y %H:%M:%S.%f"
+_LARGEST = 1e30  # far above all of LoadGen's 64 bits; NaN and infinity are not below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +27,22 @@ class CheckContext:
     benchmark: Benchmark
     scenario: Scenario
     rules: Rules
+    read: "dict[Path, Logs]" = field(default_factory=dict, repr=False, compare=False)
+    """The logs that were read, by folder."""
 
     @property
     def closed(self) -> bool:
         """Whether accuracy target, tests and settings are binding."""
         return self.dir.binding
 
-    def issue(self, code: str, path: Path, what: str, *, is_warning: bool = False) -> Issue:
+    def issue(self, code: str, path: Path, what: str, *, is_warning: bool = False, remedy: str = "") -> Issue:
         """``path`` is absolute or relative to the scenario's folder."""
-        return Issue(code, self.dir.relative(self.dir.path / path), what, is_warning)
+        return Issue(code, self.dir.relative(self.dir.path / path), what, is_warning, remedy)
+
+    def missing(self, path: Path, code: str = "missing-file") -> Issue:
+        """The issue of a file that is not there, or only under another name. ``path`` as for ``issue``."""
+        what, remedy = absence(self.dir, self.dir.path / path)
+        return self.issue(code, path, what, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +59,11 @@ class Logs:
         return self.detail.values
 
     def number(self, key: str) -> int | float | None:
-        """A row's value; None if there is no row or it holds no number."""
+        """A row's value; None if there is no row or it holds no finite number."""
         value = self.values.get(key)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return value if abs(value) <= _LARGEST else None
 
     @property
     def samples_issued(self) -> int | float | None:
@@ -63,15 +74,13 @@ class Logs:
     @property
     def lasted_s(self) -> float | None:
         """Seconds between power_begin and power_end."""
-        begin, end = self.values.get("power_begin"), self.values.get("power_end")
-        if not isinstance(begin, str) or not isinstance(end, str):
-            return None
-        try:
-            return (
-                datetime.strptime(end, _POWER_TIME) - datetime.strptime(begin, _POWER_TIME)
-            ).total_seconds()
-        except ValueError:
-            return None
+        begin, end = self.clock
+        return None if begin is None or end is None else (end - begin).total_seconds()
+
+    @property
+    def clock(self) -> tuple[datetime | None, datetime | None]:
+        """power_begin and power_end by the clock of the machine."""
+        return _time(self.values.get("power_begin")), _time(self.values.get("power_end"))
 
     @property
     def mean_tokens(self) -> float | None:
@@ -86,7 +95,16 @@ class Logs:
         return None
 
 
+def _time(value: object) -> datetime | None:
+    try:
+        return datetime.strptime(str(value), CLOCK_FORMAT)
+    except ValueError:
+        return None
+
+
 def read_logs(context: CheckContext, folder: Path) -> Logs:
-    """Read both logs; ``problem`` describes a missing or damaged one."""
-    path = context.dir.path / folder
-    return Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))
+    """Both logs, read once; ``problem`` describes a missing or damaged one."""
+    if folder not in context.read:
+        path = context.dir.path / folder
+        context.read[folder] = Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))
+    return context.read[folder]

@@ -13,6 +13,7 @@ from harness.submission.checks.accuracy import check_accuracy_log
 from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
+from harness.text import counted
 
 # A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other
 # constraints must be met.
@@ -24,7 +25,7 @@ def check_tests(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
     for name in needed_tests(context.benchmark) if context.closed else ():
         test, folder = find_test(context.benchmark, name), context.dir.path / name
         if not folder.is_dir():
-            yield context.issue("test-missing", folder, "is missing")
+            yield context.missing(folder, "test-missing")
             continue
         yield from _verify_file(context, test)
         if test.every_sample:
@@ -37,9 +38,9 @@ def check_tests(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
 def _verify_file(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
     path = _verify_path(context, test)
     if not path.is_file():
-        yield context.issue("test-missing", path, "is missing")
+        yield context.missing(path, "test-missing")
         return
-    for what in test.recheck(path.read_text(encoding="utf-8", errors="replace")):
+    for what in test.recheck(path.read_text(encoding="utf-8", errors="replace"), context.scenario.loadgen):
         yield context.issue("test-failed", path, what)
 
 
@@ -53,12 +54,15 @@ def _run_of_random_samples(context: CheckContext, test: ComplianceTest) -> Itera
     The official script passes a log without answers, because it has nothing to verify.
     """
     log = context.dir.path / test.name / ACCURACY / ACCURACY_LOG
+    answers = min(test.dataset.samples, test.audit.get("accuracy_log_sampling_target", 0))
     if not log.is_file():
-        yield context.issue("missing-file", log, "is missing")
+        yield context.missing(log)
     elif log.stat().st_size <= EMPTY_LOG_BYTES:
         yield context.issue("test06-log", log, "has no answers")
     elif not is_complete(log):
         yield context.issue("test06-log", log, "is cut short or truncated")
+    elif (found := log.read_bytes().count(b"{")) < answers:
+        yield context.issue("test06-log", log, f"has {counted(found, 'answer')}, expected {answers} or more")
     folder = Path(test.name) / PERFORMANCE
     if (context.dir.path / folder / DETAIL).is_file():
         logs = read_logs(context, folder)

@@ -1,33 +1,38 @@
-"""Checks of systems/, src/, measurements.json, user.conf, README.md and the files of power measurements."""
+"""Checks of systems/, src/, measurements.json, and that user.conf and README.md are there."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.files import PERFORMANCE, USER_CONF
+from harness.files import USER_CONF
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
+from harness.submission.checks.misplaced import absence
 from harness.submission.layout import SystemDir, read_fields
 from harness.submission.nameplate import POWER_FIELD, NameplateError, design_watts, nameplate_of
 from harness.submission.rules import SystemRule
 
-_IS_NETWORK = "is_network"
+_IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 _WRITTEN = (USER_CONF, "README.md")
-_POWER, _RANGING = Path("performance/power"), Path("performance/ranging")
 
 
 def check_scenario_documents(context: CheckContext) -> Iterator[Issue]:
     """user.conf, README.md and measurements.json of one scenario."""
     for name in _WRITTEN:
         path = context.dir.path / name
-        if not path.is_file() or not path.stat().st_size:
-            yield context.issue("missing-file", path, "is missing or empty")
+        if not path.is_file():
+            yield context.missing(path)
+        elif not path.read_bytes().strip():
+            yield context.issue("missing-file", path, "is empty")
     path = context.dir.path / "measurements.json"
+    if not path.is_file():
+        yield context.missing(path)
+        return
     fields = read_fields(path)
     if isinstance(fields, str):
-        yield context.issue("missing-file", path, fields)
+        yield context.issue("malformed", path, fields)
         return
-    empty = [name for name in context.rules.measurements.required if not fields.get(name)]
+    empty = [name for name in context.rules.measurements.required if _is_blank(fields.get(name))]
     if empty:
         yield context.issue("measurements", path, f"missing or empty: {', '.join(empty)}")
 
@@ -36,15 +41,23 @@ def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
     """The system description and src/, once for each system."""
     source = folder.org_path / "src"
     if not source.is_dir() or not any(source.iterdir()):
-        yield Issue("missing-file", folder.relative(source), "is missing or empty")
+        yield _absent(folder, source)
     yield from _nameplate(folder)
     path = folder.system_file
+    if not path.is_file():
+        yield _absent(folder, path)
+        return
     fields = read_fields(path)
     if isinstance(fields, str):
-        yield Issue("missing-file", folder.relative(path), fields)
+        yield Issue("malformed", folder.relative(path), fields)
         return
     for what in system_issues(fields, rule, {"division": folder.division, "submitter": folder.org}):
         yield Issue("system", folder.relative(path), what)
+
+
+def _absent(folder: SystemDir, path: Path) -> Issue:
+    what, remedy = absence(folder, path)
+    return Issue("missing-file", folder.relative(path), what, remedy=remedy)
 
 
 def _nameplate(folder: SystemDir) -> Iterator[Issue]:
@@ -57,7 +70,7 @@ def _nameplate(folder: SystemDir) -> Iterator[Issue]:
             text = "lists no component with PSUs and Min PSUs Needed: 0 W"
             yield Issue("power", folder.relative(path), text, is_warning=True)
     except NameplateError as error:
-        yield Issue("power", folder.relative(path), str(error))
+        yield Issue("power", folder.relative(path), str(error), remedy="correct the list of power supplies")
 
 
 def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[str, str]) -> Iterator[str]:
@@ -74,9 +87,10 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
         if name in fields and str(fields[name]).lower() != expected.lower():
             yield f"{name} is {fields[name]!r}, its folder is {expected!r}"
     for name in rule.whole_numbers:
-        found = str(fields.get(name, "")).strip()
-        if found and not found.isdigit():
-            yield f"{name} is {found!r}, expected an integer"
+        if fields.get(name) and not str(fields[name]).strip().isdecimal():
+            yield f"{name} is {str(fields[name])!r}, expected an integer"
+    if str(fields.get(_NODES, "")).strip() == "0":
+        yield f"{_NODES} is 0, expected 1 or more"
     for name, words in (("status", rule.status), ("system_type", rule.system_type)):
         found = str(fields.get(name) or "")
         if found and (found.lower() if name == "status" else found) not in words:
@@ -85,6 +99,11 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     if isinstance(watts, bool) or not isinstance(watts, int | float) or watts <= 0:
         yield f"{POWER_FIELD} is {watts!r}, expected a number of watts"
     yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
+
+
+def _is_blank(value: object) -> bool:
+    """Whether a field is empty, or white space."""
+    return not value or (isinstance(value, str) and not value.strip())
 
 
 def _network_issues(is_network: object, division: str) -> Iterator[str]:
@@ -96,23 +115,3 @@ def _network_issues(is_network: object, division: str) -> Iterator[str]:
     if division in ("closed", "network") and found != (division == "network"):
         expected = division == "network"
         yield f"{_IS_NETWORK} is {is_network!r}, expected {expected} in the division {division!r}"
-
-
-def check_power(context: CheckContext) -> Iterator[Issue]:
-    """The files of a result with power measurements, if it has any; the measurements are not checked."""
-    if not (context.dir.path / _POWER).exists():
-        return
-    rule = context.rules.power
-    for folder, expected in ((PERFORMANCE, rule.run), (_RANGING, rule.run), (_POWER, rule.power)):
-        path = context.dir.path / folder
-        names = {entry.name for entry in path.iterdir() if entry.is_file()} if path.is_dir() else set()
-        if missing := [name for name in expected if name not in names]:
-            yield context.issue("power", folder, f"missing: {', '.join(missing)}")
-        if more := sorted(names.difference(expected, rule.optional)):
-            yield context.issue("power", folder, f"not expected: {', '.join(more)}")
-    text = "power measurements are not checked, only that their files exist"
-    fields = read_fields(context.dir.system_file)
-    stated = not isinstance(fields, str) and POWER_FIELD in fields
-    if not stated and not nameplate_of(context.dir.system_file).is_file():
-        text += f"; the design power is missing: no {POWER_FIELD} and no list of power supplies in systems/"
-    yield context.issue("power", _POWER, text, is_warning=True)

@@ -1,37 +1,102 @@
 """Checks of all files of a tree: kind, name, size and encoding, and no run submitted twice."""
 
+import errno
+import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.compliance.registry import TESTS
-from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL, PERFORMANCE, sha256_of
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    DETAIL,
+    GIT_LFS_POINTER,
+    GRADING_PROGRESS,
+    JOURNAL_DIR,
+    PERFORMANCE,
+    PROGRESS,
+    REPORT,
+    REQUESTS,
+    RUN_RECORD,
+    SERVER_METRICS,
+    SUMMARY,
+    sha256_of,
+)
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext
-from harness.submission.checks.issue import Issue
+from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.layout import DIVISIONS, ScenarioDir
 
+_RESULTS = "results"
+_POINTER_BYTES = 200  # a git-lfs pointer has about 130
+_COMPILED = ("__pycache__", ".pyc")
+_ARCHIVES = (".zip", ".tar", ".tgz", ".7z")
+_LEFT_OVER = (RUN_RECORD, JOURNAL_DIR, REQUESTS, REPORT, PROGRESS, GRADING_PROGRESS, SERVER_METRICS)
+# What the official checker opens wherever it lies, even where no rule asks for it.
+_FILES = (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values()))
 _OF_RANDOM_SAMPLES = frozenset(name for name, test in TESTS.items() if not test.every_sample)
 
 
 def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
-    """Names, kinds and sizes of everything below the divisions."""
-    for path in sorted(path for name in DIVISIONS for path in (root / name).rglob("*")):
-        what = _issue(path, most_bytes)
-        if what:
-            yield Issue("files", path.relative_to(root).as_posix(), what)
+    """Names, kinds and sizes of everything below the divisions, and names of divisions in another case."""
+    for path in sorted(root.iterdir()):
+        if path.name.lower() in DIVISIONS and path.name not in DIVISIONS:
+            text = f"is skipped by MLCommons's checker, whose divisions are {', '.join(DIVISIONS)}"
+            yield Issue("files", path.name, text, remedy=f"rename it to {path.name.lower()}")
+        elif path.is_file() and path.suffix in _ARCHIVES:
+            yield Issue("files", path.name, "is an archive beside the divisions")
+    for division in DIVISIONS:
+        for entry in sorted(_entries(root / division)):
+            where = f"{division}/{entry}"
+            try:
+                what = _issue(f"{root}/{where}", entry, most_bytes)
+            except OSError as error:
+                yield unreadable(where, str(error.strerror))
+                continue
+            if what:
+                yield Issue("files", where, what)
 
 
-def _issue(path: Path, most_bytes: int) -> str:
-    if path.is_symlink():
+def _entries(folder: Path) -> Iterator[str]:
+    """The path of everything below a folder, as text: a tree has tens of thousands of entries."""
+    for above, folders, files in os.walk(folder):
+        inside = above[len(str(folder)) + 1 :]
+        yield from (f"{inside}/{name}" if inside else name for name in (*folders, *files))
+
+
+def _issue(path: str, where: str, most_bytes: int) -> str:
+    entry, (*above, name) = os.lstat(path), where.split("/")
+    is_folder, is_file = stat.S_ISDIR(entry.st_mode), stat.S_ISREG(entry.st_mode)
+    if stat.S_ISLNK(entry.st_mode):
         return "is a symbolic link"
-    if path.name.startswith("."):
+    if name.startswith("."):
         return "has a name with a leading dot"
-    if " " in path.name:
+    if " " in name:
         return "has a name with a space"
-    if path.is_file() and path.stat().st_size > most_bytes:
-        return f"has {path.stat().st_size} bytes, expected {most_bytes} or less"
+    if not is_file and not is_folder:
+        return "is no plain file or folder"
+    if is_folder and name in _FILES:
+        return "is a folder, expected a file"
+    if not os.access(path, os.R_OK | (os.X_OK if is_folder else 0)):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if name.endswith(_COMPILED):
+        return "is what Python compiled"
+    beside_code = _RESULTS in above or len(above) < 2  # src/ may hold anything
+    if beside_code and (name in _LEFT_OVER or name.endswith(_ARCHIVES)):
+        return "is left over from a run, and no part of a submission"
+    if is_file and entry.st_size < _POINTER_BYTES and _RESULTS in above and _is_pointer(path):
+        return "is a git-lfs pointer in place of the file: run git lfs pull"
+    if is_file and entry.st_size > most_bytes:
+        return f"has {entry.st_size} bytes, expected {most_bytes} or less"
     return ""
+
+
+def _is_pointer(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return file.read(len(GIT_LFS_POINTER)) == GIT_LFS_POINTER
 
 
 def check_encoding(context: CheckContext) -> Iterator[Issue]:
@@ -54,28 +119,56 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def check_repeats(root: Path, scenario_dirs: Sequence[ScenarioDir]) -> Iterator[Issue]:
+def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issue]:
     """Detail and accuracy logs hold times and tokens, so those of two runs are never equal.
 
-    A greedy model gives the same answers again: scores may be equal, and so may the answers to the few
-    samples of a test such as TEST06, which LoadGen draws by the same seed in every scenario.
+    A greedy model gives the same answers again: scores may be equal, and so may the few answers that a
+    truncated log shows, or a test such as TEST06, for which LoadGen draws samples by the same seed in every
+    scenario. One run may be submitted in two divisions. What was copied as one folder is one issue.
     """
     seen: dict[str, tuple[Path, Path]] = {}
-    for folder in scenario_dirs:
+    copied: dict[tuple[Path, Path, bool], list[tuple[Path, Path]]] = {}
+    for context in contexts:
+        folder, is_greedy = context.dir, not context.benchmark.generation.temperature
         for path in _run_files(folder):
             run = folder.path / path.relative_to(folder.path).parts[0]
             for key in _fingerprints(path):
                 first, first_run = seen.setdefault(key, (path, run))
                 if first_run != run:
-                    by_chance = path.name == ACCURACY_LOG and run.name in _OF_RANDOM_SAMPLES
-                    other = first.relative_to(root).as_posix()
-                    text = f"equals {other}" if by_chance else f"is of the same run as {other}"
-                    yield Issue("repeat", folder.relative(path), text, is_warning=by_chance)
+                    by_chance = path.name == ACCURACY_LOG and (is_greedy or run.name in _OF_RANDOM_SAMPLES)
+                    where = (*_copied_folder(first, path), by_chance)
+                    copied.setdefault(where, []).append((first, path))
+    for (source, target, by_chance), files in copied.items():
+        yield _repeat(root, source, target, files, by_chance)
+
+
+def _copied_folder(first: Path, second: Path) -> tuple[Path, Path]:
+    """The largest folders, or the files, that hold the two under the same path."""
+    while first.name == second.name and first.parent != second.parent:
+        first, second = first.parent, second.parent
+    return first, second
+
+
+def _repeat(
+    root: Path, source: Path, target: Path, files: Sequence[tuple[Path, Path]], by_chance: bool
+) -> Issue:
+    if len(files) == 1:
+        ((source, target),) = files
+    where, other = target.relative_to(root).as_posix(), source.relative_to(root).as_posix()
+    (division, submitter), (another, copier) = (path.relative_to(root).parts[:2] for path in files[0])
+    what = f"has {len(files)} logs of the same runs as" if len(files) > 1 else "is of the same run as"
+    if division != another and submitter == copier:
+        text = f"{what} {other}, which is allowed in another division"
+        return Issue("repeat", where, text, is_warning=True)
+    if by_chance:
+        return Issue("repeat", where, f"equals {other}", is_warning=True)
+    return Issue("repeat", where, f"{what} {other}")
 
 
 def _run_files(folder: ScenarioDir) -> list[Path]:
     names = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)
-    return sorted(path for name in names for path in folder.path.rglob(name))
+    found = (path for name in names for path in folder.path.rglob(name))
+    return sorted(path for path in found if path.is_file() and os.access(path, os.R_OK))
 
 
 def _fingerprints(path: Path) -> tuple[str, ...]:

@@ -1,16 +1,25 @@
-"""One line of ``check``: where, what, rule, remedy. Rules and remedies are written here once."""
+"""One line of ``check``: where, what, rule, remedy. Rules and remedies are written here once.
+
+The remedies are for submitters of any harness: they name the file and what it must be.
+"""
 
 from dataclasses import dataclass
 
 from harness.text import printable
 
+_MOST_CHARACTERS = 1500  # the names of all fields of a system description, and as much again
+
 RULES: dict[str, tuple[str, str]] = {
     "missing-file": (
         "every file of the submission structure exists",
-        "add it, or build the folder again",
+        "add it",
     ),
+    "malformed": ("JSON and YAML files can be read and hold a table", "correct the file"),
     "log-damaged": ("LoadGen's logs are complete", "copy them again, or repeat the run"),
-    "logs-disagree": ("summary and detail log are of one run and unedited", "repeat the run"),
+    "logs-disagree": (
+        "summary and detail log are of one run and unedited",
+        "copy both logs of the run again, or repeat it",
+    ),
     "loadgen-errors": ("LoadGen logged no error, even in a VALID run", "find the cause and repeat the run"),
     "invalid": ("LoadGen's result is VALID", "repeat the run with settings that the system holds"),
     "mode": ("accuracy and performance logs lie in their own folders", "put the run into its folder"),
@@ -41,21 +50,27 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "audit-not-in-force": (
         "a compliance test runs with its audit.config",
-        "repeat it with run_compliance.py",
+        "repeat the test with the round's audit.config in force",
     ),
     "accuracy": (
         "accuracy and output lengths are within their bounds",
         "read the evaluator's report, repeat the accuracy run",
     ),
-    "hash": ("accuracy.txt ends with hash=<sha256 of the full log>", "build the folder again"),
-    "not-truncated": ("accuracy logs are cut to their first and last 4 KiB", "build the folder again"),
+    "hash": (
+        "accuracy.txt ends with hash=<sha256 of the full log>",
+        "truncate the full log again; that writes the hash",
+    ),
+    "not-truncated": (
+        "accuracy logs are cut to their first and last 4 KiB",
+        "truncate the full log again, with MLCommons's truncate_accuracy_log.py or this harness",
+    ),
     "test06-log": (
         "the accuracy log of TEST06 is complete and holds answers",
         "repeat TEST06, and do not edit its log",
     ),
     "test-missing": (
         "closed results have every compliance test",
-        "run run_compliance.py, then build the folder again",
+        "add the test's folder; run the test if it was not run (with this harness: run_compliance.py)",
     ),
     "test-failed": ("compliance tests pass", "read the verify file, repeat the test"),
     "scenarios": (
@@ -70,37 +85,57 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     "cross-check": (
         "figures that follow from each other agree",
-        "repeat the run; never edit a log or a verify file",
+        "copy the files of one run again, or repeat the run; never edit a log or a verify file",
     ),
     "system": (
         "systems/<system>.json has its 35 fields",
-        "complete the submission's TOML, then build the folder again",
+        "correct the file (with this harness: the submission's TOML, then build again)",
     ),
     "measurements": (
         "measurements.json has its 5 fields",
-        "complete the submission's TOML, then build the folder again",
+        "correct the file (with this harness: the submission's TOML, then build again)",
+    ),
+    "user-conf": (
+        "user.conf holds the settings of the performance run",
+        "submit the user.conf that the run had",
     ),
     "repeat": ("no two runs have the same log", "find the run that was copied into two folders"),
-    "files": ("plain files without spaces or leading dots, at most 50 MB", "rename or remove it"),
+    "files": (
+        "readable plain files without spaces or leading dots, at most 50 MB, none left over from a run",
+        "rename or remove it",
+    ),
     "deviations": ("a closed result comes from a run without deviations", "repeat the run by the rules"),
     "origin": (
-        "all runs of a scenario come from one server, version and commit",
+        "all runs of a scenario come from one benchmark, server, version and commit",
         "repeat the runs that differ",
     ),
     "run-verdict": ("the verdict in run.json is VALID", "repeat the run"),
 }
 
 
+def unreadable(where: str, reason: str) -> "Issue":
+    """The issue of an entry that cannot be read."""
+    return Issue("files", where, f"cannot be read: {reason}", remedy="put a readable file in its place")
+
+
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """``code`` is a key of RULES; ``where`` is relative to the tree. A warning needs no action."""
+    """``code`` is a key of RULES; ``where`` is relative to the tree. A warning needs no action.
+
+    ``remedy`` stands in place of the rule's where another one fits this issue.
+    """
 
     code: str
     where: str
     what: str
     is_warning: bool = False
+    remedy: str = ""
 
     def __str__(self) -> str:
         rule, remedy = RULES[self.code]
-        what = f"{printable(self.where)}: [{self.code}] {printable(self.what)}"
-        return f"warning: {what}" if self.is_warning else f"{what}; rule: {rule}; remedy: {remedy}"
+        what = f"{printable(self.where)}: [{self.code}] {printable(self.what, _MOST_CHARACTERS)}"
+        return (
+            f"warning: {what}"
+            if self.is_warning
+            else f"{what}; rule: {rule}; remedy: {self.remedy or remedy}"
+        )

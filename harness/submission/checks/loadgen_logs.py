@@ -1,12 +1,17 @@
 """Checks of every run's LoadGen logs: complete, without errors, of the right scenario and round."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from harness.config.loadgen_settings import NS_PER_MS
-from harness.files import DETAIL, SUMMARY
-from harness.submission.checks.check_context import CheckContext, Logs
+from harness.config.loadgen_settings import NS_PER_MS, PERFORMANCE_MODE
+from harness.files import ACCURACY, DETAIL, PERFORMANCE, SUMMARY
+from harness.loadgen_logs.agreement import disagreements
+from harness.submission.checks.arithmetic import contradictions
+from harness.submission.checks.check_context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 
+_VERSION = "loadgen_version"  # "6.0.17 @ 0123456789"
+_LISTED = 3  # of the figures that differ: two logs of different runs differ in all
 _COMPLETE = "Max query count reached"  # no error where every sample was issued
 
 
@@ -21,13 +26,32 @@ def check_logs(
     yield from damage
     if damage:
         return
-    yield from _agreement(context, logs)
     yield from _errors(context, logs, samples)
     found = logs.detail.effective.get("test_mode")
     if found != mode:
         yield context.issue("mode", logs.folder / DETAIL, f"test_mode is {found}, expected {mode}")
+    elif mode == PERFORMANCE_MODE:
+        yield from _figures(context, logs)
     yield from _scenario(context, logs)
     yield from _seeds(context, logs)
+
+
+def check_versions(context: CheckContext) -> Iterator[Issue]:
+    """All runs of a result have one version of LoadGen; another release of one series is a warning.
+
+    Five of the published v6.0 results were run with several of 6.0.
+    """
+    tests = (Path(test) / PERFORMANCE for test in context.benchmark.compliance)
+    found = {folder: read_logs(context, folder).values for folder in (PERFORMANCE, ACCURACY, *tests)}
+    numbers = {
+        folder: str(values[_VERSION]).split(" ")[0] for folder, values in found.items() if _VERSION in values
+    }
+    if len(set(numbers.values())) < 2:
+        return
+    shown = ", ".join(f"{folder.as_posix()} {number}" for folder, number in numbers.items())
+    series = {tuple(number.split(".")[:2]) for number in numbers.values()}
+    text = f"LoadGen's version is not the same in all runs: {shown}"
+    yield context.issue("origin", Path(), text, is_warning=len(series) == 1)
 
 
 def usable(logs: Logs) -> bool:
@@ -38,32 +62,30 @@ def usable(logs: Logs) -> bool:
 def _damage(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     for name, problem in ((SUMMARY, logs.summary.problem), (DETAIL, logs.detail.problem)):
         if problem == "missing":
-            yield context.issue("missing-file", logs.folder / name, "is missing")
+            yield context.missing(logs.folder / name)
         elif problem:
             yield context.issue("log-damaged", logs.folder / name, f"is {problem}")
 
 
-def _agreement(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """Values that both files hold must be equal."""
-    summary, detail = logs.summary, logs.detail
-    pairs = {
-        "scenario": (summary.scenario, detail.effective.get("scenario") if summary.scenario else None),
-        "result": (summary.result_valid, detail.result_valid),
-        "errors": (summary.errors, detail.error_count),
-        "mean latency": (
-            summary.figures.get("Mean latency (ns)"),
-            detail.values.get("result_mean_latency_ns"),
-        ),
-    }
-    for name, (one, other) in pairs.items():
-        if one != other:
-            text = f"{name} is {one} in the summary and {other} in the detail log"
-            yield context.issue("logs-disagree", logs.folder / SUMMARY, text)
+def _figures(context: CheckContext, logs: Logs) -> Iterator[Issue]:
+    """What both files of a performance run hold, and what follows from other figures."""
+    text = (context.dir.path / logs.folder / SUMMARY).read_text(encoding="utf-8", errors="replace")
+    found = list(disagreements(text, logs.detail))
+    if found:
+        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        text = "; ".join(found[:_LISTED]) + more
+        yield context.issue("logs-disagree", logs.folder / SUMMARY, text)
+    for what in contradictions(logs):
+        yield context.issue("cross-check", logs.folder / DETAIL, what)
 
 
 def _errors(context: CheckContext, logs: Logs, samples: int | None) -> Iterator[Issue]:
     """One issue for all error messages, with the first one."""
-    count = max(logs.detail.error_count, int(logs.number("num_errors") or 0))
+    counted_there, counted_here = logs.summary.errors, logs.detail.error_count
+    if counted_there != counted_here:
+        text = f"the summary counts {counted_there} errors, the detail log has {counted_here}"
+        yield context.issue("logs-disagree", logs.folder / SUMMARY, text)
+    count = max(counted_here, int(logs.number("num_errors") or 0))
     if count:
         first = next(iter(logs.detail.errors), "no message")
         text = f"LoadGen logged {count} error{'s' * (count > 1)}: {first}"
@@ -83,19 +105,34 @@ def _scenario(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 def _limits(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """The latency limits: the only logged difference between Server and Interactive."""
-    requested = logs.detail.requested
-    found = [_milliseconds(requested.get(f"server_{name}_latency")) for name in ("ttft", "tpot")]
-    limits = context.benchmark.latency_limits
-    expected = limits.get(context.scenario)
-    if expected is None or found == [expected.ttft_ms, expected.tpot_ms]:
+    expected = context.benchmark.latency_limits.get(context.scenario)
+    if expected is None or (found := _limits_of(logs)) == (expected.ttft_ms, expected.tpot_ms):
         return
-    named = [name for name, limit in limits.items() if found == [limit.ttft_ms, limit.tpot_ms]]
+    named = _named(context, found)
     text = (
         f"TTFT/TPOT limits of the run are {found[0]}/{found[1]} ms"
         f"{f', those of {named[0]}' if named else ''}, expected {expected.ttft_ms}/{expected.tpot_ms} "
         f"for {context.dir.folder}"
     )
     yield context.issue("scenario", logs.folder / DETAIL, text)
+
+
+def is_of_other_limits(context: CheckContext, logs: Logs) -> bool:
+    """Whether the run had the limits of another scenario of the benchmark: it lies in the wrong folder."""
+    named = _named(context, _limits_of(logs))
+    return bool(named) and context.scenario not in named
+
+
+def _limits_of(logs: Logs) -> tuple[object, object]:
+    """The limits of TTFT and TPOT in ms that LoadGen had."""
+    ttft, tpot = (logs.detail.requested.get(f"server_{name}_latency") for name in ("ttft", "tpot"))
+    return _milliseconds(ttft), _milliseconds(tpot)
+
+
+def _named(context: CheckContext, found: tuple[object, object]) -> list[str]:
+    """The scenarios that have these limits."""
+    limits = context.benchmark.latency_limits
+    return [name for name, limit in limits.items() if found == (limit.ttft_ms, limit.tpot_ms)]
 
 
 def _milliseconds(value: object) -> object:

@@ -37,6 +37,10 @@ def check_records(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
             continue
         if record is not None:
             records[folder] = record
+    others = {record.plan.benchmark.name for record in records.values()} - {context.benchmark.name}
+    for name in sorted(others):
+        text = f"these runs are of {name} (run.json), not of {context.benchmark.name}"
+        yield context.issue("origin", Path(), text, remedy=f"build the submission of {name} from them")
     for folder, record in records.items():
         if folder in (PERFORMANCE, ACCURACY):
             yield from _verdict(context, folder, record)

@@ -239,10 +239,20 @@ WRONG = {
     "another parameter": ("TEST07", ["HIGH", "--max-new-tokens", 100], "not be official: generation max_new"),
     "another scenario": ("TEST07", ["HIGH", "--scenario", "single-stream"], "single-stream"),
     "of no test": ("TEST06", ["HIGH", "--benchmark", EDGE], "has no TEST06; it needs no compliance test"),
-    "all of none": ("all", ["HIGH", "--benchmark", EDGE], f"{EDGE} needs no compliance test"),
     "of TEST06": ("TEST07", ["HIGH", "--benchmark", DATACENTER], "has no TEST07; it needs TEST06"),
     "crash": ("TEST07", ["HIGH", "--audit-config", "CRASH"], "LoadGen would crash"),
 }
+
+
+def test_a_benchmark_without_tests_is_no_error(stub, test07_file, tmp_path, capfd):
+    """In a loop over benchmarks."""
+    words = ("--test", "all", "--input-file", test07_file, "--benchmark", EDGE)
+    done = run_here(capfd, *flags(tmp_path, stub), *words)
+    assert (done.code, done.stdout.split(), done.stderr) == (
+        0,
+        [EDGE, *["needs", "no", "compliance", "test"]],
+        "",
+    )
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -72,6 +72,34 @@ def test_test06_knows_every_end(benchmark, ends, tmp_path):
         assert test.judge(log, run).passed is passes
 
 
+def test_test06_warns_of_the_end_that_the_official_script_takes_by_default(tmp_path):
+    """The record has FAIL for these answers: the script was run without -e."""
+    scenario, text = cases.CONSISTENCY["two ends"]
+    assert "EOS check pass: False" in official.said("TEST06", "two ends")
+    verdict = judge_consistency(log_of(tmp_path, text), scenario, (128009,))
+    assert (verdict.passed, len(verdict.warnings)) == (True, 1)
+    scenario, text = cases.CONSISTENCY["good"]
+    assert judge_consistency(log_of(tmp_path, text), scenario, (cases.EOS,)).warnings == ()
+
+
+CHECKS = "First token check pass: {}\nEOS check pass: {}\nSample length check pass: True\n"
+RECHECKED = [
+    ("Server", "True", "True", 0),
+    ("Offline", "Skipped", "True", 0),
+    ("Offline", "True", "True", 0),
+    ("Server", "Skipped", "True", 1),
+    ("Server", "True", "False", 1),
+    ("Server", "True", "True\nEOS check pass: False", 1),
+    ("Offline", "False", "None", 2),
+]
+
+
+@pytest.mark.parametrize(("scenario", "first", "ends", "wrong"), RECHECKED)
+def test_test06_file_of_a_submission(scenario, first, ends, wrong):
+    test = find_test(load_benchmark("deepseek-r1"), "TEST06")
+    assert len(list(test.recheck(CHECKS.format(first, ends), scenario))) == wrong
+
+
 @official.needs_checkout
 @pytest.mark.parametrize("test", official.SCRIPTS)
 def test_the_record_is_what_the_scripts_say(test, tmp_path):

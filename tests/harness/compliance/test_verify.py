@@ -1,6 +1,7 @@
 """``run_compliance.py verify``: logs that exist already, also those of other harnesses, and broken ones."""
 
 import errno
+import gzip
 import re
 import shutil
 
@@ -101,6 +102,12 @@ BROKEN = {
     "cut short": (write(ACCURACY, LOG[:-100]), "cut short at byte"),
     "not closed": (write(ACCURACY, LOG[:-2]), "the closing ] is missing"),
     "truncated": (write(ACCURACY, f"{LOG[:4096]}\n\n...\n\n{LOG[-4096:]}"), "truncated for submission"),
+    "compressed": (write(ACCURACY, gzip.compress(LOG.encode())), "compressed with gzip"),
+    "nested": (
+        write(ACCURACY, LOG.replace("{", '{ "more" : {},', 1)),
+        "byte 2: an entry has an object inside",
+    ),
+    "a folder": (both(remove(SUMMARY), lambda logs: (logs / SUMMARY).mkdir()), "expected a file"),
     "no entries": (write(ACCURACY, "[\n]\n"), "mlperf_log_accuracy.json: no answer was logged"),
     "half a token": (write(ACCURACY, LOG.replace('"data" : "', '"data" : "45', 1)), "cut short"),
     "detail cut short": (cut(DETAIL), "mlperf_log_detail.txt: cut short"),
@@ -119,6 +126,7 @@ def test_broken_logs(name, logs, verify09, into):
     assert (code, printed) == (2, "")
     (line,) = errors.splitlines()
     assert line.startswith("run_compliance.py: error: ") and said in line
+    assert str(logs) in line
     assert not into[1].exists()
 
 

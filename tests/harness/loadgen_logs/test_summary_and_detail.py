@@ -118,7 +118,7 @@ def test_broken_line_inside_a_detail_log(tmp_path):
     lines[3] = lines[3][:40]
     path = tmp_path / "mlperf_log_detail.txt"
     path.write_text("\n".join(lines))
-    assert read_detail(path).problem == "damaged: 1 incomplete line"
+    assert read_detail(path).problem == "damaged: 1 incomplete line, the first is line 4"
 
 
 def test_a_missing_summary(tmp_path):

@@ -228,7 +228,7 @@ def test_system_prints_toml_that_can_be_completed(capsys):
 
 def test_the_user_conf_that_the_run_had_counts(results, info, tmp_path):
     """The file that run.json names may have been edited for the next run."""
-    had = "*.Offline.min_query_count = 6396\n*.Offline.target_qps = 7\n"
+    had = "*.Offline.min_query_count = 6396\n*.Offline.target_qps = 9\n"
     (results / "offline/performance/user.conf").write_text(had)
     assert build(results) == 0
     (written,) = tmp_path.glob("tree/closed/MyOrg/results/made_up/*/Offline/user.conf")

@@ -55,7 +55,7 @@ def test_against_an_earlier_tree_of_the_same_system(tree, tmp_path, capsys):
     row("Offline/performance/run_1", result_tokens_per_second=10200.4)(earlier / RESULTS)
     assert main(["check", str(tree), "--against", str(earlier)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines if line.startswith("made_up")] == ["+0.0%", "+25.0%"]
+    assert [line.split()[-1] for line in lines if line.startswith("MyOrg ")] == ["+0.0%", "+25.0%"]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def results_of(tree: Path, folder: Path) -> Path:
             path = target / name / "run.json"
             path.parent.mkdir(exist_ok=True)
             run_record(folder / "user.conf", name).write(path)
-    (folder / "user.conf").write_text("*.Offline.min_query_count = 6396\n")
+    shutil.copyfile(tree / RESULTS / "Offline/user.conf", folder / "user.conf")
     return folder
 
 

@@ -1,6 +1,10 @@
 """Ways to damage a correct tree, and the issues that each must have."""
 
+import json
+import math
+import os
 from functools import partial
+from pathlib import Path
 
 from tests import records
 from tests.harness.submission.edits import (
@@ -22,6 +26,7 @@ from tests.harness.submission.edits import (
     row,
     second_row,
     text,
+    without_row,
     write,
 )
 from tests.harness.submission.trees import RESULTS
@@ -41,7 +46,13 @@ def error(run, message="completed twice"):
 
 
 def score(shown, scenario="Offline"):
-    return pattern(f"{scenario}/accuracy/accuracy.txt", "^'exact_match'.*", f"'exact_match': {shown}")
+    """Another score; the report above it too, where the score is a number."""
+    name = f"{scenario}/accuracy/accuracy.txt"
+    line = pattern(name, "^'exact_match'.*", f"'exact_match': {shown}")
+    if not isinstance(shown, float):
+        return line
+    above = f"FINAL SCORE: {shown:.2f}% ({shown * 12.83:.2f}/1283.00)"
+    return both(line, pattern(name, "^FINAL SCORE.*", above))
 
 
 def set_number(name, label, value):
@@ -79,6 +90,20 @@ def after(name, content):
     return changed(name, lambda old: old + content)
 
 
+def in_place(name, make):
+    """Something else in place of a file or folder."""
+
+    def edit(results):
+        remove(name)(results)
+        make(results / name)
+
+    return edit
+
+
+def link(target):
+    return lambda path: path.symlink_to(target)
+
+
 def division(name):
     """The tree in another division."""
     return both(system(division=name), rename(f"{TREE}/closed", f"{TREE}/{name}"))
@@ -87,7 +112,12 @@ def division(name):
 TTFT = "result_first_token_99__00_percentile_latency_ns"
 TPOT = "result_time_per_output_token_99__00_percentile_ns"
 PERMUTATION = "effective_sample_concatenate_permutation"
-SEED = "effective_schedule_rng_seed"
+SEED, LOG_SEED = "effective_schedule_rng_seed", "effective_accuracy_log_rng_seed"
+LOGGED, PER_QUERY = "effective_accuracy_log_sampling_target", "effective_samples_per_query"
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0123' * 16}\nsize 123456\n"
+BEGAN = "11-21-2026 13:53:02.000"  # a second after power_begin of Offline
+PLAN = json.loads(records.PATH.read_text())["plan"]
+OF_ANOTHER = records.verdict("VALID", plan=PLAN | {"benchmark": PLAN["benchmark"] | {"name": "deepseek-r1"}})
 KILLED = records.text(verdict=None, deviations=[])
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 COUNTED = text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")
@@ -100,7 +130,7 @@ SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server
 # Damage, and the codes of its issues (None: brings others with it).
 DAMAGES = [
     ("Interactive in a Server folder", rename("Interactive", "Server"), "scenario*4"),
-    ("Server limits in Interactive", row(INTERACTIVE, **SERVER_ROWS), "scenario"),
+    ("Server limits in Interactive", row(INTERACTIVE, **SERVER_ROWS), "logs-disagree scenario"),
     ("Server in an Offline folder", copied(f"{INTERACTIVE}/{DETAIL}", f"{OFFLINE}/{DETAIL}"), None),
     ("an unknown scenario", rename("Interactive", "Interactiv"), "scenarios*2"),
     ("an unknown benchmark", rename("", "../gpt-oss-121b"), "benchmark"),
@@ -112,33 +142,33 @@ DAMAGES = [
     ("errors counted only", both(row(OFFLINE, num_errors=3), COUNTED), "loadgen-errors logs-disagree"),
     ("INVALID", both(VALID_SUMMARY, row(OFFLINE, result_validity="INVALID")), "invalid"),
     ("INVALID made VALID by hand", row(OFFLINE, result_validity="INVALID"), "logs-disagree"),
-    ("latency made better by hand", row(OFFLINE, result_mean_latency_ns=1), "logs-disagree"),
+    ("latency made better by hand", row(OFFLINE, result_mean_latency_ns=1), "cross-check logs-disagree"),
     ("accuracy log as performance", row(OFFLINE, effective_test_mode="AccuracyOnly"), None),
-    ("a seed", row(OFFLINE, effective_schedule_rng_seed=1), "seeds"),
+    ("a seed", row(OFFLINE, effective_schedule_rng_seed=1), "logs-disagree seeds"),
     ("a seed in accuracy", row("Offline/accuracy", effective_qsl_rng_seed=1), "seeds"),
     ("no permutation", row(OFFLINE, effective_sample_concatenate_permutation=False), "settings"),
     ("no token latencies", row(OFFLINE, requested_use_token_latencies=False), "settings"),
     ("another percentile", row(INTERACTIVE, effective_target_latency_percentile=0.9), "settings"),
-    ("short", row(OFFLINE, effective_min_duration_ms=599_999), "min-duration"),
-    ("short by the clock", row(INTERACTIVE, power_end="01-01-2020 00:00:00.000"), "min-duration"),
-    ("early stopping", row(INTERACTIVE, early_stopping_met=False), "early-stopping"),
-    ("fewer samples", row(OFFLINE, effective_performance_sample_count=6395), "sample-count"),
+    ("short", row(OFFLINE, effective_min_duration_ms=599_999), "logs-disagree min-duration"),
+    ("short by the clock", row(INTERACTIVE, power_end="01-01-2020 00:00:00.000"), "cross-check min-duration"),
+    ("early stopping", row(INTERACTIVE, early_stopping_met=False), "early-stopping logs-disagree"),
+    ("fewer samples", row(OFFLINE, effective_performance_sample_count=6395), "logs-disagree sample-count"),
     ("a smaller dataset", row(OFFLINE, qsl_reported_total_count=6000), "sample-count"),
     ("an answer missing", row(INTERACTIVE, result_query_count=6395), "sample-count"),
     ("fewer accuracy samples", row("Offline/accuracy", generated_samples_per_query=4394), "sample-count"),
     ("evaluated too few", text(SCORE, ": 4395", ": 4000"), "sample-count"),
-    ("660 samples asked for", row(OFFLINE, effective_samples_per_query=660), "samples-per-query"),
+    ("660 samples asked for", row(OFFLINE, **{PER_QUERY: 660}), "logs-disagree samples-per-query"),
     ("660 samples made", row(OFFLINE, generated_samples_per_query=660), "cross-check samples-per-query"),
-    ("short answers", row(OFFLINE, result_tokens_per_second=1.0), "mean-tokens"),
-    ("TTFT at the limit", row(INTERACTIVE, **{TTFT: 2_000_000_000}), "latency"),
-    ("TPOT beyond", row(INTERACTIVE, **{TPOT: 15_000_001}), "latency"),
-    ("audit in force", row(OFFLINE, effective_accuracy_log_sampling_target=990), "audit-in-force"),
+    ("short answers", row(OFFLINE, result_tokens_per_second=1.0), "cross-check logs-disagree mean-tokens"),
+    ("TTFT at the limit", row(INTERACTIVE, **{TTFT: 2_000_000_000}), "cross-check latency logs-disagree"),
+    ("TPOT beyond", row(INTERACTIVE, **{TPOT: 15_000_001}), "cross-check latency logs-disagree"),
+    ("audit in force", row(OFFLINE, **{LOGGED: 990}), "audit-in-force logs-disagree"),
     ("answers logged", sized(f"{OFFLINE}/mlperf_log_accuracy.json", 5000), "audit-in-force"),
-    ("audit not in force", row(TEST07, effective_accuracy_log_rng_seed=0), "audit-not-in-force"),
-    ("too few logged", row(TEST09, effective_accuracy_log_sampling_target=6395), "audit-not-in-force"),
+    ("audit not in force", row(TEST07, **{LOG_SEED: 0}), "audit-not-in-force logs-disagree"),
+    ("too few logged", row(TEST09, **{LOGGED: 6395}), "audit-not-in-force logs-disagree"),
     ("test with permutation", row(TEST09, **{PERMUTATION: True}), "audit-not-in-force"),
-    ("test of fewer samples", row(TEST07, generated_samples_per_query=989), "sample-count"),
-    ("test too short", TOO_FEW, "invalid"),
+    ("test of fewer samples", row(TEST07, generated_samples_per_query=989), "cross-check sample-count"),
+    ("test too short", TOO_FEW, "invalid logs-disagree"),
     ("just below the target", score(82.298), "accuracy"),
     ("just above the target", score(82.299), ""),
     ("no score", text(SCORE, "exact_match", "exact"), "accuracy"),
@@ -156,8 +186,8 @@ DAMAGES = [
     ("TEST07 below its threshold", set_number(VERIFY07, "Accuracy score", "60.697"), "test-failed"),
     ("TEST07 at its threshold", set_number(VERIFY07, "Accuracy score", "60.698"), ""),
     ("TEST07 against another threshold", set_number(VERIFY07, "Accuracy threshold", "10"), "test-failed"),
-    ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check test-failed"),
-    ("TEST09 just long enough", set_number(VERIFY09, "Mean output tokens", "1150.38"), "cross-check"),
+    ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check*2 test-failed"),
+    ("TEST09 just long enough", set_number(VERIFY09, "Mean output tokens", "1150.38"), "cross-check*2"),
     ("TEST09 of fewer samples", set_number(VERIFY09, "Total samples", "6000"), "test-failed"),
     ("detail log cut", cut(f"{OFFLINE}/{DETAIL}"), "log-damaged"),
     ("summary empty", cut(f"{OFFLINE}/{SUMMARY}", 0), "log-damaged"),
@@ -196,7 +226,7 @@ DAMAGES = [
     ("bytes that are no text", after(SCORE, b"caf\xe9\n"), "encoding"),
     ("bytes in a log", after(f"{OFFLINE}/{DETAIL}", b"\xe9\n"), "encoding log-damaged"),
     ("long answers", before(SCORE, TOO_LONG), "accuracy"),
-    ("an earlier score", before(SCORE, LOW), "accuracy"),
+    ("an earlier score", before(SCORE, LOW), "accuracy cross-check"),
     ("two blanks", score(" 84.0"), "accuracy"),
     ("a score in quotes", score("'84.0'"), "accuracy"),
     ("a score that is no number", score("84.0.1"), "accuracy"),
@@ -214,9 +244,63 @@ DAMAGES = [
     ("watts as text", system(system_power_capacity="10 kW"), "system"),
     ("watts", system(system_power_capacity=10_200.5), ""),
     ("another target latency", row(INTERACTIVE, effective_target_latency_ns=61_000_000_000), "latency"),
-    ("an earlier row of a seed", second_row(OFFLINE, SEED, 1, before=True), "seeds"),
-    ("a later row of a seed", second_row(OFFLINE, SEED, 1, before=False), ""),
+    ("an earlier row of a seed", second_row(OFFLINE, SEED, 1, before=True), "log-damaged"),
+    ("a later row of a seed", second_row(OFFLINE, SEED, 1, before=False), "log-damaged"),
+    ("no result", without_row(OFFLINE, "result_tokens_per_second"), "invalid logs-disagree mean-tokens"),
+    (
+        "a result of 0",
+        row(OFFLINE, result_tokens_per_second=0),
+        "cross-check invalid logs-disagree mean-tokens",
+    ),
+    (
+        "a result that is no number",
+        row(OFFLINE, result_tokens_per_second=math.nan),
+        "invalid logs-disagree mean-tokens",
+    ),
+    ("no query asked for", row(OFFLINE, effective_min_query_count=0), "logs-disagree sample-count"),
+    ("a submitter without results", folder(f"{ORGANISATION}/../Other/documentation"), "missing-file"),
+    (
+        "an open mapping that is no JSON",
+        write(f"{TREE}/open/My/model_mapping.json", "{"),
+        "malformed missing-file",
+    ),
+    ("a folder as a detail log", in_place(f"Interactive/accuracy/{DETAIL}", Path.mkdir), "files log-damaged"),
+    ("a folder as accuracy.txt", in_place(SCORE, Path.mkdir), "files missing-file"),
+    ("a file as a folder", in_place("Offline/TEST07", Path.touch), "test-missing"),
     # Found by nobody else.
-    ("samples/s made better by hand", row(OFFLINE, result_samples_per_second=10.9), "cross-check"),
+    ("a pipe as a log", in_place(f"{OFFLINE}/{SUMMARY}", os.mkfifo), "files log-damaged"),
+    ("a link that leads nowhere", in_place(f"{OFFLINE}/{DETAIL}", link("gone")), "files missing-file"),
+    ("a link to itself", in_place(SCORE, link("accuracy.txt")), "files missing-file"),
+    ("accuracy.txt as a git-lfs pointer", write(SCORE, POINTER), "accuracy files hash"),
+    ("a detail log as a git-lfs pointer", write(f"{OFFLINE}/{DETAIL}", POINTER), "files log-damaged"),
+    ("a detail log twice", changed(f"{OFFLINE}/{DETAIL}", lambda log: log + log), "log-damaged"),
+    ("a trailing comma", pattern(SYSTEM, r"\n}$", ",\n}"), "malformed"),
+    ("a byte order mark", before(SYSTEM, b"\xef\xbb\xbf"), "malformed"),
+    ("no node", system(number_of_nodes="0"), "system"),
+    ("a blank for the nodes", system(number_of_nodes=" "), "system"),
+    ("a README of a blank", write("Offline/README.md", " \n"), "missing-file"),
+    ("measurements of a blank", fields("Offline/measurements.json", retraining=" "), "measurements"),
+    ("a decimal comma", score("83,6"), "accuracy"),
+    ("another score than in the report", score("85.0"), "cross-check"),
+    (
+        "user.conf of another benchmark",
+        write("Offline/user.conf", "llama3_1-8b.Offline.target_qps = 9\n"),
+        "user-conf",
+    ),
+    ("user.conf of another scenario", write("Offline/user.conf", "*.Server.target_qps = 9\n"), "user-conf"),
+    ("user.conf of another run", write("Offline/user.conf", "*.Offline.target_qps = 8\n"), "user-conf"),
+    ("LoadGen of another round", row(OFFLINE, loadgen_version="5.1.0 @ 0123456789"), "origin"),
+    ("LoadGen of another release", row(OFFLINE, loadgen_version="6.0.8 @ 0123456789"), "origin"),
+    ("samples of a power meter", write(f"{OFFLINE}/spl.txt", "1"), "power"),
+    ("a ranging run", folder("Offline/performance/ranging"), "power"),
+    ("a division in capitals", folder(f"{TREE}/Open"), "files"),
+    ("an archive beside the divisions", write(f"{TREE}/submission.zip", "PK"), "files"),
+    ("an archive beside results", write(f"{ORGANISATION}/submission.tgz", "PK"), "files"),
+    ("a record left over", write(f"{OFFLINE}/run.json", "{}"), "files"),
+    ("a compiled file", write(f"{ORGANISATION}/src/main.pyc", "1"), "files"),
+    ("runs of another benchmark", kept(f"{OFFLINE}/run.json", OF_ANOTHER), "origin"),
+    ("a copied system", copied("../../made_up", "../../copy"), "missing-file repeat"),
+    ("TTFT below 0", row(INTERACTIVE, result_first_token_min_latency_ns=-1), "cross-check logs-disagree"),
+    ("samples/s made better", row(OFFLINE, result_samples_per_second=10.9), "cross-check*2 logs-disagree"),
     ("another test's length", OTHER_LENGTH, "cross-check"),
 ]

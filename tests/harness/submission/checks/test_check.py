@@ -1,28 +1,37 @@
 """``check``: a correct tree has no issue, and each damage has its own."""
 
+import errno
+import os
 import random
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.config.options import available_benchmarks
 from harness.config.rounds import available_rounds
+from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES
 from harness.submission.cli import main
 from harness.submission.layout import ScenarioDir
 from harness.submission.rules import load_rules
 from tests.harness.submission.building import one_line
-from tests.harness.submission.checks.damages import DAMAGES, OFFLINE, RUN, division, error, score
+from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN, division, error, score
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     DETAIL,
+    ORGANISATION,
+    SCORE,
     SUMMARY,
+    SYSTEM,
+    TREE,
     both,
     copied,
     error_row,
+    fields,
     remove,
     rename,
     row,
@@ -97,6 +106,9 @@ def endpoints_files(scenario):
 POWER = "Offline/performance"
 POWER_FILES = [*(f"power/{name}" for name in load_rules().power.power), "ranging/spl.txt", "run_1/spl.txt"]
 TESTS = [f"{scenario}/{test}" for scenario in ("Offline", "Interactive") for test in ("TEST07", "TEST09")]
+# Their form is checked, and that the power meter has a sample of the run; the rest is for the power checker.
+SAMPLE = f"Time,{BEGAN},Watts,812.5,Volts,229.9\n"
+MEASURED = {".json": "{}\n", ".log": "started\n", ".txt": SAMPLE}
 MISSED = f"Interactive/TEST07/{RUN}"
 # What may be submitted, and the code and the place of a warning.
 TAKEN = {
@@ -105,9 +117,11 @@ TAKEN = {
     "Endpoints layout": (endpoints("Interactive"), [("scenarios", "gpt-oss-120b/Interactive")]),
     "its name of Server": (endpoints("Online"), [("scenarios", "gpt-oss-120b/Online")]),
     "its files beside LoadGen's logs, which are checked": (both(*endpoints_files("Offline")), []),
-    # Their files must be there; what they say is not checked.
     "power measurements": (
-        both(copied(OFFLINE, f"{POWER}/ranging"), *(write(f"{POWER}/{name}", "1") for name in POWER_FILES)),
+        both(
+            copied(OFFLINE, f"{POWER}/ranging"),
+            *(write(f"{POWER}/{name}", MEASURED[Path(name).suffix]) for name in POWER_FILES),
+        ),
         [("power", f"gpt-oss-120b/{POWER}/power")],
     ),
     "no count of accuracy samples, of an older LoadGen": (
@@ -120,6 +134,34 @@ TAKEN = {
         both(
             row(MISSED, result_validity="INVALID", early_stopping_met=False),
             text(f"{MISSED}/{SUMMARY}", "Result is : VALID", "Result is : INVALID"),
+            text(f"{MISSED}/{SUMMARY}", "stopping satisfied: Yes", "stopping satisfied: NO"),
+        ),
+        [],
+    ),
+    "the settings of another run in user.conf": (
+        write("Offline/user.conf", "*.Offline.target_qps = 8\n"),
+        [("user-conf", "gpt-oss-120b/Offline/user.conf")],
+    ),
+    "settings of another scenario alone": (
+        write("Offline/user.conf", "*.Server.target_qps = 8\n"),
+        [("user-conf", "gpt-oss-120b/Offline/user.conf")],
+    ),
+    "two releases of LoadGen": (
+        row(OFFLINE, loadgen_version="6.0.8 @ 0123456789"),
+        [("origin", "gpt-oss-120b/Offline")],
+    ),
+    "the same runs in the open division": (
+        both(
+            copied(f"{TREE}/closed", f"{TREE}/open"),
+            fields(f"{TREE}/open/MyOrg/systems/made_up.json", division="open"),
+        ),
+        [("repeat", "open")],
+    ),
+    "open, without hash and permutation": (
+        both(
+            text(SCORE, "hash=", "sum="),
+            row(OFFLINE, effective_sample_concatenate_permutation=False),
+            division("open"),
         ),
         [],
     ),
@@ -135,7 +177,7 @@ def test_what_may_be_submitted(tree, capsys, name):
     assert [(one.code, one.where.split("results/made_up/")[-1]) for one in found if one.is_warning] == warned
     assert len(found) == len(warned)
     assert main(["check", str(tree)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"no issues{', 1 warning' * len(warned)}"
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"no issues{', 1 warning' * len(warned)}")
 
 
 NAMES = [
@@ -203,15 +245,79 @@ def test_no_nonsense_breaks_the_check(tree):
 
 
 def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
-    row(OFFLINE, effective_min_duration_ms=1000)(tree / RESULTS)
+    row(OFFLINE, effective_qsl_rng_seed=1000)(tree / RESULTS)
+    text(
+        f"{OFFLINE}/{SUMMARY}", f"qsl_rng_seed : {load_rules().seeds['qsl_rng_seed']}", "qsl_rng_seed : 1000"
+    )(tree / RESULTS)
     assert main(["check", str(tree)]) == 5
-    line, *_, count = capsys.readouterr().out.splitlines()
+    *_, line, count = capsys.readouterr().out.splitlines()
     where, rest = line.split(": ", 1)
     assert where == f"{RESULTS}/{OFFLINE}/{DETAIL}"
     what, rule, remedy = rest.split("; ")
-    assert what.startswith("[min-duration] ") and "1000" in what and "600000" in what
+    assert what.startswith("[seeds] ") and "1000" in what and str(load_rules().seeds["qsl_rng_seed"]) in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
     assert count == "1 issue"
+
+
+OLD = f"{ORGANISATION}/compliance/made_up/gpt-oss-120b/Offline"
+# What is missing, and where it lies instead: from the benchmark's folder.
+MISPLACED = [
+    ("Offline/TEST07", "Offline/TEST7"),
+    ("Offline/user.conf", "Offline/User.conf"),
+    (f"{ORGANISATION}/src", f"{ORGANISATION}/code"),
+    (SYSTEM, SYSTEM.replace("made_up", "Made-up")),
+    ("Offline/TEST07", f"{OLD}/TEST07"),
+    ("Offline/measurements.json", f"{OLD.replace('compliance', 'measurements')}/made_up_Offline.json"),
+]
+
+
+@pytest.mark.parametrize(("expected", "found"), MISPLACED)
+def test_a_file_under_another_name_is_found(tree, expected, found):
+    """As v5.1 had them, or mistyped: nothing needs to be run again."""
+    results = tree / RESULTS
+    (results / found).parent.mkdir(parents=True, exist_ok=True)
+    rename(expected, found)(results)
+    (issue,) = check_tree(tree)
+    names = [Path(os.path.normpath(RESULTS / name)).as_posix() for name in (expected, found)]
+    assert issue.where == names[0] and names[1] in issue.what
+    assert names[0] in issue.remedy and issue.remedy in str(issue)
+
+
+def test_a_division_is_no_tree(tree, capsys):
+    for name in ("closed", "closed/MyOrg/results"):
+        assert main(["check", str(tree / name)]) == 2
+        assert one_line(capsys).endswith(f" {tree}\n")
+
+
+def test_an_entry_that_cannot_be_read_ends_no_other_check(tree, monkeypatch):
+    """The kernel's answer to a user who may not read; root may read everything."""
+    path = tree / RESULTS / "Offline/performance/power"
+
+    def denied(context):
+        if context.dir.folder == "Offline":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        yield from ()
+
+    monkeypatch.setattr(check, "check_power", denied)
+    remove("Offline/TEST09")(tree / RESULTS)
+    issues = check_tree(tree)
+    assert codes(issues) == "files test-missing"
+    assert f"{RESULTS}/Offline/performance/power" in {issue.where for issue in issues}
+
+
+def test_issues_stand_below_the_table_with_its_submitters(tree, capsys):
+    remove("Offline/user.conf")(tree / RESULTS)
+    assert main(["check", str(tree)]) == 5
+    head, *rows, issue, count = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["submitter", "system"]
+    assert [line.split()[:2] for line in rows] == [["MyOrg", "made_up"]] * 2
+    assert "[missing-file]" in issue and count == "1 issue"
+
+
+def test_what_is_not_checked_is_counted(tree, capsys):
+    rename("", "../whisper")(tree / RESULTS)
+    assert main(["check", str(tree)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(", 2 results not checked")
 
 
 @pytest.mark.parametrize("arguments", [["check", "{}/nowhere"], ["check", "{}"]])

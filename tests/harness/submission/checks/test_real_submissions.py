@@ -9,6 +9,7 @@ import pytest
 
 from harness.compliance.registry import find_test
 from harness.config.benchmark import load_benchmark
+from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check import check_tree
@@ -73,7 +74,8 @@ def test_verify_files_say_what_their_lines_say():
     for path in paths:
         text, test = path.read_text(), find_test(benchmark, path.parent.name)
         found = test.read(text)
-        assert (found.passed, list(test.recheck(text))) == (True, [])
+        scenario = Scenario.parse(path.parents[1].name).loadgen
+        assert (found.passed, list(test.recheck(text, scenario))) == (True, [])
         assert re.search(rf"(Accuracy score|Mean output tokens): 0*{found.figure}0*$", text, re.MULTILINE)
         assert found.samples == test.dataset.samples
 

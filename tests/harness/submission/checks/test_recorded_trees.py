@@ -1,12 +1,25 @@
 """Closed submissions of other benchmarks: accepted as they are, and by whom not when damaged."""
 
+import re
 from functools import partial
 
 import pytest
 
 from harness.submission.checks.check import check_tree
 from tests.harness.submission.checks.official_checker import accepts, needs_official
-from tests.harness.submission.edits import SCORE, SYSTEM, both, fields, pattern, remove, text, write
+from tests.harness.submission.edits import (
+    SCORE,
+    SUMMARY,
+    SYSTEM,
+    both,
+    fields,
+    pattern,
+    remove,
+    row,
+    text,
+    without_row,
+    write,
+)
 from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, copied, unpack
 from tests.made_up.cnn import DATACENTER, EDGE
 
@@ -59,6 +72,22 @@ def consistency(check, old):
     return text("Offline/TEST06/verify_accuracy.txt", f"{check}: {old}", f"{check}: False")
 
 
+def faster(factor):
+    """Offline's tokens per second in both files."""
+
+    def edit(results):
+        summary = (results / OFFLINE / SUMMARY).read_text()
+        found = re.search("^Tokens per second: (.*)$", summary, re.MULTILINE)
+        rate = float(f"{float(found[1]) * factor:.6g}")
+        text(f"{OFFLINE}/{SUMMARY}", found[0], f"Tokens per second: {rate:g}")(results)
+        row(OFFLINE, result_tokens_per_second=rate)(results)
+
+    return edit
+
+
+OFFLINE, SINGLE = "Offline/performance/run_1", "SingleStream/performance/run_1"
+P90 = "result_90.00_percentile_latency_ns"
+skipped = text("Server/TEST06/verify_accuracy.txt", "token check pass: True", "token check pass: Skipped")
 TEST06_LOG = "Offline/TEST06/accuracy/mlperf_log_accuracy.json"
 answers = partial(write, TEST06_LOG)  # of which truncate_accuracy_log.py leaves everything
 ANSWER = '{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'
@@ -99,6 +128,14 @@ DAMAGES = {
     "no answers in TEST06": (WITH_TEST06, answers("[\n]\n"), "test06-log", False),
     "answers cut": (WITH_TEST06, answers(f"[\n{ANSWER[:-9]}"), "test06-log", False),
     "answers truncated": (WITH_TEST06, answers(TRUNCATED), "test06-log", False),
+    "one answer": (WITH_TEST06, answers(f"[\n{ANSWER}\n]\n"), "test06-log", False),
+    "first token skipped": (WITH_TEST06, skipped, "test-failed", False),
+    "more tokens per second": ((R1,), faster(1.2), "cross-check", False),
+    "fewer tokens per second": ((R1,), faster(0.1), "cross-check", False),
+    "more than the limit": ((DATACENTER,), faster(1.1), "cross-check", False),
+    "no percentile": ((EDGE,), without_row(SINGLE, P90), "invalid", True),
+    "a percentile of 0": ((EDGE,), row(SINGLE, **{P90.replace(".", "__"): 0}), "invalid", True),
+    "no estimate": ((EDGE,), without_row(SINGLE, "early_stopping_latency_ss"), "cross-check", True),
     "no Offline": (ALL, remove("Offline"), "scenarios", True),
     "no SingleStream": ((EDGE,), remove("SingleStream"), "scenarios", True),
     "edge system": (WITH_TEST06, fields(SYSTEM, system_type="edge"), "scenarios", True),

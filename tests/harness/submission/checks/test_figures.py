@@ -1,0 +1,161 @@
+"""Figures of real LoadGen logs, changed in one file or in both: they contradict each other."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness.files import DETAIL, SUMMARY
+from harness.loadgen_logs.agreement import FIGURES, disagreements
+from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.submission.checks.arithmetic import contradictions
+from harness.submission.checks.check_context import Logs
+from tests.harness.submission.trees import ARCHIVE, CNN_ARCHIVE, R1_ARCHIVE, unpack
+
+RUNS = {
+    "gpt-oss-120b": ("Offline", "Interactive"),
+    "llama3.1-8b": ("Offline", "Server", "Interactive"),
+    "llama3.1-8b-edge": ("Offline", "SingleStream"),
+    "deepseek-r1": ("Offline", "Server", "Interactive"),
+}
+EACH = [(benchmark, scenario) for benchmark, scenarios in RUNS.items() for scenario in scenarios]
+POISSON = [case for case in EACH if case[1] in ("Server", "Interactive")]
+# What LoadGen prints in the summary of no run, or in that of runs with limits alone.
+NOT_PRINTED = {"generated_query_count", "result_query_count", "result_overlatency_query_count"}
+ONE_PERCENT = (0.99, 1.01)
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory):
+    """Summary and detail log of a performance run."""
+    root = tmp_path_factory.mktemp("trees")
+    for name, archives in (("one", (ARCHIVE,)), ("more", (CNN_ARCHIVE, R1_ARCHIVE))):
+        unpack(root / name, *archives)
+
+    def find(benchmark, scenario):
+        (found,) = root.rglob(f"results/made_up/{benchmark}/{scenario}/performance/run_1")
+        return found
+
+    return find
+
+
+@cache
+def read(folder):
+    return read_summary(folder / SUMMARY), read_detail(folder / DETAIL), (folder / SUMMARY).read_text()
+
+
+def logs_of(folder, **changed):
+    summary, detail, _ = read(folder)
+    return Logs(Path(), summary, replace(detail, values={**detail.values, **changed}))
+
+
+def found(folder, text=None, **changed):
+    """What is said of the logs with other rows in the detail log or another summary."""
+    logs = logs_of(folder, **changed)
+    return [*disagreements(read(folder)[2] if text is None else text, logs.detail), *contradictions(logs)]
+
+
+def scaled(value, factor):
+    return round(value * factor) if isinstance(value, int) else value * factor
+
+
+@pytest.mark.parametrize(("benchmark", "scenario"), EACH)
+def test_logs_as_they_are_agree(folder_of, benchmark, scenario):
+    assert found(folder_of(benchmark, scenario)) == []
+
+
+@pytest.mark.parametrize(("benchmark", "scenario"), EACH)
+def test_every_figure_of_the_detail_log_counts(folder_of, benchmark, scenario):
+    folder = folder_of(benchmark, scenario)
+    rows = {
+        key: value
+        for key, value in logs_of(folder).values.items()
+        if key.startswith(("result_", "early_stopping_latency")) and type(value) in (int, float)
+    }
+    assert len(rows) > (30 if scenario != "Offline" else 10)
+    missed = [
+        (key, factor)
+        for key, value in rows.items()
+        for factor in ONE_PERCENT
+        if key not in NOT_PRINTED and scaled(value, factor) != value
+        if not found(folder, **{key: scaled(value, factor)})
+    ]
+    assert missed == []
+
+
+@pytest.mark.parametrize(("benchmark", "scenario"), EACH)
+def test_every_figure_of_the_summary_counts(folder_of, benchmark, scenario):
+    folder = folder_of(benchmark, scenario)
+    summary = (folder / SUMMARY).read_text()
+    lines = list(re.finditer(r"^[^*\n]+: *([0-9.]+)$", summary, re.MULTILINE))
+    # Offline logs no limits of TTFT and TPOT.
+    lines = [line for line in lines if scenario != "Offline" or not line[0].startswith(("ttft", "tpot"))]
+    missed = []
+    for line in lines:
+        number = line[1]
+        for factor in ONE_PERCENT:
+            other = f"{float(number) * factor:.2f}" if "." in number else str(round(int(number) * factor))
+            text = summary[: line.start(1)] + other + summary[line.end(1) :]
+            if float(other) != float(number) and not found(folder, text):
+                missed.append((line[0], other))
+    assert missed == []
+    names = {line[0].partition(":")[0].strip() for line in lines} & FIGURES["Server"].keys()
+    assert len(names) > 8
+    without = {name: re.sub(rf"(?m)^{re.escape(name)} *:.*\n", "", summary) for name in names}
+    assert [name for name, text in without.items() if not found(folder, text)] == []
+
+
+HEADLINES = {
+    "Offline": ("result_samples_per_second",),
+    "Server": ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
+    "Interactive": ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
+    "SingleStream": ("result_qps_without_loadgen_overhead", "result_token_throughput"),
+}
+
+
+@pytest.mark.parametrize(("benchmark", "scenario"), EACH)
+def test_a_headline_figure_follows_from_others_of_its_log(folder_of, benchmark, scenario):
+    """So it cannot be changed in both files, alone or with the other rate."""
+    folder = folder_of(benchmark, scenario)
+    names, values = HEADLINES[scenario], logs_of(folder).values
+    for factor in ONE_PERCENT:
+        for name in names:
+            assert list(contradictions(logs_of(folder, **{name: values[name] * factor})))
+        both = logs_of(folder, **{name: values[name] * factor for name in names})
+        assert list(contradictions(both))
+
+
+@pytest.mark.parametrize(("benchmark", "scenario"), POISSON)
+def test_rates_follow_from_the_latency_of_the_last_query_without_a_clock(folder_of, benchmark, scenario):
+    folder = folder_of(benchmark, scenario)
+    values = logs_of(folder).values
+    for factor in (0.9, 1.1):
+        rates = {name: values[name] * factor for name in HEADLINES[scenario]}
+        said = list(contradictions(logs_of(folder, **rates, power_begin=None)))
+        assert [what for what in said if "the last query was due" in what]
+
+
+# LoadGen prints rates with two decimals in the summary and six digits in the detail log: published pairs.
+PRINTED = [
+    ("13155.34", 13155.3, True),
+    ("10.05", 10.049, True),
+    ("10006.98", 10007, True),
+    ("128649.18", 128649, True),
+    ("1234567.89", 1.23457e06, True),
+    ("0.33", 0.331234, True),
+    ("13155.34", 13155.5, False),
+    ("10.05", 10.0561, False),
+    ("nan", 10.05, False),
+    ("", 10.05, False),
+]
+
+
+@pytest.mark.parametrize(("stated", "logged", "same"), PRINTED)
+def test_rounding(folder_of, stated, logged, same):
+    folder = folder_of("gpt-oss-120b", "Interactive")
+    name = "Completed samples per second"
+    text = re.sub(rf"(?m)^{name} *:.*", f"{name}    : {stated}", (folder / SUMMARY).read_text())
+    detail = logs_of(folder, result_completed_samples_per_sec=logged).detail
+    assert (list(disagreements(text, detail)) == []) is same
