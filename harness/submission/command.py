@@ -40,8 +40,10 @@ def build(options: BuildOptions) -> bool:
         print(f"check these fields, this machine filled them in (is it the system under test?): {fields}")
     if built.elsewhere:
         print("the servers are on other machines: this machine filled in no field of the system description")
-    if built.changed_source:
-        print("warning: the harness had local changes in a run; src/ holds its files as they are now")
+    if built.links:
+        print(f"not in src/: symbolic links, which are never followed: {', '.join(built.links)}")
+    if any(source.state is None for source in built.sources):
+        print("warning: the runs did not record their code; src/ holds the tracked files as they are now")
     return _conclude(
         options, request.output, options.round, check_tree(request.output, round_name=options.round)
     )

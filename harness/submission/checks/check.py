@@ -10,7 +10,7 @@ from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.compliance_tests import check_tests
 from harness.submission.checks.documents import check_power, check_scenario_documents, check_system
-from harness.submission.checks.files import check_encoding, check_files, check_repeats
+from harness.submission.checks.files import check_encoding, check_files, check_repeats, check_secrets
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.performance import check_performance
 from harness.submission.checks.run_record import check_records
@@ -68,6 +68,7 @@ class _Tree:
         for context in contexts:
             yield from self._scenario(context)
         yield from check_files(self._root, self._rules.files.any_bytes)
+        yield from check_secrets(self._root)
         yield from check_repeats(self._root, [context.dir for context in contexts])
 
     def contexts(self, found: Sequence[ScenarioDir]) -> tuple[CheckContext, ...]:

@@ -10,6 +10,7 @@ from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue
 from harness.submission.layout import DIVISIONS, ScenarioDir
+from harness.submission.secrets import find_secrets
 
 _OF_RANDOM_SAMPLES = frozenset(name for name, test in TESTS.items() if not test.every_sample)
 
@@ -20,6 +21,13 @@ def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
         what = _issue(path, most_bytes)
         if what:
             yield Issue("files", path.relative_to(root).as_posix(), what)
+
+
+def check_secrets(root: Path) -> Iterator[Issue]:
+    """Secrets in any file: the place and the kind, never the text."""
+    for found in find_secrets(sorted(root.rglob("*"))):
+        where = f"{found.path.relative_to(root).as_posix()}:{found.line}"
+        yield Issue("secret", where, f"looks like {found.kind}")
 
 
 def _issue(path: Path, most_bytes: int) -> str:

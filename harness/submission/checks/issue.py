@@ -81,6 +81,10 @@ RULES: dict[str, tuple[str, str]] = {
         "complete the submission's TOML, then build the folder again",
     ),
     "repeat": ("no two runs have the same log", "find the run that was copied into two folders"),
+    "secret": (
+        "no password, key or token is published",
+        "remove it and revoke it; a line without one may end in kingfisher:ignore",
+    ),
     "files": ("plain files without spaces or leading dots, at most 50 MB", "rename or remove it"),
     "deviations": ("a closed result comes from a run without deviations", "repeat the run by the rules"),
     "origin": (
