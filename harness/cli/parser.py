@@ -4,8 +4,6 @@ Flags are written in full, with hyphens or underscores; wrong usage is one line.
 """
 
 import argparse
-import contextlib
-import io
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,21 +41,6 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the words after flags have been replaced by this parser's own spelling."""
         return super().parse_known_args(self._spelt(sys.argv[1:] if args is None else args), namespace)
-
-    def given(self, words: Sequence[str]) -> list[tuple[argparse.Action, Any]] | None:
-        """The flags among ``words`` with their values, None if this parser refuses them.
-
-        This parser has no defaults afterwards.
-        """
-        self._defaults.clear()
-        for action in self._actions:
-            action.default = argparse.SUPPRESS
-        try:
-            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-                values = vars(self.parse_args(words))
-        except SystemExit:
-            return None
-        return [(action, values[action.dest]) for action in self._actions if action.dest in values]
 
     def _spelt(self, words: Sequence[str]) -> list[str]:
         """The words with hyphens for underscores, and own flags for synonyms."""

@@ -9,13 +9,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
-from harness.cli import run_flags
-from harness.compliance.cli import build_run_parser
 from harness.config.benchmark import Benchmark
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, PERFORMANCE
 from harness.record.resolved_plan import ServerInfo
@@ -24,19 +22,11 @@ from harness.submission.checks.check_context import Logs
 from harness.submission.find_runs import ScenarioRuns
 from harness.submission.source_code import SourceCode
 
-_PROGRAMS = {"run_mlperf.py": run_flags.build_parser, "run_compliance.py": build_run_parser}
+_PROGRAMS = ("run_mlperf.py", "run_compliance.py")
+_DATASETS = ("--input-file", "--dataset-path", "--reference-data")
 # Flags that change no result: places of this machine, and what is shown of a run.
-_LEFT_OUT = (
-    "server_url",
-    "dcgm_url",
-    "metrics_port",
-    "output_dir",
-    "user_conf",
-    "ca_file",
-    "resume",
-    "report",
-    "log_level",
-)
+_PLACES = ("--server-url", "--dcgm-url", "--metrics-port", "--output-dir", "--user-conf", "--ca-file")
+_LEFT_OUT = (*_PLACES, "--resume", "--no-report", "--log-level")
 _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
 
@@ -124,7 +114,7 @@ def _repeat(
     yield f"cp -r ../../../../src/{published.folder} /tmp/harness && cd /tmp/harness && ./setup.sh"
     yield from ("```", "")
     first = next(iter(records.values()))
-    if starts := dict.fromkeys(filter(None, (_start(server, benchmark) for server in first.servers))):
+    if starts := dict.fromkeys(filter(None, (server_start(server, benchmark) for server in first.servers))):
         count = len(first.servers)
         yield f"{count} server{'s' * (count != 1)}. The command is derived from what a server reported, which"
         yield "may not be every option of its start:"
@@ -142,7 +132,7 @@ def _repeat(
     yield "```"
 
 
-def _start(server: ServerInfo, benchmark: Benchmark) -> str:
+def server_start(server: ServerInfo, benchmark: Benchmark) -> str:
     """The command that starts a server of SGLang with the settings that it reported; empty for others."""
     if server.wire != "sglang" or not server.settings:
         return ""
@@ -172,10 +162,9 @@ def _command(name: str, record: RunRecord, published: Published) -> str:
     """The command of a run with the published files in place of its own."""
     program, *words = record.provenance.command or ("",)
     program = file_name(program)
-    given = _PROGRAMS[program]().given(words) if program in _PROGRAMS else None
-    if given is None:
+    if program not in _PROGRAMS:
         return f"# {name}: its command cannot be shown"
-    shown = [word for action, value in given if action.dest not in _LEFT_OUT for word in _flag(action, value)]
+    shown = [word for flag, value in _flags(words) for word in _shown(flag, value)]
     if name in published.confs:
         shown += ["--user-conf", f'"{_HERE}/{published.confs[name]}"']
     if record.plan.backend != "embedded":
@@ -183,24 +172,24 @@ def _command(name: str, record: RunRecord, published: Published) -> str:
     return " ".join([".venv/bin/python", program, *shown, "--output-dir", _RESULTS])
 
 
-def _flag(action: Any, value: Any) -> Iterator[str]:
-    """A flag and its value, quoted for a shell."""
-    flag = action.option_strings[0]
-    for one in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(one, bool):
-            yield flag if one else f"--no-{flag[2:]}"
-            continue
-        test, equals, file = str(one).rpartition("=")
-        if action.dest in ("input_file", "reference_data"):
-            yield from (flag, f'{_word(test)}{equals}"{_DATA}/{file_name(file)}"')
-        elif isinstance(one, Path) or equals:
-            yield from (flag, shlex.quote(f"{_word(test)}{equals}{file_name(file)}"))
-        else:
-            yield from (flag, _word(str(one)))
+def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each flag and its value, "" for none: ``--flag value`` or ``--flag=value``, with _ or - in the name."""
+    for word, after in zip_longest(words, words[1:], fillvalue="--"):
+        flag, equals, value = word.partition("=")
+        if flag.startswith("--"):
+            yield flag.replace("_", "-"), value if equals or after.startswith("--") else after
 
 
-def _word(text: str) -> str:
-    return shlex.quote(without_places(text)) if text else ""
+def _shown(flag: str, value: str) -> Iterator[str]:
+    """A flag and its value, quoted for a shell; of a path the last part."""
+    if flag in _LEFT_OUT:
+        return
+    yield flag
+    test, equals, file = value.rpartition("=")
+    if flag in _DATASETS:
+        yield f'{file_name(test) if test else ""}{equals}"{_DATA}/{file_name(file)}"'
+    elif value:
+        yield shlex.quote(f"{file_name(test) if test else ''}{equals}{file_name(file)}")
 
 
 def model_name(server: ServerInfo, benchmark: Benchmark) -> str:

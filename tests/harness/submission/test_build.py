@@ -278,13 +278,11 @@ def test_the_readme_has_the_commands(results, info, tmp_path):
     lines = (folder / "README.md").read_text().splitlines()
     start = "python -m sglang.launch_server --model-path openai/gpt-oss-120b --tp-size 1 --dp-size 8"
     assert f"{start} --kv-cache-dtype fp8_e4m3 --context-length 512" in lines
-    command = '.venv/bin/python run_mlperf.py --scenario offline --input-file "$data/{}.parquet"'
-    places = (
-        '--max-concurrency 40 --user-conf "$here/{}user.conf" --server-url "$servers" --output-dir results'
-    )
+    command = ".venv/bin/python run_mlperf.py --scenario offline --max-concurrency 40"
+    places = '"$data/{}.parquet" --user-conf "$here/{}user.conf" --server-url "$servers" --output-dir results'
     confs = {"performance": "", "accuracy": "", "TEST07-run": "TEST07/", "TEST09-run": ""}
     for name, conf in confs.items():
-        assert f"{command.format(name)} {places.format(conf)}" in lines
+        assert f"{command} --input-file {places.format(name, conf)}" in lines
     assert (folder / "TEST07/user.conf").read_text() == "*.Offline.target_qps = 9\n"
     assert not (folder / "TEST09/user.conf").exists()
     assert (
@@ -326,7 +324,6 @@ HOSTILE = [
     ["run_compliance.py", "--test", "TEST09", "--input-file", "TEST09=~alice"],
     ["run_compliance.py", "--test", "a", "--input-file", "p", "--audit-config", "TEST07=../alice/a.config"],
     ["/home/alice/wrapper.py", "--customer", "acme", "/home/alice/x"],
-    ["run_mlperf.py", "--no-such-flag=acme"],
     ["-c", "import acme"],
 ]  # fmt: skip
 
