@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from harness.submission.nameplate import nameplate_of
 from harness.submission.readme import Published, scenario_readme
 from harness.submission.rules import Rules
 from harness.submission.secrets import find_secrets
-from harness.submission.source_code import SourceCode, copy_source, source_of
+from harness.submission.source_code import SourceCode, WrittenSource, copy_source, source_of
 from harness.submission.staging import (
     Move,
     copy_file,
@@ -80,14 +80,13 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """The scenarios that were built, and the code of each. ``links`` were left out of it.
+    """The scenarios that were built, and the code of each.
 
     ``from_machine`` are description fields taken from this machine: none with the servers ``elsewhere``.
     """
 
     runs: tuple[ScenarioRuns, ...]
-    sources: tuple[SourceCode, ...]
-    links: tuple[str, ...]
+    sources: tuple[WrittenSource, ...]
     from_machine: tuple[str, ...]
     elsewhere: bool
 
@@ -112,12 +111,12 @@ def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> Bu
     refuse_existing([request.output / request.runs_folder, kept / request.runs_folder], request.force)
     with staging(request.output) as folder:
         tree = folder / "tree"
-        folders, links = _write_sources(request, sources, tree)
+        codes = _write_sources(request, sources, tree)
         for run, source in zip(runs, sources, strict=True):
             target = Path(request.runs_folder, run.scenario.folder)
             write_file(tree / target / "measurements.json", _json(measured))
             written = _write_confs(run, confs[run.scenario], tree / target)
-            published = Published(source, folders[source.tree], written)
+            published = Published(codes[source], written)
             _write_scenario(request, run, rules, tree / target, folder / "kept" / target, published)
         write_file(tree / system_file, _json(system))
         if request.info.nameplate is not None:
@@ -125,12 +124,13 @@ def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> Bu
         _refuse_secrets(tree)
         put_in_place(list(_moves(request, folder, system_file, kept)), folder, request.force, request.output)
     used = tuple(name for name in machine if not request.info.system.get(name))
-    return BuildResult(runs, tuple(sources), links, used, elsewhere)
+    return BuildResult(runs, tuple(codes.values()), used, elsewhere)
 
 
 def _refuse_other_benchmark(request: BuildRequest) -> None:
     """Raise ConfigError for runs of another benchmark: every other message would be about its rules."""
-    paths = sorted(path for scenario in Scenario for path in (request.results / scenario).rglob(RUN_RECORD))
+    folders = [request.results / scenario for scenario in request.only or Scenario]
+    paths = sorted(path for folder in folders for path in folder.rglob(RUN_RECORD))
     records = [record for path in paths if (record := read_record(path)) is not None]
     others = sorted({record.plan.benchmark.name for record in records} - {request.benchmark.name})
     if others:
@@ -142,25 +142,24 @@ def _refuse_other_benchmark(request: BuildRequest) -> None:
 
 def _write_sources(
     request: BuildRequest, sources: Sequence[SourceCode], tree: Path
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Write each code once. Returns its folder in src/ by its tree, and the links that were left out.
+) -> dict[SourceCode, WrittenSource]:
+    """Write each code once.
 
     A folder of other code stays as it is: the results of another system refer to it.
     """
     final, own = request.output / request.org / "src", request.output / request.runs_folder
     others = set(own.parents[1].glob(f"*/{request.benchmark.name}")) - {own}
-    folders: dict[str, str] = {}
-    links: list[str] = []
+    codes = {}
     for source in dict.fromkeys(sources):
         staged = tree / request.org / "src" / request.benchmark.name
         if taken := staged.exists():
             staged = staged.with_name(f"{staged.name}-{source.short}")
-        links += copy_source(source, staged)
+        written = copy_source(source, staged)
         there = final / staged.name
         if not taken and there.exists() and (others or not request.force) and not is_equal(there, staged):
             staged = staged.rename(staged.with_name(f"{staged.name}-{source.short}"))
-        folders[source.tree] = staged.name
-    return folders, tuple(dict.fromkeys(links))
+        codes[source] = replace(written, folder=staged.name)
+    return codes
 
 
 def _write_confs(run: ScenarioRuns, conf: Path, target: Path) -> dict[str, str]:

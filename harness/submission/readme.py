@@ -20,7 +20,7 @@ from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunRecord
 from harness.submission.checks.check_context import Logs
 from harness.submission.find_runs import ScenarioRuns
-from harness.submission.source_code import SourceCode
+from harness.submission.source_code import WrittenSource
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")
 _DATASETS = ("--input-file", "--dataset-path", "--reference-data")
@@ -32,10 +32,9 @@ _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the README refers to: code, its folder in src/, and user.conf of each run by the run's folder."""
+    """What the README refers to: code, and user.conf of each run by the run's folder."""
 
-    source: SourceCode
-    folder: str
+    code: WrittenSource
     confs: Mapping[str, str]
 
 
@@ -63,12 +62,15 @@ def _result(logs: Logs) -> Iterator[str]:
 
 
 def _made_of(record: RunRecord, benchmark: Benchmark, published: Published) -> Iterator[str]:
-    plan, client, state = record.plan, record.provenance, published.source.state
+    plan, client, code, state = record.plan, record.provenance, published.code, published.code.source.state
+    folder = f"src/{code.folder}/"
     if state is not None:
-        yield f"- harness: commit {state}, {client.python}; its code is src/{published.folder}/"
+        yield f"- harness: commit {state}, {client.python}; its code is {folder}"
     else:
-        recorded = "no commit" if client.git is None else f"commit {client.git} without their content"
-        yield f"- harness: {recorded} was recorded, {client.python}; src/{published.folder}/ is of later"
+        recorded = "no commit" if client.git is None else f"commit {client.git}"
+        yield f"- harness: the runs recorded {recorded}, {client.python}; {folder} is the code of a later time"
+    if code.changed:
+        yield f"- files of {folder} without a key that they had in the runs: {', '.join(code.changed)}"
     yield "- packages: " + _listed(client.packages)
     yield from _servers(record.servers, benchmark)
     parameters = msgspec.to_builtins(plan.parameters)
@@ -111,7 +113,7 @@ def _repeat(
     benchmark: Benchmark, run: ScenarioRuns, records: Mapping[str, RunRecord], published: Published
 ) -> Iterator[str]:
     yield from ("The client, from this folder:", "", "```bash", "here=$PWD")
-    yield f"cp -r ../../../../src/{published.folder} /tmp/harness && cd /tmp/harness && ./setup.sh"
+    yield f"cp -r ../../../../src/{published.code.folder} /tmp/harness && cd /tmp/harness && ./setup.sh"
     yield from ("```", "")
     first = next(iter(records.values()))
     if starts := dict.fromkeys(filter(None, (server_start(server, benchmark) for server in first.servers))):

@@ -3,13 +3,14 @@
 import io
 import subprocess
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.record.provenance import GitState, ask_git, git_state
+from harness.submission.secrets import find_secrets
 from harness.submission.staging import write_file
 
 _LEFT_OUT = ("tests", "benchmarks")
@@ -29,6 +30,16 @@ class SourceCode:
         """A name for it that differs from that of other code."""
         clean = self.state is not None and not self.state.dirty
         return (self.state.commit if self.state and clean else self.tree)[:_SHORT]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSource:
+    """Code in ``folder`` of src/, without ``links``; ``changed`` are files that had a secret in the runs."""
+
+    source: SourceCode
+    folder: str
+    links: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 def source_of(states: Iterable[GitState | None], root: Path | None = None) -> SourceCode:
@@ -60,10 +71,11 @@ def source_of(states: Iterable[GitState | None], root: Path | None = None) -> So
     return SourceCode(tree, state)
 
 
-def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> tuple[str, ...]:
-    """Write the files out of git; the working tree is not read. Returns the names of links, left out.
+def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> WrittenSource:
+    """Write the files out of git. Raises ConfigError.
 
-    A link is never followed: it may lead to a file outside of the checkout. Raises ConfigError.
+    A link is never followed: it may lead to a file outside of the checkout. Only a file
+    with a secret comes from the working tree, if it has none there: what was committed cannot be changed.
     """
     root = root or ROOT
     folder = (ask_git(root, "rev-parse", "--absolute-git-dir") or "").strip()
@@ -84,7 +96,20 @@ def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> t
                 continue
             write_file(target / path, content.read())
             (target / path).chmod(0o755 if member.mode & 0o100 else 0o644)  # setup.sh must stay executable
-    return tuple(links)
+    return WrittenSource(source, target.name, tuple(links), tuple(_without_secrets(target, root)))
+
+
+def _without_secrets(target: Path, root: Path) -> Iterator[str]:
+    """Replace files with secrets by those of the working tree without; the names of these files."""
+    for path in dict.fromkeys(secret.path for secret in find_secrets(sorted(target.rglob("*")))):
+        now = root / path.relative_to(target)
+        if not now.exists():
+            path.unlink()
+        elif now.is_symlink() or any(find_secrets([now])):
+            continue  # the search through the complete tree names it
+        else:
+            path.write_bytes(now.read_bytes())
+        yield path.relative_to(target).as_posix()
 
 
 def _belongs(path: Path) -> bool:

@@ -36,7 +36,7 @@ def test_only_what_git_tracks_is_written(tmp_path):
     git(root, "init", "-q")
     commit(root)
     (root / "run_node1.sh").write_text("x\n")
-    assert copy_source(source_of([git_state(root)], root), tmp_path / "src", root) == ("link",)
+    assert copy_source(source_of([git_state(root)], root), tmp_path / "src", root).links == ("link",)
     assert files(tmp_path / "src") == ["run.py", "setup.sh"]
     assert [(tmp_path / "src" / name).stat().st_mode & 0o777 for name in ("run.py", "setup.sh")] == [
         0o644,
@@ -92,7 +92,10 @@ def test_runs_that_did_not_record_their_code(results, info, tmp_path, checkout, 
     assert build(results) == 0
     assert "warning: the runs did not record their code" in capsys.readouterr().out
     assert (tmp_path / SOURCE / "README.md").read_text() == "later\n"
-    assert "src/gpt-oss-120b/ is of later" in (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text()
+    assert (
+        "src/gpt-oss-120b/ is the code of a later time"
+        in (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text()
+    )
 
 
 def test_code_that_git_does_not_have_is_refused(results, info, tmp_path, capsys):
@@ -100,6 +103,31 @@ def test_code_that_git_does_not_have_is_refused(results, info, tmp_path, capsys)
     assert build(results) == 2
     assert f"does not have commit {'0' * 40}; fetch it" in one_line(capsys)
     assert not (tmp_path / "tree").exists()
+
+
+def test_a_committed_secret_stops_the_build_until_it_is_removed(results, info, tmp_path, checkout, capsys):
+    """Of other files the later version is not published."""
+    key = "hf_" + "aB3" * 11
+    (checkout / "run.sh").write_text(f"export HF_TOKEN={key}\n")
+    of_runs(results, COMMIT, commit(checkout))
+    assert build(results) == 2
+    assert "src/gpt-oss-120b/run.sh:1 " in (said := one_line(capsys))
+    assert key not in said
+    change(checkout)
+    (checkout / "run.sh").write_text("export HF_TOKEN=$(cat token)\n")
+    assert build(results) == 0
+    assert "src/gpt-oss-120b has files without a key that they had in the runs; revoke it: run.sh" in (
+        capsys.readouterr().out
+    )
+    assert (tmp_path / SOURCE / "run.sh").read_text() == "export HF_TOKEN=$(cat token)\n"
+    assert (tmp_path / SOURCE / "README.md").read_text() != "later\n"
+    assert (
+        "without a key that they had in the runs: run.sh"
+        in (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text()
+    )
+    (checkout / "run.sh").unlink()
+    assert build(results, "--force") == 0
+    assert not (tmp_path / SOURCE / "run.sh").exists()
 
 
 @pytest.mark.parametrize("same", [True, False])
