@@ -68,7 +68,7 @@ def _made_of(record: RunRecord, benchmark: Benchmark, published: Published) -> I
         yield f"- harness: commit {state}, {client.python}; its code is {folder}"
     else:
         recorded = "no commit" if client.git is None else f"commit {client.git}"
-        yield f"- harness: the runs recorded {recorded}, {client.python}; {folder} is the code of a later time"
+        yield f"- harness: the runs recorded {recorded}, {client.python}; {folder} is later code"
     if code.changed:
         yield f"- files of {folder} without a key that they had in the runs: {', '.join(code.changed)}"
     yield "- packages: " + _listed(client.packages)
