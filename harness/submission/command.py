@@ -52,6 +52,8 @@ def _about(code: WrittenSource) -> Iterator[str]:
     """What a submitter must know of the published code."""
     if code.links:
         yield f"src/{code.folder} lacks symbolic links, which are never followed: {', '.join(code.links)}"
+    if code.local:
+        yield f"src/{code.folder} has the local changes that the runs had: {', '.join(code.local)}"
     if code.changed:
         names = ", ".join(code.changed)
         yield f"src/{code.folder} has files without a key that they had in the runs; revoke it: {names}"

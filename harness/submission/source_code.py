@@ -34,11 +34,15 @@ class SourceCode:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSource:
-    """Code in ``folder`` of src/, without ``links``; ``changed`` are files that had a secret in the runs."""
+    """Code in ``folder`` of src/, without ``links``.
+
+    ``local`` are files with local changes of the runs, ``changed`` those that had a secret in the runs.
+    """
 
     source: SourceCode
     folder: str
     links: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
 
 
@@ -96,7 +100,16 @@ def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> W
                 continue
             write_file(target / path, content.read())
             (target / path).chmod(0o755 if member.mode & 0o100 else 0o644)  # setup.sh must stay executable
-    return WrittenSource(source, target.name, tuple(links), tuple(_without_secrets(target, root)))
+    changed = tuple(_without_secrets(target, root))
+    return WrittenSource(source, target.name, tuple(links), _local_changes(source, root), changed)
+
+
+def _local_changes(source: SourceCode, root: Path) -> tuple[str, ...]:
+    """The files in which the runs differed from their commit."""
+    if source.state is None or not source.state.dirty:
+        return ()
+    names = ask_git(root, "diff", "--name-only", f"{source.state.commit}:./", source.tree) or ""
+    return tuple(name for name in names.splitlines() if _belongs(Path(name)))
 
 
 def _without_secrets(target: Path, root: Path) -> Iterator[str]:

@@ -62,12 +62,13 @@ def test_later_changes_are_not_published(results, info, tmp_path, checkout, comm
     assert f"harness: commit {COMMIT}, " in readme
 
 
-def test_the_changes_of_a_run_are_published_after_further_ones(results, info, tmp_path, checkout):
+def test_the_changes_of_a_run_are_published_after_further_ones(results, info, tmp_path, checkout, capsys):
     change(checkout, "as it ran\n")
     state = git_state(checkout)
     change(checkout)
     of_runs(results, f'"commit": ?"{COMMIT}",\\s*"dirty": ?false,\\s*"tree": ?null', as_json(state))
     assert build(results) == 0
+    assert "src/gpt-oss-120b has the local changes that the runs had: README.md\n" in capsys.readouterr().out
     assert (tmp_path / SOURCE / "README.md").read_text() == "as it ran\n"
     assert (
         f"with local changes (tree {state.tree})"
