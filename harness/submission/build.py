@@ -163,15 +163,18 @@ def _write_sources(
 
 
 def _write_confs(run: ScenarioRuns, conf: Path, target: Path) -> dict[str, str]:
-    """Write user.conf, and those of other runs that had other settings; by the run's folder, where it is."""
+    """Write each user.conf of the scenario's runs once; returns where it is, by the run's folder."""
     copy_file(conf, target / USER_CONF)
+    places = {conf.read_bytes(): USER_CONF}
     confs = {}
     for name, path in run.record_files().items():
         own = path.with_name(USER_CONF)
-        confs[name] = USER_CONF
-        if name != PERFORMANCE.as_posix() and own.is_file() and own.read_bytes() != conf.read_bytes():
-            confs[name] = f"{name}/{USER_CONF}"
+        has_own = name != PERFORMANCE.as_posix() and own.is_file()
+        content = own.read_bytes() if has_own else conf.read_bytes()
+        if content not in places:
+            places[content] = f"{name}/{USER_CONF}"
             copy_file(own, target / name / USER_CONF)
+        confs[name] = places[content]
     return confs
 
 

@@ -94,8 +94,7 @@ def test_runs_that_did_not_record_their_code(results, info, tmp_path, checkout, 
     assert "warning: the runs did not record their code" in capsys.readouterr().out
     assert (tmp_path / SOURCE / "README.md").read_text() == "later\n"
     assert (
-        "src/gpt-oss-120b/ is the code of a later time"
-        in (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text()
+        "src/gpt-oss-120b/ is later code" in (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text()
     )
 
 
