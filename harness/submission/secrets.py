@@ -65,14 +65,13 @@ def _kind(found: "Finding") -> str:
     return found.rule_name if own else found.rule_id.rpartition(".")[2]
 
 
-# Names that hold nothing but secrets. The others of our rule (token, auth) also mean parts of models.
-_OF_SECRETS = re.compile(r"passw|pass[_-]?phrase|pwd|secret|key|bindpw|psk", re.IGNORECASE)
 # Here a value needs no quotes; in other files an unquoted word is an expression or prose.
 _SETTINGS = re.compile(
     r"(?:Make|Docker)file.*|[^.]*|.*\.(?:sh|bash|env|ya?ml|toml|ini|cfg|conf|properties|service|netrc|txt|log)",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(r"[$%{@*/~.]|\w+[(\[]|[\w.-]+/[\w./-]+$")  # to a variable or a file
+_REFERENCE = re.compile(r"[$%{@*~.]|\w+[(\[]|(?=.*/)(?=.*[._-])[\w./-]+$")  # to a variable or a file
+_PATH = re.compile(r"[\w/]*/[\w/]*$")  # or in base64
 _PLACEHOLDER = re.compile(
     r"your|exampl|test|dummy|fake|placeholder|sample|redacted|change.?me|xxx|\.\.\.|\*\*\*|abc.?123|12345"
     r"|secret|passw|token|credential|(?:api|access|private).?key|environ|getenv"
@@ -82,7 +81,7 @@ _PLACEHOLDER = re.compile(
 _SHORT = 20  # longer words have the letters of a placeholder by chance
 _LEAST = 16  # letters by which a random word is recognized
 _CHANGES = 0.4  # of class per letter: 0.58 in random words, 0.25 in names such as ConvertBn2D2Conv
-_UPPER_LOWER_OTHER = ((True, False), (False, True), (False, False))
+_UPPER_LOWER_DIGIT = ((True, False, False), (False, True, False), (False, False, True))
 
 
 def _is_secret(path: Path, found: "Finding") -> bool:
@@ -100,28 +99,32 @@ def _is_secret(path: Path, found: "Finding") -> bool:
 
 def _is_assigned(path: Path, parts: Mapping[str, str], value: str) -> bool:
     name, separator, opened, after = (parts.get(part, "") for part in ("name", "sep", "open", "after"))
-    is_flag = name.startswith("-")
-    if (
-        not _is_literal(value)
-        or not (separator.strip() or is_flag)
-        or (opened and not after.startswith(opened))
-    ):
+    is_flag, sign = name.startswith("-"), separator.strip()
+    if not (sign or is_flag) or not _is_literal(value) or (opened and not after.startswith(opened)):
         return False
+    if "certain" not in parts:  # token, auth and the like also mean parts of models
+        return sign != ">" and (_is_random(value) or _is_mixed(value))
+    if sign == ">":  # <password>X</password>
+        return after.startswith("</")
     is_variable = name.isupper() and separator == "=" and not after.startswith(("(", "["))
     is_rest_of_line = _SETTINGS.fullmatch(path.name) and not after.strip(" \t&;|\\\"',")
     in_a_list = "before" in parts  # User=me;Password=X
-    if _OF_SECRETS.search(name) and (opened or is_flag or is_variable or is_rest_of_line or in_a_list):
-        return True
+    return bool(opened or is_flag or is_variable or is_rest_of_line or in_a_list) or _is_random(value)
+
+
+def _is_random(value: str) -> bool:
     return len(value) >= _LEAST and sum(map(str.isdigit, value)) >= 3 and any(map(str.isalpha, value))
 
 
 def _is_literal(value: str) -> bool:
-    return _is_mixed(value) or not (_REFERENCE.match(value) or _PLACEHOLDER.search(value))
+    if _REFERENCE.match(value):
+        return False
+    return _is_mixed(value) or not (_PATH.match(value) or _PLACEHOLDER.search(value))
 
 
 def _is_mixed(value: str) -> bool:
     """Whether upper case, lower case and digits change as often as in random words."""
-    kinds = [(letter.isupper(), letter.islower()) for letter in value]
+    kinds = [(letter.isupper(), letter.islower(), letter.isdigit()) for letter in value]
     changes = sum(one != other for one, other in pairwise(kinds))
-    enough = all(kinds.count(kind) >= 2 for kind in _UPPER_LOWER_OTHER)
+    enough = all(kinds.count(kind) >= 2 for kind in _UPPER_LOWER_DIGIT)
     return len(value) >= _LEAST and enough and changes >= _CHANGES * len(value)

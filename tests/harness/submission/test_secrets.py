@@ -103,6 +103,10 @@ SECRETS = {
     "ssh": "SSH_PASSPHRASE=Xk2-jjw-Plo9",
     "sshpass": "sshpass -p Xk2jjwPlo9 ssh alice@node1",
     "docker login": f"docker login -u alice -p {word(16)} registry.acme.com",
+    "XML": f"<password>{word(14)}</password>",
+    "JDBC": f"jdbc:mysql://db/x?user=root&password={word(12)}",
+    "Ansible": f"node1 ansible_ssh_pass={word(12)}",
+    "BMC": f"ipmitool -I lanplus -H 10.0.0.1 -U admin -P {word(12)} power status",
     "curl": f"curl -u alice:{word(12)} https://x.acme.com",
 }
 HARMLESS = (
@@ -119,6 +123,9 @@ HARMLESS = (
     "password: str = field(default='')",
     "--api-key YOUR_API_KEY",
     "self.secret_key = secret_key",
+    "HF_TOKEN='/work/build/data/hub/models--nvidia--Qwen3-VL-235B-A22B-NVFP4'",
+    "max_num_token = _FI_MAX_SIZES.get(world_size)",
+    "<password>the password of the account",
     "class DLRMv2Calibrator(trt.IInt8EntropyCalibrator2):",
     '{"id": "chatcmpl-' + word(32) + '"}',
     '{ "seq_id" : 3, "qsl_idx" : 3, "data" : "' + word(400, HEX) + '", "token_count" : 25 }',
