@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,6 +29,7 @@ PACKAGES = (
     "jinja2",
     "sympy",
     "pylatexenc",
+    "kingfisher-secret-scanner",
 )
 
 # Names only: a value may be a secret.
@@ -53,6 +55,13 @@ class GitState(msgspec.Struct, frozen=True):
     commit: str
     dirty: bool
     """whether tracked files differed from the commit"""
+    tree: str | None = None
+    """git's hash of the tracked files as they were, changes included; `null` in earlier files, and where git
+    could not store the changed ones"""
+
+    def __str__(self) -> str:
+        changes = f" with local changes{f' (tree {self.tree})' if self.tree else ''}" if self.dirty else ""
+        return f"{self.commit}{changes}"
 
 
 class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,19 +121,46 @@ def package_version(name: str) -> str | None:
 
 def git_state(root: Path) -> GitState | None:
     """None without git, outside of a repository, or when git does not answer."""
-    commit = _git(root, "rev-parse", "HEAD")
-    status = _git(root, "status", "--porcelain", "--untracked-files=no")
+    commit = ask_git(root, "rev-parse", "HEAD")
+    status = ask_git(root, "status", "--porcelain", "--untracked-files=no")
     if commit is None or status is None:
         return None
-    return GitState(commit=commit.strip(), dirty=bool(status.strip()))
+    dirty = bool(status.strip())
+    tree = _changed_tree(root) if dirty else ask_git(root, "rev-parse", "HEAD:./")
+    return GitState(commit.strip(), dirty, tree.strip() if tree else None)
 
 
-def _git(root: Path, *arguments: str) -> str | None:
+def _changed_tree(root: Path) -> str | None:
+    """The tree of the tracked files as they are on disk.
+
+    git stores the changed files, as ``git stash`` does, so that the code of this run can be published after
+    further changes. The index is a copy: the user's own stays as it is.
+    """
+    prefix = ask_git(root, "rev-parse", "--show-prefix")
+    index = ask_git(root, "rev-parse", "--git-path", "index")
+    if prefix is None or index is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "index")
+        try:
+            shutil.copyfile(root / index.strip(), copy)
+        except OSError:
+            return None
+        if ask_git(root, "add", "--update", ".", index=copy) is None:
+            return None
+        return ask_git(root, "write-tree", f"--prefix={prefix.strip()}", index=copy)
+
+
+def ask_git(root: Path, *arguments: str, index: Path | None = None) -> str | None:
+    """The output of git in ``root``, None when it fails; ``index`` takes the place of git's own."""
     if shutil.which("git") is None:
         return None
     command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
+    environment = os.environ | ({"GIT_INDEX_FILE": str(index)} if index else {})
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True, env=environment
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout

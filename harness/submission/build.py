@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from harness.files import (
     sha256_of,
 )
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.record.run_record import RunRecord
 from harness.submission.accuracy_files import truncated, without_hash
 from harness.submission.checks.check import kept_beside
 from harness.submission.checks.check_context import Logs
@@ -33,14 +32,17 @@ from harness.submission.checks.run_record import (
     read_record,
     servers_elsewhere,
 )
-from harness.submission.documents import SubmitterInfo, measurements, scenario_readme, system_fields
+from harness.submission.documents import SubmitterInfo, measurements, system_fields
 from harness.submission.find_runs import ScenarioRuns, find_runs
 from harness.submission.nameplate import nameplate_of
+from harness.submission.readme import Published, scenario_readme
 from harness.submission.rules import Rules
-from harness.submission.source_code import copy_source, refuse_secrets
+from harness.submission.secrets import find_secrets
+from harness.submission.source_code import SourceCode, WrittenSource, copy_source, source_of
 from harness.submission.staging import (
     Move,
     copy_file,
+    is_equal,
     keep_file,
     put_in_place,
     refuse_existing,
@@ -78,25 +80,27 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """The scenarios that were built. ``from_machine`` are description fields taken from this machine.
+    """The scenarios that were built, and the code of each.
 
-    ``elsewhere``: the servers are on other machines, so no field was taken from this one.
+    ``from_machine`` are description fields taken from this machine: none with the servers ``elsewhere``.
     """
 
     runs: tuple[ScenarioRuns, ...]
+    sources: tuple[WrittenSource, ...]
     from_machine: tuple[str, ...]
     elsewhere: bool
-    changed_source: bool  # the harness had local changes in a run
 
 
 def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> BuildResult:
     """Write the tree and the kept files beside it. Raises ConfigError before anything is written."""
     division = request.info.division
     suite_name, suite = rules.suite_of(request.benchmark.name)
+    _refuse_other_benchmark(request)
     _refuse_type(request, suite_name)
     runs = find_runs(request.results, request.benchmark, suite, division, request.only)
     records = [record for run in runs for record in run.records().values()]
     _refuse_mixed(request, runs)
+    sources = [source_of(record.provenance.git for record in run.records().values()) for run in runs]
     elsewhere = any(servers_elsewhere(record, platform.node()) for record in records)
     machine = {} if elsewhere else machine
     system = system_fields(request.info, machine, records, rules)
@@ -106,23 +110,89 @@ def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> Bu
     system_file = request.org / "systems" / f"{request.info.system_id}.json"
     refuse_existing([request.output / request.runs_folder, kept / request.runs_folder], request.force)
     with staging(request.output) as folder:
-        for run in runs:
+        tree = folder / "tree"
+        codes = _write_sources(request, sources, tree)
+        for run, source in zip(runs, sources, strict=True):
             target = Path(request.runs_folder, run.scenario.folder)
-            _write_scenario(request, run, rules, folder / "tree" / target, folder / "kept" / target)
-            write_file(folder / "tree" / target / "measurements.json", _json(measured))
-            copy_file(confs[run.scenario], folder / "tree" / target / USER_CONF)
-        write_file(folder / "tree" / system_file, _json(system))
+            write_file(tree / target / "measurements.json", _json(measured))
+            written = _write_confs(run, confs[run.scenario], tree / target)
+            published = Published(codes[source], written)
+            _write_scenario(request, run, rules, tree / target, folder / "kept" / target, published)
+        write_file(tree / system_file, _json(system))
         if request.info.nameplate is not None:
-            copy_file(request.info.nameplate, folder / "tree" / nameplate_of(system_file))
-        copy_source(folder / "tree" / request.org / "src" / request.benchmark.name)
-        refuse_secrets(folder / "tree")
-        put_in_place(list(_moves(request, folder, system_file, kept)), folder, request.force)
+            copy_file(request.info.nameplate, tree / nameplate_of(system_file))
+        _refuse_secrets(tree)
+        put_in_place(list(_moves(request, folder, system_file, kept)), folder, request.force, request.output)
     used = tuple(name for name in machine if not request.info.system.get(name))
-    return BuildResult(runs, used, elsewhere, any(map(_has_changes, records)))
+    return BuildResult(runs, tuple(codes.values()), used, elsewhere)
 
 
-def _has_changes(record: RunRecord) -> bool:
-    return record.provenance.git is not None and record.provenance.git.dirty
+def _refuse_other_benchmark(request: BuildRequest) -> None:
+    """Raise ConfigError for runs of another benchmark: every other message would be about its rules."""
+    folders = [request.results / scenario for scenario in request.only or Scenario]
+    paths = sorted(path for folder in folders for path in folder.rglob(RUN_RECORD))
+    records = [record for path in paths if (record := read_record(path)) is not None]
+    others = sorted({record.plan.benchmark.name for record in records} - {request.benchmark.name})
+    if others:
+        raise ConfigError(
+            f"--benchmark {request.benchmark.name}: {request.results} has runs of {', '.join(others)}; "
+            f"pass --benchmark {others[0]}, or the --results of {request.benchmark.name}"
+        )
+
+
+def _write_sources(
+    request: BuildRequest, sources: Sequence[SourceCode], tree: Path
+) -> dict[SourceCode, WrittenSource]:
+    """Write each code once.
+
+    A folder of other code stays as it is: the results of another system refer to it.
+    """
+    final, own = request.output / request.org / "src", request.output / request.runs_folder
+    others = set(own.parents[1].glob(f"*/{request.benchmark.name}")) - {own}
+    codes = {}
+    for source in dict.fromkeys(sources):
+        staged = tree / request.org / "src" / request.benchmark.name
+        if taken := staged.exists():
+            staged = staged.with_name(f"{staged.name}-{source.short}")
+        written = copy_source(source, staged)
+        there = final / staged.name
+        if not taken and there.exists() and (others or not request.force) and not is_equal(there, staged):
+            staged = staged.rename(staged.with_name(f"{staged.name}-{source.short}"))
+        codes[source] = replace(written, folder=staged.name)
+    return codes
+
+
+def _write_confs(run: ScenarioRuns, conf: Path, target: Path) -> dict[str, str]:
+    """Write each user.conf of the scenario's runs once; returns where it is, by the run's folder."""
+    copy_file(conf, target / USER_CONF)
+    places = {conf.read_bytes(): USER_CONF}
+    confs = {}
+    for name, path in run.record_files().items():
+        own = path.with_name(USER_CONF)
+        has_own = name != PERFORMANCE.as_posix() and own.is_file()
+        content = own.read_bytes() if has_own else conf.read_bytes()
+        if content not in places:
+            places[content] = f"{name}/{USER_CONF}"
+            copy_file(own, target / name / USER_CONF)
+        confs[name] = places[content]
+    return confs
+
+
+_LISTED = 5
+
+
+def _refuse_secrets(tree: Path) -> None:
+    """Raise ConfigError with file, line and kind, not the text."""
+    found = [
+        f"{one.path.relative_to(tree).as_posix()}:{one.line} {one.kind}"
+        for one in find_secrets(sorted(tree.rglob("*")))
+    ]
+    if found:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        raise ConfigError(
+            f"text that looks like a secret would be published: {', '.join(found[:_LISTED])}{more}; "
+            "remove it from the file and revoke the key; a line without one may end in kingfisher:ignore"
+        )
 
 
 def _refuse_mixed(request: BuildRequest, runs: Sequence[ScenarioRuns]) -> None:
@@ -149,8 +219,9 @@ def _refuse_type(request: BuildRequest, suite: str) -> None:
 
 def _moves(request: BuildRequest, folder: Path, system_file: Path, kept: Path) -> Iterator[Move]:
     """All moves, the results last: a tree with results is complete."""
-    tree, source = folder / "tree", request.org / "src" / request.benchmark.name
-    yield Move(tree / source, request.output / source, keep=True)
+    tree, source = folder / "tree", request.org / "src"
+    for staged in sorted((tree / source).iterdir()):
+        yield Move(staged, request.output / source / staged.name, keep=True)
     yield Move(tree / system_file, request.output / system_file, keep=True)
     if request.info.nameplate is not None:
         yield Move(tree / nameplate_of(system_file), request.output / nameplate_of(system_file), keep=True)
@@ -179,7 +250,9 @@ def _json(fields: Mapping[str, Any]) -> str:
     return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
 
-def _write_scenario(request: BuildRequest, run: ScenarioRuns, rules: Rules, target: Path, kept: Path) -> None:
+def _write_scenario(
+    request: BuildRequest, run: ScenarioRuns, rules: Rules, target: Path, kept: Path, published: Published
+) -> None:
     _copy_logs(run.performance, target / PERFORMANCE)
     if (log := run.performance / ACCURACY_LOG).is_file():
         copy_file(log, target / PERFORMANCE / ACCURACY_LOG)
@@ -191,7 +264,7 @@ def _write_scenario(request: BuildRequest, run: ScenarioRuns, rules: Rules, targ
         if path.is_file():
             copy_file(path, kept / name / RUN_RECORD)
     logs = Logs(PERFORMANCE, read_summary(run.performance / SUMMARY), read_detail(run.performance / DETAIL))
-    write_file(target / "README.md", scenario_readme(request.benchmark, run, logs))
+    write_file(target / "README.md", scenario_readme(request.benchmark, run, logs, published))
 
 
 def write_test(folder: Path, test: str, rules: Rules, target: Path, kept: Path) -> None:

@@ -1,6 +1,6 @@
 """The three commands of prepare_submission.py: each prints, and returns whether there are no issues."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
@@ -14,6 +14,7 @@ from harness.submission.find_runs import scenarios_there
 from harness.submission.layout import scenario_dirs
 from harness.submission.machine import machine_fields
 from harness.submission.rules import SystemRule, load_rules
+from harness.submission.source_code import WrittenSource
 from harness.submission.summary import compare, summarize, table, write_csv
 from harness.text import counted, show
 
@@ -42,11 +43,24 @@ def build(options: BuildOptions) -> bool:
         show(f"check these fields, this machine filled them in (is it the system under test?): {fields}")
     if built.elsewhere:
         print("the servers are on other machines: this machine filled in no field of the system description")
-    if built.changed_source:
-        print("warning: the harness had local changes in a run; src/ holds its files as they are now")
+    for line in (line for code in built.sources for line in _about(code)):
+        print(line)
     return _conclude(
         options, request.output, options.round, check_tree(request.output, round_name=options.round)
     )
+
+
+def _about(code: WrittenSource) -> Iterator[str]:
+    """What a submitter must know of the published code."""
+    if code.links:
+        yield f"src/{code.folder} lacks symbolic links, which are never followed: {', '.join(code.links)}"
+    if code.local:
+        yield f"src/{code.folder} has the local changes that the runs had: {', '.join(code.local)}"
+    if code.changed:
+        names = ", ".join(code.changed)
+        yield f"src/{code.folder} has files without a key that they had in the runs; revoke it: {names}"
+    if code.source.state is None:
+        yield f"warning: the runs did not record their code; src/{code.folder} holds the tracked files of now"
 
 
 def check(options: CheckOptions) -> bool:

@@ -1,25 +1,21 @@
-"""The documents that ``build`` writes: system description, measurements.json and README of each scenario.
+"""The descriptions that ``build`` writes: systems/<system>.json and measurements.json.
 
 Their sources are the submitter's TOML (configs/submission/example.toml is one), this machine and the runs.
 """
 
 import re
-import shlex
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
-from harness.files import PERFORMANCE, read_decoded
+from harness.files import read_decoded
 from harness.record.run_record import RunRecord
-from harness.submission.checks.check_context import Logs
 from harness.submission.checks.documents import system_issues
-from harness.submission.find_runs import ScenarioRuns
 from harness.submission.nameplate import NameplateError, design_watts
 from harness.submission.rules import Rules
 
@@ -124,86 +120,3 @@ def _software(machine: Mapping[str, str], records: Sequence[RunRecord]) -> Field
         stack += [client.python, f"LoadGen {loadgen}" if loadgen else ""]
     fields["other_software_stack"] = ", ".join(part for part in stack if part)
     return fields
-
-
-def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs) -> str:
-    """Result, software, commands and deviations; runs of another harness have no run.json."""
-    records = run.records()
-    lines = [f"# {benchmark.name}, {run.scenario.folder}", "", *_result(logs)]
-    if (record := records.get(PERFORMANCE.as_posix())) is not None:
-        lines += ["", "## Software and settings", "", *_made_of(record)]
-    if commands := list(_commands(records)):
-        lines += ["", "## Commands", "", *commands]
-    if records:
-        deviations = [
-            f"- {name}: {deviation}" for name, one in records.items() for deviation in one.deviations
-        ]
-        lines += ["", "## Deviations from the rules", "", *(deviations or ["None."])]
-    return "\n".join(lines) + "\n"
-
-
-def _result(logs: Logs) -> Iterator[str]:
-    yield f"Result of LoadGen {logs.values.get('loadgen_version')}: {logs.values.get('result_validity')}."
-    if logs.mean_tokens is not None:
-        yield f"Mean output tokens per sample: {logs.mean_tokens:.2f}."
-
-
-def _made_of(record: RunRecord) -> Iterator[str]:
-    plan, client, git = record.plan, record.provenance, record.provenance.git
-    commit = "unknown" if git is None else f"{git.commit}{' with changes' if git.dirty else ''}"
-    yield f"- harness: commit {commit}, {client.python}; code in src/"
-    yield "- packages: " + _listed(client.packages)
-    yield from _servers(record)
-    yield f"- dataset: {plan.samples} samples, sha256 {plan.dataset_sha256}"
-    parameters = msgspec.to_builtins(plan.parameters)
-    yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
-    yield "- client: " + _listed(
-        {
-            "worker processes": plan.placement.workers,
-            "backend": plan.backend,
-            "concurrency": plan.concurrency,
-        }
-    )
-
-
-def _servers(record: RunRecord) -> Iterator[str]:
-    """Each kind of server once, with how many there are."""
-    names = ("engine", "version", "model", "dp_size", "context_length")
-    kinds: Counter[tuple[str, ...]] = Counter()
-    for server in record.servers:
-        lines = ["server: " + _listed({name: getattr(server, name) for name in names})]
-        if server.settings:
-            lines.append("server settings, as reported by the server: " + _listed(server.settings))
-        kinds[tuple(lines)] += 1
-    for (first, *others), count in kinds.items():
-        yield f"- {first}" if count == 1 else f"- {count} x {first}"
-        yield from (f"- {line}" for line in others)
-
-
-def _listed(fields: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
-
-
-def _commands(records: Mapping[str, RunRecord]) -> Iterator[str]:
-    """The commands of the runs, each one once, with the folders of this machine removed from paths."""
-    called = [record.provenance.command for record in records.values()]
-    lines = dict.fromkeys(_command_line(words) for words in called if words)
-    if not lines:
-        return
-    yield "Commands of the runs. user.conf is that of the performance run."
-    yield ""
-    yield "```bash"
-    yield from lines
-    yield "```"
-    yield ""
-    yield "eval_mlperf_accuracy.py wrote accuracy.txt from the log of the accuracy run."
-
-
-def _command_line(words: Sequence[str]) -> str:
-    return shlex.join(["python", *map(_without_folder, words)])
-
-
-def _without_folder(word: str) -> str:
-    """``/home/me/acc.parquet`` becomes acc.parquet, also after ``--flag=`` and ``TEST07=``."""
-    before, equals, path = word.rpartition("=")
-    return f"{before}{equals}{PurePosixPath(path).name}" if path.startswith("/") else word

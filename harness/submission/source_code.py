@@ -1,45 +1,128 @@
-"""src/, the published code: what git tracks, without the tests. And the search for secrets in the tree."""
+"""src/, the published code: what git tracked when the runs were made, without the tests."""
 
-import re
-import shutil
+import io
 import subprocess
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ConfigError
 from harness.files import ROOT
-from harness.submission.staging import copy_file
+from harness.record.provenance import GitState, ask_git, git_state
+from harness.submission.secrets import find_secrets
+from harness.submission.staging import write_file
 
 _LEFT_OUT = ("tests", "benchmarks")
-_MOST_SOURCE_BYTES = 1 << 20  # code, settings and samples; nothing else is in git
-_TIMEOUT_S = 30
+_TIMEOUT_S = 60
+_SHORT = 12  # letters of a hash in the name of a folder
 
 
-def copy_source(target: Path, root: Path = ROOT) -> int:
-    """Copy the tracked files as they are on disk. Returns their number; raises ConfigError without git.
+@dataclass(frozen=True, slots=True)
+class SourceCode:
+    """Code by its tree in git. ``state`` is as the runs recorded it; None: they did not."""
 
-    Untracked files are never copied: they may be notes, keys or private data.
+    tree: str
+    state: GitState | None
+
+    @property
+    def short(self) -> str:
+        """A name for it that differs from that of other code."""
+        clean = self.state is not None and not self.state.dirty
+        return (self.state.commit if self.state and clean else self.tree)[:_SHORT]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSource:
+    """Code in ``folder`` of src/, without ``links``.
+
+    ``local`` are files with local changes of the runs, ``changed`` those that had a secret in the runs.
     """
-    wanted = [path for path in _tracked(root) if _belongs(path) and (root / path).is_file()]
-    for path in wanted:
-        if (root / path).stat().st_size <= _MOST_SOURCE_BYTES:
-            copy_file(root / path, target / path)
-            shutil.copymode(root / path, target / path)  # setup.sh must stay executable
-    return len(wanted)
+
+    source: SourceCode
+    folder: str
+    links: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
-def _tracked(root: Path) -> Iterator[Path]:
-    command = ["git", "-C", str(root), "ls-files", "-z"]
+def source_of(states: Iterable[GitState | None], root: Path | None = None) -> SourceCode:
+    """The code of runs with these states, which are equal or None.
+
+    Runs that recorded no commit, or changes without their content, get the files of this checkout as they
+    are now. Raises ConfigError without git, and where git does not have the code of the runs.
+    """
+    root = root or ROOT
+    now = git_state(root)
+    if now is None:
+        raise ConfigError(
+            f"src/ holds the files that git tracks, and git does not work in {root}; "
+            "run prepare_submission.py in a git checkout of this harness"
+        )
+    state = next(filter(None, states), None)
+    tree = None if state is None else state.tree
+    if state is not None and tree is None and not state.dirty:
+        tree = (ask_git(root, "rev-parse", "--verify", "--quiet", f"{state.commit}:./") or "").strip()
+    if tree is None:
+        if now.tree is None:
+            raise ConfigError(f"{root} has local changes, and git cannot store them there; commit them")
+        return SourceCode(now.tree, None)
+    if ask_git(root, "cat-file", "-e", f"{tree}^{{tree}}") is None:
+        raise ConfigError(
+            f"src/ would not be the code of the runs: git in {root} does not have commit {state}; "
+            "fetch it (git fetch --all), or run prepare_submission.py in the checkout that made the runs"
+        )
+    return SourceCode(tree, state)
+
+
+def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> WrittenSource:
+    """Write the files out of git. Raises ConfigError.
+
+    A link is never followed: it may lead to a file outside of the checkout. Only a file
+    with a secret comes from the working tree, if it has none there: what was committed cannot be changed.
+    """
+    root = root or ROOT
+    folder = (ask_git(root, "rev-parse", "--absolute-git-dir") or "").strip()
+    command = ["git", "-C", folder, "archive", "--format=tar", source.tree]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigError(
-            f"src/ holds the files that git tracks in {root}, and git ls-files failed there ({error}); "
-            "run prepare_submission.py in a git checkout of this harness"
-        ) from error
-    for name in done.stdout.split(b"\0"):
-        if name:
-            yield Path(name.decode(errors="surrogateescape"))
+        raise ConfigError(f"git archive {source.tree} failed in {folder} ({error})") from error
+    links = []
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        for member in archive:
+            path = Path(member.name)
+            if not _belongs(path) or member.isdir():
+                continue
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None:
+                links.append(member.name)
+                continue
+            write_file(target / path, content.read())
+            (target / path).chmod(0o755 if member.mode & 0o100 else 0o644)  # setup.sh must stay executable
+    changed = tuple(_without_secrets(target, root))
+    return WrittenSource(source, target.name, tuple(links), _local_changes(source, root), changed)
+
+
+def _local_changes(source: SourceCode, root: Path) -> tuple[str, ...]:
+    """The files in which the runs differed from their commit."""
+    if source.state is None or not source.state.dirty:
+        return ()
+    names = ask_git(root, "diff", "--name-only", f"{source.state.commit}:./", source.tree) or ""
+    return tuple(name for name in names.splitlines() if _belongs(Path(name)))
+
+
+def _without_secrets(target: Path, root: Path) -> Iterator[str]:
+    """Replace files with secrets by those of the working tree without; the names of these files."""
+    for path in dict.fromkeys(secret.path for secret in find_secrets(sorted(target.rglob("*")))):
+        now = root / path.relative_to(target)
+        if not now.exists():
+            path.unlink()
+        elif now.is_symlink() or any(find_secrets([now])):
+            continue  # the search through the complete tree names it
+        else:
+            path.write_bytes(now.read_bytes())
+        yield path.relative_to(target).as_posix()
 
 
 def _belongs(path: Path) -> bool:
@@ -47,68 +130,3 @@ def _belongs(path: Path) -> bool:
     return path.parts[0] not in _LEFT_OUT and not any(
         part.startswith(".") or " " in part for part in path.parts
     )
-
-
-_MOST_TEXT_BYTES = 4 << 20  # logs are larger, and LoadGen's
-_LISTED = 5
-# Kind, pattern, and texts of which every match has one: to find none takes much less time than to search.
-# The last two require a digit, so that plain words do not match.
-_KINDS = (
-    ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{20,}", ("hf_",)),
-    ("an OpenAI key", r"\bsk-[A-Za-z0-9_-]{20,}", ("sk-",)),
-    ("an AWS key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", ("AKIA", "ASIA")),
-    ("a GitHub token", r"\b(?:gh[oprsu]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})", ("gh",)),
-    ("a GitLab token", r"\bglpat-[A-Za-z0-9_-]{20,}", ("glpat-",)),
-    ("a Slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}", ("xox",)),
-    ("an NVIDIA key", r"\bnvapi-[A-Za-z0-9_-]{20,}", ("nvapi-",)),
-    ("a Google key", r"\bAIza[A-Za-z0-9_-]{35}", ("AIza",)),
-    ("a private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----", ("-----BEGIN ",)),
-    (
-        "a password in a URL",
-        r"\b[a-z][a-z0-9+.-]*://[^/\s:@\"'<>{}$]+:[^/\s:@\"'<>{}$]+@[\w.-]",
-        ("://",),
-    ),
-    (
-        "a key or password",
-        r"(?i)(?:api[_-]?key|access[_-]?key|secret|passw(?:or)?d|token)[\"']?\s*[:=]\s*[\"'](?=[^\"']*\d)"
-        r"[A-Za-z0-9/+_.=-]{20,}[\"']",
-        ('"', "'"),
-    ),
-    (
-        "a key or password",
-        r"\b[A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|API_KEY)\s*=\s*(?=[A-Za-z/+_.=-]*\d)[A-Za-z0-9/+_.=-]{16,}",
-        ("TOKEN", "SECRET", "PASSWORD", "API_KEY"),
-    ),
-)
-_PATTERNS = tuple((kind, re.compile(pattern), parts) for kind, pattern, parts in _KINDS)
-
-
-def refuse_secrets(tree: Path) -> None:
-    """Search all text files below ``tree``. Raises ConfigError with file, line and kind, not the text."""
-    found = [where for path in sorted(tree.rglob("*")) if path.is_file() for where in _secrets(path, tree)]
-    if found:
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise ConfigError(
-            f"text that looks like a secret would be published: {', '.join(found[:_LISTED])}{more}; "
-            "remove it from the file, and revoke the key"
-        )
-
-
-def _secrets(path: Path, tree: Path) -> Iterator[str]:
-    if path.stat().st_size > _MOST_TEXT_BYTES:
-        return
-    content = path.read_bytes()
-    if b"\0" in content:
-        return
-    text = content.decode(errors="replace")
-    likely = [
-        (kind, pattern)
-        for kind, pattern, parts in _PATTERNS
-        if any(part in text for part in parts) and pattern.search(text)
-    ]
-    if not likely:  # nearly every file
-        return
-    for number, line in enumerate(text.splitlines(), start=1):
-        kind = next((kind for kind, pattern in likely if pattern.search(line)), None)
-        if kind is not None:
-            yield f"{path.relative_to(tree).as_posix()}:{number} {kind}"

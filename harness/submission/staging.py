@@ -48,8 +48,8 @@ def refuse_existing(finals: Sequence[Path], force: bool) -> None:
         )
 
 
-def put_in_place(moves: Sequence[Move], folder: Path, force: bool) -> None:
-    """Rename all; replaced files go into ``folder``, the staging folder."""
+def put_in_place(moves: Sequence[Move], folder: Path, force: bool, tree: Path) -> None:
+    """Rename all; replaced files go into ``folder``, the staging folder. Others may read ``tree``."""
     for number, move in enumerate(moves):
         if move.final.exists():
             if move.keep and not force:
@@ -57,6 +57,24 @@ def put_in_place(moves: Sequence[Move], folder: Path, force: bool) -> None:
             move.final.rename(folder / f"replaced-{number}")
         move.final.parent.mkdir(parents=True, exist_ok=True)
         move.staged.rename(move.final)
+        if move.final.is_relative_to(tree):
+            above = [path for path in move.final.parents if path.is_relative_to(tree)]
+            _let_read([move.final, *move.final.rglob("*"), *above])
+
+
+def _let_read(paths: Sequence[Path]) -> None:
+    """Give the permissions of published files, whatever the umask."""
+    for path in paths:
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+
+
+def is_equal(one: Path, other: Path) -> bool:
+    """Whether two folders hold the same files."""
+    return _content(one) == _content(other)
+
+
+def _content(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def keep_file(source: Path, target: Path) -> None:

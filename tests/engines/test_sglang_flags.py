@@ -5,7 +5,11 @@ import shlex
 
 import pytest
 
+from harness.config.benchmark import load_benchmark
+from harness.record.resolved_plan import ServerInfo
+from harness.submission.readme import server_start
 from sut.servers.discovery import discover
+from sut.servers.pages import _SETTINGS
 from tests.engines import sglang_server as sglang
 from tests.scripts.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, changed, dry_run
 from tests.sut.pages import pages
@@ -75,3 +79,22 @@ def test_512_requests_run_on_each_replica(sglang_installed, arguments, replicas)
     with pages(table) as url:
         (fact,) = discover([url], "sglang", None, 20)
     assert (fact.dp_size, fact.max_running_requests) == (replicas, 512 * replicas)
+
+
+def test_the_command_of_a_published_readme_is_understood(sglang_installed):
+    """Each setting that a server reports comes back as the flag that sets it."""
+    values = dict.fromkeys(_SETTINGS, 2) | {
+        "dtype": "bfloat16",
+        "kv_cache_dtype": "fp8_e4m3",
+        "quantization": "mxfp4",
+    }
+    values |= {"attention_backend": "triton", "moe_runner_backend": "triton", "schedule_policy": "fcfs"}
+    values |= {"enable_dp_attention": True, "disable_radix_cache": True, "mem_fraction_static": 0.5}
+    values |= {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "eagle"}
+    server = ServerInfo(url="", wire="sglang", engine="SGLang", model="m", context_length=99, settings=values)
+    command = shlex.split(server_start(server, load_benchmark("gpt-oss-120b")))
+    given = json.dumps([sglang_arguments(command)])
+    (answer,) = json.loads(sglang.python("-c", PARSE, stdin=given).splitlines()[-1])
+    assert not isinstance(answer, str), answer
+    assert {name: answer[name] for name in values} == values
+    assert (answer["model_path"], answer["context_length"]) == ("m", 99)

@@ -13,7 +13,7 @@ from harness.submission.checks.accuracy import check_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.compliance_tests import check_tests
 from harness.submission.checks.documents import check_scenario_documents, check_system
-from harness.submission.checks.files import check_encoding, check_files, check_repeats
+from harness.submission.checks.files import check_encoding, check_files, check_repeats, check_secrets
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance import check_performance
@@ -81,6 +81,7 @@ class _Tree:
                 yield from self._guarded(context.dir.path, issues)
             context.read.clear()
         yield from self._guarded(self._root, check_files(self._root, self._rules.files.any_bytes))
+        yield from self._guarded(self._root, check_secrets(self._root))
         yield from self._guarded(self._root, check_repeats(self._root, contexts))
 
     def _guarded(self, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:

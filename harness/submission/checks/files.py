@@ -29,6 +29,7 @@ from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check_context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.layout import DIVISIONS, ScenarioDir
+from harness.submission.secrets import find_secrets
 
 _RESULTS = "results"
 _POINTER_BYTES = 200  # a git-lfs pointer has about 130
@@ -58,6 +59,13 @@ def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
                 continue
             if what:
                 yield Issue("files", where, what)
+
+
+def check_secrets(root: Path) -> Iterator[Issue]:
+    """Secrets in any file: the place and the kind, never the text."""
+    for found in find_secrets(sorted(root.rglob("*"))):
+        where = f"{found.path.relative_to(root).as_posix()}:{found.line}"
+        yield Issue("secret", where, f"looks like {found.kind}")
 
 
 def _entries(folder: Path) -> Iterator[str]:

@@ -100,6 +100,10 @@ RULES: dict[str, tuple[str, str]] = {
         "submit the user.conf that the run had",
     ),
     "repeat": ("no two runs have the same log", "find the run that was copied into two folders"),
+    "secret": (
+        "no password, key or token is published",
+        "remove it and revoke it; a line without one may end in kingfisher:ignore",
+    ),
     "files": (
         "readable plain files without spaces or leading dots, at most 50 MB, none left over from a run",
         "rename or remove it",

@@ -77,7 +77,7 @@ def _origin(record: RunRecord) -> dict[str, str]:
         "engine": ", ".join(sorted({f"{server.engine} {server.version}" for server in record.servers})),
         "model": ", ".join(sorted({str(server.model) for server in record.servers})),
         "server settings": ", ".join(settings),
-        "commit of the harness": "" if git is None else git.commit,
+        "commit of the harness": "" if git is None else str(git),
     }
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from harness.record.provenance import (
     PACKAGES,
-    GitState,
     cpu_model,
     gather_provenance,
     git_state,
@@ -26,7 +25,8 @@ ROOT = Path(__file__).parents[3]
 
 def git(folder, *arguments):
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_software_and_no_value_of_a_key(monkeypatch):
@@ -55,7 +55,24 @@ def test_git_state(tmp_path):
     (tmp_path / "untracked").write_text("1")
     assert git_state(tmp_path) == clean
     (tmp_path / "file").write_text("2")
-    assert git_state(tmp_path) == GitState(clean.commit, True)
+    changed = git_state(tmp_path)
+    assert (changed.commit, changed.dirty) == (clean.commit, True)
+    assert git(tmp_path, "show", f"{changed.tree}:file") == "2"
+    assert git(tmp_path, "diff", "--cached") == ""  # the user's index stays as it is
+    git(tmp_path, "commit", "-qam", "two")
+    assert git_state(tmp_path).tree == changed.tree
+
+
+def test_the_tree_of_a_folder_inside_of_a_repository(tmp_path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "harness").mkdir()
+    for name in ("notes", "harness/file"):
+        (tmp_path / name).write_text("1")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "one")
+    for content in ("1", "2"):
+        (tmp_path / "harness/file").write_text(content)
+        assert git(tmp_path, "ls-tree", "--name-only", git_state(tmp_path / "harness").tree) == "file"
 
 
 def test_without_git(monkeypatch, tmp_path):

@@ -37,6 +37,21 @@ def write_info(folder, without=(), **more):
     return path
 
 
+def git(folder, *words):
+    name = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+    done = subprocess.run(
+        ["git", "-C", str(folder), *name, *words], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def commit(folder):
+    """Commit all files; the name of the commit."""
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    return git(folder, "rev-parse", "HEAD")
+
+
 def build(results, *more):
     folder = results.parent
     words = ["build", "--results", results, "--submission", folder / "submission.toml"]

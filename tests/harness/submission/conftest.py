@@ -1,12 +1,13 @@
 """A made-up submission, and runs and a TOML to build one from."""
 
-from pathlib import Path
+import shutil
 
 import pytest
 
 from harness.submission import command, source_code
-from tests.harness.submission.building import write_info
-from tests.harness.submission.trees import copied, results_of, unpack
+from tests.harness.submission.building import commit, git, write_info
+from tests.harness.submission.trees import COMMIT, copied, results_of, unpack
+from tests.runs import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +36,20 @@ def results(runs, tmp_path):
 
 
 @pytest.fixture
-def info(tmp_path, monkeypatch):
-    """Of the source only two files: to copy and search all takes half a second."""
-    monkeypatch.setattr(source_code, "_tracked", lambda root: iter((Path("README.md"), Path("setup.sh"))))
+def checkout(tmp_path_factory):
+    """A git checkout, whose commit goes by the name that the recorded runs have."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name in ("README.md", "setup.sh"):
+        shutil.copy(ROOT / name, root / name)
+    git(root, "init", "-q")
+    commit(root)
+    git(root, "tag", COMMIT)
+    return root
+
+
+@pytest.fixture
+def info(tmp_path, monkeypatch, checkout):
+    """The code of the runs is a checkout of two files: to copy and search all takes half a second."""
+    monkeypatch.setattr(source_code, "ROOT", checkout)
     monkeypatch.setattr(command, "machine_fields", lambda: {"host_memory_capacity": "2048 GiB"})
     return write_info(tmp_path)

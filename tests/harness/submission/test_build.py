@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 import tomllib
 from functools import partial
 
@@ -263,10 +265,103 @@ def test_the_kept_runs_of_tests_are_compared(results, info, tmp_path):
 def test_the_readme_has_what_was_run(results, info, tmp_path):
     build(results)
     lines = (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text().splitlines()
-    command = "python run_mlperf.py --scenario offline --max-concurrency 40 --input-file"
-    names = ("performance", "accuracy", "TEST07-run", "TEST09-run")
-    assert [line for line in lines if line.startswith("python ")] == [
-        f"{command} {name}.parquet" for name in names
-    ]
     assert any(line.endswith(": tp_size 1, dp_size 8, kv_cache_dtype fp8_e4m3") for line in lines)
     assert "- client: worker processes 4, backend sglang" in lines
+
+
+def test_the_readme_has_the_commands(results, info, tmp_path):
+    """The server's from what it reported, those of the runs with published files in place of their own."""
+    (results / "offline/performance/user.conf").write_text("*.Offline.target_qps = 7\n")
+    for name in ("TEST07", "TEST09"):
+        (results / f"offline/{name}/run/user.conf").write_text("*.Offline.target_qps = 9\n")
+    build(results)
+    folder = tmp_path / "tree" / RESULTS / "Offline"
+    lines = (folder / "README.md").read_text().splitlines()
+    start = "python -m sglang.launch_server --model-path openai/gpt-oss-120b --tp-size 1 --dp-size 8"
+    assert f"{start} --kv-cache-dtype fp8_e4m3 --context-length 512" in lines
+    command = ".venv/bin/python run_mlperf.py --scenario offline --max-concurrency 40"
+    places = '"$data/{}.parquet" --user-conf "$here/{}user.conf" --server-url "$servers" --output-dir results'
+    confs = {"performance": "", "accuracy": "", "TEST07-run": "TEST07/", "TEST09-run": "TEST07/"}
+    for name, conf in confs.items():
+        assert f"{command} --input-file {places.format(name, conf)}" in lines
+    assert (folder / "TEST07/user.conf").read_text() == "*.Offline.target_qps = 9\n"
+    assert not (folder / "TEST09/user.conf").exists()
+    assert (
+        sum("eval_mlperf_accuracy.py" in line and "> results/offline/accuracy/" in line for line in lines)
+        == 1
+    )
+
+
+def test_two_builds_are_equal_whatever_the_umask(results, info, tmp_path):
+    found = []
+    for mask in (0o077, 0o002):
+        old = os.umask(mask)
+        try:
+            assert build(results, "--output", tmp_path / f"tree{mask}") == 0
+        finally:
+            os.umask(old)
+        tree = tmp_path / f"tree{mask}"
+        found.append(
+            {
+                path.relative_to(tree): (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+                for path in (tree, *tree.rglob("*"))
+            }
+        )
+    assert found[0] == found[1]
+
+
+LEAKS = ("acme", "alice", "mallory", "hostx", "10.1.2.3", "corp.example")
+HOSTILE = [
+    ["/home/alice/acme/run_mlperf.py", "--input-file", "/home/alice/acme-data/perf.parquet"],
+    ["run_mlperf.py", "--input-file=../../alice/acme-data/perf.parquet", "--user-conf=../alice/acme/u.conf"],
+    ["run_mlperf.py", "--input-file", "~alice", "--output-dir", "~alice/out", "--ca-file", "~/acme/ca.pem"],
+    ["run_mlperf.py", "--input-file", "file:///home/alice/p.parquet", "--dcgm-url", "http://hostx1:9400"],
+    ["run_mlperf.py", "--input_file", "acme/perf.parquet", "--server_url", "http://hostx1:1,http://10.1.2.3:2"],
+    ["run_mlperf.py", "--input-file", "p.parquet", "--server-url", "slurm:hostx[1-4]:30000"],
+    ["run_mlperf.py", "--input-file", "p.parquet", "--metrics-port", "10.1.2.3:9", "--report"],
+    ["run_mlperf.py", "--dataset-path", "p.parquet", "--server-url", "@/home/alice/acme.txt"],
+    ["run_mlperf.py", "--input-file", "p.parquet", "--generation-config", "acme/secret/../g.json"],
+    ["run_compliance.py", "--test", "all", "--input-file", "TEST07=/home/alice/a.parquet"],
+    ["run_compliance.py", "--test", "TEST09", "--input-file", "TEST09=~alice"],
+    ["run_compliance.py", "--test", "a", "--input-file", "p", "--audit-config", "TEST07=../alice/a.config"],
+    ["/home/alice/wrapper.py", "--customer", "acme", "/home/alice/x"],
+    ["-c", "import acme"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", HOSTILE, ids=lambda command: " ".join(command)[:60])
+def test_no_published_file_names_a_user_host_or_folder(results, info, tmp_path, command):
+    """Model, settings, dataset, deviations, servers and commands all name them."""
+    for number, path in enumerate(sorted(results.rglob("run.json"))):
+        record = json.loads(path.read_text())
+        record["provenance"]["command"] = command
+        record["provenance"]["host"]["hostname"] = "hostx0.corp.example"
+        record["plan"] |= {"input_file": "/home/alice/acme/perf.parquet", "log_dir": "/home/alice/acme/out"}
+        record["plan"]["server_urls"] = ["http://hostx1:30000"]
+        record["servers"][0] |= {
+            "url": "http://hostx1.corp.example:30000",
+            "model": "/home/alice/customers/acme-confidential/gpt-oss-120b",
+            "model_path": "/home/alice/customers/acme-confidential/gpt-oss-120b",
+            "settings": {"speculative_draft_model_path": "../mallory/acme/eagle", "tp_size": 2},
+        }
+        record["deviations"] = [
+            f"{number}: /home/alice/acme/g.json has 2.0/15.0 tokens/s; http://hostx1:30000 and ~mallory/acme"
+        ]
+        path.write_text(json.dumps(record))
+    assert build(results, "--division", "open") == 0
+    texts = {path: path.read_bytes() for path in (tmp_path / "tree").rglob("*") if path.is_file()}
+    assert [
+        (path.name, leak) for path, text in texts.items() for leak in LEAKS if leak.encode() in text
+    ] == []
+    readme = (tmp_path / "tree/open/MyOrg/results/made_up/gpt-oss-120b/Offline/README.md").read_text()
+    assert "model gpt-oss-120b" in readme
+    assert "speculative_draft_model_path eagle" in readme
+    assert re.search(r"^- accuracy: \d+: g.json has 2.0/15.0 tokens/s; URL and FOLDER$", readme, re.MULTILINE)
+
+
+@pytest.mark.parametrize("flag", ["deepseek-r1", "llama3.1-8b"])
+def test_runs_of_another_benchmark_are_refused_in_one_line(results, info, tmp_path, capsys, flag):
+    assert build(results, "--benchmark", flag) == 2
+    said = one_line(capsys)
+    assert f"--benchmark {flag}: {results} has runs of gpt-oss-120b; pass --benchmark gpt-oss-120b" in said
+    assert not (tmp_path / "tree").exists()

@@ -23,6 +23,7 @@ CNN_ARCHIVE = ROOT / "tests/data/submission/made_up_cnn.tar.xz"
 # The tree of deepseek-r1 by its name, likewise.
 R1_ARCHIVE = ROOT / "tests/data/submission/made_up_r1.tar.xz"
 RESULTS = Path("closed/MyOrg/results/made_up/gpt-oss-120b")
+COMMIT = "77cbc39"  # of the recorded runs
 SYSTEM = Path("closed/MyOrg/systems/made_up.json")
 
 
@@ -78,6 +79,7 @@ def run_record(user_conf: Path, run: str = "performance") -> RunRecord:
         ENDED.servers[0],
         url="http://localhost:30000",
         engine="SGLang",
+        wire="sglang",
         version="0.5.23",
         model="openai/gpt-oss-120b",
         settings={"tp_size": 1, "dp_size": 8, "kv_cache_dtype": "fp8_e4m3"},
@@ -86,7 +88,7 @@ def run_record(user_conf: Path, run: str = "performance") -> RunRecord:
         ENDED,
         provenance=replace(
             ENDED.provenance,
-            git=GitState("77cbc39", dirty=False),
+            git=GitState(COMMIT, dirty=False),
             host=host,
             command=(*command, "--input-file", f"/data/{run.replace('/', '-')}.parquet"),
         ),
