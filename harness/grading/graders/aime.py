@@ -58,8 +58,9 @@ _ADJECTIVES = "|".join(sorted(ADJECTIVES, key=len, reverse=True))
 _NOUNS = "|".join(sorted((name for name in {*MEASURES, *COUNTED} if len(name) > 1), key=len, reverse=True))
 _UNITS = (
     rf"(?:\s*+°(?!\s*\d)|\s*+(?:(?:{_ADJECTIVES}|non-negative)\.?\s++){{0,4}}+(?:(?:{_NOUNS})e?s?"
-    rf"|(?-i:[mshgl]))(?![A-Za-z0-9])\.?(?:\s*\^\s*[23]|[²³])?"
-    r"(?:\s(?:per|each|of)\s(?:the\s)?[a-z]{1,20})?(?:\s(?:in total|in all|altogether))?)"
+    rf"|(?<=\s)(?-i:[mshgl]))(?![A-Za-z0-9])\.?(?:\s*\^\s*[23]|[²³])?"
+    r"(?:\s(?:per|each|of)\s(?:the\s)?(?!dozen|hundred|thousand|million"
+    r"|percent)[a-z]{1,20})?(?:\s(?:in total|in all|altogether))?)"
 )
 _MODULUS = r"\s*+,?\s*+\(?+\s*+(?:\\[bp]?mod|mod(?:ulo)?)\s*+\(?+1,?000\)?+"
 _CLOSED = r"[\s)\]'✓]*+[.。]?+[\s)\]'✓]*+"
@@ -81,7 +82,8 @@ _CHANGES = re.compile(
     r"|thousands?|millions?"
     r"|billions?|dozens?|percent|times|plus|minus|divided|multiplied|squared|cubed|half|halved|twice"
     r"|doubled?|tripled?|mod"
-    r"|modulo|rounded|approximately|would|could|might|assuming|provided|too|guess|unsure|uncertain"
+    r"|modulo|rounded|approx\w*|binary|octal|hex\w*|would|could|might|assuming|provided|too|guess"
+    r"|unsure|uncertain"
     r"|add(?:ed|ing)?|subtract(?:ed|ing)?"
     r"|not (?:correct|right|sure|certain|the|checked|proven|it|what|true))\b|[?%½]",
     re.IGNORECASE,
@@ -106,6 +108,8 @@ _TOTAL = re.compile(
     r"|probability)\b[^\d=]*+$",
     re.IGNORECASE,
 )
+# A multiple or a power of one unknown: the number is not what was asked for.
+_OF_PART = re.compile(r"(?:^|\s)(?:\d*[A-Za-z]\s?\^\s?\{?\d+\}?|\d+[A-Za-z])\s*$")
 _NAME = re.compile(r"[A-Za-z]\.?")
 _LINE = re.compile(r"[^\n]++")
 _RANGE = re.compile(r"\b(?:from |between )?0 ?(?:to|and|-|–) ?999\b")  # noqa: RUF001
@@ -169,6 +173,8 @@ class _Integers:
 
     def stated(self, text: str) -> str | None:
         """As Values."""
+        if text.lstrip().startswith("~"):  # about
+            return None
         undressed = _undressed(text).strip()
         return _followed(undressed) or _of_chain(undressed)
 
@@ -222,6 +228,8 @@ def _of_chain(text: str) -> str | None:
     *sides, last = _EQUALS.split(text)
     if not sides:
         return None
+    if _OF_PART.search(sides[-1]):
+        return None
     if (value := _followed(last.strip())) and not any(map(_RELATION.search, sides)):
         return value
     first = _integer(sides[0].strip())
@@ -263,6 +271,7 @@ def _conclusion(sentence: str, dressed: str) -> str | None:
     *sides, last = _EQUALS.split(sentence)
     if (
         sides
+        and not _OF_PART.search(sides[-1])
         and (value := _complete(last.strip()))
         and is_plain(re.sub(r"\\[A-Za-z]+|\b\w\b", "", " ".join(sides)))
     ):

@@ -80,7 +80,7 @@ _PRAISED = re.compile(
 )
 _CONCLUDED = re.compile(
     r"(?:\b(?:[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]o|[Ii]t is|[Ii]t's|[Tt]hat is|[Tt]his is|which is"
-    r"|[Bb]y elimination|corresponds to|matches)\b|=>|⇒|→)[\s,:]*+"
+    r"|[Bb]y elimination|corresponds to|matches)\b|=>|⇒|→|\((?=[Oo]ption ))[\s,:]*+"
 )
 
 
@@ -149,7 +149,7 @@ class LetterReader:
     def stated(self, text: str) -> str | None:
         """As Values."""
         undressed = _undressed(text)
-        found = self._letter.match(undressed)
+        found = None if text.lstrip().startswith("~") else self._letter.match(undressed)
         if found is None or not _is_complete(undressed, found):
             return None
         return (found[1] or found["lower"]).upper()

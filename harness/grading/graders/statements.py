@@ -72,6 +72,7 @@ _SAME_WIDTH = str.maketrans(
 _BORDER = re.compile(
     r"[\n。！？]"  # noqa: RUF001
     r"|[.!?](?<![.!?]{2})(?<!\bi\.e\.)(?<!\be\.g\.)(?<!\bapprox\.)(?<!\bsq\.)(?<!\bcu\.)[.!?]*+(?=[\s)}\]$*'✓✔]|$)"
+    r"(?!(?<=\s\.)\s++\d)"
     r"(?!(?<=\b[A-J]\.)\s++[a-z])"
     r"|\\(?:\]|end\{[a-z* ]{1,20}\})\s*+(?=(?:The|So|Thus|Hence|Therefore|Final|Answer)\s)"
     r"|[$\d]\s*+(?=(?:The|So|Thus|Hence|Therefore|Final|Answer)\s)"
@@ -164,7 +165,7 @@ _DOUBTS = re.compile(
     r"\b(?:(?:would|could|might|may)(?:\s\w+){0,2}\W*+$|unless\b|whether\b|claim(?:s|ed)?|says?|said"
     r"|insists?|tempt(?:ing|ed)|na[iï]ve(?:ly)?"
     r"|misconception|nobody|no one|guess(?:ed)?|perhaps|maybe|possibly|not sure|unsure|at first"
-    r"|common error)",
+    r"|common error|suppose\b|pretend|imagine|let's (?:test|try|check|see))",
     re.IGNORECASE,
 )
 _DENIES = re.compile(
@@ -175,7 +176,7 @@ _DENIES = re.compile(
 )
 _TAKEN_BACK = re.compile(
     r"^\W*+(?:wait|oops|hm+|hold on|scratch that|strike that|never mind|on second thought"
-    r"|i take that back|or rather)\b"
+    r"|i take that back|or rather|just kidding)\b"
     r"|^\W*+(?:no|sorry)\s*+(?:\W?$|[,;:!—-]\s*+(?:that|this|it|wait|the|I|let|actually|not|sorry"
     r"|my)\b)|^\W*+actually\b.{0,80}?(?:\bnot\b|n't\b|wrong|incorrect|mistake)"
     r"|\bI (?:was wrong|made an? (?:mistake|error)|miscounted|miscalculated|misread|cannot decide"
@@ -206,7 +207,7 @@ _DENIED_BEHIND = re.compile(
     r"\W{0,12}(?:(?:which|this|that|and|but)\W++){0,2}(?:(?:is|was|would|could|might|may|seems|looks"
     r"|cannot|can)\b"
     rf"[^.\n]{{0,25}}?\b(?:{_NOT_SO}|too (?:large|small|big|simple))|would\b|(?:isn't|wasn't|can't"
-    rf"|cannot)\b)",
+    rf"|cannot|fails?|does not|doesn't|must be (?:rejected|wrong))\b)",
     re.IGNORECASE,
 )
 
@@ -383,16 +384,15 @@ def _boxes(text: str, sentences: Sentences, values: Values) -> Iterator[Stated]:
         previous = end
         if len(row) > 1:
             value = values.several(row) if all(row) else None
-        before, behind = (
-            text[max(sentences.around(start)[0], start - _SHORT) : start],
-            text[end : end + _SHORT],
-        )
+        before = text[max(sentences.around(start)[0], start - _SHORT) : start]
+        behind = text[end : end + _SHORT]
+        is_asked = text[end : sentences.around(end - 1)[1]].rstrip().endswith("?")
         clause = _last_clause(before)
         is_share = not values.PERCENT_MAY_FOLLOW and _PERCENT_BEHIND.match(behind) is not None
         if not value or is_share or _is_part(before, behind) or _DENIED_BEHIND.match(behind):
             yield Stated(None, start, end)
         else:
-            is_answer = not (_DENIES.search(clause) or _DOUBTS.search(clause))
+            is_answer = not (is_asked or _DENIES.search(clause) or _DOUBTS.search(clause))
             yield Stated(value, start, end, not _SUPPOSES.search(before), is_answer)
 
 
@@ -428,7 +428,7 @@ def _sentences(text: str, sentences: Sentences, values: Values) -> Iterator[Stat
         stated = _statement(text[first:noun], text[begin:last], (verb or "").lower(), values)
         if stated is not None:
             value, is_certain, is_answer = stated
-            yield Stated(value, first, last, is_certain, is_answer)
+            yield Stated(value, max(first, noun - READ_CHARACTERS // 3), last, is_certain, is_answer)
 
 
 def _closed(text: str, begin: int, value: int) -> int:

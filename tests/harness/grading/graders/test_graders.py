@@ -77,6 +77,7 @@ def test_strict_reads_what_a_reader_reads(kind: str, final: str, group: dict[str
     [
         (aime, "We add.\n\nSo \\boxed{42} it is.", "\\boxed{42}"),
         (aime, f"{'x ' * 500}\nAnswer: 42", "Answer: 42"),
+        (gpqa, f"{'and so ' * 90}\nAnswer: C", "Answer: C"),
         (gpqa, "Spin counts.\n\nAnswer: C", "Answer: C"),
     ],
 )
