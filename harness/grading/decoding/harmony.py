@@ -3,7 +3,6 @@
 Decoding everything is what makes the plain way slow; most grades need a few hundred tokens.
 """
 
-import itertools
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -17,13 +16,16 @@ from harness.grading.decoding.screen import Screen
 from harness.grading.grade import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
-RETURN, CHANNEL, MESSAGE = (tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "channel", "message"))
+RETURN, CHANNEL, CONSTRAIN, MESSAGE = (
+    tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "channel", "constrain", "message")
+)
 ENDS = frozenset(tokenizer.SPECIAL[f"<|{name}|>"] for name in ("return", "call", "endoftext"))
 _FIRST_SPECIAL = min(tokenizer.SPECIAL.values())
 _FINAL = "final"
 # Damaged markers such as "<|channel|>final 12<|message|>" count, by the official rule.
 _OFFICIAL = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>(.*?)(?:<\|return\|>|$)", re.DOTALL)
-_CHANNEL_TEXT = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>")
+# The format of the content may stand between, which the official rule does not know.
+_CHANNEL_TEXT = re.compile(r"<\|channel\|>final[^<]*+(?:<\|constrain\|>[^<]*+)?+<\|message\|>")
 _SPECIAL_NAME = re.compile(r"<\|[a-z_]+[0-9]*\|>")
 _MARKER = Screen(("|>",))  # every marker ends with it
 _HEAD_TOKENS = 32
@@ -82,9 +84,9 @@ class HarmonyOutput:
         """As Output. Where ordinary tokens spell a marker, the text decides, as it does officially."""
         if _MARKER.may_match(self._ids):
             return HarmonyText(self.text).official_final
-        if not self._finals:
+        if not self._official_finals:
             return None
-        start = self._finals[0]
+        start = self._official_finals[0]
         return tokenizer.decode(self._ids[start : _next(self._ids, start, self._ids == RETURN)]).strip()
 
     @cached_property
@@ -113,15 +115,24 @@ class HarmonyOutput:
     @cached_property
     def _finals(self) -> tuple[int, ...]:
         """The positions at which the content of each final channel begins."""
-        return tuple(self._found_finals())
+        return tuple(place for place, _ in self._found_finals())
 
-    def _found_finals(self) -> Iterator[int]:
+    @cached_property
+    def _official_finals(self) -> tuple[int, ...]:
+        """Those that the official rule sees."""
+        return tuple(place for place, is_official in self._found_finals() if is_official)
+
+    def _found_finals(self) -> Iterator[tuple[int, bool]]:
         specials = np.flatnonzero(self._ids >= _FIRST_SPECIAL)
-        for channel, after in itertools.pairwise(specials):
-            if self._ids[channel] == CHANNEL and self._ids[after] == MESSAGE:
-                name = tokenizer.decode(self._ids[channel + 1 : after])
-                if name.startswith(_FINAL) and "<" not in name:
-                    yield int(after) + 1
+        kinds = self._ids[specials].tolist()
+        for number in range(len(kinds) - 1):
+            is_constrained = kinds[number : number + 3] == [CHANNEL, CONSTRAIN, MESSAGE]
+            if not is_constrained and kinds[number : number + 2] != [CHANNEL, MESSAGE]:
+                continue
+            channel, *_, message = specials[number : number + 2 + is_constrained]
+            name = tokenizer.decode(self._ids[channel + 1 : specials[number + 1]])
+            if name.startswith(_FINAL) and "<" not in name:
+                yield int(message) + 1, not is_constrained
 
 
 def was_truncated(ids: TokenIds, max_new_tokens: int) -> bool:

@@ -5,10 +5,27 @@ Strict: the last explicit answer of the final channel, however it is dressed.
 """
 
 import re
+from collections.abc import Sequence
 
 from harness.grading.decoding.output import Output
 from harness.grading.decoding.screen import Screen
 from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
+from harness.grading.graders.statements import (
+    READ_CHARACTERS,
+    Sentences,
+    Stated,
+    is_cut,
+    is_denial,
+    is_plain,
+    is_supposed,
+    is_withdrawn,
+    last_answer,
+    last_match,
+    line_of,
+    plainly,
+    read_text,
+)
+from harness.grading.graders.units import ADJECTIVES, COUNTED, MEASURES
 
 LARGEST = 999
 _MAX_DIGITS = 50  # longer digit strings are no answers by the strict rules
@@ -20,32 +37,84 @@ _BOXED_SCREEN = Screen(("\\boxed{",), re.compile(r"\\boxed{\s*+(?:\d|\ufffd|$)")
 _ANSWER_SCREEN = Screen(("answer:", "an\u017fwer:"), re.compile(r"answer:\s*+(?:\d|\ufffd|$)", re.IGNORECASE))
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
-_BOXED = re.compile(r"\\(?:boxed|fbox)\s*+{((?:[^{}]++|{(?:[^{}]++|{(?:[^{}]++|{[^{}]*+})*+})*+})*+)}")
-_OF_WHAT = r"(?:\s++\$[^$\n]{1,60}\$|\s++(?:to|for|of)\b[^.:\n]{0,80}?)?"
-_LEAD = re.compile(
-    rf"(?<![A-Za-z])(?:answer|result)(?![A-Za-z]){_OF_WHAT}[*_`\s]*+"
-    r"(?:\b(?:is|equals|must be|should be|will be|would be|comes out (?:to|as))\b|[:=\uff1a])[*_`:\s]*+"
-    r"(?:(?:indeed|therefore|thus|just|exactly|simply|then|equal to|given by|approximately|the integer)\b"
-    r"[*_`:\s]*+)*+",
-    re.IGNORECASE,
+_UNSEEN = re.compile(
+    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}|\\(?:square|blacksquare|qed|checkmark)\b"
+    r"|[□■∎✓✔✅]"
 )
-_AFTER_LEAD = re.compile(r"(?:\s*+(?:\\\[|\\\(|\$\$?))?+\s*+([^\n]{0,300}+)")
 _DRESS = re.compile(
-    r"\\(?:boxed|fbox|text|textbf|textit|mathbf|mathrm|mathit|bf|displaystyle|boldsymbol|left|right)\b\s*"
-    r"|\\[()\[\]$]|[{}$`]|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{])|\\approx\b|\u2248"
+    r"\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?|math(?:bf|rm|it|sf|tt)|underline|emph|bf|rm"
+    r"|displaystyle|boldsymbol|bm"
+    r"|left|right|[Ll]arge|LARGE|[Hh]uge|small)\b\s*+"
+    r"|\\[()\[\]${}]|[{}$`]|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{])|\\approx\b|≈"
 )
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad\b|~")
-_DEGREES = re.compile(r"(?:\^\s*+)?+{?+(?:\\circ|\\degree|°|degrees?\b)}?+")
-_THOUSANDS = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_CALLED = re.compile(r"\s*+(?:(?:the )?(?:final )?answer\s*+(?:is|[:=])?)?+\s*+", re.IGNORECASE)
-_INTEGER = re.compile(r"\+?+(-?+\d++)(?:\.0*+)?+")
-_UNIT = re.compile(
-    r"(?:\s++(?!(?:or|and|to|mod|plus|minus|times|choose|through|over)\b)[A-Za-z]{2,}+\.?+)*+\s*+$"
+_DEGREES = re.compile(r"(?:\^\s*+)?+{?+(?:\\circ|\\degree|°)}?+")
+_THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
+_CALLED = re.compile(
+    r"\s*+(?:(?:the )?(?:final )?answer\s*+(?:is|[:=])?+\s*+|\([A-E]\)[\s:]*+)?+", re.IGNORECASE
 )
-# What makes a number a part of an expression, of a range or of several answers.
-_GOES_ON = re.compile(
-    r"\s*+(?:[!^/*+×·÷√%|<>–—-]|\\(?!n\b)|,\s*+\d|(?:or|and|to|through|mod|plus|minus|times|choose)\b)"  # noqa: RUF001
-    r"|[A-Za-zπ_(\[]"
+_INTEGER = re.compile(r"\+?+(-?+\d++)(?:\.0*+(?!\d|\.\.))?+")
+_ADJECTIVES = "|".join(sorted(ADJECTIVES, key=len, reverse=True))
+_NOUNS = "|".join(sorted((name for name in {*MEASURES, *COUNTED} if len(name) > 1), key=len, reverse=True))
+_UNITS = (
+    rf"(?:\s*+°(?!\s*\d)|\s*+(?:(?:{_ADJECTIVES}|non-negative)\.?\s++){{0,4}}+(?:(?:{_NOUNS})e?s?"
+    rf"|(?<=\s)(?-i:[mshgl]))(?![A-Za-z0-9])\.?(?:\s*\^\s*[23]|[²³])?"
+    r"(?:\s(?:per|each|of)\s(?:the\s)?(?!dozen|hundred|thousand|million"
+    r"|percent)[a-z]{1,20})?(?:\s(?:in total|in all|altogether))?)"
+)
+_MODULUS = r"\s*+,?\s*+\(?+\s*+(?:\\[bp]?mod|mod(?:ulo)?)\s*+\(?+1,?000\)?+"
+_CLOSED = r"[\s)\]'✓]*+[.。]?+[\s)\]'✓]*+"
+# What may follow the number of a statement: a unit, then nothing, a reason or a remark.
+_COMPLETE = re.compile(rf"(?:\s++in (?:total|all)|\s++altogether|{_UNITS}|{_MODULUS})?+\s*+{_CLOSED}$", re.I)
+_REASON = re.compile(
+    rf"(?:{_UNITS}|{_MODULUS})?+(?:,?\s*+(?:because|since|as)\b|\s*+[.;]\s*+there)", re.IGNORECASE
+)
+_REMARK = re.compile(
+    rf"(?:{_UNITS}|{_MODULUS})?+(?:\s*+[,;]\s*+(?:(?:as|which|where|so|not|obtained|found|the|attained"
+    rf"|for|with|we|this"
+    r"|it|done|there|that is)\b|and (?:we|this|that|it|the|so|thus|hence)\b)|\s*+:\s++(?=[A-Za-z])"
+    r"|\s++(?:-{1,2}|–|—)\s*+(?=[A-Za-z])|—(?=[A-Za-z])|\s++\((?=[A-Za-z]))",  # noqa: RUF001
+    re.IGNORECASE,
+)
+# In a remark: what changes a number or takes it back.
+_CHANGES = re.compile(
+    r"\b(?:wrong|incorrect|false|mistake|error|if|unless|maybe|perhaps|possibly|or|base|hundreds?"
+    r"|thousands?|millions?"
+    r"|billions?|dozens?|percent|times|plus|minus|divided|multiplied|squared|cubed|half|halved|twice"
+    r"|doubled?|tripled?|mod"
+    r"|modulo|rounded|approx\w*|binary|octal|hex\w*|would|could|might|assuming|provided|too|guess"
+    r"|unsure|uncertain"
+    r"|add(?:ed|ing)?|subtract(?:ed|ing)?"
+    r"|not (?:correct|right|sure|certain|the|checked|proven|it|what|true))\b|[?%½]",
+    re.IGNORECASE,
+)
+_RELATION = re.compile(
+    r"[<>≠≤≥,;?!|]|\\(?:n?eq?|not|[lg]e?q?|[lg]eq|lt|gt|sim|cancel|pm|mp|in|mid)\b"
+    r"|(?<!\\)\b(?:[a-z]{3,}|or|is|if)\b"
+)
+_EQUALS = re.compile(r"=|≡|\\equiv\b")
+_COMPUTED = re.compile(r"[\d\s+*/^().·×-]*+(?:\\(?:cdot|times)[\d\s+*/^().·×-]*+)*+$")  # noqa: RUF001
+_CONCLUSION = re.compile(
+    r"(?:is|are|equals|takes?|was|total(?:s|ing)?|gives?|get|obtain|have|find)\s++"
+    r"(?:exactly\s++|therefore\s++|thus\s++|equal to\s++|a total of\s++)?",
+    re.IGNORECASE,
+)
+_CONCLUDES = re.compile(
+    r"\s*+(?:thus|therefore|hence|so|finally|in total|altogether|consequently|then)\b", re.IGNORECASE
+)
+_TOTAL = re.compile(
+    r"\s*+(?:the|our)\s(?:(?:required|requested|desired|final|total|whole)\s)*+"
+    r"(?:remainder|sum|total|product|value|number|area|volume|length|perimeter|difference"
+    r"|probability)\b[^\d=]*+$",
+    re.IGNORECASE,
+)
+# A multiple or a power of one unknown: the number is not what was asked for.
+_OF_PART = re.compile(r"(?:^|\s)(?:\d*[A-Za-z]\s?\^\s?\{?\d+\}?|\d+[A-Za-z])\s*$")
+_NAME = re.compile(r"[A-Za-z]\.?")
+_LINE = re.compile(r"[^\n]++")
+_RANGE = re.compile(r"\b(?:from |between )?0 ?(?:to|and|-|–) ?999\b")  # noqa: RUF001
+_BOLD = re.compile(
+    r"\*\*[^*\n]{1,80}\*\*[^*\n]{0,40}$|__[^_\n]{1,80}__[^_\n]{0,40}$|\\mathbf\b|\$[^$]{1,60}\$\W*$"
 )
 
 
@@ -67,15 +136,15 @@ def check_reference(value: object) -> str:
 def official(output: Output, truth: str) -> Grade:
     """The grade by the published rules."""
     # What is last in the tail is last in the text, and the tail is short.
-    digits = (
-        _last(_OFFICIAL_BOXED, output.suffix)
-        or _last_anywhere(_OFFICIAL_BOXED, _BOXED_SCREEN, output)
-        or _last_anywhere(_OFFICIAL_ANSWER, _ANSWER_SCREEN, output)
+    found = (
+        last_match(_OFFICIAL_BOXED, output.suffix)
+        or (last_match(_OFFICIAL_BOXED, output.text) if output.may_match(_BOXED_SCREEN) else None)
+        or (last_match(_OFFICIAL_ANSWER, output.text) if output.may_match(_ANSWER_SCREEN) else None)
     )
-    value = None if digits is None else _official_integer(digits)
-    if value is None or value > LARGEST:
+    value = None if found is None else _official_integer(found[1])
+    if found is None or value is None or value > LARGEST:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(str(value), str(value) == truth)
+    return answered(str(value), str(value) == truth, line_of(found.string, *found.span()))
 
 
 def _official_integer(digits: str) -> int | None:
@@ -88,68 +157,133 @@ def _official_integer(digits: str) -> int | None:
 
 def strict(output: Output, truth: str) -> Grade:
     """The grade of the answer in the final channel."""
-    if output.strict_final is None:
+    final = output.strict_final
+    if final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
-    answer = explicit_answer(output.strict_final)
-    if answer is None:
+    found = last_answer(final, _Integers()) or _concluded(final)
+    if found is None or found.value is None or (output.defect and is_cut(final, found)):
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(answer, answer == truth)
+    return answered(found.value, found.value == truth, read_text(final, found.start, found.end))
 
 
-def explicit_answer(final: str) -> str | None:
-    """The last answer that is boxed or called so, else a last line that is nothing but a number."""
-    boxed, stated = _last_match(_BOXED, final), _last_stated(final)
-    if boxed and (stated is None or stated[0] < boxed.end()):
-        return _boxed_value(boxed[1]) or boxed[1].strip()[:_MAX_DIGITS]
-    return stated[1] if stated else _last_line(final)
+class _Integers:
+    """Integers, as Values."""
+
+    PERCENT_MAY_FOLLOW = False
+
+    def stated(self, text: str) -> str | None:
+        """As Values."""
+        if text.lstrip().startswith("~"):  # about
+            return None
+        undressed = _undressed(text).strip()
+        return _followed(undressed) or _of_chain(undressed)
+
+    def exactly(self, text: str) -> str | None:
+        """As Values."""
+        return _complete(_undressed(text).strip())
+
+    def boxed(self, content: str) -> str:
+        """As Values. What is no integer is shown as it stands: never right, whatever the truth."""
+        undressed = _undressed(content).strip()
+        undressed = undressed[_CALLED.match(undressed).end() :]  # type: ignore[union-attr]
+        inside = undressed.strip("() ")
+        return _complete(inside) or _of_chain(undressed) or content.strip()[:_MAX_DIGITS]
+
+    def several(self, values: Sequence[str]) -> None:
+        """As Values."""
+
+    def is_mentioned(self, text: str) -> bool:
+        """As Values. A range of integers is what is asked for."""
+        return re.search(r"\d", _RANGE.sub("", text)) is not None
 
 
-def _last_stated(final: str) -> tuple[int, str] | None:
-    """The position of the last "answer is" that one integer follows, and the integer."""
-    last = None
-    for lead in _LEAD.finditer(final):
-        rest = _AFTER_LEAD.match(final, lead.end())
-        value = _stated_value(rest[1]) if rest else None
-        if value is not None:
-            last = lead.start(), value
-    return last
-
-
-def _boxed_value(text: str) -> str | None:
-    """The integer that the content of a box stands for: behind its last ``=``, else before its first."""
-    _, equals, behind = text.rpartition("=")
-    return _integer(behind, _UNIT) or (_integer(text.partition("=")[0], _UNIT) if equals else None)
-
-
-def _stated_value(rest: str) -> str | None:
-    """The integer that the rest of a line begins with, or that its chain of equations ends with."""
-    sentence = re.split(r"(?<=[\d$*)])[.;](?:\s|$)|\bbecause\b|\bsince\b", rest, maxsplit=1)[0]
-    _, equals, behind = sentence.rpartition("=")
-    return _integer(behind) or (_integer(sentence.partition("=")[0]) if equals else None)
-
-
-def _integer(text: str, end: re.Pattern[str] | None = None) -> str | None:
-    """The one integer that a piece of LaTeX or Markdown begins with, and, with ``end``, ends with."""
-    undressed = _undressed(text).strip("() ") if end else _undressed(text)
-    called = _CALLED.match(undressed)
-    found = _INTEGER.match(undressed, called.end() if called else 0)
-    if found is None or len(found[1].lstrip("-0")) > _MAX_DIGITS or _GOES_ON.match(undressed, found.end()):
+def _integer(text: str) -> tuple[str, str] | None:
+    """The integer that a text begins with, and the rest."""
+    found = _INTEGER.match(text)
+    if found is None or len(found[1].lstrip("-0")) > _MAX_DIGITS:
         return None
-    if end is not None and not end.match(undressed, found.end()):
+    return _plain(found[1]), text[found.end() :]
+
+
+def _complete(text: str) -> str | None:
+    """The integer that is all of a text, with or without a unit."""
+    found = _integer(text)
+    return found[0] if found and _COMPLETE.match(found[1]) else None
+
+
+def _followed(text: str) -> str | None:
+    """The integer that a text begins with, where what follows leaves it as it is."""
+    found = _integer(text)
+    if found is None:
         return None
-    return _plain(found[1])
+    value, rest = found
+    if _COMPLETE.match(rest) or _REASON.match(rest):
+        return value
+    remark = _REMARK.match(rest)
+    return value if remark and not _CHANGES.search(rest, remark.end()) else None
 
 
-def _last_line(final: str) -> str | None:
-    """The number that is alone on the last line; lines of nothing but brackets do not count."""
-    lines = (_undressed(line).strip() for line in reversed(final.splitlines()))
-    line = next(filter(None, lines), "")
-    found = _INTEGER.match(line)
-    return _plain(found[1]) if found and line[found.end() :].strip(" .") == "" else None
+def _of_chain(text: str) -> str | None:
+    """The integer that a chain of equations ends with, or begins with and then computes."""
+    *sides, last = _EQUALS.split(text)
+    if not sides:
+        return None
+    if _OF_PART.search(sides[-1]):
+        return None
+    if (value := _followed(last.strip())) and not any(map(_RELATION.search, sides)):
+        return value
+    first = _integer(sides[0].strip())
+    is_computed = all(map(_COMPUTED.match, (*sides[1:], last))) or _NAME.fullmatch(
+        text.partition("=")[2].strip()
+    )
+    return first[0] if first and not first[1].strip() and is_computed else None
+
+
+def _concluded(final: str) -> Stated | None:
+    """A first or last line that is nothing but a number, or a last sentence that ends with one."""
+    lines = [*_LINE.finditer(final)]
+    first, last = (next(filter(_has_text, each), None) for each in (lines, reversed(lines)))
+    if first is None or last is None:
+        return None
+    values = _Integers()
+    for line in (last, first):
+        value = values.exactly(plainly(line[0]))
+        if value and not is_withdrawn(plainly(final), found := Stated(value, line.start(), line.end())):
+            return found
+    text = plainly(last[0])
+    places = [place for place in Sentences(text) if text[slice(*place)].strip()]
+    if not places:
+        return None
+    start, end = places[-1]
+    value = _conclusion(_undressed(text[start:end]).strip(), last[0][start:])
+    return Stated(value, last.start() + start, last.end()) if value else None
+
+
+def _has_text(line: re.Match[str]) -> bool:
+    return bool(_undressed(line[0][:READ_CHARACTERS]).strip(" \t*_-"))
+
+
+def _conclusion(sentence: str, dressed: str) -> str | None:
+    """The number that a last sentence ends with: "So the sum is 204"."""
+    if is_supposed(sentence) or is_denial(sentence) or len(sentence) > READ_CHARACTERS:
+        return None
+    verbs = list(_CONCLUSION.finditer(sentence))
+    *sides, last = _EQUALS.split(sentence)
+    if (
+        sides
+        and not _OF_PART.search(sides[-1])
+        and (value := _complete(last.strip()))
+        and is_plain(re.sub(r"\\[A-Za-z]+|\b\w\b", "", " ".join(sides)))
+    ):
+        return value
+    if not verbs or not (value := _complete(sentence[verbs[-1].end() :])):
+        return None
+    subject = sentence[: verbs[-1].start()]
+    return value if _CONCLUDES.match(subject) or _TOTAL.match(subject) or _BOLD.search(dressed) else None
 
 
 def _undressed(text: str) -> str:
-    text = _DEGREES.sub(" ", text.replace("{,}", ","))
+    text = _DEGREES.sub(" °", _UNSEEN.sub("", text.replace("{,}", ",").replace(r"\$", "")))
     text = _DRESS.sub("", _SPACE.sub(" ", text))
     return _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text)
 
@@ -158,19 +292,3 @@ def _plain(digits: str) -> str:
     significant = digits.lstrip("-0") or "0"
     sign = "-" if digits.startswith("-") and significant != "0" else ""
     return sign + "".join(str(int(digit)) for digit in significant[:_MAX_DIGITS])
-
-
-def _last_anywhere(pattern: re.Pattern[str], screen: Screen, output: Output) -> str | None:
-    return _last(pattern, output.text) if output.may_match(screen) else None
-
-
-def _last(pattern: re.Pattern[str], text: str) -> str | None:
-    match = _last_match(pattern, text)
-    return match[1] if match else None
-
-
-def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    last = None
-    for last in pattern.finditer(text):  # noqa: B007 - the last one is wanted
-        pass
-    return last

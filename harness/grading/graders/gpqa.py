@@ -11,6 +11,7 @@ from harness.grading.decoding.output import Output
 from harness.grading.decoding.screen import Screen
 from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
 from harness.grading.graders.letters import LetterReader, unescaped, unlisted
+from harness.grading.graders.statements import line_of
 
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 # Possessive quantifiers keep long runs of spaces linear; they match what the official patterns match.
@@ -41,13 +42,14 @@ strict = _LETTERS.strict
 
 def official(output: Output, truth: str) -> Grade:
     """The grade by the published rules."""
-    letter = _official_letter(output)
-    if letter is None:
+    found = _official_match(output)
+    if found is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(letter, letter == truth)
+    letter = found[1].upper()
+    return answered(letter, letter == truth, line_of(found.string, *found.span()))
 
 
-def _official_letter(output: Output) -> str | None:
+def _official_match(output: Output) -> re.Match[str] | None:
     if output.official_final is None and _BEGINS_WITH_WORD.match(output.prefix) and not _may_state(output):
         return None
     section = _BOLD.sub(r"\1", output.text if output.official_final is None else output.official_final)
@@ -56,7 +58,7 @@ def _official_letter(output: Output) -> str | None:
     if not found and _may_state(output):
         for found in _OFFICIAL_ANYWHERE.finditer(unescaped(output.text)):  # noqa: B007 - the last one is wanted
             pass
-    return found[1].upper() if found else None
+    return found
 
 
 def _may_state(output: Output) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import sympy
 
 from harness.grading.graders.deepseek_r1.latex import CLOSERS, OPENERS, UnreadableError, Value, value_of
+from harness.grading.graders.units import MEASURES, is_unit
 
 _LONGEST = 5_000  # characters of an answer; equal texts of any length never come here
 _LONGEST_PRODUCT = 3  # letters that may be variables rather than a word
@@ -31,14 +32,26 @@ _REPLACED = [
     (re.compile(pattern), text)
     for pattern, text in (
         (r"\\\\(?:\[[^\]]*\])?", "¶"),  # the end of a matrix's row
-        (r"\\!|\\displaystyle|\\textstyle|\\limits", ""),
+        (
+            r"\\!|\\displaystyle|\\textstyle|\\limits|\\(?:[Ll]arge|LARGE|[Hh]uge|small"
+            r"|normalsize)(?![A-Za-z])",
+            "",
+        ),
+        (r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*\{[^{}]*\}", ""),
         (r"\\(?:[,;: ]|q?quad(?![A-Za-z]))|~|\n", " "),
-        (r"\\[()\[\]$]|\$", ""),
+        (r"\\[()\[\]]|(?<!\\)\$", ""),
         (r"\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\.?", ""),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
         (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
-        (r"\\(?:boxed|fbox|mathbf|boldsymbol|mathit|mathbb|bf|ensuremath|left|right)(?![A-Za-z])", ""),
-        (r"\\(?:textbf|textit|textrm|mathrm|mbox|hbox|operatorname)(?![A-Za-z])", r"\\text"),
+        (
+            r"\\(?:boxed|fbox|framebox|mathbf|boldsymbol|bm|mathit|mathsf|mathtt|mathbb|bf|rm|underline"
+            r"|ensuremath|left|right)(?![A-Za-z])",
+            "",
+        ),
+        (
+            r"\\(?:textbf|textit|textrm|textsf|texttt|emph|mathrm|mbox|hbox|operatorname)(?![A-Za-z])",
+            r"\\text",
+        ),
         (r"\\(?:leq?|leqslant)(?![A-Za-z])|≤", "≤"),
         (r"\\(?:geq?|geqslant)(?![A-Za-z])|≥", "≥"),
         (r"\\lt(?![A-Za-z])", "<"),
@@ -52,7 +65,10 @@ _REPLACED = [
         (r"\\div(?![A-Za-z])|÷", "/"),
         (r"[−–]", "-"),  # noqa: RUF001
         (r"\\pm(?![A-Za-z])", "±"),
-        (r"(?:\^\s*\{?\s*)?(?:\\circ|\\degree|°)\s*\}?|\s*\bdegrees?\b", "°"),
+        (
+            r"\^?\s*\{\s*(?:\\circ|\\degree|°)\s*\}|\^?\s*(?:\\circ|\\degree|°)(?![A-Za-z])|\s*\bdegrees?\b",
+            "°",
+        ),
         (r"\\approx(?![A-Za-z])|≈", ""),
         (r"\\%|\bpercent\b|\\text\{\s*percent\s*\}", "%"),
         (r"\\text\{\s*°\s*\}", "°"),
@@ -63,7 +79,6 @@ _REPLACED = [
         (r"(?<![\\A-Za-z])(sqrt|pi|infinity|infty|inf|sin|cos|tan|log|ln|exp)(?![A-Za-z])", r"\\\1"),
         (r"\\inf(?:inity)?(?![A-Za-z])", r"\\infty"),
         (r"(?<=\d)[eE](?=[+-]?\d)", "*10^"),
-        (r"^\s*\\text\s*\{([^{}]*\d[^{}]*)\}\s*$", r"\1"),
         (r"√", r"\\sqrt"),
         (r"π", r"\\pi"),
         (r"∞", r"\\infty"),
@@ -72,26 +87,20 @@ _REPLACED = [
     )
 ]
 _LOOSE_SPACE = re.compile(r"(?<!\d)\s++|\s++(?!\d)")
-_THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:[, ]\d{3})++(?![\d,])")
+_THOUSANDS = re.compile(r"(?<![\d,.])[1-9]\d{0,2}(?:[, ]\d{3})++(?![\d,])")
 _ZEROS = re.compile(r"\d[, ]0\d\d")
-_UNITS = {
-    name: unit
-    for unit, names in {
-        "mm": "mm millimeter", "cm": "cm centimeter", "m": "m meter metre", "km": "km kilometer",
-        "in": "in inch inche", "ft": "ft foot feet", "yd": "yd yard", "mi": "mi mile", "s": "s sec second",
-        "min": "min minute", "h": "h hr hour", "day": "day", "week": "week", "month": "month", "year": "year",
-        "g": "g gram", "kg": "kg kilogram", "l": "l liter litre", "gal": "gal gallon", "$": "dollar usd",
-        "c": "cent", "unit": "unit", "rad": "rad radian", "mph": "mph",
-    }.items()
-    for name in names.split()
-}  # fmt: skip
 _POWER = r"(?:\s*\^\s*\{?\s*\d\s*\}?)?"
 _UNIT_TEXT = re.compile(rf"\s*\\text\s*\{{([^{{}}]*)\}}{_POWER}\s*$")
 _UNIT_WORDS = re.compile(
-    rf"(?<=[\d}})\s])\s*((?:(?:square|cubic|sq|cu)\.? )?(?!(?:m|s|h|g|l|c)\b)(?:{'|'.join(_UNITS)})(?:es|s)?"
+    rf"(?<=[\d}})\s])\s*((?:(?:square|cubic|sq|cu)\.? )?(?!(?:m|s|h|g|l|c)\b)"
+    rf"(?:{'|'.join(MEASURES)})(?:es|s)?"
     rf"(?: per [a-z]+)?)\.?{_POWER}\s*$"
 )
 _ONLY_TEXT = re.compile(r"(?:\\text\s*\{[^{}]*\}|[(){}\s])+|\(?[A-Za-z]\)|[A-Za-z]{2,}(?:[\s-][A-Za-z]+)*")
+_WRAPPED = re.compile(r"(\\text)?\s*\{")
+_IS_WORDS = re.compile(r"[^\d\\{}]*[A-Za-z][A-Za-z\s().-]+$")
+_DOLLARS = re.compile(r"([+-]?)\s*\\\$")
+_DENIED = re.compile(r"\\(?:not|neq?|neg|lnot|approxeq)(?![A-Za-z])|[≠¬]")
 _NAME = re.compile(
     r"\s*(?:\([a-z](?:,\s*[a-z])+\)|[A-Za-z]|\\[a-z]+)(?:_(?:\w|\{\w+\}))?(?:\([a-z](?:,\s*[a-z])*\))?'?\s*"
 )
@@ -153,7 +162,30 @@ def _joined(number: re.Match[str]) -> str:
 def _cleaned(text: str) -> str:
     for pattern, replacement in _REPLACED:
         text = pattern.sub(replacement, text)
-    return text.strip().rstrip(".,;").strip()
+    return _unwrapped(text)
+
+
+def _unwrapped(text: str) -> str:
+    """The text without full stops, and without braces or a font around all of it."""
+    while True:
+        text = text.strip().rstrip(".,;").strip()
+        found = _WRAPPED.match(text)
+        if found is None or _end_of_group(text, found.end()) != len(text) - 1:
+            return text
+        inside = text[found.end() : -1]
+        if found[1] and _IS_WORDS.match(inside):
+            return text
+        text = inside
+
+
+def _end_of_group(text: str, start: int) -> int:
+    """The place of the brace that closes the group which begins at ``start``; -1 without one."""
+    depth = 1
+    for brace in re.finditer(r"\\[{}]|[{}]", text[start:]):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return start + brace.start()
+    return -1
 
 
 def _bare(text: str) -> str:
@@ -162,8 +194,13 @@ def _bare(text: str) -> str:
 
 
 def _elements(text: str) -> Iterator[_Answer]:
-    """The elements of a list, which a set has too."""
+    """The elements of a list, which a set has too. Raises UnreadableError."""
     text = text.strip()
+    if _DENIED.search(text):
+        raise UnreadableError(text)
+    name, equals, elements = text.partition("=")
+    if equals and _NAME.fullmatch(name) and elements.strip().startswith("\\{"):
+        text = elements.strip()
     if text.startswith("\\{") and text.endswith("\\}"):
         text = text[2:-2]
     for part in _split(text, ",;"):
@@ -197,7 +234,10 @@ def _read(text: str) -> _Answer:
     if found := _WITH_BASE.fullmatch(text):
         return _Answer("base", text, (found[1].lstrip("0"), found[2]))
     if "∈" in text:
-        return _read(text.rpartition("∈")[2])
+        name, _, values = text.rpartition("∈")
+        if not _NAME.fullmatch(name):
+            raise UnreadableError(text)
+        return _read(values)
     if len(pieces := _split(text, "∪")) > 1:  # noqa: RUF001
         return _Answer("union", text, tuple(map(_read, pieces)))
     if _RELATION.search(text):
@@ -211,7 +251,11 @@ def _read(text: str) -> _Answer:
         return _Answer(
             "matrix", text, tuple(tuple(map(value_of, row.split("&"))) for row in rows if row.strip())
         )
-    if (found := _UNIT_TEXT.search(text)) and text[: found.start()].endswith((")", "]")):
+    if (
+        (found := _UNIT_TEXT.search(text))
+        and text[: found.start()].endswith((")", "]"))
+        and is_unit(found[1])
+    ):
         text = text[: found.start()]
     if text[0] in "([" and text[-1] in ")]" and len(inner := _split(text[1:-1], ",;")) > 1:
         return _Answer("tuple", text, (text[0], text[-1], tuple(map(_read, inner))))
@@ -221,10 +265,14 @@ def _read(text: str) -> _Answer:
 def _measured(text: str) -> _Answer:
     """A value with its unit, as ``%``, ``°`` or a word."""
     unit, rest = "", text
-    if text[-1] in "%°":
+    if money := _DOLLARS.match(text):
+        unit, rest = "dollar", money[1] + text[money.end() :]
+    elif text[-1] in "%°":
         unit, rest = text[-1], text[:-1]
     elif found := _UNIT_TEXT.search(text) or _UNIT_WORDS.search(text):
         unit, rest = found[1], text[: found.start()]
+        if unit.strip(" .,") and not is_unit(unit):
+            raise UnreadableError(unit)
     if not rest.strip():
         return _Answer("word", text)
     return _Answer("value", text, (value_of(rest),), unit)
@@ -235,6 +283,8 @@ def _equation(text: str, sides: list[str]) -> _Answer:
     if _NAME.fullmatch(sides[0]) or len(sides) > 2:
         named = _read(sides[-1])
         if len(sides) == 2 and named.kind == "value" and named.parts[0].free_symbols:
+            if named.unit:
+                raise UnreadableError(text)
             return _Answer("equation", text, (value_of(sides[0]) - named.parts[0], named))
         return named
     if _NAME.fullmatch(sides[1]):
@@ -288,8 +338,9 @@ def _same(given: _Answer, truth: _Answer) -> bool:
     if kinds.keys() == {"equation", "value"}:
         named = kinds["equation"].parts[1]
         return named is not None and _same(named, kinds["value"])
-    if kinds.keys() == {"base", "value"}:  # the base may be left out
-        return bool(_bare(kinds["value"].text) == kinds["base"].parts[0])
+    if kinds.keys() == {"base", "value"}:  # the true answer's base may be left out
+        digits, base = kinds["base"].parts
+        return (truth.kind == "base" or base == "10") and bool(_bare(kinds["value"].text) == digits)
     if kinds.keys() == {"matrix", "tuple"}:
         row = [value for line in kinds["matrix"].parts for value in line]
         opening, _, elements = kinds["tuple"].parts
@@ -305,11 +356,11 @@ def _letters(text: str) -> str:
 
 def _same_measure(given: _Answer, truth: _Answer) -> bool:
     units = _unit(given.unit), _unit(truth.unit)
-    known = [unit for unit in units if unit in _UNITS.values() or unit in ("%", "°")]
+    known = [unit for unit in units if unit in MEASURES.values() or unit in ("%", "°")]
     if len(known) == 2 and known[0] != known[1]:
         return False
     mine, true = given.parts[0], truth.parts[0]
-    if _is_equal(mine, true):
+    if units != ("%", "") and _is_equal(mine, true):
         return True
     factor = {"%": sympy.Rational(1, 100), "°": sympy.pi / 180}
     if units[0] == units[1]:
@@ -319,7 +370,7 @@ def _same_measure(given: _Answer, truth: _Answer) -> bool:
 
 def _unit(name: str) -> str:
     word = re.sub(r"^(?:square|cubic|sq|cu)\.?\s", "", name.strip().lower())
-    return _UNITS.get(word) or _UNITS.get(word.removesuffix("s")) or word
+    return MEASURES.get(word) or MEASURES.get(word.removesuffix("s")) or word
 
 
 def _same_tuple(given: _Answer, truth: _Answer) -> bool:

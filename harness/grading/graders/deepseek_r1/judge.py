@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Progress, Reason, Task
+from harness.grading.grade import WRONG, Grade, Mode, Progress, Reason, Task, answered
 from harness.grading.livecodebench.run_solution import REASONS
 from harness.grading.sandbox.jail import protocol, values
 from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
@@ -22,7 +22,7 @@ from harness.grading.sandbox.tiers import GIB, Sandbox
 PAIR_S = 20.0  # the rules have no limit; simplifications that end take a second or two
 PAIR_MEMORY = GIB
 # The files of each mode's rules, of which the last defines ``same(given, truth)``; they run in the sandbox.
-_RULES = {Mode.OFFICIAL: ("prm800k.py",), Mode.STRICT: ("latex.py", "equivalence.py")}
+_RULES = {Mode.OFFICIAL: ("prm800k.py",), Mode.STRICT: ("../units.py", "latex.py", "equivalence.py")}
 _OWN_IMPORT = re.compile(r"^from harness\b.*$", re.MULTILINE)
 
 
@@ -33,6 +33,7 @@ class Pair(Task):
     mode: Mode
     given: str
     truth: str
+    read: str = ""  # the text of the output that the answer was read from
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +112,17 @@ class _Pool:
                 reason = str(lost)
                 process.stop()
                 process.begin(_rules(pair.mode))
-        return Grade(WRONG, False, pair.given, Reason.SANDBOX_LOST, reason)
+        return Grade(WRONG, False, pair.given, Reason.SANDBOX_LOST, reason, read=pair.read)
 
 
 def _rules(mode: Mode) -> protocol.Job:
     """The rules as a solution that all pairs are tests of: the official runner keeps its process for them."""
-    texts = [Path(__file__).with_name(name).read_text("utf-8") for name in _RULES[mode]]
+    texts = [(Path(__file__).parent / name).read_text("utf-8") for name in _RULES[mode]]
     return protocol.Job(Mode.OFFICIAL, "same", _OWN_IMPORT.sub("", "\n".join(texts)))
 
 
 def _grade(pair: Pair, result: protocol.TestRunResult) -> Grade:
     if result.status != protocol.OK:
-        return Grade(WRONG, False, pair.given, REASONS[result.status], result.detail)
+        return Grade(WRONG, False, pair.given, REASONS[result.status], result.detail, read=pair.read)
     is_same = bool(result.output) and values.decode(result.output) is True
-    return Grade(
-        RIGHT if is_same else WRONG, is_same, pair.given, Reason.CORRECT if is_same else Reason.WRONG
-    )
+    return answered(pair.given, is_same, pair.read)

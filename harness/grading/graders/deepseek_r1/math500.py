@@ -12,6 +12,8 @@ from harness.grading.grade import BOTH_MODES, Grade, Mode, Reason, Task, answere
 from harness.grading.graders import deepseek_r1
 from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
 from harness.grading.graders.deepseek_r1.prm800k import plain
+from harness.grading.graders.statements import READ_CHARACTERS, Stated, is_cut, last_answer, read_text
+from harness.grading.graders.units import is_unit
 from harness.grading.livecodebench.runner import usable_cores
 from harness.grading.options import EvaluationOptions
 from harness.grading.sandbox.probe import choose_sandbox
@@ -25,23 +27,17 @@ NAMES_QUESTION = False
 
 _BOX = r"\boxed{"
 _BRACE = re.compile("[{}]")
+_LONGEST_LINE = 100
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
-_ANY_BOX = re.compile(r"\\(?:boxed|fbox)\s*+{")
-# "x = \boxed{1} or \boxed{2}": the boxes are one list.
-_BETWEEN_BOXES = re.compile(
-    r"[\s$,;]*+(?:\\text\s*+{\s*+)?+(?:,|;|and|or)(?:\s*+})?+[\s$]*+(?:[A-Za-z]\w?+\s*+=)?+[\s$]*+"
-    r"|\s*+\$?+\s*+,\s*+\$?+\s*+"
-)
-_LEAD = re.compile(
-    r"(?<![A-Za-z])(?:answer|result|solution)(?:\s++(?:to|for|of)\b[^.:\n]{0,80}?)?[*_`\s]*+"
-    r"(?:\b(?:is|are|equals)\b|[:=\uff1a])[*_`:\s]*+(?:(?:therefore|thus|exactly|simply|indeed)\b[*_`:\s]*+)?+",
-    re.IGNORECASE,
-)
 _MATHS = re.compile(
-    r"\$\$(.{1,500}?)\$\$|\$([^$]{1,500})\$|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]", re.DOTALL
+    r"\s*+(?:\$\$(.{1,500}?)\$\$|\$([^$]{1,500})\$|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\])", re.DOTALL
 )
-_SENTENCE = re.compile(r"[^\n]{1,300}?(?=\.(?:\s|$)|\*\*|\n|$)")
+_END = re.compile(
+    r"[\s.,;:!*_)\]✓∎]*+$|,?\s++(?:because|since|as)\b|\s*+[,;]\s++(?:which|where|as|so)\b|\s++(?:-|–|—)\s"  # noqa: RUF001
+)
+_UNIT_BEHIND = re.compile(r"\s*+([A-Za-z][A-Za-z .]{0,40}?)(?:\^[23]|[²³])?[\s.!]*+$")
 _WORDS = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_FEW_WORDS = 3
 
 
 def check_reference(value: object) -> str:
@@ -62,9 +58,10 @@ def official(output: Output, truth: str) -> Grade | Task:
     answer = boxed(output.text)
     if answer is None:
         return unanswered(output.defect or Reason.NO_ANSWER)
+    read = f"{_BOX}{answer}}}"[:READ_CHARACTERS]
     if not answer or plain(answer) == plain(truth):
-        return answered(answer, bool(answer))
-    return Pair(Mode.OFFICIAL, answer, truth)
+        return answered(answer, bool(answer), read)
+    return Pair(Mode.OFFICIAL, answer, truth, read)
 
 
 def boxed(text: str) -> str | None:
@@ -85,71 +82,69 @@ def strict(output: Output, truth: str) -> Grade | Task:
     """The grade of the answer behind the thinking, or the comparison that leads to it."""
     if output.strict_final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
-    answer = explicit_answer(output.strict_final)
-    if answer is None:
+    found = explicit_answer(output.strict_final)
+    if found is None or found.value is None or (output.defect and is_cut(output.strict_final, found)):
         return unanswered(output.defect or Reason.NO_ANSWER)
-    if answer == truth.strip():
-        return answered(answer, True)
-    return Pair(Mode.STRICT, answer, truth)
+    read = read_text(output.strict_final, found.start, found.end)
+    if found.value == truth.strip():
+        return answered(found.value, True, read)
+    return Pair(Mode.STRICT, found.value, truth, read)
 
 
-def explicit_answer(final: str) -> str | None:
-    """The last boxes' content, else what is called the answer, else a last line of mathematics alone."""
-    return _last_boxes(final) or _stated(final) or _last_line(final)
+def explicit_answer(final: str) -> Stated | None:
+    """The last boxes' content or what is called the answer, else a last line of mathematics alone."""
+    return last_answer(final, _Mathematics(has_box="\\boxed" in final)) or _last_line(final)
 
 
-def _last_boxes(final: str) -> str | None:
-    """The content of the last closed box, after those that make a list with it."""
-    found: list[tuple[int, int, str]] = []
-    opened = [match.end() for match in _ANY_BOX.finditer(final)]
-    ends = _closing(final, opened)
-    for start in opened:
-        if (
-            start in ends
-            and (not found or start > found[-1][1])
-            and (text := final[start : ends[start]].strip())
-        ):
-            found.append((start, ends[start], text))
-    if not found:
-        return None
-    texts = [found[-1][2]]
-    for (_, end, text), (start, _, _) in zip(found[-2::-1], found[:0:-1], strict=True):
-        if not _BETWEEN_BOXES.fullmatch(_ANY_BOX.sub("", final[end + 1 : start])):
-            break
-        texts.insert(0, text)
-    return ", ".join(texts)
+class _Mathematics:
+    """Answers as they are written, as Values. Beside boxes, words that are called the answer are remarks."""
+
+    PERCENT_MAY_FOLLOW = True
+
+    def __init__(self, *, has_box: bool) -> None:
+        self._has_box = has_box
+
+    def stated(self, text: str) -> str | None:
+        """As Values."""
+        if maths := _MATHS.match(text):
+            behind = text[maths.end() :]
+            unit = _UNIT_BEHIND.match(behind)
+            if _END.match(behind) or (unit and is_unit(unit[1])):
+                return _inside(maths)
+            return None
+        written = text.strip(" \n*_`").removesuffix(".").strip(" *_`")
+        is_short = "\n" not in written and len(written) <= _LONGEST_LINE
+        if not written or not is_short or _MATHS.search(written):
+            return None
+        return written if len(_WORDS.findall(written)) <= (0 if self._has_box else _FEW_WORDS) else None
+
+    def exactly(self, text: str) -> str | None:
+        """As Values."""
+        maths = _MATHS.fullmatch(text.strip())
+        return _inside(maths) if maths else None
+
+    def boxed(self, content: str) -> str | None:
+        """As Values."""
+        return content.strip() or None
+
+    def several(self, values: Sequence[str]) -> str:
+        """As Values."""
+        return ", ".join(values)
+
+    def is_mentioned(self, text: str) -> bool:
+        """As Values."""
+        return _MATHS.match(text) is not None or re.search(r"\d", text) is not None
 
 
-def _closing(text: str, starts: Sequence[int]) -> dict[int, int]:
-    """The end of the group that begins at each place, for closed ones."""
-    places, wanted, ends = [], set(starts), {}
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            places.append(brace.end())
-        elif places and (opened := places.pop()) in wanted:
-            ends[opened] = brace.start()
-    return ends
-
-
-def _stated(final: str) -> str | None:
-    last = None
-    for last in _LEAD.finditer(final):  # noqa: B007 - the last one is wanted
-        pass
-    if last is None:
-        return None
-    if maths := _MATHS.match(final, last.end()):
-        return _inside(maths)
-    sentence = _SENTENCE.match(final, last.end())
-    return sentence[0].strip("*_` ") or None if sentence else None
-
-
-def _last_line(final: str) -> str | None:
+def _last_line(final: str) -> Stated | None:
     """The last line, where it is mathematics or a number and no sentence."""
     line = next((line for line in reversed(final.splitlines()) if line.strip(" *_`")), "").strip(" *_`.")
+    end = len(final.rstrip())
     if maths := _MATHS.fullmatch(line):
-        return _inside(maths)
-    is_short = len(line) <= 100 and not _ANY_BOX.search(line) and not _WORDS.search(line)
-    return line if is_short and any(char.isalnum() for char in line) else None
+        return Stated(_inside(maths), end - len(line), end)
+    is_short = len(line) <= _LONGEST_LINE and "\\boxed" not in line and not _WORDS.search(line)
+    is_answer = is_short and any(char.isalnum() for char in line)
+    return Stated(line, end - len(line), end) if is_answer else None
 
 
 def _inside(maths: re.Match[str]) -> str | None:

@@ -10,6 +10,7 @@ from harness.grading.decoding.output import Output
 from harness.grading.grade import BOTH_MODES, Grade, Reason, answered, unanswered
 from harness.grading.graders import deepseek_r1
 from harness.grading.graders.letters import LetterReader, unlisted
+from harness.grading.graders.statements import last_match, line_of
 
 
 class MultipleChoice:
@@ -32,21 +33,12 @@ class MultipleChoice:
 
     def official(self, output: Output, truth: str) -> Grade:
         """The grade by the published rules."""
-        letter = self._official_letter(output.text)
-        if letter is None:
+        text = unlisted(output.text)
+        found = last_match(self._stated, text) or (last_match(self._alone, text) if self._alone else None)
+        if found is None:
             return unanswered(output.defect or Reason.NO_ANSWER)
-        return answered(letter, letter == truth)
-
-    def _official_letter(self, text: str) -> str | None:
-        text = unlisted(text)
-        return _last(self._stated, text) or (_last(self._alone, text) if self._alone else None)
-
-
-def _last(pattern: re.Pattern[str], text: str) -> str | None:
-    found = None
-    for found in pattern.finditer(text):  # noqa: B007 - the last one is wanted
-        pass
-    return found[1].upper() if found else None
+        letter = found[1].upper()
+        return answered(letter, letter == truth, line_of(text, *found.span()))
 
 
 gpqa = MultipleChoice("D", takes_any=False)

@@ -140,7 +140,8 @@ FINALS = tomllib.loads((Path(__file__).parent / "strict_finals.toml").read_text(
 def test_strict_reads_what_follows_the_thinking(kind: str, final: str, answer: str):
     output = ThinkingText(f"<think>Answer: B. \\boxed{{B}}</think>\n\n{final}")
     if kind == "math500":
-        assert (explicit_answer(output.strict_final or "") or "") == answer
+        found = explicit_answer(output.strict_final or "")
+        assert ((found and found.value) or "") == answer
     else:
         grade = grader(kind).strict(output, "A")
         assert isinstance(grade, Grade)

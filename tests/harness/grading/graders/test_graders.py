@@ -5,13 +5,15 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.grading.decoding.harmony import HarmonyText
+from harness.dataset import tokenizer
+from harness.grading.decoding.harmony import HarmonyOutput, HarmonyText
 from harness.grading.grade import Reason
-from harness.grading.graders import aime, code_blocks, gpqa, livecodebench
+from harness.grading.graders import Grader, aime, code_blocks, gpqa, livecodebench
 
 
 def harmony(final: str, analysis: str = "let me think") -> str:
@@ -57,7 +59,7 @@ def test_the_program_among_the_blocks_of_an_answer(case: dict[str, str]):
 
 STRICT_TABLE = tomllib.loads((Path(__file__).parent / "strict_cases.toml").read_text())
 STRICT_CASES = [
-    pytest.param(kind, final, group["expected"], id=f"{kind}: {group['reason']}: {final[:40]!r}")
+    pytest.param(kind, final, group, id=f"{kind}: {group['reason']}: {final[:40]!r}")
     for kind, groups in STRICT_TABLE.items()
     for group in groups
     for final in group["finals"]
@@ -69,13 +71,38 @@ def test_the_table_of_strict_cases_is_large():
     assert all(group["reason"] for groups in STRICT_TABLE.values() for group in groups)
 
 
-@pytest.mark.parametrize(("kind", "final", "expected"), STRICT_CASES)
-def test_strict_reads_what_a_reader_reads(kind: str, final: str, expected: str):
+@pytest.mark.parametrize(("kind", "final", "group"), STRICT_CASES)
+def test_strict_reads_what_a_reader_reads(kind: str, final: str, group: dict[str, str]):
     """An AIME answer that is no integer is shown as it stands: never right, whatever the truth."""
     _, answer = ANSWERS[kind](HarmonyText(harmony(final)))
     if kind == "aime" and answer and not answer.removeprefix("-").isdecimal():
         answer = "expression"
-    assert (answer or "") == expected
+    if "never" in group:
+        assert answer != group["never"]
+    else:
+        assert (answer or "") == group["expected"]
+
+
+@pytest.mark.parametrize("rules", ["official", "strict"])
+@pytest.mark.parametrize(
+    ("grader", "final", "read"),
+    [
+        (aime, "We add.\n\nSo \\boxed{42} it is.", "\\boxed{42}"),
+        (aime, f"{'x ' * 500}\nAnswer: 42", "Answer: 42"),
+        (gpqa, f"{'and so ' * 90}\nAnswer: C", "Answer: C"),
+        (gpqa, "Spin counts.\n\nAnswer: C", "Answer: C"),
+    ],
+)
+def test_grades_name_the_text_that_was_read(grader: Grader, rules: str, final: str, read: str):
+    grade = getattr(grader, rules)(HarmonyText(harmony(final)), "42")
+    assert read in grade.read
+    assert len(grade.read) <= 200
+
+
+def test_a_statement_that_the_token_limit_ended_may_be_cut():
+    cut = HarmonyText("<|channel|>final<|message|>Answer: 20", truncated=True)
+    assert aime.strict(cut, "20").reason is Reason.TRUNCATED
+    assert aime.strict(HarmonyText("<|channel|>final<|message|>Answer: 20.", truncated=True), "20").correct
 
 
 def test_drafts_count_officially_and_not_strictly():
@@ -91,7 +118,9 @@ FINAL_CASES = [
     ("<|channel|>final<|message|>x<|return|>", "x", "x"),
     ("<|channel|>final 明<|message|>x<|return|>", "x", "x"),
     ("<|channel|>final537<|message|>x", "x", "x"),
-    ("<|channel|>final<|constrain|>json<|message|>x", None, None),
+    ("<|channel|>final<|constrain|>json<|message|>x", None, "x"),
+    ("<|channel|>final <|constrain|>json<|message|>x<|return|>", None, "x"),
+    ("<|channel|>commentary <|constrain|>json<|message|>x", None, None),
     ("<|channel|>final<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>y<|return|>",
      "x<|end|><|start|>assistant<|channel|>final<|message|>y", "y"),
     ("<|channel|>analysis<|message|>x<|return|>", None, None),
@@ -102,6 +131,8 @@ FINAL_CASES = [
 @pytest.mark.parametrize(("text", "section", "final"), FINAL_CASES)
 def test_final_sections(text: str, section: str | None, final: str | None):
     assert (HarmonyText(text).official_final, HarmonyText(text).strict_final) == (section, final)
+    output = HarmonyOutput(np.array(tokenizer.encode_harmony(text), np.int32))
+    assert (output.official_final, output.strict_final) == (section, final)
 
 
 def test_reasons_tell_why_there_is_no_answer():
