@@ -102,7 +102,7 @@ BROKEN = {
     "cut short": (write(ACCURACY, LOG[:-100]), "cut short at byte"),
     "not closed": (write(ACCURACY, LOG[:-2]), "the closing ] is missing"),
     "truncated": (write(ACCURACY, f"{LOG[:4096]}\n\n...\n\n{LOG[-4096:]}"), "truncated for submission"),
-    "compressed": (write(ACCURACY, gzip.compress(LOG.encode())), "compressed with gzip"),
+    "compressed": (write(ACCURACY, gzip.compress(LOG.encode())), "compressed by gzip"),
     "nested": (
         write(ACCURACY, LOG.replace("{", '{ "more" : {},', 1)),
         "byte 2: an entry has an object inside",

@@ -196,7 +196,7 @@ def test_the_absence_of_a_package_is_said_first(evaluate: Evaluate, monkeypatch:
 
 
 def test_setup_installs_the_packages_of_the_official_environment():
-    lock = (ROOT / "requirements" / "run.txt").read_text()
+    lock = "".join((ROOT / f"requirements/{name}.txt").read_text() for name in ("run", "programs"))
     assert [name for name in packages.OFFICIAL.values() if f"\n{name}==" not in lock] == []
 
 
