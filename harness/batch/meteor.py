@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from harness.errors import ConfigError, RunError
+from harness.lean_nltk import load_nltk
 from harness.processes import computing
 
 if TYPE_CHECKING:
@@ -76,12 +77,14 @@ def meteor_scores(
 
 
 def _nltk_folders() -> list[Path]:
+    load_nltk()
     import nltk.data
 
     return [Path(folder) for folder in nltk.data.path]
 
 
 def _open(wordnet: Path) -> "WordNetCorpusReader":
+    load_nltk()
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
     from nltk.data import FileSystemPathPointer, ZipFilePathPointer
 

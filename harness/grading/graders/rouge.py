@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from harness.lean_nltk import load_nltk
+
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
     from rouge_score.rouge_scorer import RougeScorer
@@ -38,6 +40,7 @@ def by_line(text: str) -> str:
 @cache
 def _punkt() -> "PunktSentenceTokenizer":
     """nltk's splitter with nltk's English model, which nltk itself would download."""
+    load_nltk()
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
     from punkt.data import english
 
@@ -52,6 +55,7 @@ def _punkt() -> "PunktSentenceTokenizer":
 @cache
 def _scorer() -> "RougeScorer":
     """rouge_score's own scorer; each word is stemmed once, which halves its time."""
+    load_nltk()
     from nltk.stem.porter import PorterStemmer
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenize import tokenize
