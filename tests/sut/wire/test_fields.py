@@ -202,11 +202,11 @@ def result(protocol, events):
 
 @pytest.mark.parametrize(("protocol", "events"), [pytest.param(p, e, id=name) for name, p, e in seeds()])
 def test_a_compared_event_is_judged_as_a_decoded_one(protocol, events, monkeypatch):
-    """Every byte of an event in the middle replaced, lost or doubled: patterns change no outcome."""
+    """Bytes of an event in the middle replaced, lost or doubled: patterns change no outcome."""
     place = min(len(events) - 2, 3)
     event = events[place]
     damaged = []
-    for at in range(len(event)):
+    for at in range(0, len(event), 1 if len(event) < 200 else 3):  # recorded ones are long
         for piece in (b"", b"0", b'"', b",", b"]", b"\\", b"\x01", b"\xff", event[at : at + 1] * 2):
             damaged.append(event[:at] + piece + event[at + 1 :])
     sent = [[*events[:place], bad, *events[place + 1 :]] for bad in damaged]
