@@ -175,8 +175,9 @@ _DENIES = re.compile(
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"^\W*+(?:wait|oops|hm+|hold on|scratch that|strike that|never mind|on second thought"
-    r"|i take that back|or rather|just kidding)\b"
+    r"^\W*+(?:wait|oops|hm+|hold on|scratch that|strike that|never mind"
+    r"|on (?:second thought|further thought|reflection|reconsideration|(?:a )?closer (?:look|inspection))"
+    r"|let me (?:reconsider|recheck|redo|correct)|i take that back|or rather|just kidding)\b"
     r"|^\W*+(?:no|sorry)\s*+(?:\W?$|[,;:!—-]\s*+(?:that|this|it|wait|the|I|let|actually|not|sorry"
     r"|my)\b)|^\W*+actually\b.{0,80}?(?:\bnot\b|n't\b|wrong|incorrect|mistake)"
     r"|\bI (?:was wrong|made an? (?:mistake|error)|miscounted|miscalculated|misread|cannot decide"
