@@ -92,7 +92,9 @@ class Monitor:
         next_look = time.monotonic() + self._look_s
         while not enough():
             sources = [self._loadgen.control, *listening]
-            for source in wait(sources, max(0.0, next_look - time.monotonic())):
+            ready = wait(sources, max(0.0, next_look - time.monotonic()))
+            # A worker's death explains the end that the issuing process reports because of it.
+            for source in sorted(ready, key=lambda one: one is self._loadgen.control):
                 if source is self._loadgen.control:
                     return self._ended()
                 if isinstance(source, Connection) and not self._receive_from_worker(

@@ -68,7 +68,7 @@ def test_deepseek(scenario, tmp_path):
     answers, printed = scored(tmp_path, "deepseek-r1", *sample, scenario=scenario, qps=20)
     assert sorted(answers) == list(range(32))
     assert all(ids.count(THOUGHT_END) == 1 and ids[-1] == END_OF_SENTENCE for ids in answers.values())
-    assert set(re.findall(r"(?m)^(\w+): ", printed)) >= {"aime1983", "gpqa", "math500", "mmlu_pro"}
+    assert set(re.findall(r"(?m)^(\w+), official: ", printed)) >= {"aime1983", "gpqa", "math500", "mmlu_pro"}
     figures = literal_eval(printed.splitlines()[-1])
     assert figures["num-samples"] == 32
     assert figures["tokens_per_sample"] == sum(map(len, answers.values())) / 32

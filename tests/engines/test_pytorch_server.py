@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from harness.dataset import tokenizer
-from sut.wire.sglang import SglangWire
+from sut.wire import make_wire
 from tests.engines import pytorch_server as pytorch
 from tests.engines.sglang_server import ServerProcess
 from tests.kit import free_ports, parameters, wait_until
@@ -60,7 +60,8 @@ def answer(url, prompt, stream=False, **sampling):
     """The ids and the finish reason, read by the harness's own protocol."""
     status, body = ask(url, prompt, stream, **sampling)
     assert status == 200, body
-    reader = SglangWire(parameters(max_new_tokens=sampling["max_new_tokens"]), pytorch.SMALL).answer()
+    asked = parameters(max_new_tokens=sampling["max_new_tokens"])
+    reader = make_wire("sglang", asked, pytorch.SMALL, "").answer()
     events = [event.removeprefix(b"data: ") for event in body.split(b"\n\n") if event] if stream else [body]
     assert not stream or events.pop() == b"[DONE]"
     assert not any(map(reader.feed, events))

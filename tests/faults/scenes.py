@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.faults.going import Going, Scene
+from tests.faults.going import IN_FLIGHT, Going, Scene
 from tests.kit import wait_until
 from tests.stub import Facts, Fault, StubServer
 
@@ -116,7 +116,11 @@ SCENES = {
     "server_dies": Scene(lambda run: run.stubs[0].stop()),
     "server_restarts": Scene(_restart_server),
     "replica_restarts": Scene(_restart_server, replicas=4),
-    "other_model_restarts": Scene(partial(_restart_server, facts=_OTHER)),
+    "other_model_restarts": Scene(
+        partial(_restart_server, facts=_OTHER),
+        # The model ends the run, not the number of queries that the restart costs.
+        arguments=("--max-concurrency", IN_FLIGHT, "--max-failures", 70),
+    ),
     "other_model_of_replica": Scene(partial(_restart_server, facts=_OTHER), replicas=4),
     "other_weights": Scene(_name_other_weights),
     # processes

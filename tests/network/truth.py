@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.network.link import DOWN, UP, Packet
 
-_REQUEST = re.compile(rb'POST /generate.*?\r\n\r\n(\{"input_ids".*?"stream":true\})', re.DOTALL)
+_REQUEST = re.compile(rb'POST /generate.*?\r\n\r\n(\{"(?:rid|input_ids)".*?"stream":true\})', re.DOTALL)
 _PROMPT = re.compile(rb'"input_ids":\[(\d+)')
 _FIRST_EVENT = re.compile(rb"HTTP/1\.1 200 OK\r\n.*?\ndata: \{.*?\n\n", re.DOTALL)
 _SPAN = 1 << 32

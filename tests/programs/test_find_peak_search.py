@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -121,7 +122,9 @@ def test_a_step_that_lost_a_worker_is_measured_again(tmp_path):
         spawned(process)[1].kill()
         stdout, stderr = ended(process)
         assert process.returncode == 4, stdout + stderr
-        assert "killed by SIGKILL" in stderr.splitlines()[-1] and "--resume" in stdout
+        # Whose end is seen first, the worker's or that of the process that has lost it, is chance.
+        assert re.search("killed by SIGKILL|no worker process is left", stderr.splitlines()[-1])
+        assert "--resume" in stdout
         assert read_state(tmp_path / FOLDER).history == History()
         again = start([*words, "--resume"])
         wait_until(lambda: read_state(tmp_path / FOLDER).history.steps)

@@ -127,6 +127,7 @@ def test_the_requests_are_those_of_an_accuracy_run(benchmark, facts, dataset_in,
         assert here(capfd, dataset, tmp_path / "o.parquet", *words)[0] == 0
         sent = stub.requests[len(asked) + 2 :]
     assert len(sent) == len(prompts)
+    assert len({one.body.pop("rid") for one in (*asked, *sent)}) == len(asked) + len(sent)
     assert sorted((str(one.body), one.path) for one in sent) == sorted(
         (str(one.body), one.path) for one in asked
     )

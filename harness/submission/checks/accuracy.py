@@ -15,6 +15,7 @@ from harness.submission.checks.loadgen_logs import check_logs, check_sample_coun
 _SHA256_DIGITS = 64
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
 _EXACT_MATCH = "exact_match"
+_HALF = 0.005  # of the last digit of numbers with two decimals
 _ROUNDED = 0.006  # a score of three decimals, and one of two
 
 
@@ -93,8 +94,10 @@ def _contradictions(found: AccuracyText, text: str) -> Iterator[str]:
     if score is None:
         return
     for percent, points, most in _FINAL_SCORE.findall(text):
-        shown = float(percent), 100 * float(points) / (float(most) or math.nan)
-        if max(abs(one - score) for one in shown) > _ROUNDED:
+        least, largest = (
+            100 * (float(points) + half) / max(float(most) - half, 0.01) for half in (-_HALF, _HALF)
+        )
+        if abs(float(percent) - score) > _ROUNDED or not least - _HALF <= score <= largest + _HALF:
             yield f"{_EXACT_MATCH} is {score}, the report above it has {percent} % ({points}/{most})"
 
 
