@@ -28,13 +28,7 @@ from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar, ProgressFile
-from harness.grading.target import (
-    absent_modules,
-    check_target,
-    module_warnings,
-    order_warnings,
-    require_metrics,
-)
+from harness.grading.target import absent_modules, check_target, require_metrics
 from harness.pages.command import add_result
 from harness.text import legible, show
 
@@ -81,10 +75,9 @@ def _run(options: EvaluationOptions, watched: Progress) -> bool:
     programs = batches.get(LIVECODEBENCH)
     execution = programs.execution if isinstance(programs, Programs) else None
     sandbox = next((batch.sandbox for batch in batches.values() if isinstance(batch, SandboxedBatch)), None)
-    # On stderr, too: seen where the scorecard goes to a file.
-    for warning in (*module_warnings(evaluation), *order_warnings(evaluation)):
-        print(legible(f"WARNING: {warning}"), file=sys.stderr)
     result = check_target(evaluation, benchmark, sandbox)
+    for warning in result.foremost:  # on stderr, too: seen where the scorecard goes to a file
+        print(legible(f"WARNING: {warning}"), file=sys.stderr)
     tests = ProblemIndex(execution.index) if execution else None
     _write_tables(options, evaluation, found, result.line, tests)
     summary = result_file.result(evaluation, result, sandbox, details=None)

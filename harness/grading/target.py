@@ -85,7 +85,8 @@ class TargetResult:
     """``score`` is what is compared with the target: the official one where it was computed.
 
     ``metrics`` are those with bounds, the most important one first. ``lacks``: samples without an entry in
-    the log, where no score of the others can meet the target.
+    the log, where no score of the others can meet the target. ``foremost``: the first of the warnings, with
+    which the score says nothing, or too little.
     """
 
     mode: Mode
@@ -93,6 +94,7 @@ class TargetResult:
     metrics: tuple[MetricResult, ...]
     lacks: int = 0
     warnings: tuple[str, ...] = ()
+    foremost: tuple[str, ...] = ()
 
     @property
     def is_met(self) -> bool:
@@ -142,9 +144,9 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
         for name, value in score.metrics.items()
         if name in benchmark.accuracy
     )
+    foremost = (*_module_warnings(evaluation), *_order_warnings(evaluation))
     warnings = [
-        *module_warnings(evaluation),
-        *order_warnings(evaluation),
+        *foremost,
         *_log_warnings(evaluation),
         *_output_warnings(evaluation),
         *_program_warnings(evaluation, mode),
@@ -160,7 +162,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
             f"{', '.join(strange)}: not among the benchmark's data sets ({', '.join(rule.repeats)}), "
             "counted as one repeat"
         )
-    return TargetResult(mode, score, results, len(evaluation.left_out), tuple(warnings))
+    return TargetResult(mode, score, results, len(evaluation.left_out), tuple(warnings), foremost)
 
 
 def _main_mode(evaluation: Evaluation) -> Mode:
@@ -172,7 +174,7 @@ def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable:
     return MetricResult(name, result, rule, compared)
 
 
-def module_warnings(evaluation: Evaluation) -> list[str]:
+def _module_warnings(evaluation: Evaluation) -> list[str]:
     """Programs that failed, in some mode, because a package is not installed here."""
     absent = absent_modules(evaluation)
     if not absent:
@@ -245,7 +247,7 @@ def _output_warnings(evaluation: Evaluation) -> list[str]:
     return warnings
 
 
-def order_warnings(evaluation: Evaluation) -> list[str]:
+def _order_warnings(evaluation: Evaluation) -> list[str]:
     """Answers beside references that are not theirs, by the rules of the target."""
     mode = _main_mode(evaluation)
     rows = [

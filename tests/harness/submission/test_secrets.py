@@ -123,7 +123,7 @@ HARMLESS = (
     "password: str = field(default='')",
     "--api-key YOUR_API_KEY",
     "self.secret_key = secret_key",
-    "HF_TOKEN='/work/build/data/hub/models--nvidia--Qwen3-VL-235B-A22B-NVFP4'",
+    "HF_TOKEN='/srv/build/data/hub/models--nvidia--Qwen3-VL-235B-A22B-NVFP4'",
     "max_num_token = _FI_MAX_SIZES.get(world_size)",
     "<password>the password of the account",
     "class DLRMv2Calibrator(trt.IInt8EntropyCalibrator2):",
