@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
-    from harness.peak.options import LadderOptions, SearchOptions
+    from harness.peak.peak_options import LadderOptions, SearchOptions
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: "LadderOptions | SearchOptions") -> int:
     # Everything heavy is imported only when there is something to run.
-    from harness.peak.options import LadderOptions
+    from harness.peak.peak_options import LadderOptions
 
     return _climb(options) if isinstance(options, LadderOptions) else _search(options)
 
@@ -27,9 +27,9 @@ def _run(options: "LadderOptions | SearchOptions") -> int:
 def _search(options: "SearchOptions") -> int:
     from harness.config.scenario import Scenario
     from harness.errors import ConfigError
-    from harness.pages.command import write_report_of
-    from harness.pages.peak_page import write_peak_page
-    from harness.search.console import SearchConsole
+    from harness.peak.search.search_console import SearchConsole
+    from harness.peak.search.search_page import write_peak_page
+    from harness.report.command import write_report_of
     from sut.peak.offline import find_offline_rate
     from sut.peak.search import find_peak
 
@@ -52,9 +52,9 @@ def _search(options: "SearchOptions") -> int:
 
 
 def _climb(options: "LadderOptions") -> int:
-    from harness.pages.ladder_page import write_ladder_page
-    from harness.peak.console import LadderConsole
-    from harness.peak.plan import resolve_ladder_plan
+    from harness.peak.ladder.ladder_console import LadderConsole
+    from harness.peak.ladder.ladder_page import write_ladder_page
+    from harness.peak.ladder.ladder_plan import resolve_ladder_plan
     from sut.peak.ladder import climb
 
     console = LadderConsole()

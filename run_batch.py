@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
+    from harness.batch.batch_options import BatchOptions
     from harness.batch.cli import Options
-    from harness.batch.options import BatchOptions
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: "Options") -> int:
     # Everything heavy is imported only when there is something to run.
-    from harness.batch.options import BatchOptions, TalkOptions
+    from harness.batch.batch_options import BatchOptions, TalkOptions
 
     if isinstance(options, BatchOptions):
         return _answer(options)
@@ -35,8 +35,8 @@ def _run(options: "Options") -> int:
 
 
 def _answer(options: "BatchOptions") -> int:
-    from harness.batch.console import BatchConsole
-    from harness.batch.plan import resolve_batch
+    from harness.batch.batch_console import BatchConsole
+    from harness.batch.batch_plan import resolve_batch
     from sut.rows.run import run_rows
     from sut.supervisor.metrics_port import metrics_port
 

@@ -23,9 +23,9 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.cli.signals import interruptible, signals_kept
     from harness.compliance.cli import VerifyOptions
     from harness.compliance.command import run_tests, verify_logs
-    from harness.config.plan import RunPlan
+    from harness.config.run_plan import RunPlan
     from harness.record.run_record import RunRecord
-    from harness.report.console import RunConsole
+    from harness.report.run_console import RunConsole
     from sut.run import run
     from sut.supervisor.metrics_port import metrics_port
 
@@ -35,7 +35,7 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
             record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
             console.finish(record)
             if with_report and not plan.dry_run:
-                from harness.pages.command import write_report_of
+                from harness.report.command import write_report_of
 
                 write_report_of(record)
         return record

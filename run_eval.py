@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
-    from harness.outputs.options import EvalOptions
+    from harness.rows.eval_options import EvalOptions
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run, and return the exit code."""
-    from harness.cli.eval_flags import parse_options
+    from harness.rows.eval_flags import parse_options
 
     options = parse_options(argv)
     return exit_code_of("run_eval.py", options.log_level, lambda: _run(options))
@@ -20,9 +20,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: "EvalOptions") -> int:
     # Everything heavy is imported only when there is something to run.
-    from harness.outputs.console import EvalConsole
-    from harness.outputs.outcome import OutputTable
-    from harness.outputs.plan import resolve_eval_plan
+    from harness.rows.eval_plan import resolve_eval_plan
+    from harness.rows.eval_result import OutputTable
+    from harness.rows.rows_console import EvalConsole
     from sut.rows.run import run_rows
     from sut.supervisor.metrics_port import metrics_port
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
-    from harness.config.options import RunOptions
+    from harness.config.run_options import RunOptions
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,8 +19,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: "RunOptions") -> int:
     # Everything heavy is imported only when there is something to run.
-    from harness.config.plan import resolve_plan
-    from harness.report.console import RunConsole
+    from harness.config.run_plan import resolve_plan
+    from harness.report.run_console import RunConsole
     from sut.run import run
     from sut.supervisor.metrics_port import metrics_port
 
@@ -30,7 +30,7 @@ def _run(options: "RunOptions") -> int:
         record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
     exit_code = console.finish(record)
     if options.report and not options.dry_run:
-        from harness.pages.command import write_report_of
+        from harness.report.command import write_report_of
 
         write_report_of(record)
     return exit_code

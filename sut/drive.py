@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from harness.analysis.finish_run import Observations
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.api_key import api_key
 from harness.config.benchmark import Benchmark
 from harness.config.loadgen_settings import limits_ns
-from harness.config.plan import RunPlan
+from harness.config.run_plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
-from harness.report.finish_run import Observations
-from harness.report.live import ProgressLine, ProgressLog
-from harness.report.progress import ProgressSnapshot
+from harness.report.progress_line import ProgressSnapshot
+from harness.report.progress_log import ProgressLine, ProgressLog
 from sut.client.endpoint import resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import Prepared

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from harness.compliance.audit_config import test_named
 from harness.config import rule_checks
+from harness.config.audit_config import test_named
 from harness.config.expected_queries import Issue, expected_issue
 from harness.config.loadgen_conf import Conf, Number, Target, parse_conf, read_conf
 from harness.config.loadgen_settings import ACCURACY_MODE, PERFORMANCE_MODE, TEST_MODES
-from harness.config.plan import MOST_WORKERS, RunPlan
+from harness.config.run_plan import MOST_WORKERS, RunPlan
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG

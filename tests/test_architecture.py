@@ -98,12 +98,17 @@ def test_the_walker_sees(source, names):
 
 def test_the_walker_finds_the_project():
     found = {relative(path) for path in program()}
-    assert {"run_mlperf.py", "harness/config/plan.py", "sut/loadgen/binding.py"} <= found
+    assert {"run_mlperf.py", "harness/config/run_plan.py", "sut/loadgen/binding.py"} <= found
 
 
 # Rooms that judge what lies on disk; the program of the compliance runs stands above its room.
-PROGRAMS = {"harness/compliance/cli.py", "harness/compliance/plan.py", "harness/compliance/command.py"}
-ROOMS = modules(*(f"harness/{room}" for room in ("grading", "compliance", "report", "submission")))
+PROGRAMS = {
+    "harness/compliance/cli.py",
+    "harness/compliance/compliance_plan.py",
+    "harness/compliance/command.py",
+}
+JUDGING = ("analysis", "grading", "compliance", "report", "submission")
+ROOMS = modules(*(f"harness/{folder}" for folder in JUDGING))
 JUDGES = [path for path in ROOMS if relative(path) not in PROGRAMS]
 JAIL = "harness/grading/sandbox/jail/fork_server.py"
 WALLS = {
@@ -120,7 +125,7 @@ WALLS = {
     # name of one that is never used holds a user id.
     "what judges knows no servers": (
         lambda: reachable(JUDGES),
-        SERVER_MODULES | SOCKETS | {"sut", "harness.config.plan", "harness.cli.run_flags"},
+        SERVER_MODULES | SOCKETS | {"sut", "harness.config.run_plan", "harness.cli.run_flags"},
         [f"{JAIL}: socket", "harness/grading/sandbox/users.py: socket"],
     ),
 }
@@ -155,8 +160,8 @@ def reachable(paths):
 
 
 def test_reachable_follows_imports():
-    reached = {relative(path) for path in reachable([ROOT / "harness/report/finish_run.py"])}
-    report = {f"harness/report/{name}.py" for name in ("verdict", "statistics")}
+    reached = {relative(path) for path in reachable([ROOT / "harness/analysis/finish_run.py"])}
+    report = {f"harness/analysis/{name}.py" for name in ("verdict", "statistics")}
     assert report | {"harness/record/outcome.py"} <= reached
     assert "harness/dataset/samples.py" not in reached
 

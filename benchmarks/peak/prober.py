@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.peak.server_model import Answers, Floats, Server, closed_loop
 from benchmarks.peak.workload import Outcome, Workload
-from harness.peak.steps import Latency, ReplicaStep, Step
-from harness.search.probe import Probe
+from harness.peak.ladder.steps import Latency, ReplicaStep, Step
+from harness.peak.search.probe import Probe
 
 START_S, EMPTYING_S = 20.0, 5.0  # of a run: preflight and trial request; after a cut
 WINDOW_S = 60.0  # of a step of the ladder

@@ -10,7 +10,7 @@ from benchmarks.peak.server_model import Server
 from benchmarks.peak.settings import Setting
 from benchmarks.peak.workload import Outcome, Workload
 from harness.config.scenario import Scenario
-from harness.search.policy import History, SearchSettings, bracket, search
+from harness.peak.search.policy import History, SearchSettings, bracket, search
 
 DECIMALS = 1  # LoadGen's server_find_peak_qps_decimals_of_precision
 TOLERANCE = 0.01

@@ -32,7 +32,7 @@ from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
 from benchmarks.peak.server_model import Server
 from benchmarks.peak.truth import true_peak
 from benchmarks.peak.workload import LEAST_TOKENS, Floats, Workload, lengths
-from harness.search.state import read_state
+from harness.peak.search.search_state import read_state
 
 ROWS, TOKENS = 480, 60.0
 MS = 1000

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.peak.server_model import Answers, Floats, Limits, Server, open_loop
-from harness.report.early_stopping import most_over_limit
+from harness.analysis.early_stopping import most_over_limit
 
 QSL_SEED, SAMPLE_SEED, SCHEDULE_SEED = 2085463073848966840, 2747215439041700203, 16159082839903944936  # v6.1
 LEAST_TOKENS, MOST_TOKENS = 10, 10_240

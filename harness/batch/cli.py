@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from harness.batch.options import (
+from harness.batch.batch_options import (
     DEFAULT_ENCODING,
     BatchOptions,
     CodeOptions,
@@ -16,7 +16,7 @@ from harness.batch.options import (
 )
 from harness.cli import run_flags
 from harness.cli.parser import SIGNAL_CODES, Parser, path
-from harness.config.options import LogLevel
+from harness.config.run_options import LogLevel
 
 Options = BatchOptions | TalkOptions | EncodeOptions | DecodeOptions | ScoreOptions
 

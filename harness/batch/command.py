@@ -2,9 +2,9 @@
 
 import sys
 
+from harness.batch.batch_options import DecodeOptions, EncodeOptions, ScoreOptions
 from harness.batch.encoding import convert, decode_lines, encode_lines
 from harness.batch.formats import cut_off
-from harness.batch.options import DecodeOptions, EncodeOptions, ScoreOptions
 from harness.cli.signals import interruptible
 from harness.errors import EXIT_VALID
 from harness.text import show

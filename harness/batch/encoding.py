@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from harness.batch.batch_options import DEFAULT_ENCODING, CodeOptions, DecodeOptions
 from harness.batch.formats import Ids, id_line, read_ids, read_texts, writing
-from harness.batch.options import DEFAULT_ENCODING, CodeOptions, DecodeOptions
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.errors import ConfigError, DatasetError

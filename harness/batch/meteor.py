@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
+from harness.cli.processes import computing
 from harness.errors import ConfigError, RunError
 from harness.lean_nltk import load_nltk
-from harness.processes import computing
 
 if TYPE_CHECKING:
     from nltk.corpus.reader.wordnet import WordNetCorpusReader

@@ -9,15 +9,15 @@ from unicodedata import name as name_of
 
 import msgspec
 
+from harness.batch.batch_options import ScoreOptions
 from harness.batch.bert_score_f1 import bert_scores, find_model
 from harness.batch.encoding import open_encoding
 from harness.batch.formats import cut_off, read_ids, require_other, writing
 from harness.batch.meteor import find_wordnet, meteor_scores
-from harness.batch.options import ScoreOptions
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
 from harness.files import read_decoded
 from harness.grading.reports.progress import ProgressBar
-from harness.outputs.attempts import require_writable
+from harness.rows.attempts import require_writable
 from harness.text import show
 
 METEOR, BERTSCORE = "meteor", "bertscore_f1"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness.config.options import available_benchmarks, available_models
 from harness.config.rounds import available_rounds
+from harness.config.run_options import available_benchmarks, available_models
 
 SIGNAL_CODES = "129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM"  # the exit codes that all programs share
 _MOST_CHARACTERS = 500  # of a message about wrong usage

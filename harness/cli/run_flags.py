@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 from harness.cli.parser import SIGNAL_CODES, Parser, Synonym, add_benchmark, path
-from harness.config.options import (
+from harness.config.run_options import (
     DEFAULT_BACKEND,
     FAILURES_OF_ACCURACY,
     PROGRESS_S,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.cli import run_flags
 from harness.cli.parser import SIGNAL_CODES, Parser, path
-from harness.config.options import RunOptions
+from harness.config.run_options import RunOptions
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.compliance.base import TestResult
 from harness.compliance.cli import ComplianceOptions, VerifyOptions, files_by_test
-from harness.compliance.compliance_test import TestResult
+from harness.compliance.compliance_plan import ComplianceRun, audit_of, resolve_runs
 from harness.compliance.output_folder import write_folder
-from harness.compliance.plan import ComplianceRun, audit_of, resolve_runs
 from harness.compliance.registry import find_test
 from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
-from harness.config.plan import RunPlan
+from harness.config.run_plan import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN
 from harness.record.output_dir import free_reserve, move_aside_existing

@@ -4,7 +4,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from harness.compliance.compliance_test import ComplianceTest, TestResult
+from harness.compliance.base import ComplianceTest, TestResult
 from harness.compliance.registry import TESTS
 from harness.compliance.run_logs import log_file
 from harness.errors import ConfigError

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from harness.compliance.compliance_test import ComplianceTest
-from harness.compliance.test06 import ConsistencyTest
-from harness.compliance.test07 import AccuracyTest
-from harness.compliance.test09 import OutputLengthTest
+from harness.compliance.accuracy_check import AccuracyTest
+from harness.compliance.base import ComplianceTest
+from harness.compliance.eos_check import ConsistencyTest
+from harness.compliance.length_check import OutputLengthTest
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
 

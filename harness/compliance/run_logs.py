@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.compliance.audit_config import AuditConfig, effective_differences
+from harness.config.audit_config import AuditConfig, effective_differences
 from harness.errors import ConfigError, GradingError
 from harness.files import ACCURACY, ACCURACY_LOG, COMPLIANCE_RUN, DETAIL, PERFORMANCE, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.accuracy_log import AccuracyLog

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.compliance.audit_config import AuditConfig, official_audit
-from harness.compliance.compliance_test import ComplianceTest, JudgedRun, TestResult
+from harness.compliance.base import ComplianceTest, JudgedRun, TestResult
 from harness.compliance.run_logs import (
     RunFacts,
     log_file,
@@ -16,6 +15,7 @@ from harness.compliance.run_logs import (
     require_each_once,
     require_effective,
 )
+from harness.config.audit_config import AuditConfig, official_audit
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.files import ACCURACY_LOG

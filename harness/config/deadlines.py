@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from harness.config.options import (
+from harness.config.run_options import (
     FAILURES_OF_ACCURACY,
     PROGRESS_S,
     REQUEST_S,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from harness.config.benchmark import Benchmark
-from harness.config.options import Stream
+from harness.config.run_options import Stream
 from harness.errors import ConfigError
 from harness.files import read_decoded
 

@@ -9,7 +9,7 @@ from harness.cli.parser import SIGNAL_CODES, Parser, Synonym, add_benchmark
 from harness.cli.signals import InterruptedRun, interruptible
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
-from harness.grading.options import RULES, EvaluationOptions
+from harness.grading.evaluation_options import RULES, EvaluationOptions
 
 _DEFAULTS = {field.name: field.default for field in fields(EvaluationOptions) if field.default is not MISSING}
 _EXIT_CODES = f"Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded, {SIGNAL_CODES}."

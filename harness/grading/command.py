@@ -10,6 +10,7 @@ from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
 from harness.files import RUN_RECORD
 from harness.grading.evaluate import Evaluation, evaluate
+from harness.grading.evaluation_options import EvaluationOptions, Rules
 from harness.grading.grade import BOTH_MODES, Mode, Progress
 from harness.grading.graders import (
     LIVECODEBENCH,
@@ -23,13 +24,12 @@ from harness.grading.graders import (
 from harness.grading.graders.livecodebench import Programs
 from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.options import EvaluationOptions, Rules
 from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.reports.progress import ProgressBar, ProgressFile
 from harness.grading.target import absent_modules, check_target, require_metrics
-from harness.pages.command import add_result
+from harness.report.command import add_result
 from harness.text import legible, show
 
 _MODES: Mapping[Rules, Sequence[Mode]] = {

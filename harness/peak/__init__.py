@@ -1,1 +1,1 @@
-"""find_peak.py: its commands, and fixed concurrency without LoadGen."""
+"""find_peak.py: its ladder of fixed concurrency, and its search for the highest rate."""

@@ -5,10 +5,10 @@ from dataclasses import MISSING, fields
 
 from harness.cli import run_flags
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.options import ClientOptions
+from harness.config.run_options import ClientOptions
 from harness.config.scenario import Scenario
-from harness.peak.options import LadderOptions, SearchOptions
-from harness.search.flags import add_search, duration_s
+from harness.peak.peak_options import LadderOptions, SearchOptions
+from harness.peak.search.flags import add_search, duration_s
 
 _SYNONYMS = {"--dataset-path": run_flags.SYNONYMS["--dataset-path"]}
 

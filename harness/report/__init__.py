@@ -1,1 +1,1 @@
-"""The end of a run: statistics, warnings, verdict, and the texts for people."""
+"""What people see of runs: report.py, the texts of run_mlperf.py on the terminal, progress."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from harness.report.live import Latencies, ProgressLine
-from harness.report.replicas import SLOWER
+from harness.analysis.replicas import SLOWER
+from harness.report.progress_log import Latencies, ProgressLine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from harness.record.run_record import ReplicaNetwork, RunRecord
-from harness.report.progress import milliseconds
+from harness.report.progress_line import milliseconds
 
 # A query has about a hundred segments; a loss of fewer than one in a thousand does not reach a p99.
 _LOST_FROM = 0.001

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from harness.cli.main import exit_code_of
 from harness.cli.parser import SIGNAL_CODES, Parser, add_benchmark, add_round, path
 from harness.cli.signals import interruptible
-from harness.config.options import RunOptions
+from harness.config.run_options import RunOptions
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 

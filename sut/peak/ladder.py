@@ -10,24 +10,24 @@ from typing import Protocol
 
 import msgspec
 
+from harness.analysis.statistics import completed, latency_ns
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.api_key import api_key
-from harness.config.plan import RunPlan
+from harness.config.run_plan import RunPlan
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
-from harness.peak.files import write_ladder, write_state
-from harness.peak.measurement import Look, Measurement, StepRows, StepSettings
-from harness.peak.plan import LadderPlan, default_steps, running_limit
-from harness.peak.result import Ladder, why_stop
-from harness.peak.steps import Step
+from harness.peak.ladder.ladder_files import write_ladder, write_state
+from harness.peak.ladder.ladder_plan import LadderPlan, default_steps, running_limit
+from harness.peak.ladder.ladder_result import Ladder, why_stop
+from harness.peak.ladder.measurement import Look, Measurement, StepRows, StepSettings
+from harness.peak.ladder.steps import Step
 from harness.record.journal import Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.record.resolved_plan import ServerInfo
 from harness.record.server_changes import ServerChange
-from harness.report.live import JournalTail
-from harness.report.statistics import completed, latency_ns
+from harness.report.progress_log import JournalTail
 from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests

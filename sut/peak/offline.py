@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.cli.signals import interruptible, signals_kept
-from harness.config.plan import resolve_plan
+from harness.config.run_plan import resolve_plan
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR, USER_CONF
-from harness.peak.options import SearchOptions
-from harness.peak.plan import FOLDER
+from harness.peak.ladder.ladder_plan import FOLDER
+from harness.peak.peak_options import SearchOptions
+from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rate
 from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.report.progress import ProgressSnapshot
-from harness.search.offline import OfflineRate, full_rate, offline_rate
+from harness.report.progress_line import ProgressSnapshot
 from sut.peak.prober import interruption, run_options
 from sut.run import run
 

@@ -12,19 +12,19 @@ import msgspec
 
 from harness.cli.signals import InterruptedRun, signals_kept
 from harness.config.api_key import api_key
-from harness.config.options import ClientOptions, RunOptions
-from harness.config.plan import resolve_plan
+from harness.config.run_options import ClientOptions, RunOptions
+from harness.config.run_plan import resolve_plan
 from harness.errors import RunError
-from harness.peak.options import LadderOptions, SearchOptions
-from harness.peak.plan import LadderPlan, resolve_ladder_plan
-from harness.peak.result import Ladder
-from harness.peak.steps import Step
+from harness.peak.ladder.ladder_plan import LadderPlan, resolve_ladder_plan
+from harness.peak.ladder.ladder_result import Ladder
+from harness.peak.ladder.steps import Step
+from harness.peak.peak_options import LadderOptions, SearchOptions
+from harness.peak.search.cut_off import CutOff
+from harness.peak.search.probe import Probe
+from harness.peak.search.probe_record import probe_of, write_conf
+from harness.peak.search.schedule import Schedule
 from harness.record.run_record import RunRecord
-from harness.report.progress import ProgressSnapshot
-from harness.search.cut_off import CutOff
-from harness.search.probe import Probe
-from harness.search.probe_record import probe_of, write_conf
-from harness.search.schedule import Schedule
+from harness.report.progress_line import ProgressSnapshot
 from sut.peak.emptying import empty_servers
 from sut.peak.ladder import OpenLadder, open_ladder
 from sut.run import run

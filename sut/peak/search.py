@@ -9,21 +9,21 @@ from typing import Protocol
 
 import msgspec
 
+from harness.analysis.early_stopping import least_queries
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
-from harness.config.plan import RunPlan, resolve_plan
+from harness.config.run_plan import RunPlan, resolve_plan
 from harness.errors import ConfigError, HarnessError, explained
-from harness.peak.options import SearchOptions
-from harness.peak.plan import FOLDER, check_seconds, running_limit
-from harness.peak.steps import Step
+from harness.peak.ladder.ladder_plan import FOLDER, check_seconds, running_limit
+from harness.peak.ladder.steps import Step
+from harness.peak.peak_options import SearchOptions
+from harness.peak.search.conclusion import Conclusion, conclude
+from harness.peak.search.policy import Action, Ended, History, Policy, SearchSettings, search
+from harness.peak.search.probe import Probe
+from harness.peak.search.schedule import Schedule
+from harness.peak.search.search_state import SearchState, check_same, identity_of, read_state
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.report.early_stopping import least_queries
-from harness.report.progress import ProgressSnapshot, duration
-from harness.search.conclusion import Conclusion, conclude
-from harness.search.policy import Action, Ended, History, Policy, SearchSettings, search
-from harness.search.probe import Probe
-from harness.search.schedule import Schedule
-from harness.search.state import SearchState, check_same, identity_of, read_state
+from harness.report.progress_line import ProgressSnapshot, duration
 from sut.peak.prober import RunProber, run_options
 from sut.run import run
 from sut.supervisor.connection_limits import ConnectionLimits

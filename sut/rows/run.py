@@ -8,21 +8,21 @@ from typing import Protocol
 
 import msgspec
 
+from harness.analysis.finish_run import Observations
 from harness.cli.signals import interruptible
 from harness.config.api_key import api_key
 from harness.dataset.samples import SampleSet
 from harness.files import JOURNAL_DIR
-from harness.outputs import attempts
-from harness.outputs.attempts import EvalSettings
-from harness.outputs.outcome import EvalResult
-from harness.outputs.plan import EvalPlan
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import read_journal
 from harness.record.resolved_plan import ServerInfo
 from harness.record.server_changes import counted_changes
-from harness.report.finish_run import Observations
-from harness.report.live import ProgressLine
-from harness.report.progress import ProgressSnapshot
+from harness.report.progress_line import ProgressSnapshot
+from harness.report.progress_log import ProgressLine
+from harness.rows import attempts
+from harness.rows.attempts import EvalSettings
+from harness.rows.eval_plan import EvalPlan
+from harness.rows.eval_result import EvalResult
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Inputs, place_workers, prepare_rows
 from sut.servers.discovery import find_servers

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from harness.batch.batch_options import TalkOptions
+from harness.batch.batch_plan import allowed_positions, limit_of, sampling
 from harness.batch.chat import AnswerText, Conversation
 from harness.batch.models import model_named
-from harness.batch.options import TalkOptions
-from harness.batch.plan import allowed_positions, limit_of, sampling
 from harness.config.api_key import api_key
 from harness.config.benchmark import Benchmark
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
-from harness.config.options import SERVER_URL
+from harness.config.run_options import SERVER_URL
 from harness.config.server_urls import parse_server_urls
 from harness.dataset.tokenizer import encode
 from harness.errors import EXIT_VALID, ConfigError, RunError

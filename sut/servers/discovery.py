@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.config.deadlines import Preflight
-from harness.config.options import Backend
+from harness.config.run_options import Backend
 from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
 from harness.record.resolved_plan import ServerInfo
-from harness.report.progress import duration
+from harness.report.progress_line import duration
 from harness.text import aligned, printable
 from sut.servers.differences import check_alike, with_differences
 from sut.servers.info_client import InfoClient, NotReadyError, WaitNotices

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.config.options import Backend
+from harness.config.run_options import Backend
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from harness.config.options import Backend
+from harness.config.run_options import Backend
 from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
 from harness.record.resolved_plan import ServerInfo

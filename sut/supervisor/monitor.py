@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.finish_run import Observations
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.record.journal import failure_reasons
-from harness.report.finish_run import Observations
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config.loadgen_conf import Number
-from harness.config.plan import RunPlan
+from harness.config.run_plan import RunPlan
 from harness.record.resolved_plan import Cpus, Placement
 from sut.servers.naming import any_is_here
 from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit

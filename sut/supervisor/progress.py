@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.replicas import imbalance
 from harness.config.expected_queries import Issue
 from harness.record.outcome import FailureKind
-from harness.report.progress import ProgressSnapshot
-from harness.report.replicas import imbalance
+from harness.report.progress_line import ProgressSnapshot
 from sut.ipc.counters import Counter
 
 _RATE_OVER_S = 10.0  # tokens per second are a mean over this time

@@ -10,7 +10,8 @@ from multiprocessing import Pipe
 import numpy as np
 import numpy.typing as npt
 
-from harness.config.plan import RunPlan
+from harness.analysis.finish_run import Observations
+from harness.config.run_plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
@@ -18,7 +19,6 @@ from harness.record.answer_log import SavedAnswer
 from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Placement
 from harness.record.run_record import ReplicaNetwork
-from harness.report.finish_run import Observations
 from sut.client.endpoint import Endpoint
 from sut.client.network import Network, network_of_replicas
 from sut.ipc.counters import Counter, CounterBoard

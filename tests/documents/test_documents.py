@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from harness.batch import cli as batch
-from harness.cli import eval_flags, run_flags
+from harness.cli import run_flags
 from harness.compliance import cli as compliance
 from harness.grading import cli as grading
-from harness.pages import cli as pages
 from harness.peak import cli as peak
+from harness.report import cli as pages
+from harness.rows import eval_flags
 from harness.submission import cli as submission
 from scripts import write_cli_reference, write_run_json_reference
 from tests.documents.pages import PAGES, blocks, name_of

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 
 from harness.dataset import tokenizer
-from harness.peak.files import read_state
+from harness.peak.ladder.ladder_files import read_state
 from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
 from tests.kit import wait_until

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.compliance.audit_config import read_audit_config
 from harness.compliance.registry import find_test
+from harness.config.audit_config import read_audit_config
 from harness.config.benchmark import load_benchmark
 from harness.config.loadgen_conf import Target, read_conf
 from harness.dataset.pickled_frame import load_frame

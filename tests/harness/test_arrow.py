@@ -55,7 +55,7 @@ from harness.dataset.token_columns import token_rows
 from harness.record.journal import QUERY_ROW
 from harness.record.requests_table import requests_table, write_requests
 from harness.record.server_metrics import MetricsWriter
-from harness.report.server_load import read_samples
+from harness.analysis.server_load import read_samples
 
 for path in map(Path, sys.argv[1:]):
     token_rows(open_table(path))

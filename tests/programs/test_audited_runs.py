@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.compliance.audit_config import test_named as name_of_test
+from harness.config.audit_config import test_named as name_of_test
 from harness.config.loadgen_conf import Target, parse_conf
 from tests.runs import run_here, run_mlperf, small_dataset, without_waits
 from tests.stub import StubServer

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import find_peak
-from harness.peak.files import read_state
-from harness.peak.steps import NOT_A_RESULT
+from harness.peak.ladder.ladder_files import read_state
+from harness.peak.ladder.steps import NOT_A_RESULT
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset
 from tests.stub import Fault, StubServer, every

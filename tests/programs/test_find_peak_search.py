@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 import find_peak
-from harness.search.policy import History
-from harness.search.state import SearchState, read_state
+from harness.peak.search.policy import History
+from harness.peak.search.search_state import SearchState, read_state
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset, without_waits
 from tests.stub import StubServer

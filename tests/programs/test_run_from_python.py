@@ -45,8 +45,8 @@ def test_the_program_of_the_page(tmp_path):
 
 PROGRAM = """
 import sys
-from harness.config.options import RunOptions
-from harness.config.plan import resolve_plan
+from harness.config.run_options import RunOptions
+from harness.config.run_plan import resolve_plan
 from sut.run import run
 
 if __name__ == "__main__":

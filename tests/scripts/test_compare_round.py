@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.compliance.audit_config import official_audit
 from harness.compliance.registry import find_test
+from harness.config.audit_config import official_audit
 from harness.config.benchmark import load_benchmark
 from harness.submission.rules import load_rules
 from scripts import compare_round

@@ -9,13 +9,13 @@ from typing import NewType, Protocol, runtime_checkable
 
 from harness.errors import ConfigError
 from harness.grading.decoding.output import Output
+from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.grade import Grade, Metric, Mode, Progress, Task
 from harness.grading.graders import aime, gpqa, livecodebench, summaries
 from harness.grading.graders.deepseek_r1 import aime as r1_aime
 from harness.grading.graders.deepseek_r1 import livecodebench as r1_livecodebench
 from harness.grading.graders.deepseek_r1 import math500
 from harness.grading.graders.deepseek_r1 import multiple_choice as r1_multiple_choice
-from harness.grading.options import EvaluationOptions
 from harness.grading.sandbox.tiers import Sandbox
 
 # A part of the names of all data sets of one kind.

@@ -17,6 +17,7 @@ from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
 from harness.grading.decoding.output import Output
 from harness.grading.decoding.screen import Screen
+from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.grade import (
     BOTH_MODES,
     RIGHT,
@@ -43,7 +44,6 @@ from harness.grading.livecodebench.runner import (
     run_programs,
     usable_cores,
 )
-from harness.grading.options import EvaluationOptions
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import Sandbox
 

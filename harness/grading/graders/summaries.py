@@ -11,12 +11,12 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from harness.cli.processes import computing
 from harness.errors import GradingError
 from harness.grading.decoding.output import Output
+from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.grade import Grade, Metric, Mode, Progress, Reason, Task, Total, scored
 from harness.grading.graders.rouge import ROUGE, Comparison, compare
-from harness.grading.options import EvaluationOptions
-from harness.processes import computing
 
 _LENGTH, _NUMBER = "gen_len", "gen_num"
 

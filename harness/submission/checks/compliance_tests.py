@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.compliance.compliance_test import ComplianceTest
+from harness.compliance.base import ComplianceTest
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import PERFORMANCE_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE

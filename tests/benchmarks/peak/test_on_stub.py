@@ -11,7 +11,7 @@ from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
 from benchmarks.peak.server_model import Server
 from benchmarks.peak.truth import true_peak
 from benchmarks.peak.workload import Workload, lengths
-from harness.search.state import read_state
+from harness.peak.search.search_state import read_state
 from tests.benchmarks.test_stub_server import binary, running  # noqa: F401
 from tests.kit import free_ports
 from tests.runs import ROOT

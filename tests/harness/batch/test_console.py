@@ -3,7 +3,7 @@
 import io
 from types import SimpleNamespace
 
-from harness.batch.console import BatchConsole
+from harness.batch.batch_console import BatchConsole
 
 
 class Terminal(io.StringIO):

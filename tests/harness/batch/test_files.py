@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import run_batch as program
+from harness.batch.batch_options import BatchOptions
+from harness.batch.batch_plan import resolve_batch
 from harness.batch.formats import read_ids, read_prompts
 from harness.batch.models import model_named
-from harness.batch.options import BatchOptions
-from harness.batch.plan import resolve_batch
 from harness.dataset import tokenizer
 from harness.errors import ConfigError
 from tests.harness.batch.stand_ins import write_ids

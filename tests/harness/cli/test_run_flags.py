@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import eval_flags
 from harness.cli.run_flags import build_parser, parse_options
 from harness.compliance import cli as compliance
 from harness.config.api_key import api_key
-from harness.config.options import available_benchmarks
+from harness.config.run_options import available_benchmarks
 from harness.config.scenario import Scenario
 from harness.files import CONFIG_DIR
+from harness.rows import eval_flags
 from tests.runs import ROOT, run_here
 
 NEEDED = ["--input-file", "perf.parquet"]

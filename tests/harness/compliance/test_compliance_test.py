@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.compliance.compliance_test import JudgedRun
+from harness.compliance.accuracy_check import MIN_ACCURACY, require_gradable
+from harness.compliance.base import JudgedRun
+from harness.compliance.eos_check import judge_consistency
+from harness.compliance.length_check import MAX_TOKENS, MIN_TOKENS
 from harness.compliance.registry import find_test
-from harness.compliance.test06 import judge_consistency
-from harness.compliance.test07 import MIN_ACCURACY, require_gradable
-from harness.compliance.test09 import MAX_TOKENS, MIN_TOKENS
 from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
 from harness.grading.references import load_references

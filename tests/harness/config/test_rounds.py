@@ -5,9 +5,9 @@ from importlib.metadata import version
 import pytest
 
 from harness.config.benchmark import load_benchmark
-from harness.config.options import RunOptions
-from harness.config.plan import resolve_plan
 from harness.config.rounds import available_rounds, current_round, loadgen_of, round_file, seeds_of
+from harness.config.run_options import RunOptions
+from harness.config.run_plan import resolve_plan
 from harness.errors import ConfigError
 from harness.submission.rules import load_rules
 

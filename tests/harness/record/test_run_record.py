@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.config.benchmark import load_benchmark
-from harness.config.plan import AuditRun, RunPlan
+from harness.config.run_plan import AuditRun, RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.resolved_plan import BenchmarkRules, ComplianceTestPlan, ResolvedPlan

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config.plan import resolve_plan
+from harness.config.run_plan import resolve_plan
 from harness.errors import RunError, ServerError
-from harness.peak.files import read_state
-from harness.peak.options import SearchOptions
+from harness.peak.ladder.ladder_files import read_state
+from harness.peak.peak_options import SearchOptions
 from sut.peak.prober import RunProber, run_options
 from sut.run import run
 from tests.runs import small_dataset

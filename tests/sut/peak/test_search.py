@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from harness.config.plan import resolve_plan
-from harness.peak.options import SearchOptions
+from harness.config.run_plan import resolve_plan
+from harness.peak.peak_options import SearchOptions
 from sut.peak import search
 from sut.peak.prober import run_options
 from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, MachineLimits

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.server_load import read_samples, server_load
 from harness.config.scenario import Scenario
 from harness.files import SERVER_METRICS
-from harness.report.server_load import read_samples, server_load
 from sut.run import _gpus as gpus_of
 from sut.servers import scrape
 from sut.servers.gpus import LocalGpus

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
 from harness.errors import ServerError
-from harness.report.console import render_plan
+from harness.report.run_console import render_plan
 from sut.servers.server_info import (
     check_capacity,
     model_deviations,

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from harness.cli.run_flags import parse_options
-from harness.config.plan import resolve_plan
+from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples
 from harness.record.resolved_plan import Placement
 from sut.client.endpoint import resolve_endpoint

@@ -7,7 +7,7 @@ import pytest
 
 from harness.config.expected_queries import Issue
 from harness.record.outcome import FailureKind
-from harness.report.progress import plain_progress
+from harness.report.progress_line import plain_progress
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.supervisor.progress import ProgressMeter
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from harness.grading.decoding.output import Output
+from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.grade import BOTH_MODES, Grade, Mode, Reason, Task, answered, unanswered
 from harness.grading.graders import deepseek_r1
 from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
@@ -15,7 +16,6 @@ from harness.grading.graders.deepseek_r1.prm800k import plain
 from harness.grading.graders.statements import READ_CHARACTERS, Stated, is_cut, last_answer, read_text
 from harness.grading.graders.units import is_unit
 from harness.grading.livecodebench.runner import usable_cores
-from harness.grading.options import EvaluationOptions
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import sandbox
 

@@ -11,6 +11,7 @@ from harness.config.benchmark import load_benchmark
 from harness.errors import DatasetError, GradingError
 from harness.grading.decoding.output import ThinkingText
 from harness.grading.evaluate import Evaluation, GradedSample, Logged
+from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.grade import WRONG, Grade, Mode, Reason
 from harness.grading.graders import MATH500, DatasetKind, Grader, graders_of
 from harness.grading.graders.deepseek_r1 import livecodebench, prm800k
@@ -18,7 +19,6 @@ from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
 from harness.grading.graders.deepseek_r1.math500 import boxed, explicit_answer
 from harness.grading.livecodebench.release import only_file
 from harness.grading.livecodebench.runner import ProgramTask
-from harness.grading.options import EvaluationOptions
 from harness.grading.references import Reference
 from harness.grading.sandbox.tiers import Tier, sandbox
 from harness.grading.score import Score, lengths

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.config.benchmark import load_benchmark
-from harness.config.options import available_benchmarks
 from harness.config.rounds import available_rounds
+from harness.config.run_options import available_benchmarks
 from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES

@@ -1,0 +1,118 @@
+"""Intervals for a run's figures, from blocks of neighbouring queries.
+
+Queries that are in flight together share the server's queue, so single queries cannot be drawn anew as if
+they were independent. Blocks of at least the mean latency can, nearly: the block bootstrap (Künsch 1989). An
+interval holds the variation within its run; what changes from run to run (start, placement, temperature) is
+not in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.queries import Floats, Queries
+from harness.analysis.statistics import percentile
+
+RESAMPLES = 500
+_MOST_BLOCKS, _FEWEST_BLOCKS = 200, 10
+_CELLS = 500  # of a histogram, twice
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure, and its values in resamples of the run's blocks; empty where the run has too few blocks."""
+
+    value: float
+    resampled: Floats
+
+
+def estimates(queries: Queries, seed: int) -> Mapping[str, Estimate]:
+    """The figures of a run by name: latencies in ms, rates a second. Runs to compare need different seeds."""
+    blocks = _blocks(queries)
+    weights = _weights(int(blocks.max()) + 1 if len(blocks) else 0, seed)
+    found = {"tokens/s": _rate(queries, queries.osl, blocks, weights)}
+    found["samples/s"] = _rate(queries, np.ones(len(queries), dtype=np.int32), blocks, weights)
+    for name, values in (("TTFT", queries.ttft), ("TPOT", queries.tpot), ("latency", queries.latency)):
+        found |= _of_values(name, values, blocks, weights)
+    return found
+
+
+def _blocks(queries: Queries) -> npt.NDArray[np.int32]:
+    """The block of each query: equal times of issue, at least as long as the mean latency."""
+    known = queries.latency[~np.isnan(queries.latency)]
+    span = float(np.fmax.reduce(queries.issued, initial=0.0))
+    if not len(known) or span <= 0:
+        return np.zeros(len(queries), dtype=np.int32)
+    count = max(1, min(_MOST_BLOCKS, int(span / float(known.mean(dtype=np.float64)))))
+    issued = np.nan_to_num(queries.issued)
+    return np.minimum((issued / span * count).astype(np.int32), count - 1)
+
+
+def _weights(blocks: int, seed: int) -> npt.NDArray[np.float64]:
+    """The number of times that each resample (row) draws each block; no row for too few blocks."""
+    if blocks < _FEWEST_BLOCKS:
+        return np.empty((0, blocks))
+    drawn = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES)
+    return drawn.astype(np.float64)
+
+
+def _rate(
+    queries: Queries, amounts: npt.NDArray[np.int32], blocks: npt.NDArray[np.int32], weights: Floats
+) -> Estimate:
+    """Completed amounts over the time from the first issue to the last end."""
+    good = ~np.isnan(queries.latency)
+    by_block = np.bincount(blocks[good], amounts[good], minlength=weights.shape[1])
+    span = queries.span or 1.0
+    return Estimate(float(by_block.sum()) / span, weights @ by_block / span if len(weights) else np.empty(0))
+
+
+def _of_values(
+    name: str, values: Floats, blocks: npt.NDArray[np.int32], weights: Floats
+) -> dict[str, Estimate]:
+    """Mean, p50 and p99."""
+    known = ~np.isnan(values)
+    if not known.any():
+        return {}
+    values, blocks = values[known] * 1e3, blocks[known]
+    found = {f"{name} mean, ms": _mean(values, blocks, weights)}
+    counts = _histograms(values, blocks, weights.shape[1])
+    for share in (0.5, 0.99):
+        resampled = _percentiles(counts, weights, share)
+        found[f"{name} p{share * 100:g}, ms"] = Estimate(percentile(values, share), resampled)
+    return found
+
+
+def _mean(values: Floats, blocks: npt.NDArray[np.int32], weights: Floats) -> Estimate:
+    sums = np.bincount(blocks, values, minlength=weights.shape[1])
+    counts = np.bincount(blocks, minlength=weights.shape[1])
+    resampled = weights @ sums / np.maximum(weights @ counts, 1) if len(weights) else np.empty(0)
+    return Estimate(float(sums.sum() / counts.sum()), resampled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Histograms:
+    """Counts by block (rows) and cell (columns); ``least``: the smallest value of each cell."""
+
+    counts: Floats
+    least: Floats
+
+
+def _histograms(values: Floats, blocks: npt.NDArray[np.int32], count: int) -> _Histograms:
+    """Cells are bounded by values of the run itself, closer together towards the largest."""
+    ranks = np.concatenate([np.linspace(0, 1, _CELLS), 1 - np.geomspace(1, 1 / len(values), _CELLS)])
+    least = np.unique(np.sort(values)[np.minimum(ranks * len(values), len(values) - 1).astype(np.int64)])
+    cells = np.searchsorted(least, values, side="right") - 1
+    flat = np.bincount(blocks.astype(np.int64) * len(least) + cells, minlength=count * len(least))
+    return _Histograms(flat.reshape(count, len(least)).astype(np.float64), least)
+
+
+def _percentiles(found: _Histograms, weights: Floats, share: float) -> Floats:
+    """Of each resample: the least value of the cell that holds the rank."""
+    if not len(weights):
+        return np.empty(0)
+    cumulative = np.cumsum(weights @ found.counts, axis=1)
+    ranks = np.floor(share * cumulative[:, -1:])
+    chosen: Floats = found.least[np.minimum((cumulative <= ranks).sum(axis=1), len(found.least) - 1)]
+    return chosen

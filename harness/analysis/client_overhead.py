@@ -1,0 +1,161 @@
+"""Whether and when the client was the bottleneck, from its CPU time and its share of LoadGen's times."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.statistics import distribution
+from harness.record.journal import FIRST_TOKEN, Rows
+from harness.record.run_record import Bottleneck, ClientLoad, Distribution
+from harness.report.progress_line import milliseconds
+
+# Beyond this part of the TTFT limit, at p99, the client is part of what was measured.
+LARGEST_PART = 0.01
+
+
+def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
+    """Of all calls of LoadGen (LOADGEN_CALL_ROW), in ns; None where there are none."""
+    return distribution(calls["reported_ns"] - calls["arrived_ns"])
+
+
+def share_warnings(share: Distribution | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
+    """A warning when the client took too large a part of the TTFT that the rules allow."""
+    if share is None or ttft_limit_ns is None:
+        return ()
+    p99, bound = share.percentiles["99"], LARGEST_PART * ttft_limit_ns
+    if p99 <= bound:
+        return ()
+    return (
+        f"the client added {milliseconds(p99)} ms at p99, more than {milliseconds(bound)} ms "
+        f"({LARGEST_PART:.0%} of the TTFT limit): give it more cores or workers",
+    )
+
+
+_SECOND = 1_000_000_000
+_SATURATED = 0.95  # of a core: the limit of a process that does everything in one thread
+_SHORTEST_BUSY_S = 2  # one busy second is a start, not a bottleneck
+_LARGEST_GAP_S = 2
+_FEWEST = 10  # calls in a second, for a figure of that second
+_SHOWN = 4
+
+Integers = npt.NDArray[np.int64]
+
+
+def client_load(
+    cpu: Integers,
+    calls: npt.NDArray[np.void],
+    start_ns: int,
+    ttft_limit_ns: int | None,
+    *,
+    loop_lag_ns: int = 0,
+    gc_runs: int = 0,
+) -> ClientLoad:
+    """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns; ``calls``: LOADGEN_CALL_ROWs."""
+    seconds, cores = _cores(cpu, start_ns)
+    names = ["LoadGen", *(f"worker {index}" for index in range(cores.shape[1] - 1))]
+    busy = dict(zip(names, cores.max(axis=0, initial=0.0).tolist(), strict=False))
+    found = [*_busy_stretches(seconds, cores, names)]
+    if ttft_limit_ns is not None:
+        found += _late_stretches(calls, start_ns, int(LARGEST_PART * ttft_limit_ns))
+    found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
+    return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs)
+
+
+def load_warnings(load: ClientLoad) -> tuple[str, ...]:
+    """One line for each of the longest stretches."""
+    longest = sorted(load.bottlenecks, key=lambda s: s.from_s - s.to_s)[:_SHOWN]
+    lines = [
+        f"the client was the bottleneck from {s.from_s} s to {s.to_s} s: {s.reason}"
+        for s in sorted(longest, key=lambda s: s.from_s)
+    ]
+    left = len(load.bottlenecks) - len(lines)
+    if left:
+        lines.append(f"and in {left} shorter stretches (run.json names them)")
+    if load.gc_runs:
+        lines.append(f"the garbage collector ran {load.gc_runs} times in LoadGen's process and the workers")
+    return tuple(lines)
+
+
+def _cores(cpu: Integers, start_ns: int) -> tuple[Integers, npt.NDArray[np.float64]]:
+    """Seconds since the start at the end of each interval, and the cores that each process used in it."""
+    width = max(cpu.shape[1] - 1, 1)
+    if len(cpu) < 2:
+        return np.empty(0, dtype=np.int64), np.empty((0, width))
+    steps = np.diff(cpu, axis=0)
+    seconds: Integers = (cpu[1:, 0] - start_ns) // _SECOND
+    return seconds, steps[:, 1:] / np.maximum(steps[:, :1], 1)
+
+
+def _busy_stretches(
+    seconds: Integers, cores: npt.NDArray[np.float64], names: Sequence[str]
+) -> Iterator[Bottleneck]:
+    for column, name in enumerate(names):
+        busy = cores[:, column] >= _SATURATED if len(cores) else np.empty(0, dtype=bool)
+        for first, last in _stretches(seconds[busy]):
+            if last - first + 1 >= _SHORTEST_BUSY_S:
+                inside = busy & (seconds >= first) & (seconds <= last)
+                share = float(cores[inside, column].mean())
+                yield Bottleneck(max(first - 1, 0), last, f"{name} used {share:.0%} of a core")
+
+
+def _late_stretches(calls: npt.NDArray[np.void], start_ns: int, bound_ns: int) -> list[Bottleneck]:
+    if not len(calls):
+        return []
+    share = calls["reported_ns"] - calls["arrived_ns"]
+    second = (calls["reported_ns"] - start_ns) // _SECOND
+    order = np.lexsort((share, second))
+    present, starts = np.unique(second[order], return_index=True)
+    ends = np.append(starts[1:], len(order))
+    counts = ends - starts
+    # Not p99: with few calls in a second that would be a single one.
+    p90 = share[order][starts + np.ceil(counts * 0.9).astype(np.int64) - 1]
+    late = (p90 > bound_ns) & (counts >= _FEWEST)
+    return [
+        Bottleneck(
+            first,
+            last + 1,
+            f"it added up to {_worst(present, p90, first, last)} ms to one call in ten",
+        )
+        for first, last in _stretches(present[late])
+    ]
+
+
+def _worst(seconds: Integers, added: Integers, first: int, last: int) -> str:
+    return milliseconds(int(added[(seconds >= first) & (seconds <= last)].max()))
+
+
+def _stretches(seconds: Integers) -> Iterator[tuple[int, int]]:
+    """Seconds in order as (first, last) of runs; small gaps are bridged."""
+    if not len(seconds):
+        return
+    cuts = np.flatnonzero(np.diff(seconds) > _LARGEST_GAP_S) + 1
+    for part in np.split(seconds, cuts):
+        yield int(part[0]), int(part[-1])
+
+
+_FIGURE = "Mean First Token latency (ns)"
+
+
+def mean_schedule_lag(
+    rows: Rows, calls: npt.NDArray[np.void], figures: Mapping[str, float | None]
+) -> float | None:
+    """In ns. None where LoadGen gives no mean TTFT, or not of the same queries: one failed, or is missing."""
+    firsts = calls[calls["kind"] == FIRST_TOKEN]
+    same = len(firsts) == len(rows) > 0 and not rows["failure"].any()
+    if not same or (mean := figures.get(_FIGURE)) is None:
+        return None
+    start = rows["issued_ns"].min()  # sums of plain clock values outgrow 64 bits
+    ours = (firsts["reported_ns"] - start).mean() - (rows["issued_ns"] - start).mean()
+    return float(mean - ours)
+
+
+def lag_warnings(lag_ns: float | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
+    """A warning when queries were sent too late on average for the TTFT that the rules allow."""
+    if lag_ns is None or ttft_limit_ns is None or lag_ns <= LARGEST_PART * ttft_limit_ns:
+        return ()
+    return (
+        f"LoadGen issued its queries {milliseconds(lag_ns)} ms behind its schedule on average, more than "
+        f"{milliseconds(LARGEST_PART * ttft_limit_ns)} ms ({LARGEST_PART:.0%} of the TTFT limit): its "
+        "process needs a core of its own",
+    )

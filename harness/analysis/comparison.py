@@ -1,0 +1,185 @@
+"""A comparison of runs: whether they are comparable, which figures differ, and which settings."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from harness.analysis.bootstrap import Estimate, estimates
+from harness.analysis.early_stopping import log_cumulative
+from harness.analysis.queries import Floats
+from harness.analysis.run_files import RunFiles
+from harness.config.server_urls import folded
+from harness.errors import ConfigError
+from harness.record.accuracy_result import AccuracyResult
+from harness.record.run_record import RunRecord
+from harness.record.server_list import shortened
+
+_LEVEL = (2.5, 97.5)  # percent
+_NAMED = ("url", "like")
+_OFTEN = 0.05  # chance below which a difference is reported
+# Settings of LoadGen in which comparable runs may differ: the load is what is compared.
+_LOAD = ("server_target_qps", "offline_expected_qps", "single_stream_expected_latency_ns")
+# Parts of a record that differ between any two runs, or follow from what is listed.
+_NOT_LISTED = ("plan.log_dir", "plan.expected", "plan.settings_in_force", "provenance.command")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A figure of a run beside the first run's; ``low`` and ``high`` bound the change, NaN where unknown."""
+
+    name: str
+    base: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def change(self) -> float:
+        """As a part of the first run's figure; NaN where that is 0."""
+        return self.value / self.base - 1 if self.base else math.nan
+
+    @property
+    def verdict(self) -> str:
+        """Whether the interval leaves out "no change"."""
+        if math.isnan(self.low):
+            return "too short to tell"
+        return "differs" if self.low > 0 or self.high < 0 else "no difference shown"
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Samples that one run has right and the other wrong; ``chance`` is McNemar's, exact and two-sided."""
+
+    to_wrong: tuple[int, ...]
+    to_right: tuple[int, ...]
+    chance: float
+
+    @property
+    def verdict(self) -> str:
+        """Whether so uneven a change would be rare between two equal systems."""
+        return "differs" if self.chance < _OFTEN else "no difference shown"
+
+
+def incomparable(base: RunFiles, other: RunFiles) -> tuple[str, ...]:
+    """The reasons why the figures of two runs do not compare their systems; empty where they do."""
+    if base.record is None or other.record is None:
+        return ("a folder has no run.json, so its settings are not known",)
+    return tuple(_incomparable(base, other))
+
+
+def _incomparable(base: RunFiles, other: RunFiles) -> Iterator[str]:
+    assert base.record is not None
+    assert other.record is not None
+    one, two = base.record.plan, other.record.plan
+    facts: tuple[tuple[str, object, object], ...] = (
+        ("benchmark", one.benchmark.name, two.benchmark.name),
+        ("scenario", one.scenario, two.scenario),
+        ("mode", one.mode, two.mode),
+        ("dataset (sha256)", one.dataset_sha256[:12], two.dataset_sha256[:12]),
+        ("samples", one.samples, two.samples),
+        ("LoadGen", _loadgen(base.record), _loadgen(other.record)),
+        ("max_new_tokens", one.parameters.max_new_tokens, two.parameters.max_new_tokens),
+    )
+    for name, first, second in facts:
+        if first != second:
+            yield f"{name}: {first} and {second}"
+    for name in sorted(one.loadgen_settings.keys() | two.loadgen_settings.keys()):
+        rule, other_rule = one.loadgen_settings.get(name), two.loadgen_settings.get(name)
+        if rule != other_rule and name not in _LOAD:
+            yield f"LoadGen's {name}: {rule} and {other_rule}"
+    for run in (base, other):
+        if run.record is not None and (run.record.verdict is None or run.record.interrupted_by):
+            yield f"{run.folder} did not end"
+
+
+def _loadgen(record: RunRecord) -> str | None:
+    return record.provenance.packages.get("mlcommons-loadgen")
+
+
+def differences(base: RunFiles, other: RunFiles) -> list[Difference]:
+    """Every figure that both runs have. Raises ConfigError where a run has no single queries."""
+    for run in (base, other):
+        if run.queries is None:
+            raise ConfigError(f"{run.folder}: no requests.parquet; compare needs the runs of this harness")
+    assert base.queries is not None
+    assert other.queries is not None
+    first, second = estimates(base.queries, seed=1), estimates(other.queries, seed=2)
+    return [_difference(name, first[name], second[name]) for name in first if name in second]
+
+
+def _difference(name: str, base: Estimate, other: Estimate) -> Difference:
+    low = high = math.nan
+    if len(base.resampled) and len(other.resampled):
+        changes: Floats = other.resampled / base.resampled - 1
+        low, high = (float(bound) for bound in np.percentile(changes, _LEVEL))
+    return Difference(name, base.value, other.value, low, high)
+
+
+def changed_samples(base: RunFiles, other: RunFiles) -> Changed | None:
+    """None where a run was not scored, or its metric has no right and wrong answers."""
+    first, second = _right(base), _right(other)
+    if first is None or second is None or len(first) != len(second):
+        return None
+    to_wrong = tuple(n for n, (a, b) in enumerate(zip(first, second, strict=True)) if (a, b) == ("1", "0"))
+    to_right = tuple(n for n, (a, b) in enumerate(zip(first, second, strict=True)) if (a, b) == ("0", "1"))
+    return Changed(to_wrong, to_right, _mcnemar(len(to_wrong), len(to_right)))
+
+
+def _right(run: RunFiles) -> str | None:
+    try:
+        result = AccuracyResult.read(run.folder)
+    except ConfigError:
+        return None
+    return None if result is None else result.right.get("official")
+
+
+def _mcnemar(one: int, other: int) -> float:
+    """Twice the binomial tail of the smaller count among both, at most 1."""
+    n, least = one + other, min(one, other)
+    return min(1.0, 2 * math.exp(log_cumulative(n, 0.5, least)[-1]))
+
+
+def plan_differences(base: RunFiles, other: RunFiles) -> list[tuple[str, str, str]]:
+    """Parts of the records that differ: name, the first run's value, the other's."""
+    first, second = _flat(base), _flat(other)
+    rows = [
+        (name, first.get(name, "-"), second.get(name, "-"))
+        for name in dict.fromkeys((*first, *second))
+        if first.get(name) != second.get(name)
+    ]
+    return [row for row in rows if not row[0].startswith(_NOT_LISTED)]
+
+
+def _flat(run: RunFiles) -> dict[str, str]:
+    if run.record is None:
+        return {}
+    record = run.record
+    parts = {"plan": record.plan, "provenance": record.provenance, "servers": record.servers}
+    plain = msgspec.to_builtins(parts, enc_hook=str)
+    plain["plan"]["server_urls"] = folded(record.plan.server_urls)
+    plain["servers"] = _served(plain["servers"])
+    return dict(_leaves("", plain))
+
+
+def _served(servers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The fields of servers: of many only those that differ from the first, since the plan has their URLs."""
+    kept = [{name: value for name, value in one.items() if name != "trial_s"} for one in servers]
+    if (short := shortened(kept)) == kept:
+        return kept
+    return [{name: part for name, part in one.items() if name not in _NAMED} for one in short]
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(f"{name}.{key}" if name else str(key), item)
+    elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
+        for number, item in enumerate(value):
+            yield from _leaves(f"{name}[{number}]", item)
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,60 @@
+"""The files of a run in a folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.analysis.queries import Floats, Queries, read_queries
+from harness.files import REQUESTS, RUN_RECORD, SUMMARY
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
+from harness.record.run_record import RunRecord
+
+_NS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The record, logs and queries of a run. Folders of other harnesses have LoadGen's summary alone."""
+
+    folder: Path
+    summary: LoadgenSummary
+    record: RunRecord | None
+    queries: Queries | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """LoadGen's p99 limits in seconds, where the scenario has any."""
+        if self.summary.scenario != "Server":
+            return {}
+        found = {name: self.summary.limit_ns(name) for name in ("TTFT", "TPOT")}
+        return {name: limit_ns / _NS for name, limit_ns in found.items() if limit_ns is not None}
+
+
+def read_run(folder: Path) -> RunFiles:
+    """Read a run's folder. Raises ConfigError for a damaged run.json, DatasetError for a damaged table."""
+    record = queries = None
+    notes = []
+    try:
+        record = RunRecord.read(folder / RUN_RECORD)
+    except FileNotFoundError:
+        notes.append(f"There is no {RUN_RECORD}: this shows what LoadGen's own logs hold.")
+    try:
+        queries = read_queries(folder / REQUESTS)
+    except FileNotFoundError:
+        notes.append(f"There is no {REQUESTS}: views over time and of single queries are left out.")
+    summary = read_summary(folder / SUMMARY)
+    if summary.problem:
+        notes.append(f"LoadGen's summary is {summary.problem}.")
+    return RunFiles(folder, summary, record, queries, tuple(notes))
+
+
+def metric(queries: Queries, name: str) -> Floats:
+    """TTFT or TPOT of each query, in seconds."""
+    return {"TTFT": queries.ttft, "TPOT": queries.tpot}[name]
+
+
+def known_over(queries: Queries, name: str, limit: float) -> Floats:
+    """The time at which each query over the limit was known to be over it."""
+    over = metric(queries, name) > limit
+    since_issue = queries.ttft if name == "TTFT" else queries.latency
+    return queries.issued[over] + since_issue[over]

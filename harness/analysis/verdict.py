@@ -1,0 +1,122 @@
+"""Decides whether a run is VALID, from LoadGen's result and the outcome of every query."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from harness.analysis.statistics import completed
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.record.journal import Rows
+from harness.record.run_record import RunRecord, RunVerdict, Statistics
+from harness.report.progress_line import milliseconds
+
+_STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
+
+
+def run_verdict(record: RunRecord, rows: Rows, issued: int, errors: Sequence[str] = ()) -> RunVerdict:
+    """VALID only when LoadGen reports VALID without an error and every query has its complete answer.
+
+    ``record`` has the statistics of ``rows`` and LoadGen's summary; ``issued`` counts LoadGen's samples;
+    ``errors`` are of the run itself.
+    """
+    plan, statistics, loadgen = record.plan, record.statistics, record.loadgen
+    if statistics is None or loadgen is None:
+        raise ValueError("the record of a run that has not ended")
+    faults = (
+        *errors,
+        *_outcome_reasons(statistics, rows, issued),
+        *(_accuracy_reasons(rows, plan.samples) if plan.accuracy else ()),
+    )
+    reasons = (*faults, *_loadgen_reasons(loadgen, rows, accuracy=plan.accuracy))
+    complete = not faults and not loadgen.problem and not loadgen.errors
+    return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)
+
+
+def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterator[str]:
+    if statistics.failures:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in statistics.failures.items())
+        yield f"{statistics.failed} of {statistics.queries} queries failed: {kinds}"
+    if issued != statistics.queries:
+        yield f"LoadGen issued {issued} queries, {statistics.queries} have an outcome"
+    repeated = len(rows) - len(np.unique(rows["query_id"]))
+    if repeated:
+        yield f"{repeated} queries have more than one outcome"
+    if not issued:
+        yield "LoadGen issued no query"
+
+
+def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> Iterator[str]:
+    if loadgen.problem:
+        yield f"LoadGen's summary is {loadgen.problem}"
+        return
+    if loadgen.errors:
+        yield f"LoadGen logged {loadgen.errors} errors" + _single_tokens(rows)
+    if accuracy:
+        return
+    if loadgen.result_valid is None:
+        yield "LoadGen's summary has no result"
+    elif not loadgen.result_valid:
+        unmet = [name for name, met in loadgen.constraints.items() if not met]
+        yield f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
+        yield from _what_was_missed(loadgen)
+
+
+def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
+    """Limit, measured value and a rate to try; LoadGen's own words for what has none."""
+    ratios = {}
+    for name in ("TTFT", "TPOT"):
+        p99_ns, limit_ns = loadgen.percentile_ns(name), loadgen.limit_ns(name)
+        if p99_ns is not None and limit_ns is not None and p99_ns > limit_ns:
+            ratios[name] = p99_ns / limit_ns
+            yield f"{name} p99 is {milliseconds(p99_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
+    yield from _rate_to_try(loadgen, ratios)
+    for line in loadgen.recommendations:
+        if line.partition(" ")[0] not in ratios:
+            yield line
+    for name, lines in loadgen.early_stopping.items():
+        if name not in ratios and any("unsuccessful" in line for line in lines):
+            yield f"{name} early stopping: {' '.join(lines)}".lstrip()
+
+
+def _rate_to_try(loadgen: LoadgenSummary, ratios: Mapping[str, float]) -> Iterator[str]:
+    """A guess: TPOT grows about as the requests in flight do, TTFT steeply where the server falls behind."""
+    target = _parameter(loadgen, "target_qps")
+    reached = loadgen.figures.get("Completed samples per second")
+    if ratios and reached and target > 0:
+        held = min(target, reached)
+        rate = held * min(_STEP_DOWN, 1 / ratios.get("TPOT", 1.0))
+        yield (
+            f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "
+            f"a guess for the next try: target_qps = {float(f'{rate:.2g}'):g}"
+        )
+    measured = loadgen.figures.get("Samples per second")
+    if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:
+        yield (
+            f"target_qps was {target:g}, {measured:.4g} samples/s were measured: "
+            f"with target_qps = {math.ceil(measured)} LoadGen makes the query long enough"
+        )
+
+
+def _parameter(loadgen: LoadgenSummary, name: str) -> float:
+    """A number of LoadGen's parameters; nan where there is none."""
+    try:
+        return float(loadgen.parameters[name])
+    except (KeyError, ValueError):
+        return math.nan
+
+
+def _single_tokens(rows: Rows) -> str:
+    singles = int((completed(rows)["osl"] == 1).sum())
+    return (
+        f" ({singles} answers have a single token, so LoadGen can compute no TPOT of them)" if singles else ""
+    )
+
+
+def _accuracy_reasons(rows: Rows, samples: int) -> Iterator[str]:
+    counts = np.bincount(completed(rows)["sample_index"], minlength=samples)
+    missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
+    if missing:
+        yield f"{missing} of {samples} samples have no answer"
+    if repeated:
+        yield f"{repeated} samples were answered more than once"

@@ -1,0 +1,60 @@
+"""The texts of ``run_batch.py run`` on stdout: the plan, the progress, time and rate."""
+
+from collections.abc import Sequence
+
+from harness.rows.eval_plan import EvalPlan
+from harness.rows.eval_result import EvalResult
+from harness.rows.rows_console import RowsConsole
+
+
+class BatchConsole(RowsConsole):
+    """Prints a batch of prompts."""
+
+    ROWS, WRITTEN = "prompts", "lines"
+
+    def __init__(self, command: Sequence[str], positions: int) -> None:
+        """``positions``: the most of a prompt and its answer."""
+        super().__init__(command)
+        self._positions = positions
+
+    def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
+        """Prompts of a file, with the parameters of the command line."""
+        parameters, run = plan.run.parameters, plan.run
+        how = "greedy" if parameters.temperature == 0 else (
+            f"temperature {parameters.temperature:g}, top_p {parameters.top_p:g}"
+        )  # fmt: skip
+        seed = "" if parameters.seed is None else f", seed {parameters.seed}"
+        answers = f"{self._positions} positions for a prompt with its answer, {how}{seed}"
+        return f"{run.benchmark.name}: {samples} prompts of {run.input_file}", answers
+
+    def lines(self, result: EvalResult) -> list[str]:
+        """The counts, then time and rate, or how to resume."""
+        lines = [f"prompts   {self.counted(result)}"]
+        lines += [f"WARNING   {warning}" for warning in result.warnings]
+        lines += [f"ERROR     {error}" for error in result.errors]
+        if result.failures:
+            index, (kind, detail) = min(result.failures.items())
+            lines.append(f"ERROR     line {index + 2} of the prompts: {kind.label}: {detail}")
+        if result.written:
+            lines += _times(result)
+        if result.interrupted_by:
+            lines.append(f"ended by {result.interrupted_by}")
+        if not result.written:
+            lines.append(
+                f"{result.plan.output} is not written; {len(result.answers)} answers are kept; to resume: "
+                f"{self.resuming(result)}"
+            )
+        return lines
+
+
+def _times(result: EvalResult) -> list[str]:
+    """In the words of the engines that use these files; the trial request of each server is the warm-up."""
+    lines = [f"warm up elapsed time(s): {result.warm_up_s:f}"]
+    if result.elapsed_s:
+        rate = result.tokens / result.elapsed_s
+        lines.append(f"elapsed time(s): {result.elapsed_s:f}, achieved throughput TPS (tok/s): {rate:f}")
+    if result.kept:
+        lines.append(
+            f"resumed   {result.kept} answers are of earlier attempts; the time is that of all attempts"
+        )
+    return [*lines, f"output    {result.plan.output}: {result.samples} answers, {result.tokens} tokens"]

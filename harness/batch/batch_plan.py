@@ -1,0 +1,164 @@
+"""The plan of a batch: prompts as ids with their limits, the run's settings, the file of the answers."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+
+import msgspec
+import numpy as np
+
+from harness.batch.batch_options import BatchOptions, TalkOptions
+from harness.batch.formats import Prompts, read_prompts, write_answers
+from harness.batch.models import model_named
+from harness.config.benchmark import Benchmark
+from harness.config.generation import SamplingParameters
+from harness.config.run_options import DEFAULT_BENCHMARK, ClientOptions, RunOptions
+from harness.config.run_plan import resolve_plan
+from harness.config.scenario import Scenario
+from harness.dataset import tokenizer
+from harness.dataset.samples import SampleSet
+from harness.errors import ConfigError, DatasetError
+from harness.record.journal import FINISH_REASONS
+from harness.rows.attempts import EvalSettings
+from harness.rows.eval_plan import EvalPlan
+from harness.rows.eval_result import EvalResult
+
+# The tokens that end an answer in such files, and are written.
+END_TOKENS = (tokenizer.SPECIAL["<|endoftext|>"], tokenizer.SPECIAL["<|return|>"])
+_STOPPED = "stop"
+_MOST_TOKEN_BYTES = 128  # of o200k's longest token, 128 spaces
+_CLIENT = {field.name for field in fields(ClientOptions)} - {"benchmark", "max_new_tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A plan with the prompts that it sends, and the file of their answers (sut.rows.run.RowFiles)."""
+
+    plan: EvalPlan
+    samples: SampleSet
+    positions: int
+    notes: tuple[str, ...]
+
+    def read(self) -> SampleSet:
+        """The prompts."""
+        return self.samples
+
+    def warnings(self) -> tuple[str, ...]:
+        """Of the file of prompts."""
+        return self.notes
+
+    def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
+        """Write the answers if every prompt has one: a missing line would shift all lines after it."""
+        if result.failures:
+            return result
+        without_end: list[int] = []
+
+        def answers() -> Iterator[list[int]]:
+            for index in range(result.samples):
+                answer = result.answers[index]
+                ids = answer.output_ids().tolist()
+                if FINISH_REASONS[answer.finish] == _STOPPED and ids[-1] not in END_TOKENS:
+                    without_end.append(index)
+                yield ids
+                on_row(index + 1)
+
+        write_answers(self.plan.output, answers())
+        return replace(result, written=True, warnings=(*result.warnings, *_end_warnings(without_end)))
+
+
+def resolve_batch(options: BatchOptions) -> Batch:
+    """Read the prompts and turn options into a plan. Raises ConfigError and DatasetError."""
+    benchmark = model_named(options.model)
+    positions = allowed_positions(options.positions, benchmark)
+    prompts = read_prompts(options.input_file)
+    samples = _samples(prompts, positions, benchmark)
+    assert samples.limits is not None
+    parameters = sampling(options, benchmark, int(samples.limits.max()))
+    shared = {name: getattr(options, name) for name in _CLIENT}
+    given = RunOptions(
+        **shared,
+        benchmark=DEFAULT_BENCHMARK,
+        max_new_tokens=parameters.max_new_tokens,
+        accuracy=True,
+        scenario=Scenario.OFFLINE,
+    )
+    run = msgspec.structs.replace(
+        resolve_plan(given), benchmark=benchmark, parameters=parameters, deviations=()
+    )
+    plan = EvalPlan(run=run, skip=0, count=None, output=options.output.absolute(), tokenizer=None)
+    return Batch(plan, samples, positions, prompts.warnings)
+
+
+def allowed_positions(wanted: int, benchmark: Benchmark) -> int:
+    """``-n`` as a number of positions; 0 means all of the model's context. Raises ConfigError."""
+    context = benchmark.context_length
+    if not 0 <= wanted <= context:
+        raise ConfigError(f"-n is {wanted}, expected 1 to {context}, the context of {benchmark.name}, or 0")
+    return wanted or context
+
+
+def limit_of(prompt_tokens: int, positions: int, benchmark: Benchmark) -> int:
+    """The most tokens of an answer.
+
+    The last one needs no position: no token follows it. So an answer that is not ended makes the prompt with
+    it one token longer than ``positions``, as in the output files of the engines that use this format.
+    """
+    return min(positions + 1, benchmark.context_length) - prompt_tokens
+
+
+def sampling(
+    options: BatchOptions | TalkOptions, benchmark: Benchmark, max_new_tokens: int, *, stream: bool = False
+) -> SamplingParameters:
+    """The parameters of every request. Raises ConfigError for a value that no server takes.
+
+    The end tokens are named: a server may have others, from the model's files. llama.cpp has its own alone.
+    """
+    ends = [token for token in END_TOKENS if token < benchmark.vocabulary_size]
+    try:
+        return SamplingParameters(
+            max_new_tokens=max_new_tokens,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            top_k=0,
+            skip_special_tokens=False,
+            stream=stream,
+            seed=options.seed,
+            extra={"stop_token_ids": ends},
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _samples(prompts: Prompts, positions: int, benchmark: Benchmark) -> SampleSet:
+    """Ids and limits. ``sha256`` is that of both, so that another -n or tokenizer is another batch."""
+    ids = [_encoded(prompts, number, text, positions) for number, text in enumerate(prompts.texts, start=2)]
+    lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+    tokens = np.fromiter((token for row in ids for token in row), dtype=np.int32, count=int(lengths.sum()))
+    limits = np.minimum(positions + 1, benchmark.context_length) - lengths
+    digest = hashlib.sha256()
+    for array in (tokens, lengths, limits):
+        digest.update(array.tobytes())
+    offsets = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+    return SampleSet(prompts.path, digest.hexdigest(), tokens, offsets, limits)
+
+
+def _encoded(prompts: Prompts, number: int, text: str, positions: int) -> list[int]:
+    size = len(text.encode())
+    least = -(-size // _MOST_TOKEN_BYTES)
+    ids = tokenizer.encode(text) if least <= positions else []
+    if ids and len(ids) <= positions:
+        return ids
+    length = f"{len(ids)} tokens" if ids else f"{size} bytes, at least {least} tokens"
+    raise DatasetError(
+        f"{prompts.path}: line {number}: prompt of {length}, but -n is {positions} for prompt and answer; "
+        "raise -n, or shorten the prompt"
+    )
+
+
+def _end_warnings(without_end: list[int]) -> Iterator[str]:
+    if without_end:
+        names = " and ".join(map(str, END_TOKENS))
+        yield (
+            f"{len(without_end)} answers were stopped by the server and do not end with {names}, the first "
+            f"in line {without_end[0] + 1}: it also stops at other tokens, or does not send the end token"
+        )

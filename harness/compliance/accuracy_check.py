@@ -1,0 +1,130 @@
+"""TEST07: whether the answers of a performance run reach the accuracy threshold."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from harness.compliance.base import (
+    RULE,
+    ComplianceTest,
+    JudgedRun,
+    TestResult,
+    VerifiedFigures,
+    stated_number,
+)
+from harness.config.benchmark import Benchmark, MetricRule
+from harness.errors import GradingError
+from harness.grading.decoding.output_decoder import open_decoder
+from harness.grading.evaluate import Evaluation, evaluate
+from harness.grading.grade import EXACT_MATCH, Mode
+from harness.grading.graders import LIVECODEBENCH, graders_of
+from harness.grading.outputs import LoggedOutputs
+from harness.grading.references import Reference
+from harness.grading.reports.console import scorecard
+from harness.grading.target import MetricResult, TargetResult
+from harness.loadgen_logs.accuracy_log import AccuracyLog
+
+MIN_ACCURACY = "test07_accuracy_threshold"
+
+
+class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
+    """TEST07. ``metric`` must reach ``threshold``, in percent."""
+
+    name: ClassVar[str] = "TEST07"
+    threshold_keys: ClassVar[tuple[str, ...]] = (MIN_ACCURACY,)
+    needs_references: ClassVar[bool] = True
+    unusual_log: ClassVar[str] = (
+        "the log has {form}, which the official evaluator misreads: this is its verdict"
+    )
+
+    metric: str
+    threshold: float
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The lowest score that passes."""
+        return {MIN_ACCURACY: self.threshold}
+
+    def require_references(self, references: tuple[Reference, ...]) -> None:
+        """Raise GradingError for programs."""
+        require_gradable(references)
+
+    def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
+        """Score the log; one in another form than LoadGen's as the official script misreads it."""
+        limit = self.dataset.max_new_tokens
+        result = grade_answers(log, run.references, run.benchmark, limit, run.thresholds)
+        if not log.is_odd:
+            return result
+        if not log.is_array:
+            return unreadable()
+        return grade_answers(log.as_int32(), run.references, run.benchmark, limit, run.thresholds)
+
+    def read(self, text: str) -> VerifiedFigures:
+        """The figure is the score in percent."""
+        return replace(super().read(text), figure=stated_number(text, "Accuracy score"))
+
+    def recheck_figures(self, text: str) -> Iterator[str]:
+        """Score and threshold."""
+        score, against = stated_number(text, "Accuracy score"), stated_number(text, "Accuracy threshold")
+        if score is None or score < self.threshold:
+            yield f"accuracy score is {score}, expected {self.threshold} or more"
+        if against is not None and against != self.threshold:
+            yield f"was verified against {against}, expected {self.threshold}"
+
+
+def require_gradable(references: Sequence[Reference]) -> None:
+    """Raise GradingError for programs: they need a sandbox and tests, which the compliance dataset lacks."""
+    programs = sum(row.kind == LIVECODEBENCH for row in references)
+    if programs:
+        raise GradingError(
+            f"TEST07: {programs} of {len(references)} references are LiveCodeBench problems, expected GPQA; "
+            "pass the compliance dataset (datasets/download.sh --what acc)"
+        )
+
+
+def grade_answers(
+    log: AccuracyLog,
+    references: Sequence[Reference],
+    benchmark: Benchmark,
+    max_new_tokens: int,
+    thresholds: Mapping[str, float],
+) -> TestResult:
+    """Score a complete log by the official rules. Raises GradingError for a log that cannot be graded."""
+    decoder = open_decoder(benchmark, None, max_new_tokens)
+    graders, repeats = graders_of(benchmark.name), benchmark.dataset(accuracy=True).repeats
+    outputs = LoggedOutputs(log, decoder)
+    evaluation = evaluate(outputs, references, graders, (Mode.OFFICIAL,), repeats, lambda *_: None)
+    return _result(evaluation, thresholds[MIN_ACCURACY])
+
+
+def _result(evaluation: Evaluation, threshold: float) -> TestResult:
+    """Compare the score as it is printed, like the official script, which has no other."""
+    official = evaluation.scores[Mode.OFFICIAL]
+    found = official.metrics[EXACT_MATCH]
+    score = float(str(found))
+    passed = score >= threshold
+    metric = MetricResult(EXACT_MATCH, found, MetricRule(threshold, (1.0, math.inf)))
+    card = scorecard(evaluation, TargetResult(Mode.OFFICIAL, official, (metric,))) + "\n"
+    lines = [
+        *("", RULE, "TEST07 Verification Summary", RULE),
+        f"Accuracy score: {score}",
+        f"Accuracy threshold: {threshold}",
+        f"Accuracy check pass: {passed}",
+        "TEST PASS" if passed else "TEST FAIL",
+    ]
+    summary = f"exact_match {score} of {official.total} samples, threshold {threshold}"
+    return TestResult(passed, summary, card + "\n".join(lines) + "\n", card)
+
+
+def unreadable() -> TestResult:
+    """The official script's file for a log that its evaluator cannot score."""
+    lines = [
+        "",
+        RULE,
+        "TEST07 Verification Summary",
+        RULE,
+        "Error: Could not parse accuracy score",
+        "TEST FAIL",
+    ]
+    return TestResult(False, "the official evaluator gives no score", "\n".join(lines) + "\n")

@@ -1,1 +1,0 @@
-"""Tables of outputs: every row of a dataset with its answer, as run_eval.py writes them."""

@@ -1,1 +1,0 @@
-"""The page of one run: its sections, charts and tables."""

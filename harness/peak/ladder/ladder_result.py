@@ -1,0 +1,131 @@
+"""The result of a ladder: its steps, why it ended, the largest load inside the limits, the knee."""
+
+import math
+import signal
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from harness.config.generation import SamplingParameters
+from harness.errors import EXIT_INVALID, EXIT_VALID
+from harness.peak.ladder.steps import NOT_A_RESULT, Step
+from harness.record.provenance import Provenance
+from harness.record.resolved_plan import ServerInfo
+from harness.report.progress_line import milliseconds
+
+SLOWER = 1.1  # times the median of all replicas
+LEAST_GROWTH = 0.02  # of the throughput, for a doubling of the concurrency
+
+
+class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+    """A ladder as ladder.json has it. ``stopped``: why it ended, "" while it lasts.
+
+    ``limits_ns``: the scenario's p99 limits of TTFT and TPOT. ``wanted``: the steps that were planned.
+    ``complete``: whether it ended by a rule, not by an error or a signal.
+    """
+
+    label: str = NOT_A_RESULT
+    benchmark: str
+    scenario: str
+    input_file: str
+    dataset_sha256: str
+    samples: int
+    parameters: SamplingParameters
+    seconds: float
+    wanted: tuple[int, ...]
+    limits_ns: dict[str, int]
+    servers: tuple[ServerInfo, ...]
+    provenance: Provenance
+    started: datetime
+    ended: datetime | None = None
+    steps: tuple[Step, ...] = ()
+    stopped: str = ""
+    complete: bool = False
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
+    interrupted_by: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The program's: 4 for failed requests or an early end, 128 and the signal's number."""
+        if self.interrupted_by is not None:
+            return 128 + signal.Signals[self.interrupted_by]
+        failed = any(step.failed for step in self.steps)
+        return EXIT_VALID if self.complete and not failed else EXIT_INVALID
+
+    @property
+    def best(self) -> Step | None:
+        """The step of most tokens per second inside the limits, without failures and not the client's own."""
+        good = [step for step in self.steps if not (broken(step, self.limits_ns) or unreliable(step))]
+        return max(good, key=lambda step: step.tokens_per_s, default=None)
+
+    @property
+    def knee(self) -> Step | None:
+        """The step with the largest product of tokens/s and tokens/s of a user: Kleinrock's power.
+
+        None where no step beyond it was measured.
+        """
+        known = [step for step in self.steps if step.tpot is not None and not unreliable(step)]
+        top = max(known, key=lambda step: step.tokens_per_s * (user_tokens_per_s(step) or 0), default=None)
+        return None if top is None or top is known[-1] else top
+
+
+def user_tokens_per_s(step: Step) -> float | None:
+    """Tokens per second of one stream: 1 second over TPOT p90, as MLPerf Endpoints defines it."""
+    return 1e9 / step.tpot.p90_ns if step.tpot is not None and step.tpot.p90_ns else None
+
+
+def unreliable(step: Step) -> bool:
+    """Whether failures or the client itself falsify the step."""
+    return bool(step.failed or step.client_bound)
+
+
+def broken(step: Step, limits_ns: Mapping[str, int]) -> str:
+    """The limits that a step breaks at p99, "" for none."""
+    found = []
+    for name, latency in (("TTFT", step.ttft), ("TPOT", step.tpot)):
+        limit = limits_ns.get(name)
+        if limit is not None and latency is not None and latency.p99_ns > limit:
+            found.append(f"{name} p99 is {milliseconds(latency.p99_ns)} ms, over {milliseconds(limit)} ms")
+    return ", ".join(found)
+
+
+def stragglers(step: Step) -> Iterator[tuple[str, float]]:
+    """Replicas with a median TPOT well above that of the others: URL, and ratio to the median of all."""
+    known = {one.url: one.tpot.p50_ns for one in step.replicas if one.tpot is not None}
+    if len(known) < 2:
+        return
+    middle = statistics.median(known.values())
+    yield from ((url, value / middle) for url, value in known.items() if value > SLOWER * middle)
+
+
+def why_stop(steps: Sequence[Step], limits_ns: Mapping[str, int], *, goes_on: bool = False) -> str:
+    """The reason why no further step follows, "" where one does. ``goes_on``: although requests failed."""
+    last = steps[-1]
+    if last.failed and not goes_on:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in last.failures.items())
+        return f"requests failed ({kinds})"
+    if last.client_bound:
+        return "the client was the bottleneck; more cores or workers measure more"
+    if found := broken(last, limits_ns):
+        return found
+    return _no_growth(steps)
+
+
+def _no_growth(steps: Sequence[Step]) -> str:
+    if len(steps) < 2:
+        return ""
+    before, last = steps[-2:]
+    if not before.tokens_per_s:
+        return ""
+    growth = last.tokens_per_s / before.tokens_per_s - 1
+    least = LEAST_GROWTH * min(1.0, math.log2(last.concurrency / before.concurrency))
+    if growth >= least:
+        return ""
+    return (
+        f"throughput changed by {growth:+.1%} from {before.concurrency} to {last.concurrency} requests in "
+        f"flight, less than {least:+.1%}"
+    )

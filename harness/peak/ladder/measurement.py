@@ -1,0 +1,265 @@
+"""One step of a ladder: its filling, its window, the test for a plateau, and which requests count.
+
+The filling ends when as many requests have ended at the new concurrency as are in flight: one mean latency
+by Little's law, in which the lengths of the answers in flight have come to their own distribution. From then
+on the window of the last ``seconds`` moves with the time until it is steady, or until patience ends.
+
+Counted are, of the window: every token that arrived, of whatever request; every request that ended, for the
+rates; and for TTFT and TPOT those of them that were also issued at this concurrency. A request ends once, so
+none is counted in two steps. Long answers that began before are missing among the latencies, more of them the
+shorter the window is against the latency.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.client_overhead import LARGEST_PART, client_load
+from harness.analysis.statistics import (
+    completed,
+    failures_by_kind,
+    issue_delay_ns,
+    latency_ns,
+    percentile,
+    tpot_ns,
+    ttft_ns,
+)
+from harness.peak.ladder.steady_state import unsteady
+from harness.peak.ladder.steps import Latency, ReplicaStep, Step
+from harness.record.journal import LOADGEN_CALL_ROW, QUERY_ROW, Rows
+from harness.report.progress_line import milliseconds
+
+_SETTLED_NS = 500_000_000  # by then the workers have written what ended
+_PATIENCE = 3  # windows after the first possible one
+_LEAST_HELD = 0.95  # of the step's concurrency
+_LATE = 10 * LARGEST_PART  # of the TTFT limit: our own delay at p99 decides the times
+_RECENT = 10  # looks, over which tokens/s of now are taken
+_FEW = 100  # requests, below which p99 is the largest of them
+_NONE = "no request began and ended at this concurrency"
+_NS = 1e9
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The counters at a moment: tokens so far, requests in flight, CPU ns of each process."""
+
+    time_ns: int
+    tokens: int
+    in_flight: int
+    cpu_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """The settings of a step. ``limits_ns``: of TTFT and TPOT."""
+
+    concurrency: int
+    seconds: float
+    replicas: Sequence[str]
+    limits_ns: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The requests that ended while a step lasted, and which of them count, for rates and for latencies."""
+
+    concurrency: int
+    rows: Rows
+    in_window: npt.NDArray[np.bool_]
+    in_latencies: npt.NDArray[np.bool_]
+
+
+class Measurement:
+    """A step while it lasts. ``risen_ns``: when the last of its requests is to be issued."""
+
+    def __init__(self, settings: StepSettings, began_ns: int, risen_ns: int) -> None:
+        self._settings = settings
+        self._began_ns = began_ns
+        self._risen_ns = risen_ns
+        self._full_ns: int | None = None  # from when on its number of requests is in flight
+        self._filled_ns: int | None = None
+        self._ended = 0  # since all are in flight
+        self._looks: list[Look] = []
+        self._rows: Rows = np.empty(0, QUERY_ROW)
+        self._reasons: tuple[str, ...] = ()
+        self.done = False
+
+    def look(self, look: Look, rows: Rows) -> None:
+        """Take the counters of now and the rows that are new."""
+        self._looks.append(look)
+        self._rows = np.concatenate([self._rows, rows])
+        now = look.time_ns - _SETTLED_NS
+        if self._full_ns is None:
+            if look.time_ns >= self._risen_ns and look.in_flight <= self._settings.concurrency:
+                self._full_ns = look.time_ns
+            return
+        if self._filled_ns is None:
+            self._ended += self._ends_since_full(rows, look.time_ns)
+            if self._ended >= self._settings.concurrency:
+                self._filled_ns = look.time_ns
+            return
+        begin = now - self._width_ns
+        if begin < self._filled_ns:
+            return
+        self._reasons = tuple(self._unsteady(begin, now))
+        late = now - self._filled_ns > (1 + _PATIENCE) * self._width_ns
+        self.done = not self._reasons or late
+
+    def phase(self, now_ns: int) -> str:
+        """``filling: 12 of 64 have ended``, ``measuring: 30 of 60 s``, for the progress line."""
+        if self._filled_ns is None:
+            rate = self._tokens_per_s_now()
+            return f"filling: {self._ended} of {self._settings.concurrency} have ended, {rate:.0f} tokens/s"
+        wanted_ns = self._width_ns + _SETTLED_NS
+        passed_ns = min(now_ns - self._filled_ns, wanted_ns)
+        unsteady = f", not steady yet: {self._reasons[0]}" if self._reasons else ""
+        return f"measuring: {passed_ns / _NS:.0f} of {wanted_ns / _NS:.0f} s{unsteady}"
+
+    def _tokens_per_s_now(self) -> float:
+        before, now = self._looks[-_RECENT:][0], self._looks[-1]
+        return (now.tokens - before.tokens) / max((now.time_ns - before.time_ns) / _NS, 1e-9)
+
+    def step(self) -> Step:
+        """The step, once it is done."""
+        settings, now = self._settings, self._looks[-1].time_ns - _SETTLED_NS
+        begin = now - self._width_ns
+        seconds = self._width_ns / _NS
+        inside = self._inside(begin, now)
+        counted = self._issued_here(inside)
+        times, tokens = self._tokens()
+        first, last = np.interp([begin, now], times, tokens.astype(np.float64))
+        held = self._held(begin, now)
+        client = tuple(self._client_bound(begin, now, held, counted))
+        return Step(
+            concurrency=settings.concurrency,
+            seconds=seconds,
+            filling_s=((self._filled_ns or begin) - self._began_ns) / _NS,
+            steady=not self._reasons,
+            queries=len(inside),
+            queries_per_s=len(inside) / seconds,
+            tokens_per_s=float(last - first) / seconds,
+            in_flight=held,
+            client_bound=bool(client),
+            failures=failures_by_kind(self._rows),
+            latency_s=_mean_s(latency_ns(inside)),
+            osl_mean=float(inside["osl"].mean()) if len(inside) else None,
+            ttft=latency_of(ttft_ns(counted)),
+            tpot=latency_of(tpot_ns(counted)),
+            replicas=tuple(self._replica_steps(inside, seconds)),
+            notes=(*self._longer(), *self._reasons, *client, *_few(counted)),
+            ttft_samples_ns=tuple(ttft_ns(counted).tolist()),
+            tpot_samples_ns=tuple(tpot_ns(counted).tolist()),
+            osl_samples=tuple(inside["osl"].tolist()),
+        )
+
+    def kept(self) -> "StepRows":
+        """The requests of the step, also of one that was cut."""
+        now = self._looks[-1].time_ns - _SETTLED_NS if self._looks else 0
+        begin = now - self._width_ns
+        ends, ok = self._rows["last_byte_ns"], self._rows["failure"] == 0
+        inside = ok & (ends >= begin) & (ends < now) & self.done
+        counted = inside & (self._rows["issued_ns"] >= self._since_full)
+        return StepRows(self._settings.concurrency, self._rows, inside, counted)
+
+    @property
+    def _width_ns(self) -> int:
+        """``seconds``, or one mean latency where that is longer, so that it can hold complete answers."""
+        return max(int(self._settings.seconds * _NS), int((self._latency_s() or 0) * _NS))
+
+    def _latency_s(self) -> float | None:
+        """Mean of the requests that ended after the start of the filling."""
+        good = completed(self._rows)
+        return _mean_s(latency_ns(good[good["last_byte_ns"] >= self._since_full]))
+
+    @property
+    def _since_full(self) -> int:
+        """The same time; far in the future while it is not known."""
+        return np.iinfo(np.int64).max if self._full_ns is None else self._full_ns
+
+    def _issued_here(self, rows: Rows) -> Rows:
+        """The rows that were issued at this concurrency."""
+        found: Rows = rows[rows["issued_ns"] >= self._since_full]
+        return found
+
+    def _ends_since_full(self, rows: Rows, now_ns: int) -> int:
+        """The number of rows that ended since then; a failure may have no such time."""
+        ends = np.where(rows["last_byte_ns"] > 0, rows["last_byte_ns"], now_ns)
+        return int((ends >= self._since_full).sum())
+
+    def _inside(self, begin: int, end: int) -> Rows:
+        """The completed requests that ended in a window."""
+        good = completed(self._rows)
+        found: Rows = good[(good["last_byte_ns"] >= begin) & (good["last_byte_ns"] < end)]
+        return found
+
+    def _tokens(self) -> tuple[Integers, Integers]:
+        times = np.array([look.time_ns for look in self._looks], dtype=np.int64)
+        return times, np.array([look.tokens for look in self._looks], dtype=np.int64)
+
+    def _unsteady(self, begin: int, end: int) -> Sequence[str]:
+        inside = self._inside(begin, end)
+        tpot = np.zeros(len(inside), dtype=np.int64)
+        tpot[(inside["osl"] >= 2) & (inside["first_token_ns"] > 0)] = tpot_ns(inside)
+        found = tuple(unsteady(begin, end, *self._tokens(), inside["last_byte_ns"], tpot))
+        return found if len(self._issued_here(inside)) else (*found, _NONE)
+
+    def _held(self, begin: int, end: int) -> float:
+        """Mean of the requests in flight over the looks of a window."""
+        held = [look.in_flight for look in self._looks if begin <= look.time_ns <= end]
+        return sum(held) / len(held) if held else float(self._looks[-1].in_flight)
+
+    def _client_bound(self, begin: int, end: int, held: float, counted: Rows) -> Iterator[str]:
+        """Signs that the client was the bottleneck, not the servers."""
+        wanted = self._settings.concurrency
+        if held < _LEAST_HELD * wanted:
+            yield f"the client held {held:.1f} requests in flight, not {wanted}"
+        rows = [[look.time_ns, *look.cpu_ns] for look in self._looks if begin <= look.time_ns <= end]
+        cpu = np.array(rows, dtype=np.int64).reshape(len(rows), 1 + len(self._looks[-1].cpu_ns))
+        load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None)
+        for found in load.bottlenecks:
+            reason = found.reason.replace("LoadGen", "the issuing process")
+            yield f"the client was the bottleneck: {reason}"
+        delays, limit = issue_delay_ns(counted), self._settings.limits_ns.get("TTFT")
+        if limit and len(delays) and (p99 := percentile(delays, 0.99)) > _LATE * limit:
+            yield f"the client sent requests {milliseconds(p99)} ms late at p99"
+
+    def _longer(self) -> Iterator[str]:
+        asked = self._settings.seconds
+        if self._width_ns > asked * _NS:
+            width = self._width_ns / _NS
+            yield f"measured for one mean latency, {width:.1f} s: --seconds {asked:g} is shorter"
+
+    def _replica_steps(self, inside: Rows, seconds: float) -> Iterator[ReplicaStep]:
+        for number, url in enumerate(self._settings.replicas):
+            rows = inside[inside["replica"] == number]
+            counted = self._issued_here(rows)
+            yield ReplicaStep(
+                url=url,
+                queries=len(rows),
+                queries_per_s=len(rows) / seconds,
+                ended_tokens_per_s=int(rows["osl"].sum(dtype=np.int64)) / seconds,
+                in_flight=int(latency_ns(rows).sum()) / _NS / seconds,
+                ttft=latency_of(ttft_ns(counted)),
+                tpot=latency_of(tpot_ns(counted)),
+            )
+
+
+def _few(counted: Rows) -> Iterator[str]:
+    if 0 < len(counted) < _FEW:
+        yield f"p99 is of {len(counted)} requests only"
+
+
+def latency_of(values: Integers) -> Latency | None:
+    """Percentiles of at least one value."""
+    if not len(values):
+        return None
+    p50, p90, p99 = (int(percentile(values, share)) for share in (0.5, 0.9, 0.99))
+    return Latency(count=len(values), p50_ns=p50, p90_ns=p90, p99_ns=p99)
+
+
+def _mean_s(values: Integers) -> float | None:
+    return float(values.mean()) / _NS if len(values) else None

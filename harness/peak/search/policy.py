@@ -1,0 +1,430 @@
+"""The policy of a search: what is measured next, as a function of what has been measured.
+
+No clock and no I/O: time spent is the sum of the steps' and probes' own times, so that a search resumes from
+its history and runs against a simulator.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from harness.config.loadgen_settings import Setting, limits_ns
+from harness.config.scenario import Scenario
+from harness.peak.ladder.steps import Step
+from harness.peak.search.climb_order import keeps, next_concurrency
+from harness.peak.search.pool_model import MOST_OF_FULL, Predictor, peak_by_tpot, pool_model
+from harness.peak.search.probe import Probe, Prober
+from harness.peak.search.schedule import Schedule, rounded
+from harness.text import counted
+
+
+class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that a search has before its first measurement."""
+
+    scenario: Scenario
+    loadgen: Mapping[str, Setting]
+    """as read back from LoadGen: seeds, min_duration, limits"""
+    samples: int
+    """rows of the dataset"""
+    replicas: int = 1
+    slots: int | None = None
+    """requests that all servers together run at once; None where they do not report it"""
+    tolerance: float = 0.01
+    budget_s: float | None = None
+    start_qps: float | None = None
+    most_in_flight: int | None = None
+    """requests that this client can hold: --max-concurrency, ports, open files"""
+    step_s: float = 0.0
+    """time that a step of the ladder takes at least"""
+    connections: int | None = None
+    """ports and open files alone; None where --max-concurrency keeps further queries in this client"""
+
+
+class History(msgspec.Struct, frozen=True):
+    """The measurements of a search, in the order of time."""
+
+    steps: tuple[Step, ...] = ()
+    probes: tuple[Probe, ...] = ()
+
+    @property
+    def spent_s(self) -> float:
+        """Time that the measurements took."""
+        return sum(step.seconds + step.filling_s for step in self.steps) + sum(
+            one.cost_s for one in self.probes
+        )
+
+
+class NextStep(msgspec.Struct, frozen=True, tag="step"):
+    """Measure a step of the ladder."""
+
+    concurrency: int
+
+
+class NextProbe(msgspec.Struct, frozen=True, tag="probe"):
+    """Measure a run of official length."""
+
+    rate: float
+    why: str
+
+
+Outcome = Literal["FOUND", "AT_LEAST", "NOTHING_PASSES", "BUDGET", "STOPPED"]
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The end of all measurements.
+
+    ``AT_LEAST``: no latency limit was reached, but one of this client. ``STOPPED``: none is possible.
+    """
+
+    outcome: Outcome
+    why: str
+
+
+Action = NextStep | NextProbe | Ended
+
+_SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
+_MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
+_SMALL_MARGIN = 0.01
+_TOO_WIDE = "they are so wide that more queries would only wait"
+_NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
+_JUMP = 1.25  # factor by which a rate is raised where nothing predicts it
+_MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
+_MOST_PROBES = 16
+_TAIL_S = 120.0  # of a run beyond its last query, where none was measured yet; at most its schedule again
+
+
+def search(
+    prober: Prober,
+    settings: SearchSettings,
+    history: History,
+    keep: Callable[[History], None] = lambda history: None,
+    show: Callable[[Action, float], None] = lambda action, spent_s: None,
+) -> tuple[History, Ended]:
+    """Measure until the policy ends it, resuming from ``history``; after each measurement ``keep`` gets it.
+
+    ``show`` gets what comes next, and the time spent.
+
+    Raises what ``prober`` raises; the measurements until then have been kept.
+    """
+    policy = Policy(settings)
+    while not isinstance(action := policy.decide(history), Ended):
+        show(action, history.spent_s)
+        if isinstance(action, NextStep):
+            history = History((*history.steps, prober.ladder(action.concurrency)), history.probes)
+        else:
+            history = History(history.steps, (*history.probes, prober.probe(action.rate)))
+        keep(history)
+    return history, action
+
+
+class Bracket(msgspec.Struct, frozen=True):
+    """The probes' bracket: the highest rate that mostly passes, and the lowest above it that does not."""
+
+    low: float | None
+    high: float | None
+
+    @property
+    def width(self) -> float:
+        """Share by which the upper end is above the lower one."""
+        return math.inf if self.low is None or self.high is None else self.high / self.low - 1
+
+
+def tally(probes: Sequence[Probe]) -> dict[float, tuple[int, int]]:
+    """Runs that were VALID and INVALID, by rate, ascending."""
+    counts: dict[float, tuple[int, int]] = {}
+    for probe in sorted(probes, key=lambda one: one.rate):
+        valid, invalid = counts.get(probe.rate, (0, 0))
+        counts[probe.rate] = (valid + (probe.verdict == "VALID"), invalid + (probe.verdict == "INVALID"))
+    return counts
+
+
+def bracket(probes: Sequence[Probe]) -> Bracket:
+    """The bracket; a rate that passed as often as it did not is not taken for one that passes."""
+    counts = tally(probes)
+    low = max((rate for rate, (valid, invalid) in counts.items() if valid > invalid), default=None)
+    above = [rate for rate, (valid, invalid) in counts.items() if invalid >= valid and rate > (low or 0)]
+    return Bracket(low, min(above, default=None))
+
+
+class Policy:
+    """Chooses the next measurement, as a function of the history alone; replays are kept between calls."""
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self._settings = settings
+        self.schedule = Schedule(settings.loadgen, settings.samples)
+        self._limits_ns = limits_ns(settings.scenario, settings.loadgen)
+        self._predictors: dict[tuple[int, ...], Predictor | None] = {}
+
+    def decide(self, history: History) -> Action:
+        """The next measurement, or the end."""
+        if stop := _stopped(history):
+            return stop
+        start = self._settings.start_qps
+        if start is not None and not history.probes:
+            return self._affordable(history, rounded(start), "the rate that was given")
+        if self._wants_ladder(history):
+            step = self._step(history)
+            if step is not None:
+                return step
+        return self._next_probe(history)
+
+    def expected_peak(self, history: History) -> float | None:
+        """The highest rate that is expected to pass; None where nothing predicts it."""
+        if (predictor := self._predictor(history)) is not None:
+            return predictor.peak(history.probes)
+        return peak_by_tpot(history.probes, self._limits_ns["TPOT"])
+
+    def scales(self, history: History) -> list[float]:
+        """The servers' times in each complete probe, as a multiple of the ladder's."""
+        predictor = self._predictor(history)
+        return [] if predictor is None else predictor.scales(history.probes)
+
+    def beyond_limits(self, history: History, peak: float) -> str | None:
+        """The reason why no latency limit ends the rates at ``peak``; None where one does."""
+        if limited := self._client_limit(history.steps):
+            last = history.probes[-1]
+            if not _top(history.steps).client_bound or last.client_bound:
+                return limited
+            # A bottleneck in the ladder alone was another program's, such as on a busy machine.
+            if last.seconds <= MOST_OF_FULL * last.planned_s:
+                return None
+            return (
+                f"the last run took over {MOST_OF_FULL:g} times its schedule within the latency limits: "
+                f"{_TOO_WIDE}"
+            )
+        predictor = self._predictor(history)
+        found = None if predictor is None else predictor.beyond(history.probes, peak)
+        if predictor is None or found is None:
+            return None
+        most = self._settings.connections
+        if most is not None and found.most_in_flight > most:
+            return _holds(most)
+        full = predictor.capacity(predictor.fitted(history.probes))
+        return (
+            f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
+            f"({full:.4g} queries/s): {_TOO_WIDE}"
+        )
+
+    def _client_limit(self, steps: Sequence[Step]) -> str | None:
+        """How the ladder ended at a limit of this client before it showed any of the servers."""
+        if not steps:
+            return None
+        top = _top(steps)
+        if top.client_bound:
+            at_once = counted(top.concurrency, "request")
+            return f"this client was the bottleneck of the ladder with {at_once} in flight"
+        most, slots = self._settings.most_in_flight, self._settings.slots
+        if most is not None and top.concurrency >= most and (slots is None or most < slots):
+            return _holds(most)
+        return None
+
+    def cost_s(self, history: History, rate: float) -> float:
+        """The duration of a run at ``rate``, with its start and the answers after its last query."""
+        tails = [one.cost_s - one.planned_s for one in history.probes if one.cut_after_s is None]
+        if not tails:
+            tails = [2 * step.latency_s for step in history.steps[-1:] if step.latency_s is not None]
+        planned_s = self.schedule.run(rate).seconds
+        return planned_s + (max(tails) if tails else min(_TAIL_S, planned_s))
+
+    def _wants_ladder(self, history: History) -> bool:
+        if history.steps or self._settings.start_qps is None:
+            return True
+        ratios = [self._ratio(probe) for probe in history.probes]
+        return not any(ratio is not None and _NEAR[0] <= ratio <= _NEAR[1] for ratio in ratios)
+
+    def _ratio(self, probe: Probe) -> float | None:
+        """The p99 that is nearest to its limit, over the limit; None of a run that was cut."""
+        if probe.cut_after_s is not None or probe.ttft_p99_ns is None or probe.tpot_p99_ns is None:
+            return None
+        return max(probe.ttft_p99_ns / self._limits_ns["TTFT"], probe.tpot_p99_ns / self._limits_ns["TPOT"])
+
+    def _step(self, history: History) -> Action | None:
+        settings, steps = self._settings, history.steps
+        concurrency = next_concurrency(
+            steps,
+            self._limits_ns,
+            replicas=settings.replicas,
+            slots=settings.slots,
+            most_in_flight=settings.most_in_flight,
+        )
+        left, run_s = self._left_s(history), float(settings.loadgen["min_duration_ms"]) / 1000
+        if concurrency is not None and left is not None and left < settings.step_s + run_s:
+            if (low := bracket(history.probes).low) is not None:
+                return self._confirmed(history, low, "BUDGET")
+            return Ended(
+                "BUDGET",
+                f"{max(left, 0):.0f} s of the budget are left, a step of the ladder takes "
+                f"{settings.step_s:.0f} s and a run {run_s:.0f} s",
+            )
+        if concurrency is not None:
+            return NextStep(concurrency)
+        if history.probes or any(keeps(step, self._limits_ns) for step in steps):
+            return None
+        fewest = min(step.concurrency for step in steps)
+        return Ended(
+            "NOTHING_PASSES", f"with {counted(fewest, 'request')} in flight a limit is already missed"
+        )
+
+    def _predictor(self, history: History) -> Predictor | None:
+        key = tuple(step.concurrency for step in history.steps)
+        if key not in self._predictors:
+            self._predictors[key] = self._new_predictor(history.steps)
+        return self._predictors[key]
+
+    def _new_predictor(self, steps: Sequence[Step]) -> Predictor | None:
+        settings = self._settings
+        at_once = [one for one in (settings.slots, settings.most_in_flight) if one]
+        model = pool_model(steps, min(at_once, default=None), self._limits_ns["TTFT"])
+        if model is None:
+            return None
+        return Predictor(
+            self.schedule,
+            self._limits_ns,
+            model,
+            most_in_flight=settings.connections or math.inf,
+            client_limited=self._client_limit(steps) is not None,
+        )
+
+    def _next_probe(self, history: History) -> Action:
+        tolerance, found = self._settings.tolerance, bracket(history.probes)
+        peak = self.expected_peak(history)
+        aim = None if peak is None else self._aim(peak)
+        if found.low is None:
+            return self._first_valid(history, found.high, aim)
+        if found.high is None:
+            if aim is None:
+                return self._explore(history, found.low * _JUMP, "nothing predicts the peak yet")
+            if peak is not None and aim <= found.low * (1 + tolerance):
+                beyond = self.beyond_limits(history, peak)
+                if beyond is not None:
+                    return self._confirmed(history, found.low, "AT_LEAST", f"; {beyond}")
+            # A ladder that ended at this client predicts too little where the runs have CPU time left.
+            stride = _JUMP if self._client_limit(history.steps) else 1 + 1.5 * tolerance
+            above = max(aim, found.low * stride)
+            return self._explore(history, above, "above the highest rate that passed")
+        if found.width <= self._narrow(history, found.low, aim):
+            return self._confirmed(history, found.low, "FOUND")
+        rate = math.sqrt(found.low * found.high)
+        refuted = aim is not None and aim >= found.high and _failed_in_a_row(history.probes) > 1
+        refuted = refuted or self._client_limit(history.steps) is not None
+        if aim is not None and found.width > 3 * tolerance and not refuted:
+            rate = min(max(aim, found.low * (1 + tolerance)), found.high * (1 - tolerance))
+        return self._explore(history, rate, "between the highest that passed and the lowest that did not")
+
+    def _narrow(self, history: History, low: float, aim: float | None) -> float:
+        """The width of a bracket that is narrow enough: more than a tolerance where a run promises little.
+
+        TPOT grows smoothly, and its replay is trusted; a queue's is not. The runs that are left for it count,
+        too.
+        """
+        tolerance, used = self._settings.tolerance, runs_used(history.probes)
+        if any(valid and invalid for valid, invalid in tally(history.probes).values()):
+            return 3 * tolerance  # noise, or servers that get slower
+        if used >= _MANY_RUNS:
+            return 2 * tolerance
+        by_queue = any(one.binding == "TTFT" for one in history.probes if one.verdict == "INVALID")
+        predicted = aim is not None and aim <= low * (1 + tolerance) and not by_queue
+        return (4 if predicted else 1) * tolerance
+
+    def _aim(self, peak: float) -> float:
+        """Half of the tolerance below the expected peak, or at a best rate of the schedule in between."""
+        aim = peak * (1 - self._settings.tolerance / 2)
+        snapped = self.schedule.snapped(aim, self._settings.tolerance)
+        return snapped if aim < snapped <= peak else aim
+
+    def _first_valid(self, history: History, high: float | None, aim: float | None) -> Action:
+        """A rate that may pass, where none has: lower by steps that double."""
+        if high is None:
+            if aim is None:
+                return Ended("NOTHING_PASSES", "none does in a replay of what the ladder measured")
+            return self._explore(history, aim, "the prediction")
+        failed = _failed_in_a_row(history.probes)
+        first = 1.5 if any(one.verdict == "VALID" for one in history.probes) else 1.0
+        drop = min(0.5, first * self._settings.tolerance * 2 ** (failed - 1))
+        lower = high * (1 - drop)
+        return self._explore(history, lower if aim is None else min(aim, lower), "nothing passed yet")
+
+    def _confirmed(self, history: History, rate: float, outcome: Outcome, why: str = "") -> Action:
+        """The end where enough runs at ``rate`` were VALID; else another one."""
+        valid, invalid = tally(history.probes)[rate]
+        peak = self.expected_peak(history)
+        margin = 0.0 if peak is None else peak / rate - 1
+        sure = margin >= _SMALL_MARGIN or (not invalid and _repeats(history.probes, rate))
+        wanted = 2 if sure or runs_used(history.probes) >= _MANY_RUNS + valid - 1 else 3
+        if valid >= wanted:
+            return Ended(outcome, f"VALID in {valid} of {valid + invalid} runs{why}")
+        return self._affordable(history, rate, "confirmation")
+
+    def _explore(self, history: History, rate: float, why: str) -> Action:
+        """A run at a rate that is new, at the best of its number of datasets where that is near.
+
+        The last run that the budget has time for is a confirmation.
+        """
+        known, tolerance = tally(history.probes), self._settings.tolerance
+        snapped = self.schedule.snapped(rate, tolerance / 2)
+        rate = snapped if snapped not in known else rounded(rate)
+        low, left = bracket(history.probes).low, self._left_s(history)
+        if (
+            low is not None
+            and left is not None
+            and left < self.cost_s(history, rate) + self.cost_s(history, low)
+        ):
+            return self._confirmed(history, low, "BUDGET")
+        return self._affordable(history, rate, why)
+
+    def _affordable(self, history: History, rate: float, why: str) -> Action:
+        left, cost = self._left_s(history), self.cost_s(history, rate)
+        if left is not None and left < cost:
+            return Ended("BUDGET", f"{max(left, 0):.0f} s of the budget are left, a run takes {cost:.0f} s")
+        return NextProbe(rate, why)
+
+    def _left_s(self, history: History) -> float | None:
+        budget = self._settings.budget_s
+        return None if budget is None else budget - history.spent_s
+
+
+def _holds(most: int) -> str:
+    return f"this client can hold {counted(most, 'request')} in flight"
+
+
+def _top(steps: Sequence[Step]) -> Step:
+    return max(steps, key=lambda step: step.concurrency)
+
+
+def runs_used(probes: Sequence[Probe]) -> float:
+    """Runs of full length; one that was cut counts by its part of the time."""
+    return sum(
+        1.0 if one.cut_after_s is None else min(1.0, one.cut_after_s / max(one.planned_s, 1e-9))
+        for one in probes
+    )
+
+
+def _failed_in_a_row(probes: Sequence[Probe]) -> int:
+    """The last runs that were INVALID."""
+    return len(list(itertools.takewhile(lambda one: one.verdict == "INVALID", probes[::-1])))
+
+
+def _repeats(probes: Sequence[Probe], rate: float) -> bool:
+    """Whether complete runs at one rate agree so well that another one would add nothing."""
+    same = [one for one in probes if one.rate == rate and one.verdict == "VALID" and one.tpot_p99_ns]
+    if len(same) < 2:
+        return False
+    tpots = [one.tpot_p99_ns or 0.0 for one in same]
+    shares = [one.share for one in same]
+    return max(tpots) <= (1 + _SAME_TPOT) * min(tpots) and max(shares) - min(shares) <= _SAME_SHARE
+
+
+def _stopped(history: History) -> Ended | None:
+    if not history.probes:
+        return None
+    bound = [one.rate for one in history.probes if one.verdict == "INVALID" and one.client_bound]
+    if len(bound) > _MOST_BOUND:
+        rates = ", ".join(f"{rate:g}" for rate in bound)
+        outcome: Outcome = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
+        return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}")
+    if len(history.probes) >= _MOST_PROBES:
+        return Ended("STOPPED", f"{len(history.probes)} runs without a result")
+    return None

@@ -1,0 +1,77 @@
+"""The measurements of a search: steps at a fixed concurrency, and probes, ordinary runs at a rate."""
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from harness.peak.ladder.steps import Step
+
+ProbeVerdict = Literal["VALID", "INVALID", "FAILED"]
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of official length at one rate, with the verdict of its own record."""
+
+    rate: float
+    """`target_qps`, queries per second"""
+    datasets: int
+    """the run's queries as a multiple of the dataset; 0 where LoadGen does not fill up"""
+    queries: int
+    planned_s: float
+    """when its last query is to be issued"""
+    seconds: float
+    """time from the first query to the last answer, or to the cut"""
+    cost_s: float
+    """time in all, with start, end and emptying of the servers"""
+    verdict: ProbeVerdict
+    """`FAILED`: only in files of earlier versions, for a run that shows nothing about the rate"""
+    reasons: tuple[str, ...] = ()
+    cut_after_s: float | None = None
+    """time at which it was ended, since more queries were over a limit than a VALID run may have"""
+    ttft_p99_ns: float | None = None
+    tpot_p99_ns: float | None = None
+    over_ttft: int = 0
+    """queries over the limit; of a cut run those until then"""
+    over_tpot: int = 0
+    most_over: int = -1
+    """t_max: the most queries over each limit with which the run can be VALID"""
+    tokens_per_s: float | None = None
+    """LoadGen's completed tokens per second, None where it reports none"""
+    output_tokens_mean: float | None = None
+    client_bound: bool = False
+    """this client was a bottleneck for a part of it"""
+    deviations: int = 0
+    """from the benchmark's rules: with any the run is not official"""
+    folder: str = ""
+    """of the run, relative to the search's"""
+    started: str = ""
+    """UTC, ISO 8601; "" in simulations"""
+
+    @property
+    def over(self) -> int:
+        """Queries over the limit that more queries miss."""
+        return max(self.over_ttft, self.over_tpot)
+
+    @property
+    def share(self) -> float:
+        """``over`` of the most that may be: above 1 the run is INVALID."""
+        return self.over / self.most_over if self.most_over > 0 else float(self.over > self.most_over)
+
+    @property
+    def binding(self) -> Literal["TTFT", "TPOT"] | None:
+        """The limit that more queries miss; None where none misses any."""
+        if not self.over:
+            return None
+        return "TTFT" if self.over_ttft >= self.over_tpot else "TPOT"
+
+
+class Prober(Protocol):
+    """Measures. Raises HarnessError where no measurement is possible any more, such as without a server."""
+
+    def ladder(self, concurrency: int) -> Step:
+        """A step with this many requests in flight, over all replicas."""
+        ...
+
+    def probe(self, rate: float) -> Probe:
+        """A run of official length at this rate. Raises RunError for one that shows nothing about it."""
+        ...

@@ -1,0 +1,90 @@
+"""A probe from the record of its run, and the conf file that a probe is run with."""
+
+from pathlib import Path
+
+from harness.errors import RunError
+from harness.files import USER_CONF
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.peak.search.cut_off import CutOff
+from harness.peak.search.probe import Probe, ProbeVerdict
+from harness.peak.search.schedule import ScheduledRun
+from harness.record.run_record import Distribution, RunRecord
+
+_TOKENS = "Completed tokens per second"  # of LoadGen's summary
+_CLIENT_BOUND = 0.05  # of the run: a part in which this client was the bottleneck
+
+
+def write_conf(folder: Path, user_conf: Path, model_key: str, rate: float) -> Path:
+    """The user's conf file with the rate of a probe: LoadGen takes the last of the most exact rows."""
+    text = user_conf.read_text(encoding="utf-8").rstrip("\n")
+    path = folder / USER_CONF
+    path.write_text(f"{text}\n\n# Found by find_peak.py\n{model_key}.Server.target_qps = {rate:g}\n", "utf-8")
+    return path
+
+
+def probe_of(
+    record: RunRecord, run: ScheduledRun, watch: CutOff, cost_s: float, folder: str, failures: tuple[str, ...]
+) -> Probe:
+    """The probe that a run was; ``failures``: why a server was not usable behind it.
+
+    Raises RunError for a run that shows nothing about its rate: queries failed, a process or server was lost.
+    """
+    cut_after_s, over = watch.decided_s, watch.over
+    statistics, loadgen, verdict = record.statistics, record.loadgen, record.verdict
+    assert statistics is not None and verdict is not None
+    decided = _verdict(record, cut_after_s)
+    if failures or decided is None:
+        reasons = "; ".join((*failures, *verdict.reasons))
+        raise RunError(
+            f"the run at {run.rate:g} in {record.plan.log_dir} shows nothing about its rate: {reasons}"
+        )
+    summary = None if cut_after_s is not None else loadgen
+    taken_s = (statistics.duration_ns or 0) / 1e9
+    return Probe(
+        rate=run.rate,
+        datasets=run.datasets,
+        queries=run.queries,
+        planned_s=run.seconds,
+        seconds=taken_s if cut_after_s is None else cut_after_s,
+        cost_s=cost_s,
+        verdict=decided,
+        reasons=verdict.reasons,
+        cut_after_s=cut_after_s,
+        ttft_p99_ns=_p99_ns("TTFT", summary, statistics.ttft),
+        tpot_p99_ns=_p99_ns("TPOT", summary, statistics.tpot),
+        over_ttft=over.ttft,
+        over_tpot=over.tpot,
+        most_over=run.most_over,
+        tokens_per_s=None if summary is None else summary.figures.get(_TOKENS),
+        output_tokens_mean=statistics.osl_mean,
+        client_bound=_client_bound(record, taken_s),
+        deviations=len(record.deviations),
+        folder=folder,
+        started=record.started.isoformat(),
+    )
+
+
+def _verdict(record: RunRecord, cut_after_s: float | None) -> ProbeVerdict | None:
+    """A cut run is INVALID; None for one that was not VALID for another reason than its times."""
+    assert record.verdict is not None
+    changed = any(server.answers for server in record.changed)
+    if changed or (record.statistics is not None and record.statistics.failed):
+        return None
+    if cut_after_s is not None:
+        return "INVALID"
+    if record.verdict.result == "VALID":
+        return "VALID"
+    return "INVALID" if record.verdict.complete else None
+
+
+def _p99_ns(name: str, summary: LoadgenSummary | None, ours: Distribution | None) -> float | None:
+    """LoadGen's, or ours where it has none."""
+    found = None if summary is None else summary.percentile_ns(name)
+    return found or (None if ours is None else ours.percentiles["99"])
+
+
+def _client_bound(record: RunRecord, taken_s: float) -> bool:
+    if record.client_load is None:
+        return False
+    seconds = sum(one.to_s - one.from_s for one in record.client_load.bottlenecks)
+    return seconds > _CLIENT_BOUND * max(taken_s, 1.0)

@@ -1,0 +1,197 @@
+"""A replay of LoadGen's schedule against a server whose time per token depends on the requests that it runs.
+
+The servers are one pool: a balanced dispatch keeps their loads equal, and a slower replica appears as
+requests that take longer. Requests wait first in, first out for a slot, get their first token after a
+measured time, and share the pool's speed: with N running each makes one token in TPOT(N).
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.peak.search.cut_off import LATE_REPORT_NS
+from harness.peak.search.schedule import Schedule, ScheduledRun
+
+Floats = npt.NDArray[np.float64]
+_SEED = 20_240_607  # of what is drawn per request: the same in every replay, so that rates compare
+_MOST_REPLAYED = 60_000  # queries: a third of a second
+_SHARE = 0.99  # of LoadGen's Server: a p99
+
+
+@dataclass(frozen=True, slots=True)
+class PoolModel:
+    """The servers together. Times in seconds.
+
+    ``running`` and ``tpot_s`` are points of TPOT(N), ascending in N; before the first and after the last, the
+    line of the nearest two is extended. ``slots``: the most that run at once (inf: no limit). ``first_s``:
+    measured times to the first token without a queue, drawn for each request. ``spread``: TPOT of single
+    requests over the mean at their load, drawn likewise. ``lengths``: output tokens, dealt in an order of
+    their own. ``scale`` multiplies all times.
+    """
+
+    running: tuple[float, ...]
+    tpot_s: tuple[float, ...]
+    slots: float
+    first_s: Floats
+    spread: Floats
+    lengths: Floats
+    scale: float = 1.0
+
+    def scaled(self, scale: float) -> "PoolModel":
+        """The same with another scale."""
+        return replace(self, scale=scale)
+
+    def tpot_table(self, most: int, step: int = 1) -> list[float]:
+        """TPOT with 0, ``step``, ... ``most`` times ``step`` running."""
+        numbers = np.arange(most + 1, dtype=np.float64) * step
+        xs, ys = np.array(self.running), np.array(self.tpot_s)
+        table = np.interp(numbers, xs, ys)
+        if len(xs) > 1:
+            slope = max(0.0, (ys[-1] - ys[-2]) / (xs[-1] - xs[-2]))
+            table += np.maximum(numbers - xs[-1], 0.0) * slope
+        values: list[float] = (table * self.scale).tolist()
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The result of a replay. ``cut_s``: when too many queries are over a limit, None for never."""
+
+    run: ScheduledRun
+    over_ttft: int
+    over_tpot: int
+    ttft_p99_s: float
+    tpot_p99_s: float
+    cut_s: float | None
+    seconds: float
+    most_in_flight: int
+
+    @property
+    def share(self) -> float:
+        """Queries over the limit that more miss, of the most that may be."""
+        return max(self.over_ttft, self.over_tpot) / max(self.run.most_over, 0.5)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the run would be VALID."""
+        return max(self.over_ttft, self.over_tpot) <= self.run.most_over
+
+
+def replay(
+    model: PoolModel, schedule: Schedule, rate: float, ttft_limit_s: float, tpot_limit_s: float
+) -> Replayed:
+    """Replay the run at ``rate``."""
+    run = schedule.run(rate)
+    # Every n-th query against an n-th of the pool: loads vary around their mean as those of all queries do.
+    part = -(-run.queries // _MOST_REPLAYED)
+    arrivals = schedule.arrivals_s(rate, run.queries)[::part]
+    random = np.random.Generator(np.random.PCG64(_SEED))
+    lengths = _dealt(model.lengths, len(arrivals), random)
+    first = _dealt(model.first_s, len(arrivals), random) * model.scale
+    spread = _dealt(model.spread, len(arrivals), random)
+    started, ended, most = _served(arrivals.tolist(), lengths.tolist(), first.tolist(), model, part)
+    first_at = np.array(started) + first
+    ttft = first_at - arrivals
+    gaps = np.maximum(lengths - 1, 1)
+    done = np.array(ended)
+    tpot = np.where(lengths > 1, (done - first_at) / gaps * spread, 0.0)
+    late, slow = ttft > ttft_limit_s, tpot > tpot_limit_s
+    surely = slow & (tpot - LATE_REPORT_NS / 1e9 / gaps > tpot_limit_s)
+    cuts = [
+        _moment(arrivals[late] + ttft_limit_s, run.most_over // part),
+        _moment(done[surely], run.most_over // part),
+    ]
+    known = [cut for cut in cuts if cut is not None]
+    return Replayed(
+        run,
+        part * int(late.sum()),
+        part * int(slow.sum()),
+        _percentile(ttft),
+        _percentile(tpot),
+        min(known) if known else None,
+        float(done.max()),
+        part * most,
+    )
+
+
+def _served(
+    arrivals: Sequence[float], lengths: Sequence[float], first: Sequence[float], model: PoolModel, part: int
+) -> tuple[list[float], list[float], int]:
+    """The start and the end of each request, and the most that were in flight.
+
+    ``made`` is the number of tokens that a request running since the start would have: a request that starts
+    at ``made`` = m with L tokens ends at m + L. Its time to the first token is a delay after which it makes
+    tokens.
+    """
+    count = len(arrivals)
+    slots = count if math.isinf(model.slots) else max(1, round(model.slots / part))
+    table = model.tpot_table(min(slots, count) + 1, part)
+    started, ended = [0.0] * count, [0.0] * count
+    ends: list[tuple[float, int]] = []  # by ``made``
+    begins: list[tuple[float, int]] = []  # first tokens that are on their way, by time
+    queue: deque[int] = deque()
+    made = now = 0.0
+    free, running, arrived, most, in_flight = slots, 0, 0, 0, 0
+    push, pop, inf = heapq.heappush, heapq.heappop, math.inf
+    next_arrival = arrivals[0]
+    while True:
+        next_end = now + (ends[0][0] - made) * table[running] if ends else inf
+        next_begin = begins[0][0] if begins else inf
+        if next_arrival <= next_end and next_arrival <= next_begin:
+            if next_arrival == inf:
+                return started, ended, most
+            if running:
+                made += (next_arrival - now) / table[running]
+            now = next_arrival
+            in_flight += 1
+            most = max(most, in_flight)
+            if free:
+                free -= 1
+                started[arrived] = now
+                push(begins, (now + first[arrived], arrived))
+            else:
+                queue.append(arrived)
+            arrived += 1
+            next_arrival = arrivals[arrived] if arrived < count else inf
+        elif next_begin <= next_end:
+            if running:
+                made += (next_begin - now) / table[running]
+            now, which = pop(begins)
+            running += 1
+            push(ends, (made + lengths[which] - 1, which))
+        else:
+            made, which = pop(ends)
+            now = next_end
+            ended[which] = now
+            running -= 1
+            in_flight -= 1
+            if queue:
+                which = queue.popleft()
+                started[which] = now
+                push(begins, (now + first[which], which))
+            else:
+                free += 1
+
+
+def _dealt(values: Floats, count: int, random: np.random.Generator) -> Floats:
+    """``count`` of the values, each as often as another, in a random order."""
+    times = -(-count // len(values))
+    dealt: Floats = np.concatenate([random.permutation(values) for _ in range(times)])[:count]
+    return dealt
+
+
+def _moment(times: Floats, most: int) -> float | None:
+    """The time of the first one above ``most``; 0 where not even a run without any passes."""
+    if most < 0:
+        return 0.0
+    return float(np.partition(times, most)[most]) if len(times) > most else None
+
+
+def _percentile(values: Floats) -> float:
+    rank = min(int(_SHARE * len(values)), len(values) - 1)
+    return float(np.partition(values, rank)[rank])

@@ -1,0 +1,131 @@
+"""The commands of report.py, and the page that a run leaves at its end."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.analysis.run_files import read_run
+from harness.errors import ConfigError, HarnessError, machine_failure
+from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
+from harness.record.run_record import RunRecord
+from harness.report import runs_table
+from harness.report import watch as watching
+from harness.report.cli import CompareOptions, HtmlOptions, ResultsOptions, WatchOptions
+from harness.report.html.compare_page import compare_lines, compare_page
+from harness.report.html.page import Page, write_page
+from harness.report.html.run_page import run_page
+from harness.text import aligned, show
+
+log = logging.getLogger("mlperf")
+
+
+def html(options: HtmlOptions) -> None:
+    """Write the page of every run in the folders. Raises ConfigError where a folder has none."""
+    runs = tuple(dict.fromkeys(run for folder in options.folders for run in _runs_in(folder)))
+    if options.output is not None and len(runs) > 1:
+        raise ConfigError(f"--output takes the page of one run, the folders have {len(runs)}; omit it")
+    for run in runs:
+        path = options.output or run / REPORT
+        write_report(run, path)
+        show(str(path))
+
+
+def compare(options: CompareOptions) -> None:
+    """Print the table of differences and write the page."""
+    runs = [read_run(_one_run(folder)) for folder in options.folders]
+    show(*compare_lines(runs))
+    _write(options.output, compare_page(runs))
+    show(str(options.output))
+
+
+def watch(options: WatchOptions) -> None:
+    """Show a run until it ends."""
+    watching.watch(options.folder)
+
+
+def results(options: ResultsOptions) -> None:
+    """Print the table of all runs in the folders."""
+    rows = runs_table.results(options.folders)
+    if options.csv is not None:
+        try:
+            runs_table.write_csv(options.csv, rows)
+        except OSError as error:
+            raise ConfigError(f"--csv {options.csv}: cannot be written: {machine_failure(error)}") from None
+    if options.json:
+        print(runs_table.as_json(rows))
+        return
+    show(*aligned([runs_table.COLUMNS, *rows]))
+
+
+def write_report(folder: Path, path: Path) -> None:
+    """Write the page of the run in a folder. Raises HarnessError for files that cannot be read or written."""
+    _write(path, run_page(read_run(folder)))
+
+
+def _write(path: Path, page: Page) -> None:
+    try:
+        write_page(path, page)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {machine_failure(error)}") from None
+
+
+def write_report_of(record: RunRecord) -> None:
+    """Write report.html beside a run's other files and print where.
+
+    A failure is only a warning: the run is complete, and its exit code is that of its verdict.
+    """
+    folder = record.plan.log_dir
+    try:
+        write_report(folder, folder / REPORT)
+    except HarnessError as error:
+        log.warning("warning: no %s: %s", REPORT, error)
+    except Exception:
+        log.exception("warning: no %s, because of a defect of this program", REPORT)
+    else:
+        show(f"Report: {folder / REPORT}")
+
+
+def add_result(folder: Path, result: Mapping[str, Any]) -> None:
+    """Keep the evaluator's result in the folder of a run, and write its page again where it has one.
+
+    Folders without run.json are not changed; a failure is only a warning.
+    """
+    if not (folder / RUN_RECORD).is_file():
+        return
+    try:
+        with atomic_write(folder / ACCURACY_RESULT) as file:
+            file.write((json.dumps(result, indent=2) + "\n").encode())
+        if (folder / REPORT).is_file():
+            write_report(folder, folder / REPORT)
+    except (OSError, HarnessError) as error:
+        log.warning("warning: the result is not in %s: %s", folder / REPORT, error)
+
+
+def _one_run(folder: Path) -> Path:
+    """The only run in a folder."""
+    runs = tuple(_runs_in(folder))
+    if len(runs) > 1:
+        shown = ", ".join(map(str, runs[:3]))
+        raise ConfigError(f"{folder}: {len(runs)} runs in it ({shown}); name the folder of one")
+    return runs[0]
+
+
+def _runs_in(folder: Path) -> Iterator[Path]:
+    """The folder itself, or all below it that have a run."""
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: no such folder; pass the folder of a run, such as DIR/server/performance"
+        )
+    if _is_run(folder):
+        yield folder
+        return
+    found = sorted({path.parent for name in (RUN_RECORD, SUMMARY) for path in folder.rglob(name)})
+    if not found:
+        raise ConfigError(f"{folder}: no run in it, expected a folder with {SUMMARY} or {RUN_RECORD}")
+    yield from found
+
+
+def _is_run(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (RUN_RECORD, SUMMARY))

@@ -1,0 +1,1 @@
+"""Pages: one HTML file each, without external parts."""

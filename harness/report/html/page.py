@@ -1,0 +1,221 @@
+"""The parts of a page, and the page as one HTML file without external parts.
+
+Everything can be read without JavaScript: each chart has a static picture, which a script replaces by an
+interactive one. Templates escape every value; the charts' data is JSON that no script tag can end.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from harness.analysis.queries import Floats
+from harness.files import atomic_write
+
+_HERE = Path(__file__).parent
+_DIGITS = 5  # significant digits of a charted value
+
+Axis = Literal["seconds", "nines", "number", "log"]
+Style = Literal["line", "points", "bars", "limit"]
+Status = Literal["good", "bad", "warn", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values of a chart, one for each x; NaN where there is none. ``color`` numbers the palette."""
+
+    label: str
+    values: Floats
+    color: int = 0
+    style: Style = "line"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A line across a chart at a value of y, or of x."""
+
+    label: str
+    value: float
+    axis: Literal["x", "y"] = "y"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Series over one x. ``x_axis`` nines: -log10(1 - share); ``together`` links cursors and zoom."""
+
+    id: str
+    title: str
+    x: Floats
+    series: Sequence[Series]
+    x_axis: Axis = "seconds"
+    y_axis: Axis = "number"
+    x_label: str = ""
+    limits: Sequence[Limit] = ()
+    together: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells; numbers are right-aligned. ``marked`` rows are emphasized."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    marked: frozenset[int] = frozenset()
+    folded: str = ""  # the title under which it is folded away
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A measured value as a part of its limit."""
+
+    label: str
+    share: float
+    text: str
+
+    @property
+    def status(self) -> Status:
+        """Good until the limit, with a warning for its last tenth."""
+        return "bad" if self.share > 1 else "warn" if self.share > 0.9 else "good"
+
+    @property
+    def percent(self) -> float:
+        """The width of its bar, which ends at 125 % of the limit."""
+        return round(min(self.share, 1.25) / 1.25 * 100, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with sentences, gauges, charts and tables, in this order."""
+
+    id: str
+    title: str
+    lines: Sequence[str] = ()
+    gauges: Sequence[Gauge] = ()
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Table] = ()
+    links: Mapping[str, str] = field(default_factory=dict)  # file name beside the page, by its text
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not (self.lines or self.gauges or self.charts or self.tables or self.links)
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word of the verdict."""
+
+    text: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One HTML file. ``figures`` are the headline's, (value, unit and name)."""
+
+    title: str
+    subtitle: str
+    badges: Sequence[Badge]
+    reasons: Sequence[str]
+    figures: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    footer: str = ""
+
+
+def write_page(path: Path, page: Page) -> None:
+    """Write the page completely or not at all. Raises OSError."""
+    text = render(page).encode()
+    with atomic_write(path) as file:
+        file.write(text)
+
+
+def render(page: Page) -> str:
+    """The page's HTML."""
+    script = _script()
+    html: str = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            sections=[section for section in page.sections if not section.empty],
+            style=_asset("uPlot.min.css") + _asset("page.css"),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            licence=_asset("uPlot.LICENSE"),
+            data=_data(page),
+        )
+    )
+    return html
+
+
+def _data(page: Page) -> str:
+    charts = {chart.id: _chart(chart) for section in page.sections for chart in section.charts}
+    text = json.dumps(charts, separators=(",", ":"), allow_nan=False)
+    # "<" opens tags and comments; the two separators end a line of JavaScript.
+    for character in ("<", ">", "&", "\u2028", "\u2029"):
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    return {
+        "x": _numbers(chart.x),
+        "xAxis": chart.x_axis,
+        "yAxis": chart.y_axis,
+        "xLabel": chart.x_label,
+        "together": chart.together,
+        "limits": [
+            {"label": limit.label, "value": limit.value, "axis": limit.axis} for limit in chart.limits
+        ],
+        "series": [
+            {"label": one.label, "color": one.color, "style": one.style, "y": _numbers(one.values)}
+            for one in chart.series
+        ],
+    }
+
+
+def _numbers(values: Floats) -> list[float | int | None]:
+    """Five significant digits; null where there is no value."""
+    return [_short(value) if math.isfinite(value) else None for value in np.asarray(values, float).tolist()]
+
+
+def _short(value: float) -> float | int:
+    rounded = float(f"{value:.{_DIGITS}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_HERE / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    """uPlot without its first comment, which holds an address, and our script."""
+    _, _, uplot = _asset("uPlot.iife.min.js").partition("*/")
+    return f"{uplot}\n{_asset('page.js')}"
+
+
+@cache
+def _environment() -> Any:
+    import jinja2
+
+    from harness.report.html.picture import picture
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["picture"] = picture
+    return environment

@@ -1,0 +1,150 @@
+"""The charts of a run: its course over time, and distributions of its values."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from harness.analysis.distributions import histogram, percentile_curve, sample_points
+from harness.analysis.early_stopping import most_over_limit
+from harness.analysis.queries import Floats, Queries
+from harness.analysis.run_files import RunFiles, known_over, metric
+from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
+from harness.report.html.page import Chart, Limit, Series
+
+_MS = 1e3
+
+
+def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
+    """Charts over the time of the run."""
+    bins = bins_of(queries)
+    issued, ended = (bins.counts(moments) / bins.width for moments in (queries.issued, queries.ended))
+    charts = [
+        _timed("rates", "Queries a second", bins, [Series("issued", issued), Series("ended", ended, 1)]),
+        _timed("in-flight", "Queries in flight", bins, [Series("in flight", in_flight(queries, bins))]),
+        _timed(
+            "tokens",
+            "Output tokens a second",
+            bins,
+            [Series("tokens/s", tokens_per_second(queries, bins), 2)],
+            note="each answer's tokens spread between its first and its last",
+        ),
+    ]
+    for name in ("TTFT", "TPOT"):
+        p50, p99 = percentiles(metric(queries, name), queries, bins, (0.5, 0.99))
+        if np.isfinite(p50).any():
+            limits = (
+                [Limit(f"limit {run.limits[name] * _MS:g} ms", run.limits[name] * _MS)]
+                if name in run.limits
+                else []
+            )
+            series = [Series("p50", p50 * _MS), Series("p99", p99 * _MS, 1)]
+            charts.append(
+                _timed(
+                    name.lower(),
+                    f"{name} by time of issue, ms",
+                    bins,
+                    series,
+                    limits,
+                    note=f"in each {bins.width:g} s",
+                )
+            )
+    return (*charts, *_budget(run, queries, bins))
+
+
+def _budget(run: RunFiles, queries: Queries, bins: Bins) -> Iterator[Chart]:
+    """Queries over each limit so far, beside the most with which a run of this many queries is VALID."""
+    most = most_over_limit(len(queries))
+    if not run.limits or most < 0:
+        return
+    series = [
+        Series(f"over the {name} limit", np.cumsum(bins.counts(known_over(queries, name, limit))), color)
+        for (name, limit), color in zip(run.limits.items(), (3, 4), strict=True)
+    ]
+    limits = [Limit(f"most that pass: {most:,}", most)]
+    note = "the run can no longer be VALID after a curve crosses the line"
+    yield _timed("budget", "Queries over a limit, so far", bins, series, limits, note)
+
+
+def _timed(
+    name: str, title: str, bins: Bins, series: Sequence[Series], limits: Sequence[Limit] = (), note: str = ""
+) -> Chart:
+    return Chart(name, title, bins.middles, series, "seconds", "number", "", limits, "time", note)
+
+
+def distributions(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
+    """Percentile curves, lengths, and single queries."""
+    values = {"TTFT": queries.ttft, "TPOT": queries.tpot, "latency": queries.latency}
+    charts = [
+        chart for name, column in values.items() if (chart := _curve(name, column, run.limits.get(name)))
+    ]
+    charts += _lengths(run, queries)
+    charts += _scatters(run, queries)
+    return tuple(charts)
+
+
+def _curve(name: str, values: Floats, limit: float | None) -> Chart | None:
+    curve = percentile_curve(values)
+    if curve is None:
+        return None
+    limits = [Limit("p99", 2, "x")]
+    if limit is not None:
+        limits.append(Limit(f"limit {limit * _MS:g} ms", limit * _MS))
+    return Chart(
+        f"curve-{name.lower()}",
+        f"{name} by percentile, ms",
+        curve.nines,
+        [Series(name, curve.values * _MS)],
+        "nines",
+        "log",
+        "percentile",
+        limits,
+    )
+
+
+def _lengths(run: RunFiles, queries: Queries) -> Iterator[Chart]:
+    found = histogram(queries.osl[queries.completed])
+    if found is None:
+        return
+    limits = [Limit("mean", float(queries.osl[queries.completed].mean()), "x")]
+    rule = run.record.plan.benchmark.compliance.get("TEST09") if run.record is not None else None
+    if rule:
+        mean, tolerance = rule["reference_mean_output_tokens"], rule["tolerance"]
+        limits += [
+            Limit("TEST09 from", mean * (1 - tolerance), "x"),
+            Limit("TEST09 to", mean * (1 + tolerance), "x"),
+        ]
+    yield Chart(
+        "osl",
+        "Answers by length, tokens",
+        found.edges[:-1],
+        [Series("answers", found.counts.astype(float), 0, "bars")],
+        "number",
+        "number",
+        "output tokens",
+        limits,
+        note="TEST09's bounds are for the mean" if rule else "",
+    )
+
+
+def _scatters(run: RunFiles, queries: Queries) -> Iterator[Chart]:
+    over = np.zeros(len(queries), dtype=bool)
+    for name, limit in run.limits.items():
+        over |= metric(queries, name) > limit
+    pairs = (
+        ("osl-latency", "Latency by output tokens, s", queries.osl, queries.latency, 1.0, "output tokens"),
+        ("isl-ttft", "TTFT by prompt tokens, ms", queries.isl, queries.ttft, _MS, "prompt tokens"),
+    )
+    for name, title, counts, values, scale, label in pairs:
+        rows = sample_points(counts, values, over)
+        if not len(rows):
+            continue
+        y, is_over = values[rows] * scale, over[rows]
+        series = [
+            Series(
+                "within the limits" if run.limits else "queries", np.where(is_over, np.nan, y), 0, "points"
+            )
+        ]
+        if is_over.any():
+            series.append(Series("over a limit", np.where(is_over, y, np.nan), 1, "points"))
+        shown = f"{len(rows):,} of {len(queries):,} queries" if len(rows) < len(queries) else ""
+        yield Chart(name, title, counts[rows].astype(float), series, "number", "number", label, note=shown)

@@ -1,0 +1,181 @@
+"""The page of one run: its verdict with reasons, charts over time, distributions, and its settings."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from harness.analysis.early_stopping import least_queries, most_over_limit
+from harness.analysis.queries import Queries
+from harness.analysis.run_files import RunFiles, known_over, metric
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.report.html.page import Badge, Gauge, Page, Section
+from harness.report.html.picture import clock
+from harness.report.html.run_accuracy import accuracy_section
+from harness.report.html.run_charts import distributions, over_time
+from harness.report.html.run_replicas import replicas_section
+from harness.report.html.run_server import server_section
+from harness.report.html.run_tables import (
+    client_section,
+    endings,
+    loadgen_percentiles,
+    network_section,
+    parameters_section,
+    percentile_tables,
+    provenance_section,
+    warnings_section,
+)
+from harness.report.progress_line import milliseconds
+from harness.text import counted
+
+_NS = 1e9
+
+
+def run_page(run: RunFiles) -> Page:
+    """The page of a run."""
+    sections = [_verdict(run), *accuracy_section(run.folder), *_measured(run)]
+    if (record := run.record) is not None:
+        sections += [
+            client_section(record),
+            network_section(record),
+            warnings_section(record),
+            provenance_section(record),
+        ]
+    return Page(
+        _title(run),
+        _subtitle(run),
+        tuple(_badges(run)),
+        _reasons(run),
+        tuple(_headline(run)),
+        [*sections, parameters_section(run.summary)],
+        footer=f"Made from the files in {run.folder}. Percentiles are LoadGen's: the sorted values' element "
+        "floor(p * n). Times count from the call of LoadGen's issue callback.",
+    )
+
+
+def _measured(run: RunFiles) -> Iterator[Section]:
+    """Sections from single queries, or from LoadGen's summary where there are none."""
+    queries = run.queries
+    if queries is None or not queries.span:
+        yield Section("distributions", "Latencies", tables=tuple(loadgen_percentiles(run)))
+        return
+    yield Section("time", "Over time", charts=over_time(run, queries))
+    tables = (*percentile_tables(run), endings(queries))
+    yield Section("distributions", "Distributions", charts=distributions(run, queries), tables=tables)
+    yield replicas_section(queries, run.record.balance if run.record is not None else None)
+    yield server_section(run)
+
+
+def _title(run: RunFiles) -> str:
+    if run.record is not None:
+        return run.record.plan.title
+    return " / ".join(part for part in run.folder.absolute().parts[-5:] if part != "performance")
+
+
+def _subtitle(run: RunFiles) -> str:
+    if run.record is None:
+        scenario, mode = run.summary.scenario or "unknown scenario", run.summary.mode or "unknown mode"
+        return f"{scenario}, {mode}, from LoadGen's logs"
+    record = run.record
+    times = f"started {record.started:%Y-%m-%d %H:%M:%S} UTC"
+    if record.ended is not None:
+        times += f", ended {record.ended:%Y-%m-%d %H:%M:%S} UTC"
+    served = dict.fromkeys(server.names for server in record.servers)
+    return f"{times}. {counted(len(record.servers), 'server')}: {', '.join(served)}"
+
+
+def _badges(run: RunFiles) -> Iterator[Badge]:
+    record, valid = run.record, run.summary.result_valid
+    if record is None:
+        yield Badge({True: "VALID", False: "INVALID", None: "no result"}[valid], _status(valid))
+        return
+    result = "NOT ENDED" if record.verdict is None else record.verdict.result
+    yield Badge(result, "good" if result == "VALID" else "bad")
+    if record.deviations:
+        yield Badge("NOT OFFICIAL", "warn")
+    if record.warnings:
+        yield Badge(counted(len(record.warnings), "warning"), "plain")
+
+
+def _status(valid: bool | None) -> Any:
+    return {True: "good", False: "bad", None: "plain"}[valid]
+
+
+def _reasons(run: RunFiles) -> tuple[str, ...]:
+    if run.record is not None and run.record.verdict is not None:
+        return (*run.record.verdict.reasons, *run.notes)
+    return run.notes
+
+
+def _headline(run: RunFiles) -> Iterator[tuple[str, str]]:
+    figures = run.summary.figures
+    for name in (
+        "Completed tokens per second",
+        "Tokens per second",
+        "Completed samples per second",
+        "Samples per second",
+    ):
+        if (value := figures.get(name)) is not None:
+            yield f"{value:,.2f}", name.lower()
+    if run.summary.scenario == "SingleStream" and (p90 := run.summary.percentile_ns("latency", "90.00")):
+        yield f"{milliseconds(p90)} ms", "90th percentile latency"
+    if run.record is not None and (stats := run.record.statistics) is not None:
+        yield f"{stats.completed:,}", "queries completed"
+        if stats.failed:
+            yield f"{stats.failed:,}", "queries failed"
+        if stats.duration_ns:
+            yield clock(stats.duration_ns / _NS), "duration"
+
+
+def _verdict(run: RunFiles) -> Section:
+    """Constraints, limits, early stopping, the effect of the last query."""
+    lines = []
+    if run.summary.constraints:
+        met = (
+            f"{name}: {'met' if is_met else 'NOT met'}" for name, is_met in run.summary.constraints.items()
+        )
+        lines.append(f"LoadGen's constraints: {', '.join(met)}.")
+    lines += _early_stopping_lines(run)
+    lines += _last_query_effect(run.summary)
+    return Section("verdict", "Verdict", tuple(lines), tuple(_gauges(run)))
+
+
+def _gauges(run: RunFiles) -> Iterator[Gauge]:
+    for name, limit in run.limits.items():
+        if (p99 := run.summary.percentile_ns(name)) is not None:
+            text = f"{milliseconds(p99)} ms, {p99 / _NS / limit:.1%} of {milliseconds(limit * _NS)} ms"
+            yield Gauge(f"{name} p99", p99 / _NS / limit, text)
+
+
+def _early_stopping_lines(run: RunFiles) -> Iterator[str]:
+    for name, limit in run.limits.items():
+        if run.queries is None:
+            said = " ".join(run.summary.early_stopping.get(name, ()))
+            if said:
+                yield f"{name} early stopping, as LoadGen reports it: {said}"
+            continue
+        yield f"{name} early stopping: {_budget_line(run.queries, name, limit)}"
+
+
+def _budget_line(queries: Queries, name: str, limit: float) -> str:
+    total, over = len(queries), int((metric(queries, name) > limit).sum())
+    most = most_over_limit(total)
+    if most < 0:
+        return f"{total:,} queries are too few to pass, {least_queries():,} are needed."
+    lost = "" if over <= most else _lost_at(queries, name, limit, most)
+    return f"{over:,} of at most {most:,} queries over the limit, among {total:,}.{lost}"
+
+
+def _lost_at(queries: Queries, name: str, limit: float, most: int) -> str:
+    moment = float(np.sort(known_over(queries, name, limit))[most])
+    return f" The run could no longer become VALID from {clock(moment)} on."
+
+
+def _last_query_effect(summary: LoadgenSummary) -> Iterator[str]:
+    scheduled = summary.figures.get("Scheduled samples per second")
+    completed = summary.figures.get("Completed samples per second")
+    if scheduled and completed:
+        yield (
+            f"Scheduled {scheduled:,.2f} samples/s, completed {completed:,.2f}: LoadGen counts until the "
+            f"last query has ended, which costs {1 - completed / scheduled:.1%} of the scheduled rate."
+        )

@@ -1,0 +1,107 @@
+"""The servers' own metrics during the run: requests running and queued, use of the KV cache."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from harness.analysis.queries import Floats
+from harness.analysis.run_files import RunFiles
+from harness.analysis.server_load import ServerSamples, read_samples
+from harness.errors import DatasetError
+from harness.files import SERVER_METRICS
+from harness.record.run_record import ServerLoad
+from harness.record.server_metrics import QUANTITIES
+from harness.report.html.page import Chart, Section, Series, Table
+
+_MOST_POINTS = 600
+_LISTED = 8  # servers without metrics
+_NS = 1e9
+
+
+def server_section(run: RunFiles) -> Section:
+    """Sentences, levels over time, and a table; empty where the servers' metrics were not read."""
+    load = run.record.server_load if run.record is not None else None
+    if load is None:
+        return Section("server", "Server")
+    lines = [*(f"{note[0].upper()}{note[1:]}." for note in load.notes), *_without(load)]
+    try:
+        samples = read_samples(run.folder / SERVER_METRICS)
+    except FileNotFoundError:
+        return Section("server", "Server", lines)
+    except DatasetError as error:
+        return Section("server", "Server", [*lines, str(error)])
+    start = run.queries.start_ns if run.queries is not None else 0
+    return Section(
+        "server", "Server", lines, charts=tuple(_charts(samples, start)), tables=tuple(_tables(load))
+    )
+
+
+def _without(load: ServerLoad) -> Iterator[str]:
+    if not load.without:
+        return
+    shown = ", ".join(f"{url}: {why}" for url, why in list(load.without.items())[:_LISTED])
+    more = f" and {len(load.without) - _LISTED} more" if len(load.without) > _LISTED else ""
+    yield f"Servers without metrics: {shown}{more}."
+
+
+def _charts(samples: ServerSamples, start_ns: int) -> Iterator[Chart]:
+    if not len(samples.times_ns):
+        return
+    seconds = (samples.times_ns - (start_ns or samples.times_ns[0])) / _NS
+    levels = samples.levels
+    counts = {key: levels[key].total for key in ("running", "queued") if key in levels}
+    if counts:
+        yield _over_time(
+            "server-requests", "Requests at the servers", seconds, counts, "all servers together"
+        )
+    used: dict[str, Floats] = {}
+    for key, name in (("kv_use", "KV cache"), ("swa_kv_use", "sliding windows")):
+        if key in levels:
+            used |= {f"{name}, mean": levels[key].mean * 100, f"{name}, fullest": levels[key].highest * 100}
+    if used:
+        yield _over_time("server-kv", "KV cache in use, %", seconds, used, "mean and highest of all servers")
+
+    if "gpu_power" in levels:
+        power = {"W": levels["gpu_power"].total}
+        yield _over_time("gpu-power", "Power of the GPUs, W", seconds, power, "all GPUs, not MLPerf Power")
+    for key, name, title in (
+        ("gpu_clock", "gpu-clock", "Clocks of the GPUs, MHz"),
+        ("gpu_temperature", "gpu-temperature", "Temperatures of the GPUs, degrees C"),
+    ):
+        if key in levels:
+            both = {"mean": levels[key].mean, "highest": levels[key].highest}
+            yield _over_time(name, title, seconds, both, "")
+
+
+def _over_time(name: str, title: str, seconds: Floats, values: Mapping[str, Floats], note: str) -> Chart:
+    series = [Series(label, _thinned(column), color) for color, (label, column) in enumerate(values.items())]
+    return Chart(name, title, _thinned(seconds), series, together="time", note=note)
+
+
+def _thinned(values: Floats) -> Floats:
+    """Means of neighbours, at most 600; NaN where one is missing."""
+    width = math.ceil(len(values) / _MOST_POINTS)
+    starts = np.arange(0, len(values), width)
+    sums: Floats = np.add.reduceat(values, starts)
+    return sums / np.diff(starts, append=len(values))
+
+
+def _tables(load: ServerLoad) -> Iterator[Table]:
+    rows: Sequence[tuple[str, str, str, str]] = [
+        (QUANTITIES[key].meaning, _figure(level.mean), _figure(level.max), f"{level.share:.0%}")
+        for key, level in load.levels.items()
+        if key in QUANTITIES
+    ]
+    if rows:
+        header = ("of a server, read every few seconds", "mean", "highest", "of the run above 0 (KV: 95 %)")
+        yield Table(header, rows)
+    counted = [
+        (QUANTITIES[key].meaning, f"{count:,.0f}") for key, count in load.counts.items() if key in QUANTITIES
+    ]
+    if counted:
+        yield Table(("in the run, of all servers", "count"), counted)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

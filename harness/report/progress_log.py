@@ -1,0 +1,232 @@
+"""progress.jsonl: a line every five seconds of a run, for other programs that show its progress.
+
+Figures of tokens are of the answers that ended in the last minute, read from the journal that workers write
+anyway: the request path has no part in it.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import numpy as np
+
+from harness.analysis.early_stopping import most_over_limit
+from harness.analysis.replicas import ReplicaWatch
+from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
+from harness.errors import machine_failure
+from harness.files import JOURNAL_DIR, PROGRESS
+from harness.record.journal import QUERIES_FILE, QUERY_ROW, Rows
+from harness.report.progress_line import ProgressSnapshot
+
+_EVERY_S = 5.0
+_WINDOW_S = 60.0
+_SLOWEST = 3
+_MOST_BYTES = 1 << 24  # of a journal file at once: a slow reader catches up over several lines
+
+log = logging.getLogger("mlperf")
+
+
+class Latencies(msgspec.Struct, frozen=True):
+    """Of the answers that ended in the last minute; ms."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+class OverLimit(msgspec.Struct, frozen=True):
+    """Queries over a latency limit so far, and the most with which the run can be VALID (-1: too few)."""
+
+    queries: int
+    most: int
+    limit_ms: float
+
+
+class SlowReplica(msgspec.Struct, frozen=True):
+    """A replica's median TPOT of the last minute, and that over the median of all replicas."""
+
+    url: str
+    tpot_p50_ms: float
+    ratio: float
+
+
+class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of progress.jsonl. None: not known (yet)."""
+
+    time: datetime
+    elapsed_s: float
+    issued: int
+    completed: int
+    failed: int
+    in_flight: int
+    total: int | None = None
+    remaining_s: float | None = None
+    tokens_per_s: float | None = None
+    """over the last ten seconds"""
+    failures: dict[str, int] = {}
+    ended_last_minute: int = 0
+    ttft: Latencies | None = None
+    tpot: Latencies | None = None
+    over_limit: dict[str, OverLimit] = {}
+    slowest: tuple[SlowReplica, ...] = ()
+    imbalance: float | None = None
+    """the last minute's largest mean number in flight on a replica over the mean of all"""
+    stragglers: int = 0
+    """replicas that have been above 1.1 x the median TPOT of all for a minute"""
+
+
+class ProgressLog:
+    """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
+
+    ``watch`` has followed the replicas up to the last line. The first failure to write ends the file, with a
+    warning; to read the journal, both.
+    """
+
+    def __init__(
+        self,
+        log_dir: Path,
+        limits_ns: Mapping[str, int],
+        queries: int | None,
+        replicas: Sequence[str],
+        on_line: Callable[[ProgressLine], None] = lambda line: None,
+    ) -> None:
+        self._path = log_dir / PROGRESS
+        self._tail = JournalTail(log_dir / JOURNAL_DIR)
+        self._limits_ns = limits_ns
+        self._queries = queries
+        self.watch = ReplicaWatch(replicas)
+        self._replicas = replicas
+        self._on_line = on_line
+        self._over = dict.fromkeys(limits_ns, 0)
+        self._window: deque[tuple[float, Rows]] = deque()
+        self._next_s = _EVERY_S
+        self._unread = self._unwritten = False
+
+    def __call__(self, snapshot: ProgressSnapshot) -> None:
+        """Write a line where one is due."""
+        if self._unread or snapshot.elapsed_s < self._next_s:
+            return
+        self._next_s = snapshot.elapsed_s + _EVERY_S
+        try:
+            self._take(self._tail.read(), snapshot.elapsed_s)
+        except OSError as error:
+            self._unread = True
+            self._warn(error)
+            return
+        recent: Rows = np.concatenate([rows for _, rows in self._window])
+        for one in self.watch.look(snapshot.elapsed_s, recent)[:_SLOWEST]:
+            log.warning(
+                "straggler: %s: median TPOT %.2f x that of all replicas for a minute", one.url, one.ratio
+            )
+        line = self._line(snapshot, recent)
+        self._on_line(line)
+        self._write(line)
+
+    def _write(self, line: ProgressLine) -> None:
+        if self._unwritten:
+            return
+        try:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(line) + b"\n")
+        except OSError as error:
+            self._unwritten = True
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        log.warning("warning: no more lines in %s: %s", self._path, machine_failure(error))
+
+    def _take(self, rows: Rows, now_s: float) -> None:
+        good = completed(rows)
+        good = good[good["resumed"] == 0]
+        for name, values in (("TTFT", ttft_ns(good)), ("TPOT", tpot_ns(good))):
+            if name in self._over:
+                self._over[name] += int((values > self._limits_ns[name]).sum())
+        self._window.append((now_s, good))
+        while self._window[0][0] <= now_s - _WINDOW_S:
+            self._window.popleft()
+
+    def _line(self, s: ProgressSnapshot, recent: Rows) -> ProgressLine:
+        return ProgressLine(
+            time=datetime.now(UTC),
+            elapsed_s=round(s.elapsed_s, 1),
+            issued=s.issued,
+            completed=s.completed,
+            failed=s.failed,
+            in_flight=s.in_flight,
+            total=s.total,
+            remaining_s=None if s.remaining_s is None else round(s.remaining_s, 1),
+            tokens_per_s=None if s.tokens_per_s is None else round(s.tokens_per_s, 1),
+            failures=dict(s.failures),
+            ended_last_minute=len(recent),
+            ttft=_latencies(ttft_ns(recent)),
+            tpot=_latencies(tpot_ns(recent)),
+            over_limit=self._over_limits(),
+            slowest=self._slowest(),
+            imbalance=s.imbalance,
+            stragglers=len(self.watch.stragglers_now),
+        )
+
+    def _over_limits(self) -> dict[str, OverLimit]:
+        most = most_over_limit(self._queries) if self._queries else -1
+        return {
+            name: OverLimit(count, most, self._limits_ns[name] / 1e6) for name, count in self._over.items()
+        }
+
+    def _slowest(self) -> tuple[SlowReplica, ...]:
+        """The replicas with the largest medians, where there are several."""
+        medians, ratios = self.watch.medians_ns / 1e6, self.watch.ratios
+        order = np.argsort(np.nan_to_num(-ratios))[:_SLOWEST].tolist()
+        return tuple(
+            SlowReplica(self._replicas[index], float(medians[index]), round(float(ratios[index]), 3))
+            for index in order
+            if np.isfinite(ratios[index])
+        )
+
+
+def _latencies(values_ns: np.ndarray) -> Latencies | None:
+    if not len(values_ns):
+        return None
+    return Latencies(percentile(values_ns, 0.5) / 1e6, percentile(values_ns, 0.99) / 1e6)
+
+
+class JournalTail:
+    """The rows that workers have added to a journal since the last look."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}  # bytes, whole rows
+
+    def read(self) -> Rows:
+        """Complete rows that are new; a row that is being written comes the next time. Raises OSError."""
+        parts = [np.empty(0, QUERY_ROW)]
+        for path in sorted(self._directory.glob(QUERIES_FILE.format("*"))):
+            with path.open("rb") as file:
+                parts.append(self._new_rows(path, file))
+        rows: Rows = np.concatenate(parts)
+        return rows
+
+    def _new_rows(self, path: Path, file: IO[bytes]) -> Rows:
+        begin = self._read.get(path, 0)
+        file.seek(begin)
+        data = file.read(_MOST_BYTES)
+        whole = len(data) - len(data) % QUERY_ROW.itemsize
+        self._read[path] = begin + whole
+        rows: Rows = np.frombuffer(data[:whole], QUERY_ROW)
+        return rows
+
+
+def read_progress(path: Path) -> ProgressLine | None:
+    """The last complete line; None where there is none (yet). Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - (1 << 16)))
+        lines = file.read().split(b"\n")[:-1]  # what follows the last line break is being written
+    for line in reversed(lines):
+        try:
+            return msgspec.json.decode(line, type=ProgressLine)
+        except msgspec.DecodeError:
+            continue
+    return None

@@ -1,0 +1,318 @@
+"""The texts of a run on stdout, from its record: the plan before the run, the summary after it."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from harness.analysis.statistics import PERCENTILES
+from harness.config.audit_config import test_named
+from harness.config.generation import SamplingParameters
+from harness.config.server_urls import folded
+from harness.errors import EXIT_VALID
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
+from harness.record.replica_figures import ReplicaBalance
+from harness.record.resolved_plan import ResolvedPlan, ServerInfo
+from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
+from harness.report.network import first_token_line, network_line
+from harness.report.next_step import next_step
+from harness.report.progress_line import ProgressPrinter, ProgressSnapshot, duration, milliseconds
+from harness.text import printable
+
+LABEL_WIDTH = 14
+CELL_WIDTH = 9
+_NOT_MEASURED = "-"
+# Columns that a narrow terminal loses, the least important first.
+_DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
+_LIMIT = "p99 limit"
+_KINDS, _URLS = 6, 4  # of servers that the plan shows, and of their URLs
+_SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
+_OURS = "this client's own time, inside LoadGen's figures"
+_LEGEND = {
+    "issue delay": "from LoadGen's call until the request is sent, connecting included",
+    "client share": "from the arrival of a token until LoadGen is called",
+    "schedule lag": "from LoadGen's scheduled time until its call, mean",
+}
+
+
+class RunConsole:
+    """Prints a run to stdout while it runs: its plan, its progress, its result."""
+
+    def __init__(self) -> None:
+        self._progress = ProgressPrinter()
+
+    def plan(self, record: RunRecord) -> None:
+        """Everything is checked, nothing was sent yet."""
+        print(render_plan(record), flush=True)
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Once a second."""
+        self._progress(snapshot)
+
+    def finish(self, record: RunRecord) -> int:
+        """Print the result; returns the program's exit code."""
+        self._progress.end()
+        if record.plan.dry_run:
+            print("dry run: everything is checked, nothing was sent")
+            return EXIT_VALID
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        lines = result_lines(Path(record.files["LoadGen"]))
+        print(render_summary(record, width, lines, next_step(record)), flush=True)
+        return record.exit_code
+
+
+def render_summary(
+    record: RunRecord, width: int | None = None, loadgen_lines: Sequence[str] = (), next_step: str = ""
+) -> str:
+    """The closing summary of a run that has ended, ending in a line break.
+
+    ``width``: the terminal's columns, None for no limit. ``loadgen_lines``: its summary's result, word for
+    word. ``next_step``: what to run now.
+    """
+    if record.statistics is None or record.verdict is None:
+        raise ValueError("the record of a run that has not ended")
+    blocks = [
+        [printable(line) for line in loadgen_lines],
+        [printable(record.plan.title)],
+        [*_throughput(record.statistics), *_replicas(record.balance)],
+        _latency_table(record, record.statistics, width),
+        _network(record),
+        _failures(record.statistics),
+        _listing("What the servers' metrics say", record.server_load.notes if record.server_load else ()),
+        _listing("Warnings: reasons to distrust these numbers", record.warnings),
+        _loadgen(record.loadgen),
+        [_pair(name, path) for name, path in record.files.items()],
+        _verdict(record.verdict, len(record.deviations)),
+        [printable(next_step, 2000)] if next_step else [],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _pair(label: str, value: str) -> str:
+    return f"{printable(label):<{LABEL_WIDTH}} {printable(value)}"
+
+
+def _throughput(s: Statistics) -> list[str]:
+    lines = [_pair("queries", f"{s.queries}: {s.completed} completed, {s.failed} failed")]
+    if s.samples_per_s is not None and s.tokens_per_s is not None and s.duration_ns is not None:
+        rate = (
+            f"{s.samples_per_s:.2f} samples/s, {s.tokens_per_s:.2f} tokens/s in {s.duration_ns / 1e9:.1f} s"
+        )
+        lines.append(_pair("throughput", rate))
+    if s.isl_mean is not None and s.osl_mean is not None:
+        lines.append(_pair("mean tokens", f"{s.isl_mean:.1f} in (ISL), {s.osl_mean:.1f} out (OSL)"))
+    return lines
+
+
+def _replicas(balance: ReplicaBalance | None) -> list[str]:
+    if balance is None or balance.imbalance is None:
+        return []
+    slow, spread = (
+        balance.stragglers,
+        f"imbalance {balance.imbalance:.3f} (largest mean in flight over that of all)",
+    )
+    judged = (
+        "stragglers not judged" if slow is None else f"{len(slow) or 'no'} straggler{'s' * (len(slow) != 1)}"
+    )
+    return [_pair("replicas", f"{len(balance.replicas)}: {spread}, {judged}")]
+
+
+def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[str]:
+    lag_ns = record.schedule_lag_mean_ns
+    if s.latency is None and s.issue_delay is None and record.client_share is None:
+        return []
+    of_answers = {"TTFT": s.ttft, "TPOT": s.tpot, "latency": s.latency} if s.latency is not None else {}
+    ours = {"issue delay": s.issue_delay, "client share": record.client_share}
+    rows: dict[str, dict[str, str]] = {
+        **{name: _cells(found) for name, found in of_answers.items()},
+        **{name: _cells(found) for name, found in ours.items() if found is not None},
+    }
+    if lag_ns is not None:
+        rows["schedule lag"] = {"mean": milliseconds(lag_ns)}
+    for name, limit_ns in record.plan.limits_ns.items():
+        if name in rows and not record.plan.accuracy:
+            rows[name][_LIMIT] = milliseconds(limit_ns)
+    titles = _columns(any(_LIMIT in row for row in rows.values()), width)
+    lines = [_table_line("ms", titles)]
+    lines += [_table_line(name, [row.get(title, "") for title in titles]) for name, row in rows.items()]
+    return [*lines, *_legend(rows, width)]
+
+
+def _columns(limits: bool, width: int | None) -> list[str]:
+    """The columns that fit into ``width``; p99 and the limits stay."""
+    titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max", *((_LIMIT,) if limits else ())]
+    for title in _DROPPED:
+        if width is None or LABEL_WIDTH + len(titles) * (CELL_WIDTH + 1) <= width:
+            break
+        titles.remove(title)
+    return titles
+
+
+def _legend(rows: Iterable[str], width: int | None) -> list[str]:
+    known = [f"{name}: {_LEGEND[name]}" for name in rows if name in _LEGEND]
+    text = f"{'; '.join(known)} ({_OURS})"
+    return textwrap.wrap(text, min(width or 110, 110)) if known else []
+
+
+def _cells(found: Distribution | None) -> dict[str, str]:
+    """By column title; "-" where nothing was measured."""
+    titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max"]
+    if found is None:
+        return dict.fromkeys(titles, _NOT_MEASURED)
+    values = [found.mean, *(found.percentiles[f"{percent:g}"] for percent in PERCENTILES), found.max]
+    return dict(zip(titles, map(milliseconds, values), strict=True))
+
+
+def _table_line(label: str, cells: Sequence[str]) -> str:
+    return (f"{label:<{LABEL_WIDTH}}" + "".join(f" {cell:>{CELL_WIDTH}}" for cell in cells)).rstrip()
+
+
+def _network(record: RunRecord) -> list[str]:
+    texts = {"network": network_line(record.network), "first token": first_token_line(record)}
+    indent = " " * (LABEL_WIDTH + 1)
+    wrapped = (
+        textwrap.wrap(_pair(name, text), 110, subsequent_indent=indent)
+        for name, text in texts.items()
+        if text
+    )
+    return [line for lines in wrapped for line in lines]
+
+
+def _failures(s: Statistics) -> list[str]:
+    if not s.failures:
+        return []
+    return ["Failed queries", *(f"  {printable(kind):<20} {count}" for kind, count in s.failures.items())]
+
+
+def _listing(title: str, items: Sequence[str]) -> list[str]:
+    return [title, *(f"  - {printable(item)}" for item in items)] if items else []
+
+
+def _loadgen(log: LoadgenSummary | None) -> list[str]:
+    if log is None:
+        return []
+    if log.problem:
+        return [_pair("LoadGen", f"its summary is {log.problem}")]
+    result = {True: "VALID", False: "INVALID", None: "no verdict (accuracy run)"}[log.result_valid]
+    unmet = [name for name, met in log.constraints.items() if not met]
+    text = f"{result}, {log.errors} errors, {log.warnings} warnings"
+    return [_pair("LoadGen", text + (f"; not satisfied: {', '.join(unmet)}" if unmet else ""))]
+
+
+def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
+    noun = "deviation" if deviations == 1 else "deviations"
+    mark = (
+        f", NOT OFFICIAL: {deviations} {noun} from the rules (see the plan, run.json)" if deviations else ""
+    )
+    return [f"Result: {verdict.result}{mark}", *(f"  - {printable(reason)}" for reason in verdict.reasons)]
+
+
+def render_plan(record: RunRecord, *, searched: bool = False) -> str:
+    """The plan as the user reads it before the run; ``searched``: of many runs, whose rates are not known."""
+    plan, parameters = record.plan, record.plan.parameters
+    in_flight = "as LoadGen issues them" if plan.concurrency is None else f"{plan.concurrency} at once"
+    lines = [
+        f"{plan.title}: {plan.samples} samples of {plan.input_file}",
+        f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
+        *_audit_line(plan),
+        *(() if searched else (f"issues    {_issue_line(plan)}",)),
+        f"requests  {in_flight}{_guess(record)}, {_bounds(plan)}",
+        f"client    {plan.placement}",
+        f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
+        f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
+        + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
+        + ("streamed" if parameters.stream else "not streamed"),
+        *(f"server    {line}" for line in server_lines(record.servers, lambda server: _served(server, plan))),
+        *(() if searched else (f"logs      {plan.log_dir}",)),
+        *(f"DEVIATION {deviation}" for deviation in record.deviations),
+        *(f"WARNING   {warning}" for warning in (*record.warnings, *plan.conf_warnings)),
+    ]
+    return "\n".join(printable(line) for line in lines)
+
+
+def _length(parameters: SamplingParameters) -> str:
+    least = f"{parameters.min_new_tokens} to " if parameters.min_new_tokens else "at most "
+    return f"{least}{parameters.max_new_tokens} tokens"
+
+
+def _issue_line(plan: ResolvedPlan) -> str:
+    """``6396 queries, the dataset once, scheduled over 10m40s``."""
+    issue = plan.expected
+    times = issue.samples / issue.dataset
+    share = f", {times:g} x the dataset" if times.is_integer() else ""
+    count = f"{issue.samples} {'samples in one query' if plan.scenario.one_query else 'queries'}{share}"
+    if issue.scheduled:
+        return f"{count}, scheduled over {duration(issue.seconds or 0)}"
+    if issue.seconds is None:
+        return count
+    least = "" if issue.exact else "at least "
+    return f"{least}{count}, about {duration(issue.seconds)} at the {plan.scenario.rate_key} asked for"
+
+
+def _audit_line(plan: ResolvedPlan) -> list[str]:
+    """``settings of FILE (TEST07): mode 2, min_duration 0``."""
+    if plan.audit_settings is None:
+        return []
+    shown = ", ".join(
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in plan.audit_settings.items()
+    )
+    test = test_named(plan.audit_settings) or "of no known test"
+    return [f"audit     settings of {plan.audit_config or 'the rules'} ({test}): {shown}"]
+
+
+def _guess(record: RunRecord) -> str:
+    """A mark where Offline's own concurrency is a guess: not every server reports what it runs at once."""
+    if record.plan.concurrency is None or record.plan.max_concurrency is not None:
+        return ""
+    if all(server.max_running_requests is not None for server in record.servers):
+        return ""
+    return (
+        " (a guess: not every server reports how many requests it runs at once; --max-concurrency N sets it)"
+    )
+
+
+def _bounds(plan: ResolvedPlan) -> str:
+    """``3600 s each at most, 600 s between events``."""
+    deadlines = plan.deadlines
+    parts = [f"{deadlines.request_s:g} s each at most"]
+    if deadlines.first_token_s is not None:
+        parts.append(f"{deadlines.first_token_s:g} s to the first token")
+    if deadlines.stall_s is not None and deadlines.stall_s < deadlines.request_s:
+        parts.append(f"{deadlines.stall_s:g} s between events")
+    return ", ".join(parts)
+
+
+def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], str]) -> list[str]:
+    """``URL: `` and the text of ``served`` about the server; replicas with the same text share a line."""
+    groups: dict[str, list[str]] = {}
+    for server in servers:
+        groups.setdefault(served(server), []).append(server.url)
+    found = sorted(groups.items(), key=lambda group: -len(group[1]))
+    lines = [
+        f"{f'{len(urls)} x ' if len(urls) > 1 else ''}{folded(urls, _URLS)}: {text}"
+        for text, urls in found[:_KINDS]
+    ]
+    hidden = sum(len(urls) for _, urls in found[_KINDS:])
+    return [*lines, f"and {hidden} more, of {len(found) - _KINDS} other kinds"] if hidden else lines
+
+
+def served_by(server: ServerInfo) -> str:
+    """``SGLang 0.5.23 serves PATH as NAME``."""
+    return f"{server.engine} {server.version or ''} serves {server.names}"
+
+
+def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
+    """``SGLang 0.5.23 serves PATH as NAME (context 131072, dp 8)``."""
+    scheduling = {_SCHEDULING[name]: value for name, value in server.settings.items() if name in _SCHEDULING}
+    facts = {
+        "context": server.context_length,
+        "dp": server.dp_size,
+        "runs at once": server.max_running_requests,
+        "stream interval": server.stream_interval,
+        "revision": server.revision or ("not reported" if plan.benchmark.model_revision else None),
+        **scheduling,
+    }
+    shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+    return f"{served_by(server)} ({shown})"

@@ -1,0 +1,213 @@
+"""The progress of a run or of its grading, from a second shell: a screen on a terminal, else plain lines."""
+
+import os
+import select
+import shutil
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.analysis.replicas import SLOWER
+from harness.cli.streams import control
+from harness.errors import ConfigError
+from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
+from harness.grading.reports.progress import GradingProgress, read_grading
+from harness.record.run_record import RunRecord
+from harness.report.progress_line import duration
+from harness.report.progress_log import Latencies, ProgressLine, read_progress
+from harness.report.runs_table import score
+from harness.text import printable
+
+_LOOK_S = 1.0
+_SILENT_S = 15.0  # three lines that did not come
+_LONGEST_STEP_S = 600.0  # of grading; after it, the evaluator is assumed to have been killed
+_BAR = 40
+_CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
+
+
+def newest_run(folder: Path) -> Path:
+    """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
+    for names in ((PROGRESS, GRADING_PROGRESS), (RUN_RECORD,)):  # a run of a few seconds has no line
+        found = [folder / name for name in names if (folder / name).is_file()]
+        if found := found or [path for name in names for path in folder.rglob(name)]:
+            return max(found, key=lambda path: path.stat().st_mtime).parent
+    raise ConfigError(f"{folder}: no run in it or below; pass the --output-dir of a run that has begun")
+
+
+def watch(folder: Path) -> None:
+    """Show the run until it ends, or until q or Ctrl-C. Raises ConfigError where there is none."""
+    run = newest_run(folder)
+    if sys.stdout.isatty() and sys.stdin.isatty():
+        with _screen() as leaves:
+            while not leaves():
+                lines = screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)
+                _control(_CLEAR)
+                print("\n".join(lines), end="", flush=True)
+                if _ended(run):
+                    break
+        print("\n".join(screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)))
+        return
+    last = ""
+    while not (ended := _ended(run)):
+        if (text := _plain_state(run)) not in ("", last):
+            last = text
+            print(printable(text), flush=True)
+        time.sleep(_LOOK_S)
+    print(ended, flush=True)
+
+
+def _control(text: str) -> None:
+    control(sys.stdout, text)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _screen() -> Iterator[Callable[[], bool]]:
+    """The terminal without echo and cursor; the value waits a second and returns whether q was pressed."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def leaves() -> bool:
+        ready, _, _ = select.select([descriptor], [], [], _LOOK_S)
+        return bool(ready) and os.read(descriptor, 64)[:1] in (b"q", b"Q", b"")
+
+    try:
+        tty.setcbreak(descriptor)
+        _control(_HIDE)
+        yield leaves
+    finally:
+        _control(_SHOW)
+        print(flush=True)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def screen(run: Path, now: datetime, width: int) -> list[str]:
+    """The lines of the screen, cut to its width."""
+    record, line, result = _record(run), _last_line(run), _result(run)
+    title = record.plan.title if record is not None else str(run)
+    lines = [title, str(run), ""]
+    if line is not None:
+        lines += _figures(line, now, lasts=not result)
+    elif not result:
+        lines.append("no progress yet: the first line comes five seconds after the first query")
+    if result:
+        lines += ["", result]
+    if result and (grading := _grading(run, now)) is not None:
+        lines += ["", *_steps(grading, now), "", "q leaves; grading continues"]
+    elif not result:
+        lines += ["", "q leaves; the run continues"]
+    return [printable(text)[: max(width - 1, 1)] for text in lines]
+
+
+def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
+    done, total = line.completed + line.failed, max(line.total or 0, line.issued)
+    left = f", about {duration(line.remaining_s)} left" if line.remaining_s is not None and lasts else ""
+    yield f"{_bar(done, total)} {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
+    silent_s = (now - line.time).total_seconds()
+    if lasts and silent_s > _SILENT_S:
+        yield f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
+    yield ""
+    rate = "" if line.tokens_per_s is None else f", {line.tokens_per_s:,.0f} tokens/s"
+    spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
+    yield f"in flight  {line.in_flight:,}{rate}{spread}"
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in line.failures.items())
+    yield f"failed     {line.failed:,}" + (f" ({kinds})" if kinds else "")
+    yield f"last minute, {line.ended_last_minute:,} answers:"
+    for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
+        yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
+    if line.stragglers:
+        yield f"STRAGGLERS {line.stragglers:,}: over {SLOWER:g} x the median TPOT for a minute"
+    for replica in line.slowest:
+        yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
+
+
+def _steps(grading: GradingProgress, now: datetime) -> Iterator[str]:
+    done, total = grading.done, grading.total
+    bar = _bar(done, total)
+    yield f"grading {bar} {done:,} of {total:,} {grading.stage}, {duration(grading.elapsed_s)}"
+    if (silent_s := (now - grading.time).total_seconds()) > _SILENT_S:
+        yield f"no step for {duration(silent_s)}: a long one, or the evaluator was killed"
+
+
+def _bar(done: int, total: int) -> str:
+    filled = min(round(_BAR * done / total), _BAR) if total else 0
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}]"
+
+
+def _latencies(part: Latencies | None) -> str:
+    return "-" if part is None else f"p50 {part.p50_ms:,.1f} ms, p99 {part.p99_ms:,.1f} ms"
+
+
+def _over(name: str, line: ProgressLine) -> str:
+    if (over := line.over_limit.get(name)) is None:
+        return ""
+    if over.most < 0:
+        return f"; {over.queries:,} over {over.limit_ms:g} ms (too few queries to become VALID)"
+    lost = " LOST: the run can no longer become VALID" if over.queries > over.most else ""
+    return f"; {over.queries:,} of at most {over.most:,} over {over.limit_ms:g} ms{lost}"
+
+
+def plain(line: ProgressLine) -> str:
+    """One line for a file or a pipe."""
+    done, total = line.completed + line.failed, max(line.total or 0, line.issued)
+    parts = [
+        f"[{duration(line.elapsed_s)}] {done}/{total} done",
+        f"{line.failed} FAILED" if line.failed else "",
+        f"{line.in_flight} in flight",
+        "" if line.tokens_per_s is None else f"{line.tokens_per_s:.0f} tok/s",
+        *(f"{name} {_latencies(part)}" for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)) if part),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _plain_state(run: Path) -> str:
+    """The present line of the run, or of its grading; "" before the first."""
+    if _result(run) and (grading := _grading(run, datetime.now(UTC))) is not None:
+        steps = f"{grading.done}/{grading.total} {grading.stage}"
+        return f"[{duration(grading.elapsed_s)}] grading, {steps}"
+    line = _last_line(run)
+    return "" if line is None else plain(line)
+
+
+def _grading(run: Path, now: datetime) -> GradingProgress | None:
+    """None where no evaluator is running."""
+    found = read_grading(run)
+    return found if found and (now - found.time).total_seconds() < _LONGEST_STEP_S else None
+
+
+def _last_line(run: Path) -> ProgressLine | None:
+    try:
+        return read_progress(run / PROGRESS)
+    except FileNotFoundError:
+        return None
+
+
+def _record(run: Path) -> RunRecord | None:
+    try:
+        return RunRecord.read(run / RUN_RECORD)
+    except FileNotFoundError:
+        return None
+
+
+def _ended(run: Path) -> str:
+    """The verdict in one line; "" while the run lasts or is graded."""
+    return "" if _grading(run, datetime.now(UTC)) is not None else _result(run)
+
+
+def _result(run: Path) -> str:
+    """The verdict and score in one line; "" while the run lasts."""
+    record = _record(run)
+    if record is None or record.verdict is None:
+        return ""
+    reasons = "; ".join(record.verdict.reasons)
+    figures = score(run)
+    return (
+        f"Result: {record.verdict.result}"
+        + (f": {reasons}" if reasons else "")
+        + (f"; {figures}" if figures else "")
+    )

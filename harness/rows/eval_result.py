@@ -1,0 +1,169 @@
+"""The result of run_eval.py: answers and failures of the rows, and the file of them."""
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
+from harness.dataset.samples import SampleSet, load_samples
+from harness.dataset.table import Table, open_table
+from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
+from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
+from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowAnswer
+from harness.loadgen_logs.accuracy_log import TokenIds
+from harness.record.answer_log import SavedAnswer
+from harness.record.outcome import FailureKind
+from harness.rows.attempts import EvalSettings
+from harness.rows.eval_plan import EvalPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalResult:
+    """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor failure.
+
+    ``written``: whether the file is there; ``has_truths``: and true answers in it. ``kept``: answers of
+    earlier attempts. ``warm_up_s``: the trial requests; ``elapsed_s``: from the first request to the last
+    answer, of all attempts.
+    """
+
+    plan: EvalPlan
+    samples: int
+    kept: int
+    answers: Mapping[int, SavedAnswer]
+    failures: Mapping[int, tuple[FailureKind, str]]
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    interrupted_by: str | None = None
+    without_text: int = 0
+    has_truths: bool = False
+    written: bool = False
+    warm_up_s: float = 0.0
+    elapsed_s: float = 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row has its answer or its failure."""
+        return len(self.answers) + len(self.failures) == self.samples
+
+    @property
+    def exit_code(self) -> int:
+        """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
+        if self.interrupted_by is not None:
+            return 128 + signal.Signals[self.interrupted_by]
+        return EXIT_VALID if self.is_complete and not self.failures else EXIT_INVALID
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of all answers."""
+        return sum(answer.count for answer in self.answers.values())
+
+    @property
+    def failure_kinds(self) -> dict[str, int]:
+        """Failed rows by kind, the most frequent first."""
+        return dict(Counter(kind.label for kind, _ in self.failures.values()).most_common())
+
+
+@dataclass(slots=True)
+class Texts:
+    """The texts of outputs; ``missing`` counts those that the tokenizer cannot decode."""
+
+    decoder: OutputDecoder | None
+    missing: int = 0
+
+    def of(self, index: int, ids: TokenIds) -> str | None:
+        """The text that a grader of the benchmark reads; None without a tokenizer that has these ids."""
+        if self.decoder is None:
+            return None
+        try:
+            return self.decoder.output(RowAnswer(index, ids)).text
+        except GradingError:
+            self.missing += 1
+            return None
+
+
+class OutputTable:
+    """The rows of a dataset, and the table of them with their answers (sut.rows.run.RowFiles)."""
+
+    def __init__(self, plan: EvalPlan) -> None:
+        self._plan = plan
+        self._table: Table
+        self._texts: Texts
+
+    def read(self) -> SampleSet:
+        """The prompts. Raises ConfigError and DatasetError."""
+        run = self._plan.run
+        samples = load_samples(run.input_file, vocabulary_size=run.benchmark.vocabulary_size)
+        samples = samples.part(self._plan.skip, self._plan.count)
+        self._table = open_table(run.input_file)
+        return samples
+
+    def warnings(self) -> tuple[str, ...]:
+        """The columns that the table will lack. Raises ConfigError for a tokenizer of another model."""
+        self._texts, warnings = open_texts(self._plan)
+        return (*column_warnings(self._table), *warnings)
+
+    def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
+        """Write every row with its answer or its failure. Raises OSError."""
+        write_outputs(result, self._table, self._texts, settings, on_row)
+        truths = self._plan.run.benchmark.dataset(accuracy=True).truth_columns
+        return replace(
+            result,
+            written=True,
+            without_text=self._texts.missing,
+            has_truths=not set(truths).isdisjoint(self._table.names),
+        )
+
+
+def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:
+    """The texts of a plan's outputs, and a warning where there will be none.
+
+    Raises ConfigError for a given tokenizer that is not the benchmark's.
+    """
+    benchmark, limit = plan.run.benchmark, plan.run.parameters.max_new_tokens
+    if plan.tokenizer is not None:
+        return Texts(open_decoder(benchmark, plan.tokenizer, limit)), ()
+    beside = tokenizer_beside(plan.run.input_file, benchmark)
+    if plan.run.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
+        why = "the embedded engine's model has another tokenizer"
+    else:
+        try:
+            return Texts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()
+        except ConfigError as error:
+            why = str(error)
+    return Texts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)
+
+
+def write_outputs(
+    result: EvalResult, source: Table, texts: Texts, settings: EvalSettings, on_row: Callable[[int], None]
+) -> None:
+    """Write every row with its answer or its failure; ``on_row`` gets the rows done. Raises OSError."""
+    plan, answers, failures = result.plan, result.answers, result.failures
+
+    def text(index: int) -> str | None:
+        on_row(index + 1)
+        return texts.of(index, answers[index].output_ids()) if index in answers else None
+
+    def failure(index: int) -> str | None:
+        return ": ".join((failures[index][0].label, failures[index][1])) if index in failures else None
+
+    columns = (
+        NewColumn(TEXT, "string", text),
+        NewColumn(IDS, "ids", lambda index: answers[index].output_ids() if index in answers else None),
+        NewColumn(LENGTH, "int32", lambda index: answers[index].count if index in answers else None),
+        NewColumn(BACKEND, "string", lambda index: plan.run.backend),
+        NewColumn(FAILURE, "string", failure),
+    )
+    rows = range(plan.skip, plan.skip + result.samples)
+    write_extended(plan.output, source, rows, columns, {METADATA: msgspec.json.encode(settings).decode()})
+
+
+def column_warnings(source: Table) -> Iterator[str]:
+    """Columns of the dataset that are not in the file. Reads every column once."""
+    ours = [name for name in source.names if name in (TEXT, IDS, LENGTH, BACKEND, FAILURE)]
+    if ours:
+        yield f"{source.path}: its columns {', '.join(ours)} are those of an earlier run and are replaced"
+    for name, why in unreadable_columns(source).items():
+        yield f"column {name} is left out of the file: {why}"

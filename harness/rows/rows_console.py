@@ -1,0 +1,138 @@
+"""The texts of runs without LoadGen on stdout, and of run_eval.py: the plan, the progress, the result."""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from harness.grading.reports.progress import ProgressBar
+from harness.record.resolved_plan import ServerInfo
+from harness.report.next_step import resuming_command, scoring_command
+from harness.report.progress_line import ProgressPrinter, ProgressSnapshot
+from harness.report.run_console import served_by, server_lines
+from harness.rows.eval_plan import EvalPlan
+from harness.rows.eval_result import EvalResult
+from harness.text import show
+
+
+class RowsConsole(ABC):
+    """Prints a run of rows to stdout while it lasts (sut.rows.run.Watcher)."""
+
+    ROWS: ClassVar[str]
+    """what is answered"""
+    WRITTEN: ClassVar[str]
+    """what the file of answers consists of"""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """``command``: sys.argv, for the command that resumes the run."""
+        self._command = command
+        self._progress = ProgressPrinter()
+        self._writing = ProgressBar(sys.stderr)
+
+    @abstractmethod
+    def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
+        """The line of the rows, and that of the answers."""
+
+    @abstractmethod
+    def lines(self, result: EvalResult) -> list[str]:
+        """The result of a run that sent its rows."""
+
+    def plan(
+        self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
+    ) -> None:
+        """Everything is checked, nothing was sent yet."""
+        rows, answers = self.heading(plan, samples)
+        lines = [
+            rows,
+            f"answers   {answers}",
+            *(f"server    {line}" for line in server_lines(servers, served_by)),
+            f"output    {plan.output}",
+            *([f"resuming  {kept} of {samples} {self.ROWS} are answered already"] if kept else []),
+            *(f"WARNING   {warning}" for warning in warnings),
+        ]
+        show(*lines)
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Once a second."""
+        self._progress(snapshot)
+
+    def written(self, done: int, total: int) -> None:
+        """After each row of the file."""
+        self._progress.end()
+        self._writing.show(done, total, f"{self.WRITTEN} written")
+
+    def finish(self, result: EvalResult) -> int:
+        """Print the result; returns the program's exit code."""
+        self._progress.end()
+        self._writing.end()
+        if result.plan.run.dry_run:
+            print("dry run: everything is checked, nothing was sent")
+            return 0
+        show(*self.lines(result))
+        return result.exit_code
+
+    def counted(self, result: EvalResult) -> str:
+        """The numbers of answered and failed rows, and the kinds of failures."""
+        kinds = ", ".join(f"{kind} {count}" for kind, count in result.failure_kinds.items())
+        counts = f"{result.samples}: {len(result.answers)} answered, {len(result.failures)} failed"
+        return f"{counts} ({kinds})" if kinds else counts
+
+    def resuming(self, result: EvalResult) -> str:
+        """The command that sends the rows without an answer."""
+        return resuming_command(self._command)
+
+
+class EvalConsole(RowsConsole):
+    """Prints a run of run_eval.py."""
+
+    ROWS, WRITTEN = "rows", "rows"
+
+    def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
+        """Rows of a table, with the benchmark's parameters."""
+        parameters, run = plan.run.parameters, plan.run
+        rows = f"{samples} rows of {run.input_file}" + (
+            f", behind the first {plan.skip}" if plan.skip else ""
+        )
+        answers = (
+            f"at most {parameters.max_new_tokens} tokens, temperature {parameters.temperature:g}, "
+            f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
+        )
+        seed = "" if parameters.seed is None else f", seed {parameters.seed}"
+        return f"{run.benchmark.name}, every row once, without LoadGen: {rows}", answers + seed
+
+    def lines(self, result: EvalResult) -> list[str]:
+        """The counts, and how to score or resume."""
+        answered, failed = len(result.answers), len(result.failures)
+        tokens = result.tokens
+        lines = [f"rows           {self.counted(result)}"]
+        if answered:
+            lines.append(f"tokens         {tokens}, {tokens / answered:.1f} each on average")
+        lines += [f"WARNING        {warning}" for warning in result.warnings]
+        if result.without_text:
+            lines.append(
+                f"WARNING        {result.without_text} answers have ids that the tokenizer does not have: "
+                "their model_output is empty"
+            )
+        lines += [f"ERROR          {error}" for error in result.errors]
+        if not result.is_complete:
+            left = result.samples - answered - failed
+            lines.append(f"{left} rows have neither an answer nor a failure: the file is not written")
+        if result.written:
+            lines.append(f"output         {result.plan.output}")
+        if result.has_truths and not result.failures:
+            plan = result.plan
+            scoring = scoring_command(plan.output, plan.run.input_file, plan.run.benchmark, plan.tokenizer)
+            lines.append(f"Score it with: {scoring}")
+        if result.interrupted_by:
+            lines.append(f"ended by {result.interrupted_by}")
+        if result.failures or not result.written:
+            what = "send the failed rows again" if result.written else "resume"
+            lines.append(f"{answered} answers are kept; to {what}: {self.resuming(result)}")
+        return lines
+
+    def resuming(self, result: EvalResult) -> str:
+        """The command with the file, whose default name has the time."""
+        words = list(self._command)
+        if not any(word.replace("_", "-").split("=")[0] == "--output-file" for word in words):
+            words += ["--output-file", str(result.plan.output)]
+        return resuming_command(words)

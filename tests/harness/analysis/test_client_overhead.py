@@ -1,0 +1,160 @@
+"""When the client was the bottleneck: stretches of time, from CPU seconds and from late reports; the lag of
+LoadGen's schedule from means, on made-up rows and against LoadGen's trace of a real run."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from harness.analysis.client_overhead import client_load, lag_warnings, load_warnings, mean_schedule_lag
+from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW
+from harness.record.run_record import Bottleneck, ClientLoad
+from tests.runs import ROOT, quick_conf, small_dataset
+from tests.stub import StubServer
+
+START = 2**62 // 3  # sums of such clock values outgrow 64 bits
+SECOND, MS = 10**9, 10**6
+LIMIT_NS = 3_000 * MS
+
+
+def cpu(*shares):
+    """Rows of a run whose processes used ``shares[i]`` of a core in second i."""
+    used = np.cumsum([[0] * len(shares[0]), *shares], axis=0) * SECOND
+    return np.column_stack([START + SECOND * np.arange(len(used)), used.astype(np.int64)])
+
+
+def reports(*seconds):
+    """Ten reports in each second, ``seconds[i]`` ms late in second i; one of the ten is always in time."""
+    rows = [
+        (0, 1, START + i * SECOND + j * MS - late * MS * (j > 0), START + i * SECOND + j * MS)
+        for i, late in enumerate(seconds)
+        for j in range(10)
+    ]
+    return np.array(rows, dtype=LOADGEN_CALL_ROW)
+
+
+NONE = reports()
+IDLE = cpu((0.1, 0.1))
+
+
+def test_shares_by_process():
+    load = client_load(cpu((0.2, 0.5, 0.1), (0.1, 0.75, 0.2)), NONE, START, None)
+    assert load.cores == pytest.approx({"LoadGen": 0.2, "worker 0": 0.75, "worker 1": 0.2})
+    assert load.bottlenecks == ()
+
+
+@pytest.mark.parametrize(
+    ("shares", "stretches"),
+    [
+        ([0.5, 1.0, 0.5], []),  # a single second
+        ([0.5, 0.99, 0.97, 0.5], [(1, 3)]),
+        ([0.99, 0.99, 0.5, 0.99, 0.99, 0.1, 0.1, 0.1, 0.99, 0.99], [(0, 5), (8, 10)]),
+    ],
+)
+def test_a_worker_without_rest(shares, stretches):
+    load = client_load(cpu(*((0.1, share) for share in shares)), NONE, START, LIMIT_NS)
+    assert [(s.from_s, s.to_s) for s in load.bottlenecks] == stretches
+    assert all("worker 0 used" in s.reason for s in load.bottlenecks)
+
+
+def test_late_reports():
+    """One percent of the TTFT limit of 3 s is 30 ms."""
+    late = reports(1, 1, 31, 45, 1, 1, 1, 1, 200)
+    load = client_load(IDLE, late, START, LIMIT_NS)
+    assert [(s.from_s, s.to_s) for s in load.bottlenecks] == [(2, 4), (8, 9)]
+    assert "45.00 ms" in load.bottlenecks[0].reason
+    assert client_load(IDLE, late, START, None).bottlenecks == ()
+
+
+def test_one_late_report_is_no_stretch():
+    rows = reports(1, 1)
+    rows["arrived_ns"][3] -= 500 * MS
+    assert client_load(IDLE, rows, START, LIMIT_NS).bottlenecks == ()
+
+
+def test_many_stretches_are_summed_up():
+    load = client_load(IDLE, reports(*([99, 1, 1, 1] * 9)), START, LIMIT_NS)
+    lines = load_warnings(load)
+    assert (len(load.bottlenecks), len(lines)) == (9, 5)
+    assert lines[0].startswith("the client was the bottleneck from 0 s to 1 s: ")
+    assert "5 shorter stretches" in lines[-1]
+    assert len(load_warnings(ClientLoad({}, (Bottleneck(1, 2, "why"),)))) == 1
+
+
+FIGURE = "Mean First Token latency (ns)"
+
+
+def rows_and_reports(ttft_ns, failure=0):
+    rows = np.zeros(len(ttft_ns), dtype=QUERY_ROW)
+    rows["query_id"] = np.arange(len(rows))
+    rows["issued_ns"] = START + np.arange(len(rows)) * MS
+    rows["failure"] = failure
+    reports = np.zeros(2 * len(rows), dtype=LOADGEN_CALL_ROW)
+    reports["query_id"] = np.tile(rows["query_id"][::-1], 2)  # in another order
+    reports["kind"] = np.repeat([FIRST_TOKEN, COMPLETE], len(rows))
+    reports["reported_ns"][: len(rows)] = (rows["issued_ns"] + ttft_ns)[::-1]
+    return rows, reports
+
+
+def test_the_means_differ_by_the_lag():
+    rows, reports = rows_and_reports(np.arange(1, 7) * 10 * MS)
+    assert mean_schedule_lag(rows, reports, {FIGURE: 35 * MS + 80_000}) == pytest.approx(80_000, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("failure", "missing", "figures"), [(3, 0, {FIGURE: 1}), (0, 1, {FIGURE: 1}), (0, 0, {})]
+)
+def test_unlike_means_give_nothing(failure, missing, figures):
+    rows, reports = rows_and_reports(np.full(6, MS), failure)
+    assert mean_schedule_lag(rows, reports[missing:], figures) is None
+    assert mean_schedule_lag(rows[:0], reports[:0], figures) is None
+
+
+@pytest.mark.parametrize(
+    ("lag_ns", "limit_ns", "warned"),
+    [(None, 3e9, False), (9e6, None, False), (29e6, 3e9, False), (31e6, 3e9, True)],
+)
+def test_one_percent_of_the_ttft_limit_is_too_late(lag_ns, limit_ns, warned):
+    assert bool(lag_warnings(lag_ns, limit_ns)) == warned
+
+
+TRACED = """
+import sys
+from harness.cli.run_flags import parse_options
+from harness.config.run_plan import resolve_plan
+from harness.report.run_console import RunConsole
+from sut.run import run
+if __name__ == "__main__":
+    sys.exit(RunConsole().finish(run(resolve_plan(parse_options(sys.argv[1:])), trace=True)))
+"""
+
+
+@pytest.mark.engine
+def test_loadgens_own_trace_says_the_same(tmp_path):
+    """The trace has for each query by how much its issue was late; it costs time, so runs go without it."""
+    dataset, _ = small_dataset(tmp_path)
+    (tmp_path / "traced.py").write_text(TRACED)
+    with StubServer(event_delay_s=0.05) as server:  # a figure with an answer's time in it would be far off
+        conf = quick_conf(tmp_path, 100, 1500)
+        words = ["--scenario", "server", "--user-conf", conf, "--max-new-tokens", 4]
+        words += ["--server-url", server.url, "--input-file", dataset, "--output-dir", tmp_path]
+        done = subprocess.run(
+            [sys.executable, tmp_path / "traced.py", *map(str, words)],
+            env={"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode in (0, 4), done.stderr
+    log_dir = tmp_path / "server/performance"
+    derived = json.loads((log_dir / "run.json").read_text())["schedule_lag_mean_ns"]
+    trace = (log_dir / "mlperf_log_trace.json").read_text()
+    late = [int(ns) for ns in re.findall(r'"name":"Sample".*?"issue_start_ns":(\d+)', trace)]
+    assert len(late) > 50
+    # Beyond the trace's figure there is the call in which LoadGen stamps the first token: some us.
+    # Its thread may stand still in it; an answer takes 150 ms and more.
+    assert -5_000 < derived - np.mean(late) < 50 * MS
+    shown = re.search(r"schedule lag +([\d.]+)\n", done.stdout)
+    assert float(shown[1]) == pytest.approx(derived / MS, rel=0.01)

@@ -1,0 +1,114 @@
+"""Numbers of a page: early stopping, what happened when, distributions, replicas."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from harness.analysis.distributions import histogram, percentile_curve, sample_points
+from harness.analysis.early_stopping import most_over_limit
+from harness.analysis.queries import read_queries
+from harness.analysis.timeline import bins_of, in_flight, percentiles, tokens_per_second
+from harness.report.html.run_replicas import replicas_of, replicas_section
+from tests.harness.report import made
+
+
+def passes(over, queries):
+    """LoadGen's rule in exact arithmetic: P(X <= over) < 0.01 where a query is over with 0.01."""
+    weights = (math.comb(queries, k) * 99 ** (queries - k) for k in range(over + 1))
+    return Fraction(sum(weights), 100**queries) < Fraction(1, 100)
+
+
+@pytest.mark.parametrize("queries", [458, 459, 661, 662, 2000, 6396])
+def test_the_most_queries_over_a_limit_are_loadgens(queries):
+    most = most_over_limit(queries)
+    assert most < 0 or passes(most, queries)
+    assert not passes(most + 1, queries)
+
+
+# Published systems' query counts, with LoadGen's early_stopping.cc evaluated at them.
+@pytest.mark.parametrize(
+    ("queries", "most"),
+    [(12792, 101), (25584, 219), (51168, 459), (102336, 949), (600_000, 5820), (2_400_000, 23641)],
+)
+def test_the_most_queries_over_a_limit_of_long_runs(queries, most):
+    assert most_over_limit(queries) == most
+
+
+@pytest.fixture
+def queries(tmp_path):
+    return read_queries(made.folder(tmp_path, made.failed(made.rows(), 7, 8)) / "requests.parquet")
+
+
+def test_columns_are_those_of_the_table(queries):
+    rows = made.rows()
+    assert len(queries) == len(rows)
+    assert np.flatnonzero(~queries.completed).tolist() == [7, 8]
+    good = queries.completed
+    ttft = (rows["first_token_ns"] - rows["issued_ns"])[good] / 1e9
+    np.testing.assert_allclose(queries.ttft[good], ttft, rtol=1e-6)
+    np.testing.assert_allclose(queries.tpot[good], 0.04, rtol=1e-5)
+    assert np.isnan(queries.latency[~good]).all()
+    assert [queries.replicas[code] for code in queries.replica[:3]] == made.REPLICAS
+    assert queries.failures == ("timeout",)
+
+
+def test_tokens_over_time_add_up(queries):
+    bins = bins_of(queries)
+    assert 40 <= bins.count <= 600
+    rate = tokens_per_second(queries, bins)
+    assert rate.sum() * bins.width == pytest.approx(queries.osl[queries.completed].sum(), rel=1e-4)
+    assert (rate >= 0).all()
+
+
+def test_queries_in_flight_are_counted_at_the_end_of_each_bin(queries):
+    bins = bins_of(queries)
+    good = queries.completed
+    issued, ended = (np.floor(t[good] / bins.width) for t in (queries.issued, queries.ended))
+    expected = [((issued <= n) & (ended > n)).sum() for n in range(bins.count)]
+    assert in_flight(queries, bins).tolist() == expected
+
+
+def test_percentiles_over_time_are_those_of_each_bin(queries):
+    bins = bins_of(queries)
+    p50, p99 = percentiles(queries.ttft, queries, bins, (0.5, 0.99))
+    for number in range(bins.count):
+        inside = (queries.issued >= number * bins.width) & (queries.issued < (number + 1) * bins.width)
+        values = np.sort(queries.ttft[inside & queries.completed])
+        if len(values):
+            assert p50[number] == values[int(0.5 * len(values))]
+            assert p99[number] == values[int(0.99 * len(values))]
+        else:
+            assert math.isnan(p50[number])
+
+
+def test_a_percentile_curve_ends_at_the_largest_value():
+    curve = percentile_curve(np.array([3.0, 1.0, np.nan, 2.0, 4.0]))
+    assert (curve.values[0], curve.values[-1]) == (1.0, 4.0)
+    assert curve.values[np.searchsorted(curve.nines, 0.302)] >= 3.0  # p50: element floor(0.5 * 4)
+    assert percentile_curve(np.array([np.nan])) is None
+
+
+def test_a_histogram_counts_every_value():
+    found = histogram(np.random.default_rng(2).integers(1, 20_000, 5000))
+    assert found.counts.sum() == 5000
+    assert len(found.counts) <= 61
+
+
+def test_points_hold_what_was_chosen_and_an_even_part_of_the_rest():
+    count, kept = 100_000, [5, 77_777]
+    rows = sample_points(np.arange(count), np.ones(count), np.isin(np.arange(count), kept))
+    assert len(rows) == 4000
+    assert set(kept) <= set(rows.tolist())
+    assert np.histogram(rows, 4)[0].min() > 900
+
+
+def test_the_slow_replica_comes_first_and_is_marked(tmp_path):
+    queries = read_queries(made.folder(tmp_path, made.rows(slow=1)) / "requests.parquet")
+    (table,) = replicas_section(queries).tables
+    assert table.rows[0][0] == made.REPLICAS[1]
+    assert table.marked == {0}
+    figures = replicas_of(queries)
+    assert sum(one.queries for one in figures) == len(queries)
+    assert figures[1].tpot_p50 == pytest.approx(0.052, rel=1e-4)

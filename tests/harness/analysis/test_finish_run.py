@@ -1,0 +1,309 @@
+"""What a run leaves when it ends: run.json and requests.parquet, its record and the exit code."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from msgspec import structs
+
+from harness.analysis.finish_run import Observations, finish
+from harness.config.scenario import Scenario
+from harness.errors import EXIT_INVALID, EXIT_VALID
+from harness.files import JOURNAL_DIR
+from harness.loadgen_logs.summary_and_detail import read_detail
+from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
+from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.run_record import RunRecord
+from harness.report.run_console import render_summary
+from sut.worker.journal_writer import JournalWriter
+from tests.records import ENDED, started
+
+RECORDED = Path(__file__).parents[2] / "data/loadgen"
+REPLICAS = ["http://a:1", "http://b:2"]
+SERVERS = tuple(structs.replace(ENDED.servers[0], url=url) for url in REPLICAS)
+RAN = read_detail(RECORDED / "offline_errors/mlperf_log_detail.txt").requested
+SAMPLES = 6
+MS = 1_000_000
+START = 3_600_000 * MS  # the machine has been up for an hour
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    """Six queries answered in 40 ms each, and a summary of LoadGen that says VALID."""
+    (tmp_path / JOURNAL_DIR).mkdir()
+    add(tmp_path, range(SAMPLES))
+    shutil.copy(RECORDED / "offline_valid/mlperf_log_summary.txt", tmp_path)
+    shutil.copy(RECORDED / "offline_errors/mlperf_log_detail.txt", tmp_path)
+    return tmp_path
+
+
+def add(directory, numbers, outcome=None, name="0", times=None, first_tokens=1):
+    """Query 100 + i of sample i, issued at i ms; eight tokens unless ``outcome`` says otherwise."""
+    writer = JournalWriter(directory / JOURNAL_DIR, name, int(name))
+    good = Completion(np.arange(8, dtype=np.int32), "length")
+    for i in numbers:
+        issued = START + i * MS
+        usual = (issued, issued + MS // 2, issued + 4 * MS, issued + 5 * MS, issued + 40 * MS)
+        writer.add(100 + i, i, i % 2, times or usual, 16, first_tokens, outcome or good)
+    writer.flush()
+
+
+def close(log_dir, seen=None, *, accuracy=False, server=False, settings=None):
+    """The record after the end; a server run has the limits of gpt-oss-120b: 3 s and 80 ms."""
+    limits = {"ttft_latency": 3_000 * MS, "tpot_latency": 80 * MS}
+    record = started(
+        log_dir=log_dir,
+        mode="accuracy" if accuracy else "performance",
+        scenario=Scenario.SERVER if server else Scenario.OFFLINE,
+        samples=SAMPLES,
+        loadgen_settings=(settings or {}) | (limits if server else {}),
+    )
+    record = structs.replace(record, servers=SERVERS, deviations=("quick",))
+    return finish(record, seen or Observations(SAMPLES))
+
+
+def write_accuracy_log(log_dir, entries):
+    """As LoadGen lays it out."""
+    row = '{{ "seq_id" : {0}, "qsl_idx" : {0}, "data" : "E8030000", "token_count" : 1 }}'
+    rows = [row.format(i) for i in range(entries)]
+    (log_dir / "mlperf_log_accuracy.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
+
+
+def lose_end(path, size):
+    path.write_bytes(path.read_bytes()[:-size])
+
+
+def run_json(log_dir):
+    return json.loads((log_dir / "run.json").read_text())
+
+
+def requests(log_dir):
+    return pq.read_table(log_dir / "requests.parquet").to_pylist()
+
+
+def test_a_valid_run(log_dir):
+    record = close(log_dir)
+    assert record.exit_code == EXIT_VALID
+    written = run_json(log_dir)
+    assert written["verdict"] == {"result": "VALID", "reasons": [], "complete": True}
+    assert RunRecord.read(log_dir / "run.json") == record
+    assert written["deviations"] == ["quick"]
+    assert written["unanswered"] == 0
+    assert written["failure_examples"] == {}
+    assert written["statistics"]["completed"] == SAMPLES
+    assert written["statistics"]["ttft"]["percentiles"]["99"] == 5 * MS
+    assert written["loadgen"]["result_valid"] is True
+    assert written["started"] < written["ended"]
+
+
+def test_the_files_are_named(log_dir):
+    names = ["run.json", "requests.parquet", "mlperf_log_summary.txt", "mlperf_log_accuracy.json"]
+    paths = [str(log_dir / name) for name in names]
+    assert list(close(log_dir).files.values()) == paths[:3]
+    assert list(close(log_dir, accuracy=True).files.values()) == paths
+
+
+def test_one_failure_is_exit_code_4_whatever_loadgen_says(log_dir):
+    add(log_dir, [6], Failure(FailureKind.HTTP_STATUS, "HTTP 500: boom"), name="1")
+    assert close(log_dir, Observations(SAMPLES + 1)).exit_code == EXIT_INVALID
+    written = run_json(log_dir)
+    assert written["loadgen"]["result_valid"] is True
+    assert written["verdict"]["result"] == "INVALID"
+    assert written["statistics"]["failures"] == {"http_status": 1}
+    assert written["failure_examples"] == {"http_status": ["HTTP 500: boom"]}
+    assert requests(log_dir)[-1]["failure_detail"] == "HTTP 500: boom"
+
+
+def test_examples_are_few_and_different(log_dir):
+    add(log_dir, range(6, 20), Failure(FailureKind.TIMEOUT, "no answer in 5 s"), name="1")
+    for number in range(20, 26):
+        add(log_dir, [number], Failure(FailureKind.CONNECT, f"refused by port {number}"), name="2")
+    close(log_dir, Observations(26))
+    examples = run_json(log_dir)["failure_examples"]
+    assert examples["timeout"] == ["no answer in 5 s"]
+    assert examples["connect"] == [f"refused by port {number}" for number in (20, 21, 22)]
+
+
+def test_a_lost_query_is_failed_whatever_its_journal_says(log_dir):
+    record = close(log_dir, Observations(SAMPLES, lost=[(102, 2)]))
+    assert record.exit_code == EXIT_INVALID
+    found = record.statistics
+    assert (found.queries, found.completed, found.failures) == (SAMPLES, SAMPLES - 1, {"worker_lost": 1})
+    (lost,) = [row for row in requests(log_dir) if row["query_id"] == 102]
+    assert (lost["failure"], lost["last_byte_ns"]) == ("worker_lost", None)
+
+
+def test_a_lost_query_without_a_row_gets_one(log_dir):
+    """Its issue time is not known: the rates are those of the others. Nor is its replica."""
+    close(log_dir, Observations(SAMPLES + 1, lost=[(2**63 + 9, 4)]))
+    (lost,) = [row for row in requests(log_dir) if row["failure"]]
+    assert (lost["query_id"], lost["sample_index"]) == (2**63 + 9, 4)
+    assert lost["replica"] not in REPLICAS
+    assert run_json(log_dir)["unanswered"] == 0
+    assert run_json(log_dir)["statistics"]["duration_ns"] == (SAMPLES - 1 + 40) * MS
+
+
+def test_an_interrupted_run(log_dir):
+    (log_dir / "mlperf_log_summary.txt").write_text("")
+    record = close(log_dir, Observations(SAMPLES + 4, interrupted_by="SIGTERM"))
+    assert record.exit_code == 143
+    written = run_json(log_dir)
+    assert written["interrupted_by"] == "SIGTERM"
+    assert written["verdict"]["result"] == "INTERRUPTED"
+    assert "SIGTERM" in written["verdict"]["reasons"][0]
+    assert written["unanswered"] == 4
+    assert len(requests(log_dir)) == SAMPLES
+
+
+@pytest.mark.parametrize(("first_ns", "said"), [(START + 3, "came in one event"), (0, "not streamed")])
+def test_answers_without_times_of_tokens_are_a_warning_where_tokens_have_limits(log_dir, first_ns, said):
+    """In one event, as through a proxy that buffers: LoadGen's TPOT is 0, and meets any limit."""
+    (log_dir / JOURNAL_DIR / "queries-0.bin").unlink()
+    add(log_dir, range(SAMPLES), times=(START, START + 1, START + 2, first_ns, START + 3), first_tokens=8)
+    (warning,) = close(log_dir, server=True).warnings
+    assert said in warning
+    assert close(log_dir).warnings == ()
+
+
+def test_a_broken_row_is_a_reason(log_dir):
+    path = log_dir / JOURNAL_DIR / "queries-0.bin"
+    lose_end(path, 7)
+    damaged, missing = close(log_dir).verdict.reasons
+    assert damaged == "1 row of the journal damaged"
+    assert "issued 6 queries, 5 have an outcome" in missing
+
+
+def test_nothing_was_left(tmp_path):
+    assert close(tmp_path, Observations(0)).exit_code == EXIT_INVALID
+    assert run_json(tmp_path)["verdict"]["result"] == "INVALID"
+    assert requests(tmp_path) == []
+
+
+def looks_well(log_dir):
+    (log_dir / "mlperf_log_summary.txt").write_text("\nNo errors encountered during test.\n")
+    write_accuracy_log(log_dir, SAMPLES)
+
+
+def test_an_accuracy_run_is_valid_without_a_result_of_its_summary(log_dir):
+    looks_well(log_dir)
+    detail = log_dir / "mlperf_log_detail.txt"
+    detail.write_text(detail.read_text().replace("PerformanceOnly", "AccuracyOnly"))
+    assert close(log_dir, accuracy=True).exit_code == EXIT_VALID
+
+
+def test_the_settings_in_force_are_recorded(log_dir):
+    close(log_dir)
+    found = run_json(log_dir)["settings_in_force"]
+    assert (found["test_mode"], found["scenario"]) == ("PerformanceOnly", "Offline")
+    assert found["generated_query_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, ()),
+        ({"min_duration_ms": RAN["min_duration_ms"], "infer_token_latencies": True}, ()),
+        ({"offline_expected_qps": RAN["offline_expected_qps"] * (1 + 1e-7)}, ()),  # LoadGen logs six digits
+        ({"min_duration_ms": 600_000}, ("min_duration_ms", "600000", str(RAN["min_duration_ms"]))),
+        ({"offline_expected_qps": 123.0}, ("offline_expected_qps", "123.0")),
+        ({"sample_concatenate_permutation": not RAN["sample_concatenate_permutation"]}, ("permutation",)),
+    ],
+)
+def test_a_setting_that_was_not_in_force_is_a_reason(log_dir, settings, words):
+    record = close(log_dir, settings=settings)
+    assert record.exit_code == (EXIT_INVALID if words else EXIT_VALID)
+    reasons = " ".join(run_json(log_dir)["verdict"]["reasons"])
+    assert all(word in reasons for word in words)
+
+
+def test_another_mode_than_planned_is_a_reason(log_dir):
+    """LoadGen ran for performance: what it logged is no accuracy log."""
+    write_accuracy_log(log_dir, SAMPLES)
+    assert close(log_dir, accuracy=True).exit_code == EXIT_INVALID
+    (reason,) = run_json(log_dir)["verdict"]["reasons"]
+    assert "PerformanceOnly" in reason and "AccuracyOnly" in reason
+
+
+def test_reports_are_joined(log_dir):
+    close(log_dir)
+    assert not any(name.startswith("reported") for name in requests(log_dir)[0])
+    calls = [(100, 1, 0, START + 6 * MS), (100, 2, 0, START + 41 * MS), (103, 1, 0, START + 9 * MS)]
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
+    close(log_dir)
+    rows = {row["query_id"]: row for row in requests(log_dir)}
+    told = {key: (row["reported_first_ns"], row["reported_done_ns"]) for key, row in rows.items()}
+    assert told[100] == (START + 6 * MS, START + 41 * MS)
+    assert told[103] == (START + 9 * MS, None)
+    assert told[101] == (None, None)
+
+
+@pytest.mark.parametrize(("share_ms", "warnings"), [(29, []), (31, ["the client added 31.00 ms at p99"])])
+def test_a_slow_client_is_a_warning_and_no_reason(log_dir, share_ms, warnings):
+    """One percent of the TTFT limit of 3 s may be our own."""
+    arrived = START + 5 * MS
+    calls = [(100 + i, 1, arrived, arrived + share_ms * MS) for i in range(SAMPLES)]
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
+    record = close(log_dir, server=True)
+    assert record.exit_code == EXIT_VALID
+    written = run_json(log_dir)
+    assert written["client_share"]["percentiles"]["99"] == share_ms * MS
+    assert [line[: len(start)] for line, start in zip(written["warnings"], warnings, strict=True)] == warnings
+    assert all(line in render_summary(record) for line in warnings)
+
+
+def test_record_twice_gives_the_same(log_dir):
+    first = close(log_dir)
+    rows = requests(log_dir)
+    assert structs.replace(close(log_dir), ended=first.ended) == first
+    assert requests(log_dir) == rows
+    assert not list(log_dir.glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda d: lose_end(d / "mlperf_log_detail.txt", 400), "mlperf_log_detail.txt is cut short"),
+        (lambda d: (d / "mlperf_log_detail.txt").write_text(""), "mlperf_log_detail.txt is empty"),
+        (lambda d: (d / "mlperf_log_detail.txt").unlink(), "mlperf_log_detail.txt is missing"),
+        (lambda d: lose_end(d / "mlperf_log_accuracy.json", 2), "is cut short after 6 entries, expected 6"),
+        (lambda d: lose_end(d / "mlperf_log_accuracy.json", 99), "is cut short after 5 entries, expected 6"),
+        (lambda d: write_accuracy_log(d, 5), "has 5 entries, expected 6"),
+        (lambda d: (d / "mlperf_log_accuracy.json").unlink(), "mlperf_log_accuracy.json is missing"),
+    ],
+)
+def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
+    """LoadGen does not notice a full disk: its summary may be whole and say that all is well."""
+    looks_well(log_dir)
+    damage(log_dir)
+    record = close(log_dir, accuracy=True)
+    assert record.exit_code == EXIT_INVALID
+    assert any(reason in found for found in record.verdict.reasons)
+
+
+@pytest.mark.parametrize(("errors", "asks"), [((), True), (("ended early: 10 queries have failed",), False)])
+def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, errors, asks):
+    looks_well(log_dir)
+    lose_end(log_dir / "mlperf_log_accuracy.json", 2)
+    reasons = close(log_dir, Observations(SAMPLES, errors=errors), accuracy=True).verdict.reasons
+    assert any("disk full" in reason for reason in reasons) is asks
+    assert set(errors) <= set(reasons)
+
+
+def test_a_file_cannot_be_written(log_dir):
+    """The text tells what could not be kept; the other files are written all the same."""
+    (log_dir / "requests.parquet.partial").mkdir()
+    assert close(log_dir).exit_code == EXIT_INVALID
+    (reason,) = run_json(log_dir)["verdict"]["reasons"]
+    assert reason.startswith("requests.parquet could not be written: ")
+
+
+def test_the_record_cannot_be_written(log_dir):
+    (log_dir / "run.json").mkdir()
+    record = close(log_dir)
+    assert record.exit_code == EXIT_INVALID
+    (reason,) = record.verdict.reasons
+    assert reason.startswith("run.json could not be written: ")
+    assert len(requests(log_dir)) == SAMPLES

@@ -1,0 +1,102 @@
+"""Replicas beside each other: journals with known replicas, an hour of noise among them."""
+
+import numpy as np
+import pytest
+
+from harness.analysis.replicas import ReplicaWatch, replica_balance, straggler_warnings
+from harness.record.journal import QUERY_ROW
+from harness.record.outcome import FailureKind
+
+TPOT_NS = 35e6
+URLS = [f"http://replica{number}:30000" for number in range(64)]
+
+
+def journal(seconds, replicas, slow=1.0, since=0.0, until=np.inf, per_s=1.0, noise=0.2):
+    """Rows and the seconds of their ends; replica 1 is slower between two times. ``noise``: of one answer."""
+    random = np.random.default_rng(1)
+    count = int(replicas * per_s * seconds)
+    ended = np.sort(random.random(count) * seconds)
+    rows = np.zeros(count, QUERY_ROW)
+    rows["replica"], rows["osl"] = random.integers(0, replicas, count), 1001
+    slower = (rows["replica"] == 1) & (ended >= since) & (ended < until)
+    tpot = TPOT_NS * np.where(slower, slow, 1.0) * random.lognormal(0, noise, count)
+    rows["last_byte_ns"] = 10**12 + (ended * 1e9).astype(np.int64)
+    rows["first_token_ns"] = rows["last_byte_ns"] - (1000 * tpot).astype(np.int64)
+    rows["issued_ns"] = rows["sent_ns"] = rows["first_token_ns"] - 10**9
+    return rows, ended
+
+
+def followed(rows, ended, replicas):
+    """The watch after a run, and which replicas each look found."""
+    watch, found = ReplicaWatch(URLS[:replicas]), []
+    for now in np.arange(5.0, ended[-1] + 5.0, 5.0):
+        begin, end = np.searchsorted(ended, [now - 60, now])
+        found += [(float(now), one.url) for one in watch.look(float(now), rows[begin:end])]
+    return watch, found
+
+
+def test_equal_replicas_with_noise_raise_no_alarm_in_an_hour():
+    watch, found = followed(*journal(3600, 64, noise=0.5, per_s=0.5), 64)
+    assert (found, watch.stragglers) == ([], ())
+
+
+@pytest.mark.parametrize(
+    ("made", "named", "to_s"),
+    [
+        ({"slow": 1.3}, True, 300),
+        ({"slow": 1.3, "replicas": 2}, True, 300),
+        ({"slow": 1.2, "replicas": 3}, True, 300),
+        ({"slow": 1.05}, False, 0),
+        ({"slow": 1.3, "since": 100, "until": 140}, False, 0),  # over 1.1 for less than a minute
+        ({"slow": 1.5, "since": 60, "until": 180}, True, 220),
+        ({"slow": 1.3, "per_s": 0.1}, False, 0),  # too few answers to say anything
+    ],
+)
+def test_a_straggler_is_one_for_a_minute(made, named, to_s):
+    replicas = made.get("replicas", 8)
+    watch, found = followed(*journal(300, noise=0.1, **{"replicas": replicas} | made), replicas)
+    assert [url for _, url in found] == [URLS[1]] * named
+    assert all(now >= made.get("since", 0) + 60 for now, _ in found)
+    for one in watch.stragglers or ():
+        assert one.ratio == pytest.approx(made["slow"], rel=0.1)
+        assert one.to_s == pytest.approx(to_s, abs=20)
+    assert len(list(straggler_warnings(watch.stragglers or (), 8))) == named
+
+
+def test_a_straggler_that_gets_less_to_do_is_still_one():
+    """Above the limit at first, then at 1.08 by its smaller load."""
+    rows, ended = journal(300, 8, slow=1.3, noise=0.02)
+    eased = (rows["replica"] == 1) & (ended > 60)
+    tpot = (rows["last_byte_ns"] - rows["first_token_ns"])[eased] * 1.08 / 1.3
+    rows["first_token_ns"][eased] = rows["last_byte_ns"][eased] - tpot.astype(np.int64)
+    watch, _ = followed(rows, ended, 8)
+    assert [one.url for one in watch.stragglers_now] == [URLS[1]]
+
+
+def test_answers_that_were_not_streamed_are_not_judged():
+    rows, _ = journal(60, 4)
+    rows["first_token_ns"] = 0
+    watch = ReplicaWatch(URLS[:4])
+    assert watch.look(60.0, rows) == ()
+    assert watch.stragglers is None
+
+
+def test_the_figures_of_each_replica():
+    """Replica 2 was lost after two of its queries; replica 3 got none."""
+    rows = np.zeros(12, QUERY_ROW)
+    rows["replica"], rows["osl"] = np.arange(12) % 3, 11
+    rows["issued_ns"] = rows["sent_ns"] = 1_000_000_000
+    rows["first_token_ns"], rows["last_byte_ns"] = 2_000_000_000, 4_000_000_000
+    lost = np.flatnonzero(rows["replica"] == 2)[2:]
+    rows["failure"][lost] = FailureKind.CONNECT
+    rows["last_byte_ns"][lost] = rows["first_token_ns"][lost] = 0
+    found = replica_balance(rows, URLS[:4], None)
+    figures = [(one.queries, one.failed, one.output_tokens, one.in_flight) for one in found.replicas.values()]
+    assert figures == [(4, 0, 44, 4), (4, 0, 44, 4), (4, 2, 22, 2), (0, 0, 0, 0)]
+    assert found.imbalance == pytest.approx(1.6)
+    assert {one.tpot_p50 for one in found.replicas.values()} == {200_000_000, None}
+    assert replica_balance(rows, URLS[:1], None) is None
+    late = rows[rows["replica"] == 0]
+    late["sent_ns"] = late["last_byte_ns"] + 10**10
+    found = replica_balance(np.concatenate([late, rows[rows["replica"] == 1]]), URLS[:2], None)
+    assert min(one.in_flight for one in found.replicas.values()) == 0

@@ -1,0 +1,193 @@
+"""What pages of metrics say of a run: recorded ones of SGLang and vLLM, and made-up ones for sums."""
+
+import pytest
+
+from harness.analysis.server_load import cache_warnings, read_samples, server_load
+from harness.config.scenario import Scenario
+from harness.errors import DatasetError
+from harness.record import server_metrics
+from harness.record.server_metrics import MetricsWriter, values_of
+from tests.kit import DATA
+
+REPLICAS = ["http://a:1", "http://b:2"]
+SECOND = 10**9
+
+
+def load_of(folder, *rounds, scenario=Scenario.SERVER):
+    """The load of rounds of pages, each a page of the first server or one of each server."""
+    path = folder / "server_metrics.parquet"
+    with path.open("wb") as file:
+        writer = MetricsWriter(file, REPLICAS)
+        for number, pages in enumerate(rounds):
+            for replica, page in enumerate([pages] if isinstance(pages, str) else pages):
+                writer.add(number * 5 * SECOND, replica, page.encode())
+        writer.close()
+    samples = read_samples(path)
+    return server_load(samples, {}, scenario), samples
+
+
+def recorded(engine):
+    busy, after = ((DATA / f"metrics/{engine}_{moment}.txt").read_text() for moment in ("busy1", "after"))
+    return busy, busy, busy, busy, busy, after
+
+
+# Counted in the recorded pages by hand.
+RECORDED = {
+    "sglang": {
+        "running": (89 * 5 / 6, 89, 5 / 6),
+        "queued": (32 * 5 / 6, 32, 5 / 6),
+        "kv_use": (0.04 * 5 / 6, 0.04, 0),
+        "kv_tokens": (65536, 65536, 1),
+    },
+    "vllm": {
+        "running": (16 * 5 / 6, 16, 5 / 6),
+        "queued": (42 * 5 / 6, 42, 5 / 6),
+        "kv_use": (0.0004882961516159412 * 5 / 6, 0.0004882961516159412, 0),
+    },
+}
+COUNTED = {
+    "sglang": {"prompt_tokens": 6406 - 6, "output_tokens": 9608 - 8, "cached_tokens": 39},
+    "vllm": {"prompt_tokens": 3600 - 1920, "output_tokens": 10800 - 5115, "cached_tokens": 0},
+}
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_recorded_pages(tmp_path, engine):
+    load, samples = load_of(tmp_path, *recorded(engine))
+    assert (load.rounds, load.servers) == (6, 1)
+    for key, figures in RECORDED[engine].items():
+        level = load.levels[key]
+        assert (level.mean, level.max, level.share) == pytest.approx(figures)
+    assert COUNTED[engine].items() <= load.counts.items()
+    assert samples.times_ns.tolist() == [number * 5 * SECOND for number in range(6)]
+    assert bool(cache_warnings(load)) is (engine == "sglang")
+    assert len(load.notes) == 1  # requests waited
+
+
+KV, PREEMPTED, WAITING = "vllm:kv_cache_usage_perc", "vllm:num_preemptions_total", "vllm:num_requests_waiting"
+
+
+def preempted(*engines):
+    return "\n".join(f'{PREEMPTED}{{engine="{number}"}} {count}' for number, count in enumerate(engines))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "key", "increase"),
+    [
+        ([f"{PREEMPTED} 5", f"{PREEMPTED} 9"], "retractions", 4),
+        ([f"{PREEMPTED} 5", f"{PREEMPTED} 2"], "retractions", 2),  # a server that began again
+        (["other 1", "sglang:cached_tokens_total 7"], "cached_tokens", 7),  # no value before its first event
+        ([(f"{PREEMPTED} 1",) * 2, (f"{PREEMPTED} 4",) * 2], "retractions", 6),
+        ([preempted(1, 1), preempted(2, 3)], "retractions", 3),
+    ],
+)
+def test_counts(tmp_path, rounds, key, increase):
+    load, _ = load_of(tmp_path, *rounds)
+    assert load.counts[key] == increase
+
+
+def test_counts_over_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.analysis.server_load._BATCH_ROWS", 3)
+    monkeypatch.setattr(server_metrics, "_GROUP_ROWS", 4)
+    pages = (f"{PREEMPTED} {n}\nvllm:num_requests_running {n}\nx 1" for n in range(20))
+    load, samples = load_of(tmp_path, *((page, page) for page in pages))
+    assert load.counts == {"retractions": 38}
+    assert samples.levels["running"].total.tolist() == [2 * n for n in range(20)]
+    assert samples.levels["running"].highest.tolist() == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("page", "total"),
+    [
+        # Ranks of one replica say the same; data-parallel ranks add up.
+        ("\n".join(f'sglang:num_queue_reqs{{tp_rank="{rank}"}} 3' for rank in range(4)), 3),
+        ("\n".join(f'sglang:num_queue_reqs{{dp_rank="{rank}",tp_rank="{rank}"}} 3' for rank in range(4)), 12),
+    ],
+)
+def test_ranks(tmp_path, page, total):
+    _, samples = load_of(tmp_path, page)
+    assert samples.levels["queued"].total.tolist() == [total]
+
+
+def test_the_first_name_counts(tmp_path):
+    load, _ = load_of(tmp_path, "sglang:full_token_usage 0.2\nsglang:token_usage 0.5")
+    assert load.levels["kv_use"].max == 0.5
+
+
+@pytest.mark.parametrize(
+    ("rounds", "scenario", "words"),
+    [
+        ([f"{KV} 0.99"] * 5 + [f"{KV} 0.5"] * 5, Scenario.SERVER, ["50%", "--max-running-requests"]),
+        ([f"{KV} 0.99\n{PREEMPTED} {n}" for n in range(11)], Scenario.SERVER, ["100%", "10 requests"]),
+        (["sglang:num_retracted_reqs 3"] * 10, Scenario.SERVER, ["--mem-fraction-static"]),
+        ([f"{WAITING} 4"] * 10, Scenario.SERVER, ["100%", "4.0"]),
+        ([f"{WAITING} 4"] * 10, Scenario.OFFLINE, None),
+        ([f"{WAITING} 0"] * 10, Scenario.OFFLINE, ["100%", "--max-concurrency"]),
+        ([f"{WAITING} 0"] * 10, Scenario.SERVER, None),
+        ([f"{WAITING} 4"] * 5, Scenario.SERVER, None),  # too short
+        (["sglang:is_cuda_graph 0"] * 10, Scenario.SERVER, None),  # has none at all
+        (["sglang:is_cuda_graph 0", *["sglang:is_cuda_graph 1"] * 9], Scenario.SERVER, ["10%"]),
+        (["sglang:spec_accept_length 2.5"] * 10, Scenario.SERVER, ["2.50"]),
+        (['gpu_slowed{gpu="0"} 1\ngpu_slowed{gpu="1"} 0'] * 10, Scenario.SERVER, ["50%"]),
+        (["gpu_slowed 0\ngpu_power_limited 1"] * 10, Scenario.SERVER, ["100%", "power limit"]),
+    ],
+)
+def test_notes(tmp_path, rounds, scenario, words):
+    load, _ = load_of(tmp_path, *rounds, scenario=scenario)
+    assert len(load.notes) == (words is not None)
+    for word in words or ():
+        assert word in load.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "warned"),
+    [
+        (["sglang:cache_hit_rate 0.1"] * 2, True),
+        (["sglang:cache_hit_rate 0.0"] * 2, False),
+        (["sglang:cached_tokens_total 9\nsglang:cache_hit_rate 0.1"] * 2, False),  # hits of before the run
+        (["vllm:prefix_cache_hits_total 0", "vllm:prefix_cache_hits_total 5"], True),
+        (["vllm:num_requests_running 1"] * 2, False),
+    ],
+)
+def test_prefix_caches(tmp_path, rounds, warned):
+    load, _ = load_of(tmp_path, *rounds)
+    assert bool(cache_warnings(load)) is warned
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b"a 1", [(b"a", 1.0)]),
+        (b'a{b="}"} 1e3', [(b'a{b="}"}', 1000.0)]),
+        (b"a 2 1700000000000", [(b"a", 2.0)]),
+        (b"# HELP a b", []),
+        (b"a", []),
+        (b"a x", []),
+        (b"", []),
+        (b"a" * 2000 + b" 1", []),
+    ],
+)
+def test_lines(line, found):
+    assert list(values_of(b"\n" + line + b"\n")) == found
+
+
+def test_the_file_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(server_metrics, "_MOST_OTHER_ROWS", 3)
+    monkeypatch.setattr(server_metrics, "_MOST_ROWS", 8)
+    path = tmp_path / "m.parquet"
+    with path.open("wb") as file:
+        writer = MetricsWriter(file, REPLICAS)
+        for number in range(10):
+            writer.add(number, 0, b"other 1\nvllm:num_requests_running 2\n")
+        writer.close()
+    assert writer.full
+    assert read_samples(path).levels["running"].total.tolist() == [2.0] * 5
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / "m.parquet"
+    path.write_bytes(b"PAR1 no")
+    with pytest.raises(DatasetError):
+        read_samples(path)
+    with pytest.raises(FileNotFoundError):
+        read_samples(tmp_path / "none")

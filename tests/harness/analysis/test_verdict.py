@@ -1,0 +1,171 @@
+"""VALID only when everything holds: each thing that is wrong makes a run INVALID by itself and is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from harness.analysis.statistics import statistics
+from harness.analysis.verdict import run_verdict
+from harness.loadgen_logs.summary_and_detail import parse_summary
+from harness.record.journal import QUERY_ROW
+from harness.record.outcome import FailureKind
+from tests.kit import DATA
+from tests.records import started
+
+SAMPLES = 64
+
+
+def summary(name):
+    return parse_summary((DATA / "loadgen" / name / "mlperf_log_summary.txt").read_text())
+
+
+VALID = summary("offline_valid")
+ACCURACY = parse_summary("\nNo warnings encountered during test.\n\nNo errors encountered during test.\n")
+
+
+def all_rows():
+    """Every sample answered once."""
+    rows = np.zeros(SAMPLES, QUERY_ROW)
+    rows["query_id"] = np.arange(SAMPLES) + 1000
+    rows["sample_index"] = np.arange(SAMPLES)
+    rows["osl"] = 8
+    return rows
+
+
+def ended(rows=None, *, accuracy=False, issued=None, loadgen=VALID, errors=()):
+    """What the verdict is made of: a record with the statistics of ``rows``, and the rows."""
+    rows = all_rows() if rows is None else rows
+    record = started(mode="accuracy" if accuracy else "performance", samples=SAMPLES)
+    record = structs.replace(record, statistics=statistics(rows), loadgen=loadgen)
+    return record, rows, len(rows) if issued is None else issued, errors
+
+
+def scored(rows=None, loadgen=ACCURACY):
+    return ended(rows, accuracy=True, loadgen=loadgen)
+
+
+def with_rows(accuracy=False, **columns):
+    """Row 3 changed; in an accuracy run LoadGen's summary is that of one."""
+    rows = all_rows()
+    for name, value in columns.items():
+        rows[name][3] = value
+    return scored(rows) if accuracy else ended(rows)
+
+
+def failing(*kinds):
+    rows = all_rows()
+    rows["failure"][: len(kinds)] = kinds
+    return rows
+
+
+@pytest.mark.parametrize("run", [ended, scored])
+def test_all_is_well(run):
+    verdict = run_verdict(*run())
+    assert (verdict.result, verdict.reasons) == ("VALID", ())
+
+
+def test_performance_may_answer_a_sample_often():
+    """LoadGen draws samples of a performance run as often as it needs."""
+    assert run_verdict(*with_rows(sample_index=5)).result == "VALID"
+
+
+TWO_KINDS = (FailureKind.TIMEOUT, FailureKind.CONNECT, FailureKind.TIMEOUT)
+ONE_WRONG = [
+    ("an error of the run", ended(errors=["worker 1 died"]), "worker 1 died"),
+    ("a failed query", with_rows(failure=FailureKind.HTTP_STATUS), "1 of 64 queries failed: http_status 1"),
+    ("failures of two kinds", ended(failing(*TWO_KINDS)), "3 of 64 queries failed: connect 1, timeout 2"),
+    ("an unknown failure", with_rows(failure=99), "1 of 64 queries failed: unknown_99 1"),
+    ("a query without outcome", ended(issued=65), "LoadGen issued 65 queries, 64 have an outcome"),
+    ("an outcome without query", ended(issued=63), "LoadGen issued 63 queries, 64 have an outcome"),
+    ("one query twice, another never", with_rows(query_id=1005), "outcome"),
+    ("no query", ended(all_rows()[:0]), "LoadGen issued no query"),
+    ("no summary", ended(loadgen=parse_summary("", problem="missing")), "summary is missing"),
+    ("an empty summary", ended(loadgen=parse_summary("")), "summary is empty"),
+    ("a cut summary", ended(loadgen=parse_summary("Result is : VALID\n")), "summary is cut short"),
+    ("errors beside VALID", ended(loadgen=replace(VALID, errors=600)), "LoadGen logged 600 errors"),
+    ("recorded errors", ended(loadgen=summary("server_errors")), "LoadGen logged"),
+    ("no result", ended(loadgen=replace(VALID, result_valid=None)), "no result"),
+    ("LoadGen reports INVALID", ended(loadgen=summary("server_invalid")), "LoadGen reports INVALID"),
+    ("INVALID of no cause", ended(loadgen=replace(VALID, result_valid=False)), "no constraint named"),
+    ("accuracy: a sample unanswered", scored(all_rows()[1:]), "1 of 64 samples have no answer"),
+    ("accuracy: all samples unanswered", scored(all_rows()[:0]), "64 of 64 samples have no answer"),
+    ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), "answered more than once"),
+    ("accuracy: a failed query", with_rows(accuracy=True, failure=5), "1 of 64 samples have no answer"),
+    ("accuracy: errors", scored(loadgen=replace(ACCURACY, errors=1)), "LoadGen logged 1 errors"),
+]
+
+
+@pytest.mark.parametrize(("what", "found", "reason"), ONE_WRONG, ids=[case[0] for case in ONE_WRONG])
+def test_one_thing_wrong_is_enough(what, found, reason):
+    verdict = run_verdict(*found)
+    assert verdict.result == "INVALID"
+    assert any(reason in line for line in verdict.reasons)
+
+
+# TTFT limit lowered to 1 ms, TPOT 80 ms; 40.46 samples/s of 100 were completed
+MISSED = ("TTFT p99 is 680.3 ms", "limit is 1.000 ms", "TPOT p99 is 970.1 ms", "limit is 80.00 ms", "40.46")
+UNMET = ("LoadGen reports INVALID: Performance constraints, Early stopping not satisfied",)
+
+
+@pytest.mark.parametrize(
+    ("name", "named", "absent"),
+    [
+        ("server_invalid", MISSED + UNMET, ["constrain not met"]),
+        # its TPOT is that of queries without tokens: no time, so LoadGen's words stay
+        ("server_errors", ["TPOT constrain not met"], ["TPOT p99", "TTFT p99", "a guess"]),
+    ],
+)
+def test_a_missed_limit_is_named_with_its_value(name, named, absent):
+    text = "\n".join(run_verdict(*ended(loadgen=summary(name))).reasons)
+    assert [part for part in named if part not in text] == []
+    assert [part for part in absent if part in text] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "reached", "ttft_ms", "tpot_ms", "guess"),
+    [
+        (100, 99, 3300, 40, 89),  # keeps up, TTFT missed: a step below
+        (100, 40, 9000, 40, 36),  # falls behind: below what it completed
+        (100, 99, 1000, 160, 50),  # TPOT twice its limit: half of the requests in flight
+        (100, 99, 1000, 81, 89),
+    ],
+)
+def test_the_rate_to_try(target, reached, ttft_ms, tpot_ms, guess):
+    loadgen = replace(
+        summary("server_invalid"),
+        figures={
+            "Completed samples per second": reached,
+            "99.00 percentile first token latency (ns)": ttft_ms * 1_000_000,
+            "99.00 percentile time to output token (ns)": tpot_ms * 1_000_000,
+        },
+        parameters={
+            "target_qps": str(target),
+            "ttft_latency (ns)": "3000000000",
+            "tpot_latency (ns)": "80000000",
+        },
+    )
+    (line,) = [line for line in run_verdict(*ended(loadgen=loadgen)).reasons if "a guess" in line]
+    assert float(line.rpartition("= ")[2]) == guess
+
+
+def test_an_offline_query_that_was_too_short():
+    loadgen = replace(
+        VALID, result_valid=False, constraints={"Min duration": False}, figures={"Samples per second": 881.2}
+    )
+    assert any("target_qps = 882" in line for line in run_verdict(*ended(loadgen=loadgen)).reasons)
+
+
+def test_single_tokens_explain_loadgens_errors():
+    rows = all_rows()
+    rows["osl"][:2] = 1
+    (reason,) = run_verdict(*ended(rows, loadgen=replace(VALID, errors=2))).reasons
+    assert "2 errors" in reason and "2 answers have a single token" in reason
+
+
+def test_everything_wrong_is_told_at_once():
+    rows = all_rows()[:-1]
+    rows["failure"][0] = FailureKind.TIMEOUT
+    found = ended(rows, issued=70, errors=["a", "b"], loadgen=replace(VALID, errors=3))
+    assert len(run_verdict(*found).reasons) == 5

@@ -1,0 +1,82 @@
+"""Work in processes: its order, and the end of the processes in each way that the work can end."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.cli.processes import computing
+from tests.runs import ROOT
+
+_TEXT = "x" * 200_000  # more than a pipe holds
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def long_text(number: int) -> str:
+    return f"{number}{_TEXT}"
+
+
+def kill_at_5(number: int) -> int:
+    if number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def touch(path: Path) -> None:
+    (path / str(os.getpid())).touch()
+
+
+def test_results_are_in_order_and_each_process_begins_once(tmp_path):
+    with computing(double, range(100), 2, 3, partial(touch, tmp_path)) as results:
+        assert list(results) == list(range(0, 200, 2))
+    assert 1 <= len(list(tmp_path.iterdir())) <= 2
+    assert multiprocessing.active_children() == []
+
+
+def test_a_killed_process_is_an_error_and_never_waited_for():
+    with pytest.raises(BrokenProcessPool), computing(kill_at_5, range(1000), 2, 2) as results:
+        list(results)
+    assert multiprocessing.active_children() == []
+
+
+def test_an_interrupt_kills_no_process():
+    """A killed one may have held the lock of a queue, for which the end of the others would wait forever."""
+    processes = []
+    with pytest.raises(KeyboardInterrupt), computing(long_text, range(1000), 2, 1) as results:
+        assert next(results) == long_text(0)
+        processes = multiprocessing.active_children()
+        raise KeyboardInterrupt
+    assert [process.exitcode for process in processes] == [0] * len(processes) != []
+
+
+PARENT = """
+import sys, time
+from harness.cli.processes import computing
+
+if __name__ == "__main__":
+    with computing(time.sleep, [3600] * 2, 2, 1) as results:
+        print("started", flush=True)
+        list(results)
+"""
+
+
+def test_processes_end_with_a_killed_parent(tmp_path):
+    (tmp_path / "parent.py").write_text(PARENT)
+    program = [sys.executable, tmp_path / "parent.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with psutil.Popen(program, env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout.readline() == b"started\n"
+        children = parent.children(recursive=True)
+        parent.kill()
+    assert children
+    assert psutil.wait_procs(children, timeout=60)[1] == []

@@ -1,0 +1,176 @@
+"""What a search says of its measurements: limit, boundary, confirmations, and evidence against it."""
+
+import msgspec
+import pytest
+
+from harness.errors import ConfigError
+from harness.peak.search.conclusion import Spread, conclude
+from harness.peak.search.flags import duration_s, rate, share
+from harness.peak.search.policy import Ended, History, Policy
+from harness.peak.search.search_console import probe_cells
+from harness.peak.search.search_page import peak_page
+from harness.peak.search.search_state import Identity, SearchState, check_same, read_state
+from harness.report.html.page import render
+from tests.harness.peak.search.searches import LIMITS_NS, probe, settings, step
+
+LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128))
+MS = 1e6
+PARAMETERS = {"max_new_tokens": 40, "temperature": 1.0}
+
+
+def concluded(*probes, steps=(), outcome="FOUND"):
+    policy, history = Policy(settings()), History(tuple(steps), tuple(probes))
+    return conclude(policy, LIMITS_NS, "gpt-oss-120b", history, Ended(outcome, "why"))
+
+
+def cut_by_queue(rate, **changes):
+    return probe(rate, "INVALID", over_tpot=0, over_ttft=50, cut_after_s=20.0, **changes)
+
+
+@pytest.mark.parametrize(
+    ("probes", "binding", "boundary"),
+    [
+        ((probe(20.0, tpot_p99_ns=79 * MS), probe(20.4, "INVALID")), "TPOT", "smooth"),
+        ((probe(20.0, tpot_p99_ns=50 * MS), cut_by_queue(20.4)), "TTFT", "cliff"),
+        ((probe(20.0, ttft_p99_ns=2500 * MS), cut_by_queue(20.4)), "TTFT", "smooth"),
+        ((probe(20.0, tpot_p99_ns=50 * MS, ttft_p99_ns=90 * MS),), "TPOT", None),
+        ((cut_by_queue(20.4),), "TTFT", None),
+        ((), None, None),
+    ],
+)
+def test_the_limit(probes, binding, boundary):
+    found = concluded(*probes)
+    assert (found.binding, found.boundary) == (binding, boundary)
+
+
+def test_the_first_valid_run_is_the_one_to_submit_and_all_count():
+    runs = [
+        probe(20.0, tokens_per_s=tokens, folder=f"probe-0{number}")
+        for number, tokens in enumerate((1000.0, 1100.0, 1050.0), start=1)
+    ]
+    found = concluded(*runs, probe(20.0, "INVALID", folder="probe-04"), probe(21.0, "INVALID"))
+    assert (found.rate, found.valid, found.runs, found.lowest_invalid) == (20.0, 3, 4, 21.0)
+    assert found.folder == "probe-01"
+    assert found.tokens_per_s == Spread(mean=1050.0, lowest=1000.0, highest=1100.0, runs=3)
+    assert found.conf_rows == ("gpt-oss-120b.Server.target_qps = 20",)
+    assert any("INVALID in 1 of 4" in remark for remark in found.remarks)
+
+
+def test_the_margin_ends_at_a_rate_that_did_not_pass():
+    """Whatever the replay says: here the first probe shows servers far from their limits."""
+    valid = probe(10.0, tpot_p99_ns=20 * MS)
+    free = concluded(valid, steps=LADDER)
+    assert free.margin == pytest.approx(free.expected_peak / 10.0 - 1) and free.margin > 0.2
+    stalled = probe(11.0, "INVALID", tpot_p99_ns=20 * MS, over_tpot=0, over_ttft=50)
+    found = concluded(valid, stalled, steps=LADDER)
+    assert found.expected_peak > found.lowest_invalid
+    assert found.margin == pytest.approx(0.1)
+
+
+def test_without_a_limit_there_is_no_margin():
+    found = concluded(probe(10.0), probe(10.0), steps=LADDER, outcome="AT_LEAST")
+    assert (found.rate, found.margin, found.binding) == (10.0, None, None)
+
+
+def test_one_valid_run_is_not_confirmed():
+    assert not concluded(probe(20.0)).confirmed
+    assert concluded(probe(20.0), probe(20.0)).confirmed
+
+
+SLOWER = [probe(20.0, tpot_p99_ns=tpot * MS) for tpot in (70, 73, 76)]
+
+
+@pytest.mark.parametrize(
+    ("probes", "steps", "words"),
+    [
+        ((probe(20.0), probe(19.0, "INVALID")), (), ["20 passed although 19 did not"]),
+        (SLOWER, LADDER, ["slower with every complete run"]),
+        (SLOWER[::-1], LADDER, []),
+        ((probe(20.0), probe(20.0, "INVALID")), (), ["20 was VALID in 1", "VALID first and INVALID later"]),
+        ((probe(20.0, "INVALID"), probe(20.0)), (), ["20 was VALID in 1"]),
+        ((probe(20.0, client_bound=True),), (), ["client was a bottleneck"]),
+        ((probe(20.0), probe(21.0, "INVALID")), LADDER, []),
+    ],
+)
+def test_evidence_against_it(probes, steps, words):
+    remarks = concluded(*probes, steps=steps).remarks
+    assert len(remarks) == len(words)
+    assert all(word in remark for word, remark in zip(words, remarks, strict=True))
+
+
+TIMES = {"90m": 5400, "2h": 7200, "3600": 3600, "1h30m": 5400, "1.5 h": 5400}
+PARTS = {"1%": 0.01, "0.02": 0.02, "0.5 %": 0.005}
+
+
+@pytest.mark.parametrize(("read", "values"), [(duration_s, TIMES), (share, PARTS)])
+def test_times_and_parts(read, values):
+    assert {text: read(text) for text in values} == values
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *((duration_s, text) for text in ("", "soon", "0", "-5m", "1x")),
+        *((share, text) for text in ("50%", "1%%", "nan", "")),
+        *((rate, text) for text in ("0", "inf", "many")),
+    ],
+)
+def test_other_words_are_refused(read, text):
+    with pytest.raises(Exception, match="is not a"):
+        read(text)
+
+
+@pytest.fixture
+def state():
+    identity = Identity(
+        benchmark="gpt-oss-120b",
+        scenario="server",
+        dataset_sha256="ab",
+        samples=640,
+        servers=({"url": "http://a:1"},),
+        parameters={},
+        loadgen_settings={"min_duration_ms": 60000},
+    )
+    history = History(LADDER, (probe(20.0), cut_by_queue(21.0)))
+    return SearchState(identity=identity, limits_ns=LIMITS_NS, tolerance=0.01, history=history)
+
+
+def test_the_page_lists_every_run(state):
+    runs = (probe(20.0, folder="probe-01", deviations=2), cut_by_queue(21.0, folder="probe-02"))
+    found = concluded(*runs)
+    page = peak_page(msgspec.structs.replace(state, history=History(LADDER, runs), conclusion=found))
+    cells = [row for section in page.sections for table in section.tables for row in table.rows]
+    assert all(probe_cells(one) in cells for one in runs)
+    assert [badge.status for badge in page.badges] == ["good", "warn", "warn"]  # not confirmed, not official
+    assert found.conf_rows[0] in render(page)
+
+
+def test_the_state_comes_back(tmp_path, state):
+    state.write(tmp_path)
+    assert read_state(tmp_path) == state
+
+
+def test_another_search_is_not_resumed(tmp_path, state):
+    changes = {"dataset_sha256": "cd", "samples": 12, "parameters": {**PARAMETERS, "max_new_tokens": 7}}
+    identity = msgspec.structs.replace(state.identity, parameters=PARAMETERS)
+    check_same(tmp_path, identity, identity)
+    names = r"\(dataset_sha256: ab -> cd; samples: 640 -> 12; parameters\.max_new_tokens: 40 -> 7\)"
+    with pytest.raises(ConfigError, match=names):
+        check_same(tmp_path, identity, msgspec.structs.replace(identity, **changes))
+
+
+def test_many_differences_and_other_numbers_of_servers_are_short(tmp_path, state):
+    one = {"url": "http://a", "model": "m", "settings": {str(n): n for n in range(30)}}
+    many = msgspec.structs.replace(state.identity, servers=({**one, "settings": {}}, one))
+    for servers in ((one,), (one, one)):
+        with pytest.raises(ConfigError) as refused:
+            check_same(tmp_path, many, msgspec.structs.replace(many, servers=servers))
+        assert len(str(refused.value)) < 600
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"schema": 1', b"\xff"])
+def test_a_damaged_state_is_an_error(tmp_path, content):
+    if content is not None:
+        (tmp_path / "search.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"search\.json"):
+        read_state(tmp_path)

@@ -1,0 +1,98 @@
+"""When a run is decided, and what counts: the journal's rows, and queries that still wait."""
+
+import numpy as np
+import pytest
+
+from harness.files import JOURNAL_DIR
+from harness.peak.search.cut_off import CutOff, DecidedError, over_by_loadgen
+from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW, encode_row
+from harness.report.progress_line import ProgressSnapshot
+
+MS = 10**6
+LIMITS_NS = {"TTFT": 3000 * MS, "TPOT": 80 * MS}
+
+
+def row(number, ttft_ms, tpot_ms, tokens=101, failure=0):
+    values = dict.fromkeys([name for name in QUERY_ROW.names if name != "crc"], 0)
+    values |= {
+        "query_id": number,
+        "issued_ns": 1000 * MS,
+        "first_token_ns": int((1000 + ttft_ms) * MS),
+        "last_byte_ns": int((1000 + ttft_ms + tpot_ms * (tokens - 1)) * MS),
+        "osl": tokens,
+        "failure": failure,
+    }
+    return encode_row(*values.values())
+
+
+@pytest.fixture
+def journal(tmp_path):
+    (tmp_path / JOURNAL_DIR).mkdir()
+    return tmp_path / JOURNAL_DIR
+
+
+def write(journal, *rows):
+    with (journal / "queries-0.bin").open("ab") as file:
+        file.write(b"".join(rows))
+
+
+def moment(elapsed_s, issued=0, first_tokens=0, failed=0):
+    return ProgressSnapshot(elapsed_s, issued, 0, failed, first_tokens=first_tokens)
+
+
+@pytest.mark.parametrize(
+    ("rows", "over"),
+    [
+        ([row(1, 100, 70)], (0, 0)),
+        ([row(1, 3001, 70), row(2, 3000, 80)], (1, 0)),
+        ([row(1, 100, 82), row(2, 100, 81)], (0, 1)),  # 81 ms: within 100 ms that a report may be late
+        ([row(1, 100, 200, tokens=2), row(2, 100, 181, tokens=2)], (0, 2)),
+        ([row(1, 9000, 900, failure=1)], (0, 0)),
+        ([row(1, 100, 0, tokens=1)], (0, 0)),
+    ],
+)
+def test_answers_that_count_while_the_run_lasts(journal, rows, over):
+    watch = CutOff(journal.parent, LIMITS_NS, most_over=5)
+    write(journal, *rows)
+    watch(moment(10.0))
+    assert (watch.over.ttft, watch.over.tpot) == over
+
+
+def test_it_is_decided_by_one_more_than_may_be(journal):
+    watch = CutOff(journal.parent, LIMITS_NS, most_over=2)
+    write(journal, row(1, 100, 90), row(2, 3500, 90))
+    watch(moment(5.0))
+    write(journal, row(3, 100, 90))
+    with pytest.raises(DecidedError, match="3 queries"):
+        watch(moment(6.0))
+    assert watch.decided_s == 6.0
+
+
+@pytest.mark.parametrize(
+    ("moments", "waiting"),
+    [
+        # none is older than the limit and the second in which a first token may not be counted yet
+        ([(1.0, 10, 0), (2.0, 20, 0), (4.9, 30, 0)], 0),
+        ([(1.0, 10, 0), (5.0, 40, 0)], 10),
+        ([(1.0, 10, 0), (5.0, 40, 8)], 2),
+        ([(1.0, 10, 10), (5.0, 40, 30)], 0),
+        ([(1.0, 10, 0), (1.5, 15, 0), (5.6, 40, 4)], 11),
+    ],
+)
+def test_queries_without_a_first_token_count_once_they_are_too_old(journal, moments, waiting):
+    watch = CutOff(journal.parent, LIMITS_NS, most_over=50)
+    for elapsed_s, issued, first_tokens in moments:
+        watch(moment(elapsed_s, issued, first_tokens))
+    assert watch.over.ttft == waiting
+
+
+def test_a_complete_run_is_counted_by_the_times_that_loadgen_saw(journal):
+    write(journal, row(1, 2990, 79.99), row(2, 100, 79.99), row(3, 100, 70))
+    calls = np.zeros(6, LOADGEN_CALL_ROW)
+    calls["query_id"] = [3, 2, 1, 1, 2, 3]
+    calls["kind"] = [FIRST_TOKEN] * 3 + [COMPLETE] * 3
+    first_ms, done_ms = [1100, 1100, 4010], [4010 + 7999, 1100 + 8002, 1100 + 7000]
+    calls["reported_ns"] = [int(at * MS) for at in first_ms + done_ms]
+    calls.tofile(journal / "reports.bin")
+    over = over_by_loadgen(journal, LIMITS_NS["TTFT"], LIMITS_NS["TPOT"])
+    assert (over.ttft, over.tpot) == (1, 1)

@@ -1,0 +1,258 @@
+"""The policy of a search: what comes next by what was measured (benchmarks/peak/search.py has the truth)."""
+
+import pytest
+from msgspec.structs import replace
+
+from harness.peak.search.policy import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
+from tests.harness.peak.search import searches
+from tests.harness.peak.search.searches import LOADGEN, MadeServer, probe, settings, step
+
+LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128, 256))
+
+
+def decide(history: History, **changes):
+    return Policy(settings(**changes)).decide(history)
+
+
+def found(server, **changes):
+    history, ended = search(server, settings(**changes), History())
+    return history, ended, bracket(history.probes)
+
+
+@pytest.mark.parametrize(
+    ("server", "replicas"),
+    [
+        (MadeServer(), 1),
+        (MadeServer(flatters=1.1), 1),
+        (MadeServer(each_ms=0.3, flatters=0.9), 2),
+        (MadeServer(each_ms=0.1, slots=80), 2),
+    ],
+)
+def test_the_peak_is_found_with_few_runs(server, replicas):
+    history, ended, rates = found(server, replicas=replicas, slots=server.slots)
+    assert ended.outcome == "FOUND"
+    valid, invalid = tally(history.probes)[rates.low]
+    assert (valid >= 2, invalid) == (True, 0)
+    assert server.probe(1.02 * rates.low).verdict == "INVALID"
+    assert sum(one.cut_after_s is None for one in history.probes) <= 5
+
+
+def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not():
+    history, ended, _ = found(MadeServer(), slots=1000)
+    measured = [*history.steps, *history.probes]
+    for count, following in enumerate(measured):
+        steps = history.steps[:count]
+        action = decide(History(steps, history.probes[: count - len(steps)]), slots=1000)
+        if isinstance(action, NextStep):
+            assert following.concurrency == action.concurrency
+        else:
+            assert following.rate == action.rate
+    assert decide(history, slots=1000) == ended
+
+
+def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
+    assert decide(History(), start_qps=20.0) == NextProbe(20.0, "the rate that was given")
+    near, far = probe(20.0, tpot_p99_ns=78e6), probe(20.0, tpot_p99_ns=30e6)
+    assert isinstance(decide(History((), (near,)), start_qps=20.0), NextProbe)
+    assert isinstance(decide(History((), (far,)), start_qps=20.0), NextStep)
+    assert isinstance(decide(History(), start_qps=None), NextStep)
+
+
+BOUND = tuple(probe(rate, "INVALID", client_bound=True) for rate in (30.0, 29.0))
+ENDS = {
+    "the client, nothing passed": (History(LADDER, BOUND), {}, "STOPPED"),
+    "the client, something passed": (History(LADDER, (probe(20.0), *BOUND)), {}, "AT_LEAST"),
+    "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
+    "no time for a run behind a step": (History(), {"budget_s": 89.0, "step_s": 60.0}, "BUDGET"),
+    "no step within the limits": (History((step(1, 90.0),)), {}, "NOTHING_PASSES"),
+    "too many runs": (History(LADDER, tuple(probe(40.0 - n, "INVALID") for n in range(16))), {}, "STOPPED"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_it_ends(name):
+    history, changes, outcome = ENDS[name]
+    assert decide(history, **changes).outcome == outcome
+
+
+def test_the_last_run_that_fits_is_a_confirmation():
+    history = History(LADDER, (probe(18.0, tpot_p99_ns=60e6),))
+    action = decide(history, budget_s=history.spent_s + 1.5 * history.probes[0].cost_s)
+    assert action == NextProbe(18.0, "confirmation")
+
+
+def test_a_run_is_confirmed_where_a_step_of_the_ladder_leaves_no_time_for_another():
+    far = probe(18.0, tpot_p99_ns=30e6)
+    known = {"start_qps": 18.0, "step_s": 1000.0, "budget_s": far.cost_s * 2.5}
+    assert decide(History((), (far,)), **known) == NextProbe(18.0, "confirmation")
+    ended = decide(History((), (far, far, far)), **known | {"budget_s": far.cost_s * 3.5})
+    assert ended.outcome == "BUDGET"
+
+
+def test_a_first_run_is_affordable_in_twice_its_schedule():
+    planned_s = probe(20.0).planned_s
+    assert planned_s < 60
+    assert isinstance(decide(History(), start_qps=20.0, budget_s=2.1 * planned_s), NextProbe)
+    assert isinstance(decide(History(), start_qps=20.0, budget_s=1.9 * planned_s), Ended)
+
+
+def test_a_prediction_that_two_runs_refuted_is_not_followed():
+    """The servers got slower: the complete runs still promise a peak near 48."""
+    complete = (probe(40.0, tpot_p99_ns=78e6), probe(50.0, "INVALID", tpot_p99_ns=82e6))
+    cuts = tuple(probe(rate, "INVALID", cut_after_s=3.0) for rate in (44.8, 44.35))
+    for count in (1, 2):
+        action = decide(History((), (*complete, *cuts[:count])), start_qps=40.0)
+        assert action.rate == pytest.approx((40.0 * cuts[count - 1].rate) ** 0.5, rel=0.006)
+
+
+def test_a_rate_that_failed_its_confirmation_is_given_up():
+    runs = (probe(21.0, tpot_p99_ns=79e6), probe(21.3, "INVALID"), probe(21.0, "INVALID"))
+    assert decide(History(LADDER, runs)).rate < 21.0
+
+
+V, I = "VALID", "INVALID"  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("runs", "low", "high"),
+    [
+        ([], None, None),
+        ([(10, V)], 10, None),
+        ([(10, I)], None, 10),
+        ([(10, V), (12, I), (11, V)], 11, 12),
+        ([(10, V), (10, I)], None, 10),
+        ([(9, V), (10, V), (10, I)], 9, 10),
+        ([(10, V), (10, I), (10, V)], 10, None),
+        ([(10, I), (12, V)], 12, None),
+    ],
+)
+def test_the_bracket(runs, low, high):
+    rates = bracket([probe(rate, verdict) for rate, verdict in runs])
+    assert (rates.low, rates.high) == (low, high)
+
+
+CUT, ABOVE_LIMIT = {"cut_after_s": 0.1}, {"tpot_p99_ns": 84e6}
+NEAR, AT_LIMIT = probe(20.0, tpot_p99_ns=75e6), probe(20.0, tpot_p99_ns=79.9e6)
+# Runs up to the highest rate that passed, changes of the one above it, and the widest bracket.
+BRACKETS = {
+    "the peak is expected above": ((probe(19.0, tpot_p99_ns=70e6), NEAR), CUT, 0.01),
+    "runs of one rate differ": ((probe(19.0), probe(19.0, "INVALID", **CUT), NEAR), CUT, 0.03),
+    "many runs": ((probe(17.0), probe(18.0), probe(19.0), NEAR), CUT, 0.02),
+    "the peak is expected here": ((AT_LIMIT,), ABOVE_LIMIT, 0.04),
+    "a queue ended it": ((AT_LIMIT,), {**ABOVE_LIMIT, "over_ttft": 100, "over_tpot": 0}, 0.01),
+}
+
+
+@pytest.mark.parametrize("name", BRACKETS)
+def test_a_bracket_is_narrow_enough(name):
+    before, changes, widest = BRACKETS[name]
+    for part, is_narrow in ((0.9, True), (1.1, False)):
+        above = probe(20.0 * (1 + part * widest), "INVALID", **changes)
+        assert (decide(History((), (*before, above)), start_qps=20.0).rate == 20.0) is is_narrow, part
+
+
+CLIENT_LIMITED = MadeServer(base_ms=5.0, each_ms=0.01)
+
+
+def test_a_client_at_its_limit_gives_a_lower_bound():
+    """Nothing is missed up to the requests that the client can hold."""
+    history, ended, rates = found(CLIENT_LIMITED, most_in_flight=64)
+    assert ended.outcome == "AT_LEAST"
+    assert max(one.concurrency for one in history.steps) == 64
+    assert rates.low is not None and rates.high is None
+
+
+def wide_limits(monkeypatch):
+    """LoadGen's settings, and those of a MadeServer, with limits that are never missed."""
+    monkeypatch.setattr(searches, "TTFT_S", 36_000.0)
+    monkeypatch.setattr(searches, "TPOT_S", 36_000.0)
+    return {**LOADGEN, "ttft_latency": 36_000 * 10**9, "tpot_latency": 36_000 * 10**9}
+
+
+class BusyServer(MadeServer):
+    """A server on a machine whose other programs make the client a bottleneck of steps, and of runs."""
+
+    def __init__(self, bound_steps, *, bound_runs=False):
+        super().__init__(each_ms=0.1, slots=80)
+        self.bound_steps, self.bound_runs = bound_steps, bound_runs
+
+    def ladder(self, concurrency):
+        measured = super().ladder(concurrency)
+        return replace(measured, client_bound=len(self.steps) <= self.bound_steps)
+
+    def probe(self, rate):
+        return replace(super().probe(rate), client_bound=self.bound_runs)
+
+
+@pytest.mark.parametrize("bound_steps", [1, 4])
+def test_a_client_that_was_busy_in_the_ladder_alone_does_not_end_the_search(bound_steps):
+    history, ended, rates = found(BusyServer(bound_steps), slots=80)
+    assert ended.outcome == "FOUND"
+    assert BusyServer(0).probe(1.03 * rates.low).verdict == "INVALID"
+    assert len(history.probes) < 12
+
+
+def test_limits_that_always_pass_end_a_search_behind_such_a_ladder_too(monkeypatch):
+    wide = wide_limits(monkeypatch)
+    history, ended, rates = found(BusyServer(4), slots=80, loadgen=wide)
+    assert (ended.outcome, rates.high) == ("AT_LEAST", None)
+    assert "its schedule" in ended.why
+    assert max(one.seconds / one.planned_s for one in history.probes) < 3
+
+
+def test_a_client_that_is_the_bottleneck_of_ladder_and_runs_gives_a_lower_bound():
+    history, ended, rates = found(BusyServer(4, bound_runs=True), slots=80)
+    assert (ended.outcome, rates.high) == ("AT_LEAST", None)
+    assert "20 requests in flight" in ended.why
+    assert len(history.probes) == 2
+
+
+@pytest.mark.parametrize(
+    ("server", "changes", "why"),
+    [
+        (MadeServer(each_ms=0.1, slots=80), {"slots": 80, "connections": 14_000}, "2 times the rate"),
+        (MadeServer(), {"slots": 1000, "connections": 14_000}, "2 times the rate"),
+        (MadeServer(each_ms=0.1, slots=80), {"slots": 80, "connections": 300}, "hold 300 requests"),
+        (CLIENT_LIMITED, {"most_in_flight": 128, "connections": 128}, "hold 128 requests"),
+    ],
+)
+def test_limits_that_always_pass_end_at_a_rate_that_servers_and_client_can_hold(
+    monkeypatch, server, changes, why
+):
+    wide = wide_limits(monkeypatch)
+    history, ended, rates = found(server, loadgen=wide, **changes)
+    assert (ended.outcome, rates.high) == ("AT_LEAST", None)
+    assert why in ended.why
+    fastest = max(step.queries_per_s for step in history.steps)
+    assert 0.7 * fastest < rates.low < 2.2 * fastest
+    assert len(history.probes) <= 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({}, 16),
+        ({"replicas": 4}, 64),
+        ({"replicas": 8, "slots": 9600}, 512),
+        ({"slots": 1_000_000}, 64),
+        ({"replicas": 8, "slots": 64}, 8),
+        ({"slots": 256, "most_in_flight": 10}, 10),
+    ],
+)
+def test_the_first_step(changes, first):
+    assert decide(History(), **changes) == NextStep(first)
+
+
+def test_a_ladder_that_stopped_growing_is_not_climbed_on():
+    """A slow step in between, as a busy machine measures it, changes nothing."""
+    seen = ((8, 23.9), (32, 22.9), (16, 15.9))
+    steps = tuple(replace(step(count, 20.0), tokens_per_s=rate) for count, rate in seen)
+    assert not isinstance(decide(History(steps), slots=128), NextStep)
+
+
+def test_the_ladder_is_short_and_goes_down_where_nothing_is_kept():
+    server, steps = MadeServer(base_ms=70.0, each_ms=1.5), []
+    while isinstance(action := decide(History(tuple(steps)), slots=256), NextStep):
+        steps.append(server.ladder(action.concurrency))
+    assert server.steps[:2] == [16, 4]
+    assert len(server.steps) <= 5

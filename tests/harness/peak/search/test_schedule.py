@@ -1,0 +1,90 @@
+"""Runs of each rate, compared with LoadGen 6.0.17 itself; the fewest complete datasets for Offline."""
+
+import numpy as np
+import pytest
+
+from harness.peak.search.offline_rate import SLACK, full_rate, offline_rate
+from harness.peak.search.schedule import Schedule
+from harness.record.journal import QUERY_ROW
+from tests.harness.config.loadgen import loadgen_issues
+
+ROWS, DURATION_S = 40, 60
+CONF = "*.Server.min_duration = 300\n*.Server.min_query_count = 50\n*.Server.target_qps = {}\n"
+OFFLINE_CONF = (
+    "*.Offline.target_qps = {}\n"
+    f"*.Offline.min_duration = {DURATION_S * 1000}\n*.Offline.min_query_count = {ROWS}\n"
+)
+FEWEST, MOST = 2, 4  # datasets: 50 queries are two
+
+
+@pytest.fixture(scope="module")
+def both_settings(tmp_path_factory):
+    cases = [("Server", ROWS, CONF.format(900), False), ("Offline", ROWS, OFFLINE_CONF.format(1), False)]
+    return [settings for _, settings in loadgen_issues(tmp_path_factory.mktemp("one"), cases)]
+
+
+@pytest.fixture(scope="module")
+def settings(both_settings):
+    return both_settings[0]
+
+
+@pytest.fixture(scope="module")
+def best(settings):
+    schedule = Schedule(settings, ROWS)
+    return {datasets: schedule.best_rate(datasets) for datasets in range(FEWEST, MOST + 1)}
+
+
+def test_loadgen_needs_another_dataset_just_above_the_best_rate(tmp_path, best):
+    rates = [rate * step for rate in best.values() for step in (1, 1.00002)]
+    issued = loadgen_issues(tmp_path, [("Server", ROWS, CONF.format(f"{rate:.9g}"), False) for rate in rates])
+    counts = [count // ROWS for count, _ in issued]
+    assert counts == [k for datasets in best for k in (datasets, datasets + 1)]
+
+
+def test_the_run_of_a_best_rate_is_the_shortest(settings, best):
+    schedule = Schedule(settings, ROWS)
+    for datasets, rate in best.items():
+        run = schedule.run(rate)
+        assert (run.datasets, run.queries) == (datasets, datasets * ROWS)
+        assert 0.3 <= run.seconds < 0.3001
+        assert schedule.arrivals_s(rate, run.queries)[-1] == pytest.approx(run.seconds, abs=1e-6)
+
+
+def test_no_rate_is_the_best_of_fewer_datasets_than_the_minimum(settings):
+    with pytest.raises(ValueError, match="1 datasets"):
+        Schedule(settings, ROWS).best_rate(FEWEST - 1)
+
+
+@pytest.mark.parametrize(
+    ("factor", "snaps"), [(1.0, True), (0.995, True), (1.005, True), (0.97, False), (1.03, False)]
+)
+def test_rates_near_a_best_one_snap_to_it(settings, best, factor, snaps):
+    rate = best[4] * factor
+    found = Schedule(settings, ROWS).snapped(rate, 0.01)
+    assert found == (best[4] if snaps else pytest.approx(rate, rel=1e-5))
+
+
+def test_settings_that_do_not_fill_up_know_no_steps(settings):
+    schedule = Schedule({**settings, "sample_concatenate_permutation": 0}, ROWS)
+    assert schedule.snapped(900.0, 0.5) == 900.0
+    assert schedule.run(900.0).datasets == 0
+
+
+MEASURED = [0.3, 1.0, 1.03, 1.07, 5.0, 5.3, 40.0, 43.7]
+
+
+def test_loadgen_issues_the_fewest_offline_datasets_that_last(tmp_path, both_settings):
+    found = [offline_rate(both_settings[1], ROWS, measured, 0.9 * measured, 500) for measured in MEASURED]
+    rates = [("Offline", ROWS, OFFLINE_CONF.format(f"{one.rate:g}"), False) for one in found]
+    issued = [count for count, _ in loadgen_issues(tmp_path, rates)]
+    assert issued == [one.samples for one in found]
+    for measured, count in zip(MEASURED, issued, strict=True):
+        assert count / measured >= SLACK * DURATION_S
+        assert count == ROWS or (count - ROWS) / measured < SLACK * DURATION_S
+
+
+def test_the_rate_of_a_full_server_leaves_the_ends_out():
+    rows = np.zeros(101, QUERY_ROW)
+    seconds = np.concatenate([np.linspace(0, 10, 25), 10 + 0.1 * np.arange(1, 52), 15.1 + np.arange(1, 26)])
+    rows["last_byte_ns"] = (seconds * 1e9).astype(np.int64)
+    assert full_rate(rows) == pytest.approx(10, rel=0.03)

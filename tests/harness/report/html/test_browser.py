@@ -1,0 +1,80 @@
+"""The page in a real browser: what is drawn, zoom, legend, and that nothing foreign runs."""
+
+import pytest
+
+from harness.files import REPORT
+from harness.report.cli import main
+from tests.browser import DRIVER, browser
+from tests.harness.report import made
+from tests.harness.report.html.test_run_page import hostile  # noqa: F401
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(DRIVER is None, reason="no chromedriver (Debian: chromium-driver)"),
+]
+
+# Pixels of a chart that have the colour of its n-th series.
+PIXELS = """
+const [id, color] = arguments;
+const canvas = document.querySelector(`#chart-${id} canvas`);
+const probe = document.createElement("canvas").getContext("2d");
+probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(color).trim();
+probe.fillRect(0, 0, 1, 1);
+const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+let count = 0;
+for (let i = 0; i < data.length; i += 4)
+  if ([r, g, b].every((part, at) => Math.abs(data[i + at] - part) < 12) && data[i + 3] > 200) count++;
+return count;
+"""
+
+
+@pytest.fixture(scope="module")
+def window():
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(tmp_path):
+    folder = made.folder(tmp_path, made.rows(slow=2))
+    assert main(["html", str(folder)]) == 0
+    return folder / REPORT
+
+
+def test_every_chart_is_drawn(window, page):
+    window.open(page)
+    assert int(window.run("return document.documentElement.dataset.charts")) >= 10
+    for chart, color in (
+        ("rates", "--c0"),
+        ("rates", "--c1"),
+        ("tokens", "--c2"),
+        ("ttft", "--c1"),
+        ("osl", "--c0"),
+    ):
+        assert window.run(PIXELS, chart, color) > 200, (chart, color)
+    assert window.run(PIXELS, "curve-ttft", "--bad") > 30  # the limit
+
+
+def test_dragging_zooms(window, page):
+    window.open(page)
+    before = window.run(PIXELS, "in-flight", "--c0")
+    window.drag("#chart-in-flight .u-over", 0.45, 0.5)
+    assert window.run(PIXELS, "in-flight", "--c0") != before
+    assert window.run(PIXELS, "in-flight", "--c0") > 50
+
+
+def test_the_legend_hides_a_series(window, page):
+    window.open(page)
+    assert window.run(PIXELS, "rates", "--c1") > 200
+    window.click("#chart-rates .u-legend tr:nth-child(3) th")
+    assert window.run(PIXELS, "rates", "--c1") < 20
+    assert window.run(PIXELS, "rates", "--c0") > 200
+
+
+def test_nothing_foreign_runs(window, hostile):  # noqa: F811
+    assert main(["html", str(hostile)]) == 0
+    window.open(hostile / REPORT)
+    assert window.run("return document.title") != "owned"
+    assert window.run("return document.querySelectorAll('img').length") == 0
+    assert int(window.run("return document.documentElement.dataset.charts")) >= 10

@@ -1,0 +1,172 @@
+"""Runs beside each other: comparable or not, differences with intervals, changed samples, plans."""
+
+import dataclasses
+import itertools
+import json
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from harness.analysis.bootstrap import estimates
+from harness.analysis.comparison import changed_samples, differences, incomparable, plan_differences
+from harness.analysis.run_files import read_run
+from harness.report.cli import main
+from harness.report.html.compare_page import compare_page
+from harness.report.html.page import render
+from tests.harness.report import made
+from tests.records import ENDED, with_plan
+
+
+def run_of(path, record=ENDED, **rows):
+    return read_run(made.folder(path, made.rows(**rows), record))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return run_of(tmp_path_factory.mktemp("base"), count=3000)
+
+
+def of_record(run, record):
+    """A run with the same queries and another record."""
+    return dataclasses.replace(run, record=record)
+
+
+def by_name(found):
+    return {one.name: one for one in found}
+
+
+def test_equal_runs_show_no_difference(base, tmp_path):
+    found = by_name(differences(base, run_of(tmp_path, count=3000, seed=2)))
+    assert found["TTFT p50, ms"].verdict == "no difference shown"
+    assert found["TPOT p50, ms"].verdict == "no difference shown"
+    assert abs(found["TTFT mean, ms"].change) < 0.1
+
+
+def test_a_slower_run_differs_in_what_is_slower(base, tmp_path):
+    slow = made.rows(count=3000, seed=2)
+    slow["last_byte_ns"] += ((slow["osl"].astype(np.int64) - 1) * 4_000_000).astype(np.int64)  # 10 % of TPOT
+    found = by_name(differences(base, read_run(made.folder(tmp_path, slow))))
+    tpot = found["TPOT mean, ms"]
+    assert tpot.verdict == "differs"
+    assert (tpot.low, tpot.change, tpot.high) == pytest.approx((0.10, 0.10, 0.10), abs=0.002)
+    assert found["TTFT p50, ms"].verdict == "no difference shown"
+
+
+def test_figures_are_those_of_all_queries(base):
+    found, ttft = estimates(base.queries, seed=1), base.queries.ttft
+    assert found["TTFT mean, ms"].value == pytest.approx(ttft.mean() * 1e3, rel=1e-5)
+    ordered = np.sort(ttft)
+    assert found["TTFT p99, ms"].value == pytest.approx(ordered[int(0.99 * len(ordered))] * 1e3)
+    assert found["TTFT p99, ms"].resampled.min() <= found["TTFT p99, ms"].value
+    assert found["tokens/s"].value == pytest.approx(base.queries.osl.sum() / base.queries.span)
+
+
+def test_a_short_run_has_no_interval(tmp_path):
+    base, other = run_of(tmp_path / "a", count=30), run_of(tmp_path / "b", count=30)
+    assert {one.verdict for one in differences(base, other)} == {"too short to tell"}
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says(tmp_path):
+    """Equal systems in pairs: 5 % of the intervals leave out 0; of intervals half as wide 11 of these 32."""
+    runs = [run_of(tmp_path / str(n), seed=n, count=1500) for n in range(9)]
+    names = ("TTFT mean, ms", "TTFT p50, ms", "TTFT p99, ms", "latency mean, ms")
+    found = [by_name(differences(*pair)) for pair in itertools.pairwise(runs)]
+    assert sum(one[name].verdict == "differs" for one in found for name in names) < 7
+
+
+OTHER_SETTINGS = ENDED.plan.loadgen_settings | {"min_duration_ms": 1}
+OTHER_RATE = ENDED.plan.loadgen_settings | {"server_target_qps": 99.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, ()),
+        ({"loadgen_settings": OTHER_RATE}, ()),
+        ({"dataset_sha256": "f" * 64}, ("dataset",)),
+        ({"scenario": "interactive"}, ("scenario",)),
+        ({"samples": 5}, ("samples",)),
+        ({"loadgen_settings": OTHER_SETTINGS}, ("LoadGen's min_duration_ms",)),
+        ({"parameters": replace(ENDED.plan.parameters, max_new_tokens=7)}, ("max_new_tokens",)),
+    ],
+)
+def test_what_makes_runs_incomparable(base, changes, named):
+    reasons = incomparable(base, of_record(base, with_plan(ENDED, **changes)))
+    assert len(reasons) == len(named)
+    assert all(reason.startswith(name) for reason, name in zip(reasons, named, strict=True))
+
+
+def test_plans_are_compared_leaf_by_leaf(base):
+    other = with_plan(ENDED, loadgen_settings=OTHER_RATE, concurrency=77)
+    concurrency, rate = plan_differences(base, of_record(base, other))
+    assert concurrency[0] == "plan.concurrency"
+    before = json.dumps(ENDED.plan.loadgen_settings["server_target_qps"])
+    assert rate == ("plan.loadgen_settings.server_target_qps", before, "99.0")
+
+
+def test_servers_are_compared_by_what_they_serve(base):
+    def run_with(port, **odd):
+        one = ENDED.servers[0]
+        servers = [replace(one, url=f"http://n{n}:{port}", trial_s=n / port) for n in range(512)]
+        servers[-1] = replace(servers[-1], **odd)
+        urls = tuple(server.url for server in servers)
+        return of_record(base, replace(with_plan(ENDED, server_urls=urls), servers=tuple(servers)))
+
+    assert plan_differences(run_with(1), run_with(1)) == []
+    rows = plan_differences(run_with(1), run_with(2, context_length=77))
+    assert [name for name, *_ in rows] == ["plan.server_urls", "servers[511].context_length"]
+    assert rows[0][1:] == ("http://n[0-511]:1", "http://n[0-511]:2")
+
+
+# p of the exact McNemar test, from scipy.stats.binomtest(min, n, 0.5).pvalue.
+@pytest.mark.parametrize(
+    ("first", "second", "to_wrong", "to_right", "chance"),
+    [
+        ("1111", "1111", (), (), 1.0),
+        ("1" * 12, "0" * 10 + "11", range(10), (), 0.001953125),
+        ("1" * 10 + "00", "0" * 10 + "11", range(10), (10, 11), 0.03857421875),
+        ("1" * 3000 + "0" * 3100, "0" * 3000 + "1" * 3100, range(3000), range(3000, 6100), 0.2050),
+    ],
+)
+def test_changed_samples(base, tmp_path, first, second, to_wrong, to_right, chance):
+    runs = [dataclasses.replace(base, folder=tmp_path / name) for name in "ab"]
+    for run, right in zip(runs, (first, second), strict=True):
+        run.folder.mkdir()
+        made.score(run.folder, right={"official": right})
+    changed = changed_samples(*runs)
+    assert (changed.to_wrong, changed.to_right) == (tuple(to_wrong), tuple(to_right))
+    assert changed.chance == pytest.approx(chance, rel=1e-3)
+
+
+def test_the_first_line_says_whether_runs_are_comparable(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made.folder(tmp_path / "a", made.rows())
+    made.folder(tmp_path / "b", made.rows(seed=2))
+    made.folder(tmp_path / "c", made.rows(), with_plan(ENDED, samples=5))
+    assert main(["compare", "a", "b"]) == 0
+    assert capsys.readouterr().out.startswith("comparable: ")
+    assert main(["compare", "a", "c", "--output", "other.html"]) == 0
+    assert capsys.readouterr().out.startswith("NOT COMPARABLE: ")
+    assert "NOT COMPARABLE" in (tmp_path / "other.html").read_text()
+    assert (tmp_path / "compare.html").stat().st_size < 500_000
+
+
+def test_the_page_has_a_series_for_each_run(base):
+    html = render(compare_page([base] * 3))
+    assert html.count('"label":"run 3"') == 7
+    assert html.count("Run 3 against run 1") == 2  # heading and its link
+
+
+@pytest.mark.parametrize("words", [("a",), ("a", "none"), ("a", "empty"), ("a", "logs"), (".", "a")])
+def test_folders_that_cannot_be_compared(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    made.folder(tmp_path / "a", made.rows())
+    (tmp_path / "empty").mkdir()
+    for name in ("run.json", "requests.parquet"):
+        (made.folder(tmp_path / "logs", made.rows()) / name).unlink()
+    with pytest.raises(SystemExit) if words == ("a",) else nullcontext():
+        assert main(["compare", *words]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "compare.html").exists()

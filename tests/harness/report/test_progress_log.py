@@ -1,0 +1,88 @@
+"""progress.jsonl: its figures, what happens to it on a full disk, and who reads it."""
+
+import numpy as np
+import pytest
+
+from harness.analysis.early_stopping import most_over_limit
+from harness.files import JOURNAL_DIR, PROGRESS
+from harness.record.journal import QUERY_ROW
+from harness.report import progress_log
+from harness.report.progress_line import ProgressSnapshot
+from harness.report.progress_log import JournalTail, ProgressLog, read_progress
+from tests.harness.report import made
+
+LIMITS = {"TTFT": 600_000_000, "TPOT": 45_000_000}
+
+
+def snapshot(elapsed_s, **fields):
+    return ProgressSnapshot(elapsed_s=elapsed_s, **{"issued": 900, "completed": 800, "failed": 2} | fields)
+
+
+def append(folder, rows, worker=0):
+    with (folder / JOURNAL_DIR / f"queries-{worker}.bin").open("ab") as file:
+        file.write(rows.tobytes())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / JOURNAL_DIR).mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def progress(folder):
+    return ProgressLog(folder, LIMITS, 900, made.REPLICAS)
+
+
+def test_a_line_has_the_figures_of_the_journal(folder, progress):
+    rows = made.rows(slow=2)
+    append(folder, rows[:500])
+    append(folder, rows[500:], worker=1)
+    progress(snapshot(5.0, total=1000, tokens_per_s=12.34, failures={"timeout": 2}))
+    line = read_progress(folder / PROGRESS)
+    assert (line.issued, line.in_flight, line.total, line.failures) == (900, 98, 1000, {"timeout": 2})
+    ttft = np.sort(rows["first_token_ns"] - rows["issued_ns"])
+    assert line.ended_last_minute == 900
+    assert line.ttft.p50_ms == pytest.approx(ttft[450] / 1e6)
+    assert line.ttft.p99_ms == pytest.approx(ttft[891] / 1e6)
+    assert line.over_limit["TTFT"].queries == (ttft > LIMITS["TTFT"]).sum()
+    assert line.over_limit["TPOT"].queries == 300
+    assert line.over_limit["TPOT"].most == most_over_limit(900)
+    assert line.slowest[0].url == made.REPLICAS[2]
+    assert line.slowest[0].ratio == pytest.approx(1.3, rel=0.01)
+
+
+def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress):
+    append(folder, made.rows(100))
+    for second in range(1, 71):
+        progress(snapshot(float(second)))
+    lines = (folder / PROGRESS).read_text().splitlines()
+    counts = [progress_log.msgspec.json.decode(line)["ended_last_minute"] for line in lines]
+    assert counts == [100] * 12 + [0] * 2
+    assert read_progress(folder / PROGRESS).over_limit["TTFT"].queries > 0  # since the run began
+
+
+def test_a_tail_takes_complete_rows_once(folder):
+    tail, data = JournalTail(folder / JOURNAL_DIR), made.rows(10).tobytes()
+    path = folder / JOURNAL_DIR / "queries-0.bin"
+    path.write_bytes(data[: 3 * QUERY_ROW.itemsize + 7])
+    assert len(tail.read()) == 3
+    path.write_bytes(data)
+    assert tail.read()["query_id"].tolist() == list(range(3, 10))
+    assert len(tail.read()) == 0
+
+
+def test_a_disk_that_is_full_costs_the_lines_alone(folder, progress, caplog):
+    (folder / PROGRESS).symlink_to("/dev/full")
+    for second in (5.0, 10.0, 15.0):
+        progress(snapshot(second))
+    assert len(caplog.records) == 1
+
+
+def test_a_line_that_is_being_written_is_not_read(folder, progress):
+    progress(snapshot(5.0))
+    with (folder / PROGRESS).open("ab") as file:
+        file.write(b'{"time": "2026-')
+    assert read_progress(folder / PROGRESS).elapsed_s == 5.0
+    (folder / PROGRESS).write_bytes(b"\x00broken\n{}\n")
+    assert read_progress(folder / PROGRESS) is None
