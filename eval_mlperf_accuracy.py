@@ -1,8 +1,39 @@
 #!/usr/bin/env python3
 """Score an MLPerf accuracy log: ``python eval_mlperf_accuracy.py --help``."""
 
-from harness.cli.main import run_main
-from harness.grading.cli import main
+from typing import TYPE_CHECKING
+
+from harness.cli.main import exit_code_of, run_main
+
+if TYPE_CHECKING:
+    from harness.grading.evaluation_options import EvaluationOptions
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse flags, score the outputs, and return the exit code."""
+    from harness.grading.evaluation_options import parse_options
+
+    options = parse_options(argv)
+    return exit_code_of("eval_mlperf_accuracy.py", "info", lambda: score(options))
+
+
+def score(options: "EvaluationOptions") -> int:
+    """Score outputs, print and write what was asked for, and return the exit code. Raises HarnessError."""
+    from harness.cli.signals import InterruptedRun, interruptible
+    from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+
+    try:
+        with interruptible():
+            # Everything heavy is imported only when there is something to score.
+            from harness.grading.command import run
+
+            return EXIT_VALID if run(options) else EXIT_THRESHOLD
+    except InterruptedRun as interruption:
+        from harness.grading.command import kept_verdicts
+
+        interruption.add_note(kept_verdicts(options))
+        raise
+
 
 if __name__ == "__main__":
     run_main(main)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run one command, and return the exit code."""
-    from harness.peak.cli import parse_options
+    from harness.peak.peak_options import parse_options
 
     options = parse_options(argv)
     return exit_code_of("find_peak.py", options.log_level, lambda: _run(options))

@@ -1,8 +1,32 @@
 #!/usr/bin/env python3
 """Make and check an MLPerf submission folder: ``python prepare_submission.py --help``."""
 
-from harness.cli.main import run_main
-from harness.submission.cli import main
+from typing import TYPE_CHECKING
+
+from harness.cli.main import exit_code_of, run_main
+
+if TYPE_CHECKING:
+    from harness.submission.submission_options import SubmissionOptions
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse flags, run one command, and return the exit code."""
+    from harness.submission.submission_options import parse_options
+
+    options = parse_options(argv)
+    return exit_code_of("prepare_submission.py", "info", lambda: _run(options))
+
+
+def _run(options: "SubmissionOptions") -> int:
+    from harness.cli.signals import interruptible
+    from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+
+    with interruptible():
+        # Everything heavy is imported only when there is something to do.
+        from harness.submission.command import run
+
+        return EXIT_VALID if run(options) else EXIT_THRESHOLD
+
 
 if __name__ == "__main__":
     run_main(main)

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
-    from harness.batch.batch_options import BatchOptions
-    from harness.batch.cli import Options
+    from harness.batch.batch_options import BatchOptions, FileOptions, TalkOptions
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run one command, and return the exit code."""
-    from harness.batch.cli import parse_options
+    from harness.batch.batch_options import parse_options
 
     options = parse_options(argv)
     return exit_code_of("run_batch.py", options.log_level, lambda: _run(options))
 
 
-def _run(options: "Options") -> int:
+def _run(options: "BatchOptions | TalkOptions | FileOptions") -> int:
     # Everything heavy is imported only when there is something to run.
     from harness.batch.batch_options import BatchOptions, TalkOptions
 

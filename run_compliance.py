@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
-    from harness.compliance.cli import ComplianceOptions, VerifyOptions
+    from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run or verify, and return the exit code."""
-    from harness.compliance.cli import VerifyOptions, parse_options
+    from harness.compliance.compliance_options import VerifyOptions, parse_options
 
     options = parse_options(argv)
     log_level = "info" if isinstance(options, VerifyOptions) else options.run.log_level
@@ -21,8 +21,8 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     # Everything heavy is imported only when there is something to do.
     from harness.cli.signals import interruptible, signals_kept
-    from harness.compliance.cli import VerifyOptions
     from harness.compliance.command import run_tests, verify_logs
+    from harness.compliance.compliance_options import VerifyOptions
     from harness.config.run_plan import RunPlan
     from harness.record.run_record import RunRecord
     from harness.report.run_console import RunConsole

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run, and return the exit code."""
-    from harness.rows.eval_flags import parse_options
+    from harness.rows.eval_options import parse_options
 
     options = parse_options(argv)
     return exit_code_of("run_eval.py", options.log_level, lambda: _run(options))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run, and return the exit code."""
-    from harness.cli.run_flags import parse_options
+    from harness.config.run_options import parse_options
 
     options = parse_options(argv)
     return exit_code_of("run_mlperf.py", options.log_level, lambda: _run(options))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from bench import SERVER, Stub, program_parser, write_prompts
 
-from harness.cli.run_flags import parse_options
+from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.files import REQUESTS
 from harness.record.run_record import RunRecord

@@ -19,10 +19,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.choices import available_benchmarks
 from harness.config.loadgen_settings import BY_ATTRIBUTE
 from harness.config.rounds import available_rounds, current_round, seeds_of
 from harness.config.rule_checks import locked_settings
-from harness.config.run_options import available_benchmarks
 from harness.config.scenario import Scenario
 from harness.submission.rules import Rules, load_rules
 

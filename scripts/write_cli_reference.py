@@ -12,15 +12,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.batch.cli import build_parser as batch_parser  # noqa: E402
-from harness.cli.run_flags import build_parser as run_parser  # noqa: E402
-from harness.compliance.cli import build_run_parser, build_verify_parser  # noqa: E402
-from harness.grading.cli import build_accuracy_parser  # noqa: E402
-from harness.grading.cli import build_parser as grading_parser  # noqa: E402
-from harness.peak.cli import build_parser as peak_parser  # noqa: E402
-from harness.report.cli import build_parser as report_parser  # noqa: E402
-from harness.rows.eval_flags import build_parser as eval_parser  # noqa: E402
-from harness.submission.cli import build_parser as submission_parser  # noqa: E402
+from harness.batch.batch_options import build_parser as batch_parser  # noqa: E402
+from harness.compliance.compliance_options import build_run_parser, build_verify_parser  # noqa: E402
+from harness.config.run_options import build_parser as run_parser  # noqa: E402
+from harness.grading.evaluation_options import build_accuracy_parser  # noqa: E402
+from harness.grading.evaluation_options import build_parser as grading_parser  # noqa: E402
+from harness.peak.peak_options import build_parser as peak_parser  # noqa: E402
+from harness.report.report_options import build_parser as report_parser  # noqa: E402
+from harness.rows.eval_options import build_parser as eval_parser  # noqa: E402
+from harness.submission.submission_options import build_parser as submission_parser  # noqa: E402
 
 PAGE = ROOT / "docs/reference/cli.md"
 MARK = "<!-- below: written by scripts/write_cli_reference.py -->"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from harness.analysis.finish_run import Observations
+from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, uninterrupted
-from harness.config.api_key import api_key
 from harness.config.benchmark import Benchmark
 from harness.config.loadgen_settings import limits_ns
 from harness.config.run_plan import RunPlan

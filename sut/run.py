@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from msgspec import structs
 
 from harness.analysis.finish_run import finish
+from harness.api_key import api_key
 from harness.cli.signals import interruptible
-from harness.config.api_key import api_key
 from harness.config.run_plan import RunPlan
 from harness.files import ROOT, RUN_RECORD, USER_CONF
 from harness.record.answer_log import SavedAnswer

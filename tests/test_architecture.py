@@ -1,4 +1,4 @@
-"""The walls of the design, walked by imports: what moves a number is in sut/, harness/ knows none of it."""
+"""The import rules of the design: what moves a number is in sut/, harness/ knows none of it."""
 
 import ast
 import functools
@@ -101,39 +101,39 @@ def test_the_walker_finds_the_project():
     assert {"run_mlperf.py", "harness/config/run_plan.py", "sut/loadgen/binding.py"} <= found
 
 
-# Rooms that judge what lies on disk; the program of the compliance runs stands above its room.
+# Packages that judge what lies on disk; the program of the compliance runs is above its package.
 PROGRAMS = {
-    "harness/compliance/cli.py",
+    "harness/compliance/compliance_options.py",
     "harness/compliance/compliance_plan.py",
     "harness/compliance/command.py",
 }
 JUDGING = ("analysis", "grading", "compliance", "report", "submission")
-ROOMS = modules(*(f"harness/{folder}" for folder in JUDGING))
-JUDGES = [path for path in ROOMS if relative(path) not in PROGRAMS]
+PACKAGES = modules(*(f"harness/{folder}" for folder in JUDGING))
+JUDGES = [path for path in PACKAGES if relative(path) not in PROGRAMS]
 JAIL = "harness/grading/sandbox/jail/fork_server.py"
-WALLS = {
+RULES = {
     "HTTP is sut's": (outside_sut, SERVER_MODULES, []),
     "LoadGen is one module's": (program, {"mlperf_loadgen"}, ["sut/loadgen/binding.py: mlperf_loadgen"]),
     "torch is the reference server's": (program, {"torch", "reference_server"}, []),
     "packages like folders of ours are nobody's": (program, set(SHADOWED), []),
     "harness knows no sut": (lambda: modules("harness"), ABOVE | {"sut"}, []),
     "sut knows nothing above it": (lambda: modules("sut"), ABOVE | {"eval_mlperf_accuracy"}, []),
-    # A name that is made at run time would pass all of the walls. The jail alone imports from a table: the
+    # A name that is made at run time would pass all of the rules. The jail alone imports from a table: the
     # modules that solutions need and that are loaded before the fork.
     "no import is computed": (program, {"(computed)"}, [f"{JAIL}: (computed)"]),
     # Not even by way of another module of harness/. A pair of sockets passes files to the fork server; the
     # name of one that is never used holds a user id.
     "what judges knows no servers": (
         lambda: reachable(JUDGES),
-        SERVER_MODULES | SOCKETS | {"sut", "harness.config.run_plan", "harness.cli.run_flags"},
+        SERVER_MODULES | SOCKETS | {"sut", "harness.config.run_plan"},
         [f"{JAIL}: socket", "harness/grading/sandbox/users.py: socket"],
     ),
 }
 
 
-@pytest.mark.parametrize("wall", WALLS)
-def test_wall(wall):
-    paths, forbidden, exceptions = WALLS[wall]
+@pytest.mark.parametrize("rule", RULES)
+def test_rule(rule):
+    paths, forbidden, exceptions = RULES[rule]
     assert offenders(paths(), forbidden) == exceptions
 
 

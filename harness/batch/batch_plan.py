@@ -11,8 +11,9 @@ from harness.batch.batch_options import BatchOptions, TalkOptions
 from harness.batch.formats import Prompts, read_prompts, write_answers
 from harness.batch.models import model_named
 from harness.config.benchmark import Benchmark
+from harness.config.choices import DEFAULT_BENCHMARK
 from harness.config.generation import SamplingParameters
-from harness.config.run_options import DEFAULT_BENCHMARK, ClientOptions, RunOptions
+from harness.config.run_options import ClientOptions, RunOptions
 from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.dataset import tokenizer

@@ -2,7 +2,7 @@
 
 import sys
 
-from harness.batch.batch_options import DecodeOptions, EncodeOptions, ScoreOptions
+from harness.batch.batch_options import DecodeOptions, EncodeOptions, FileOptions, ScoreOptions
 from harness.batch.encoding import convert, decode_lines, encode_lines
 from harness.batch.formats import cut_off
 from harness.cli.signals import interruptible
@@ -10,7 +10,7 @@ from harness.errors import EXIT_VALID
 from harness.text import show
 
 
-def run(options: EncodeOptions | DecodeOptions | ScoreOptions) -> int:
+def run(options: FileOptions) -> int:
     """Run a command; returns the exit code. Raises HarnessError."""
     with interruptible():
         match options:

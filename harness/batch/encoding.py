@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.batch.batch_options import DEFAULT_ENCODING, CodeOptions, DecodeOptions
+from harness.batch.batch_options import DEFAULT_ENCODING, DecodeOptions, EncodeOptions
 from harness.batch.formats import Ids, id_line, read_ids, read_texts, writing
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import load_tokenizer
@@ -42,7 +42,7 @@ def open_encoding(name: str) -> Encoding:
     return Encoding(name, model.get_vocab_size(with_added_tokens=True), encode, decode)
 
 
-def encode_lines(options: CodeOptions) -> Iterator[bytes]:
+def encode_lines(options: EncodeOptions) -> Iterator[bytes]:
     """A line of ids for every line of text. Raises ConfigError and DatasetError."""
     encoding = open_encoding(options.encoding)
     for number, text in enumerate(read_texts(options.input), start=1):
@@ -68,7 +68,9 @@ def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
         raise DatasetError(f"{options.input}: {number + 1} lines, line {wanted} asked for, counted from 0")
 
 
-def convert(options: CodeOptions, lines: Iterator[bytes], stdout: Callable[[bytes], object]) -> None:
+def convert(
+    options: EncodeOptions | DecodeOptions, lines: Iterator[bytes], stdout: Callable[[bytes], object]
+) -> None:
     """Write the lines to the output file, which appears once it is complete, or to stdout."""
     if options.output is None:
         for line in lines:

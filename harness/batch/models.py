@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
-from harness.config.run_options import DEFAULT_BENCHMARK, available_models
+from harness.config.choices import DEFAULT_BENCHMARK, available_models
 from harness.dataset import tokenizer
 from harness.errors import ConfigError
 from harness.files import read_decoded

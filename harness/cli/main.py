@@ -41,7 +41,7 @@ def spare_processors() -> None:
 
 def exit_code_of(name: str, log_level: str, work: Callable[[], int]) -> int:
     """Run ``work`` and return its exit code; an error that a user can cause becomes one line on stderr."""
-    from harness.config.api_key import masked_text
+    from harness.api_key import masked_text
     from harness.errors import explained
     from harness.text import printable
 

@@ -7,11 +7,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
-
-from harness.config.rounds import available_rounds
-from harness.config.run_options import available_benchmarks, available_models
 
 SIGNAL_CODES = "129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM"  # the exit codes that all programs share
 _MOST_CHARACTERS = 500  # of a message about wrong usage
@@ -26,14 +22,22 @@ class Synonym:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser without abbreviations, with synonyms that the help does not show.
+    """An ArgumentParser without abbreviations, with flags of other harnesses that the help does not show.
 
+    ``synonyms`` mean one of our flags; ``needless`` ones name what is always so here, and have no effect.
     ``warnings`` are about the words of the latest command line.
     """
 
-    def __init__(self, *, synonyms: Mapping[str, Synonym] | None = None, **words: Any) -> None:
+    def __init__(
+        self,
+        *,
+        synonyms: Mapping[str, Synonym] | None = None,
+        needless: Mapping[str, str] | None = None,
+        **words: Any,
+    ) -> None:
         super().__init__(**words, allow_abbrev=False)
         self.synonyms = synonyms or {}
+        self.needless = needless or {}
         self.warnings: tuple[str, ...] = ()
 
     def parse_known_args(  # type: ignore[override]
@@ -45,11 +49,14 @@ class Parser(argparse.ArgumentParser):
     def _spelt(self, words: Sequence[str]) -> list[str]:
         """The words with hyphens for underscores, and own flags for synonyms."""
         spelt: list[str] = []
-        names: dict[str, str] = {}  # the name that was typed for each of the own flags
+        names: dict[str, str] = {}  # our flag -> the spelling that was typed
         warnings = []
         for word in words:
             typed, equals, value = word.partition("=")
             name = typed.replace("_", "-")
+            if name in self.needless:
+                warnings.append(f"{typed} has no effect: {self.needless[name]}")
+                continue
             synonym = self.synonyms.get(name, Synonym(name))
             if not typed.startswith("--") or synonym.flag not in self._option_string_actions:
                 spelt.append(word)
@@ -65,47 +72,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
         self.exit(2, f"{self.prog}: error: {_one_line(message)}; see {self.prog} --help\n")
-
-
-def add_benchmark(group: argparse._ActionsContainer) -> None:
-    """The flags for a benchmark that configs/ defines, and for the round whose rules hold."""
-    group.add_argument(
-        "--benchmark",
-        type=_benchmark,
-        choices=tuple(available_benchmarks()),
-        help="benchmark definition in configs/ (default: %(default)s)",
-    )
-    add_round(group)
-
-
-def add_round(group: argparse._ActionsContainer) -> None:
-    """The flag for a round that configs/rounds/ defines."""
-    group.add_argument(
-        "--round",
-        choices=available_rounds(),
-        help="round of MLPerf Inference whose rules hold, from configs/rounds/ (default: %(default)s)",
-    )
-
-
-def _benchmark(name: str) -> str:
-    if name in available_models():
-        raise argparse.ArgumentTypeError(
-            f"{name} is a model without an MLPerf benchmark; run_batch.py --model {name} takes plain prompts"
-        )
-    return name
-
-
-def path(text: str) -> Path:
-    """A flag's path; argparse names the flag where the text is no path."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError(
-            f"{text!a} is not text in this locale's encoding; rename it, or set LC_ALL=C.UTF-8"
-        ) from None
-    return Path(text)
 
 
 def _one_line(message: str) -> str:

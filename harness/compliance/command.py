@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.compliance.base import TestResult
-from harness.compliance.cli import ComplianceOptions, VerifyOptions, files_by_test
+from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions, files_by_test
 from harness.compliance.compliance_plan import ComplianceRun, audit_of, resolve_runs
 from harness.compliance.output_folder import write_folder
 from harness.compliance.registry import find_test

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.compliance.base import ComplianceTest
-from harness.compliance.cli import ALL_TESTS, ComplianceOptions, files_by_test
+from harness.compliance.compliance_options import ALL_TESTS, ComplianceOptions, files_by_test
 from harness.compliance.registry import find_test, needed_tests
 from harness.compliance.verify import VerifyRequest, load_answers
 from harness.config import rule_checks

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from harness.config.choices import available_benchmarks
 from harness.config.loadgen_settings import BY_ATTRIBUTE
 from harness.config.rounds import benchmark_rules, current_round, read_toml, seeds_of
-from harness.config.run_options import available_benchmarks
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 

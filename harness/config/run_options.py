@@ -1,24 +1,28 @@
-"""The options of a run: the flags of run_mlperf.py as one frozen value, with each default written here once.
+"""The options of a run as one frozen value, each with its flag: the command line of run_mlperf.py.
 
-Imports stay light, since ``--help`` shows the defaults.
+What programs that send queries have in common is ``ClientOptions``. Imports stay light, since ``--help`` uses
+them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import argparse
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from harness.config.rounds import current_round
+from harness.cli.flags import add_groups, flag, options, read
+from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
+from harness.config.choices import OUTPUT_DIR, LogLevel, benchmark_flag, round_flag
 from harness.config.scenario import Scenario
+from harness.errors import ConfigError
 from harness.files import CONFIG_DIR, USER_CONF
 
-DEFAULT_BENCHMARK = "gpt-oss-120b"
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
 
 Backend = Literal["sglang", "pytorch", "vllm", "trtllm", "openai", "embedded"]
 DEFAULT_BACKEND: Backend = "sglang"
+_BACKEND_NAME = "MLPERF_BACKEND"  # which users of deepseek-r1's reference export
 Stream = Literal["auto", "on", "off"]
-LogLevel = Literal["debug", "info", "warning", "error"]
 
 # Seconds. A request's deadline is at least REQUEST_S, and long enough for the longest answer of a slow server
 # behind another one in its queue: 5 tokens/s, twice.
@@ -36,18 +40,115 @@ _PATHS = (
     "output_dir",
 )
 
+# Flags of the reference implementations and of other harnesses.
+_FIRST_SAMPLES = "only the first N samples are used, and a run of fewer than all is not official"
+SYNONYMS = {
+    "--mode": Synonym("--scenario"),
+    "--dataset-path": Synonym("--input-file"),
+    "--total-sample-count": Synonym("--max-samples", _FIRST_SAMPLES),
+    "--num-samples": Synonym("--max-samples", _FIRST_SAMPLES),
+}
 
-def available_benchmarks() -> dict[str, Path]:
-    """The definition of each benchmark in configs/, by its name, sorted."""
-    return dict(sorted((path.stem, path) for path in CONFIG_DIR.glob("*.toml")))
+SETTINGS = ("mlperf_conf", "user_conf", "generation_config", "max_new_tokens", "stream")
+GENERATION = ("generation_config", "max_new_tokens", "stream")
+SERVER = (
+    "backend",
+    "server_url",
+    "min_replicas",
+    "wait_for_servers",
+    "ca_file",
+    "preflight_timeout",
+    "trial_timeout",
+    "num_workers",
+    "max_concurrency",
+)
+FAILURES = (
+    "timeout",
+    "first_token_timeout",
+    "stall_timeout",
+    "progress_timeout",
+    "retries",
+    "fail_fast",
+    "max_failures",
+)
+RUN = ("output_dir", "dcgm_url", "report", "metrics_port", "dry_run", "log_level")
+_GROUPS = {
+    "workload": (
+        "scenario",
+        "benchmark",
+        "round",
+        "accuracy",
+        "resume",
+        "input_file",
+        "max_samples",
+        *SETTINGS,
+        "audit_config",
+    ),
+    "server": SERVER,
+    "deadlines and failures": FAILURES,
+    "run": RUN,
+}
 
 
-def available_models() -> dict[str, Path]:
-    """The definition of each model without a benchmark in configs/models/, by its name, sorted."""
-    return dict(sorted((path.stem, path) for path in (CONFIG_DIR / "models").glob("*.toml")))
+def backend_flag() -> Any:
+    """The field for the servers' protocol."""
+    return flag(
+        "protocol of the server: SGLang's native API (pytorch: the same of pytorch/run_server.sh), "
+        "OpenAI completions (vllm; openai: the same for other servers, or llama.cpp), TensorRT-LLM's "
+        "trtllm-serve (not yet tried on the real server), or a small engine that is started here (default: "
+        f"{DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
+        default=DEFAULT_BACKEND,
+        untyped=None,  # the environment may name another
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def server_url_flag() -> Any:
+    """The field for the servers."""
+    return flag(
+        "server URL; repeat it or separate by commas for several replicas; also "
+        "http://node[001-064,70]:30000-30007, @FILE of one URL a line, slurm:HOSTS:PORTS, or "
+        f"dns+http://NAME:PORT for every address of a name (default: {SERVER_URL})",
+        default=(),
+        metavar="URL",
+    )
+
+
+def ca_file_flag() -> Any:
+    """The field for certificates to trust."""
+    return flag(
+        "PEM file of certificates to trust besides the system's: a private CA's, or self-signed ones",
+        default=None,
+        metavar="FILE",
+    )
+
+
+def scenario_flag(
+    default: Scenario | None, allowed: Sequence[Scenario] = tuple(Scenario), shown: str = "%(default)s"
+) -> Any:
+    """The field for one of these scenarios; ``shown`` describes what holds without the flag."""
+    return flag(
+        f"MLPerf scenario; interactive is LoadGen's Server with tighter limits (default: {shown})",
+        default=default,
+        type=_scenario_among(allowed),
+        choices=tuple(allowed),
+    )
+
+
+def _scenario_among(allowed: Sequence[Scenario]) -> Callable[[str], Scenario]:
+    def parse(text: str) -> Scenario:
+        try:
+            scenario = Scenario.parse(text)
+        except ConfigError as error:
+            remedy = "; accuracy mode is --accuracy" if text.lower() in ("accuracy", "performance") else ""
+            raise argparse.ArgumentTypeError(f"{error}{remedy}") from None
+        if scenario not in allowed:
+            raise argparse.ArgumentTypeError(f"scenario is {text!r}, expected one of {', '.join(allowed)}")
+        return scenario
+
+    return parse
+
+
+@options
 class ClientOptions:
     """The common options of programs that send queries: dataset, generation, servers, deadlines.
 
@@ -55,51 +156,131 @@ class ClientOptions:
     are about the command line; ``metrics_port`` and ``log_level`` concern the program only.
     """
 
-    input_file: Path
-    benchmark: str = DEFAULT_BENCHMARK
-    round: str = current_round()
+    input_file: Path = flag("tokenized dataset (parquet, pickle or JSON file)", metavar="FILE")
+    benchmark: str = benchmark_flag()
+    round: str = round_flag()
     resume: bool = False
-    generation_config: Path | None = None
-    max_new_tokens: int | None = None
-    stream: Stream = "auto"
-    backend: Backend = DEFAULT_BACKEND
-    server_url: Sequence[str] = ()
-    ca_file: Path | None = None
-    preflight_timeout: float = 60.0
-    trial_timeout: float = 900.0
-    wait_for_servers: str | float | None = None
-    min_replicas: int | None = None
-    num_workers: int | None = None
-    max_concurrency: int | None = None
-    timeout: float | None = None
-    first_token_timeout: float | None = None
-    stall_timeout: float | None = None
-    progress_timeout: float | None = None
-    retries: int = 0
-    fail_fast: bool | None = None
-    max_failures: int | None = None
-    output_dir: Path = Path("mlperf_results")
-    metrics_port: str | None = None
-    dry_run: bool = False
-    log_level: LogLevel = "info"
+    generation_config: Path | None = flag(
+        "JSON file of generation parameters (default: the benchmark's)", default=None, metavar="FILE"
+    )
+    max_new_tokens: int | None = flag(
+        "override max_new_tokens of the generation parameters", default=None, metavar="N"
+    )
+    stream: Stream = flag(
+        "stream answers token by token; auto: except in offline, where no token times are measured "
+        "(default: %(default)s)",
+        default="auto",
+    )
+    backend: Backend = backend_flag()
+    server_url: Sequence[str] = server_url_flag()
+    ca_file: Path | None = ca_file_flag()
+    preflight_timeout: float = flag(
+        "time limit in seconds for the checks of each server before a run (default: %(default)g)",
+        default=60.0,
+        metavar="S",
+    )
+    trial_timeout: float = flag(
+        "time limit in seconds for the trial request before a run; a cold server compiles its kernels "
+        "during it (default: %(default)g)",
+        default=900.0,
+        metavar="S",
+    )
+    wait_for_servers: str | float | None = flag(
+        "longest wait for servers that are starting, such as 30m, 1h or 1800 seconds (default: none)",
+        default=None,
+        metavar="TIME",
+    )
+    min_replicas: int | None = flag(
+        "accuracy and compliance runs: start with at least N usable replicas, without the others "
+        "(default: all are needed)",
+        default=None,
+        metavar="N",
+    )
+    num_workers: int | None = flag(
+        "client worker processes (default: chosen from the cores and the load)", default=None, metavar="N"
+    )
+    max_concurrency: int | None = flag(
+        "maximum number of requests in flight, over all replicas (default: in offline twice the "
+        "number that the servers run at once, otherwise unlimited)",
+        default=None,
+        metavar="N",
+    )
+    timeout: float | None = flag(
+        f"time limit in seconds of a request (default: {REQUEST_S:g}, or {TOKEN_S:g} per token if more)",
+        default=None,
+        metavar="S",
+    )
+    first_token_timeout: float | None = flag(
+        "time limit in seconds of its first token (default: only --timeout)", default=None, metavar="S"
+    )
+    stall_timeout: float | None = flag(
+        f"time limit in seconds between two events of a streamed answer (default: {STALL_S:g})",
+        default=None,
+        metavar="S",
+    )
+    progress_timeout: float | None = flag(
+        f"end the run when no data arrives for S seconds (default: {PROGRESS_S:g})", default=None, metavar="S"
+    )
+    retries: int = flag(
+        "retry a query up to N times if the server accepted no byte of it; with --accuracy after any "
+        "failure (default: %(default)d)",
+        default=0,
+        metavar="N",
+    )
+    fail_fast: bool | None = flag(
+        f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy); without it a run "
+        "ends early only when no replica answers; --no-fail-fast never ends a run early",
+        default=None,
+    )
+    max_failures: int | None = flag("end the run after N failures", default=None, metavar="N")
+    output_dir: Path = OUTPUT_DIR
+    metrics_port: str | None = flag(
+        "serve the run's progress for Prometheus at /metrics while it lasts; ADDRESS is 127.0.0.1 where "
+        "it is omitted (default: not served)",
+        default=None,
+        metavar="[ADDRESS:]PORT",
+    )
+    dry_run: bool = flag("check everything and print the plan without issuing a query", default=False)
+    log_level: LogLevel = flag("verbosity of messages on stderr (default: %(default)s)", default="info")
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class RunOptions(ClientOptions):
     """A requested run, before anything is read or checked; ``resolve_plan`` turns it into a RunPlan.
 
     Paths and the scenario may be strings. ``report`` (write report.html) concerns the program only.
     """
 
-    scenario: Scenario = Scenario.OFFLINE
-    accuracy: bool = False
-    max_samples: int | None = None
-    mlperf_conf: Path | None = None
-    user_conf: Path = CONFIG_DIR / USER_CONF
-    audit_config: Path | None = None
-    dcgm_url: Sequence[str] = ()
-    report: bool = True
+    scenario: Scenario = scenario_flag(Scenario.OFFLINE)
+    accuracy: bool = flag("run accuracy mode instead of performance", default=False)
+    resume: bool = flag(
+        "resume the accuracy run in the output folder; only unanswered samples are sent", default=False
+    )
+    max_samples: int | None = flag("use only the first N samples (default: all)", default=None, metavar="N")
+    mlperf_conf: Path | None = flag(
+        "LoadGen mlperf.conf (default: the official one inside LoadGen)", default=None, metavar="FILE"
+    )
+    user_conf: Path = flag(
+        "LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
+        default=CONFIG_DIR / USER_CONF,
+        metavar="FILE",
+    )
+    audit_config: Path | None = flag(
+        "LoadGen audit.config of a compliance test", default=None, metavar="FILE"
+    )
+    output_dir: Path = flag(
+        "logs are written to DIR/<scenario>/{performance,accuracy}/ (default: %(default)s)",
+        default=OUTPUT_DIR,
+        metavar="DIR",
+    )
+    dcgm_url: Sequence[str] = flag(
+        "DCGM exporter of the servers' GPUs, such as http://node[01-64]:9400; written as --server-url "
+        "(default: the GPUs of this machine, if a server runs here and nvidia-ml-py or amdsmi is installed)",
+        default=(),
+        metavar="URL",
+    )
+    report: bool = flag("leave out report.html, the page that shows the run", default=True)
 
     def __post_init__(self) -> None:
         for name in _PATHS:
@@ -110,3 +291,34 @@ class RunOptions(ClientOptions):
         object.__setattr__(self, "server_url", urls)
         if isinstance(self.dcgm_url, str):
             object.__setattr__(self, "dcgm_url", (self.dcgm_url,))
+
+
+def build_parser() -> Parser:
+    """All flags of run_mlperf.py."""
+    parser = Parser(
+        prog="run_mlperf.py",
+        synonyms=SYNONYMS,
+        description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
+        epilog="Exit codes: 0 valid, 2 usage, config or dataset, 3 server, 4 invalid run or failures, "
+        f"{SIGNAL_CODES}.",
+    )
+    add_groups(parser, RunOptions, _GROUPS)
+    return parser
+
+
+def parse_options(argv: list[str] | None = None) -> RunOptions:
+    """Parse flags; argparse exits with code 2 and one line on wrong usage."""
+    return read(RunOptions, parsed(build_parser(), argv))
+
+
+def parsed(parser: Parser, argv: Sequence[str] | None) -> dict[str, Any]:
+    """The flags by name, the backend also from the environment, and the warnings about them."""
+    given = vars(parser.parse_args(argv))
+    warnings = parser.warnings
+    if given.get("backend", "") is None:
+        given["backend"] = named = os.environ.get(_BACKEND_NAME) or DEFAULT_BACKEND
+        if named not in (known := get_args(Backend)):
+            parser.error(f"{_BACKEND_NAME} in the environment is {named!r}, expected {', '.join(known)}")
+        if named != DEFAULT_BACKEND:
+            warnings += (f"--backend {named} is taken from {_BACKEND_NAME} in the environment",)
+    return given | {"warnings": warnings}

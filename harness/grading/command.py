@@ -24,6 +24,7 @@ from harness.grading.graders import (
 from harness.grading.graders.livecodebench import Programs
 from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.index import ProblemIndex
+from harness.grading.livecodebench.journal import journal_path
 from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
@@ -49,6 +50,15 @@ def run(options: EvaluationOptions) -> bool:
     )
     with ProgressFile(_run_folder(options)) as watched:
         return _run(options, watched.show)
+
+
+def kept_verdicts(options: EvaluationOptions) -> str:
+    """What an interrupted call keeps for the next one."""
+    journal = journal_path(options.output_file, options.mlperf_log)
+    verdicts = journal.read_bytes().count(b"\n") if journal.is_file() else 0
+    if not verdicts:
+        return "no program was graded yet"
+    return f"{journal} keeps {verdicts} verdicts on programs, and the same command continues from there"
 
 
 def _run_folder(options: EvaluationOptions) -> Path | None:

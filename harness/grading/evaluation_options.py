@@ -1,40 +1,172 @@
-"""The options of the evaluator: its flags as one frozen value. Imports stay light."""
+"""The options of eval_mlperf_accuracy.py and eval_accuracy.py, and their command lines.
 
-from dataclasses import dataclass
+Imports stay light: ``--help`` answers at once.
+"""
+
+import argparse
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from harness.config.rounds import current_round
-from harness.config.run_options import DEFAULT_BENCHMARK
+from harness.cli.flags import add_groups, flag, options, read
+from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
+from harness.config.choices import benchmark_flag, round_flag
+from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
 Rules = Literal["official", "strict", "both"]
-RULES: tuple[Rules, ...] = ("official", "strict", "both")
+
+_EXIT_CODES = f"Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded, {SIGNAL_CODES}."
+_NEEDLESS = {"--resume": "the same command always continues where the one before it ended"}
+_GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")
+_FACTS = ("tokenizer", "lcb_data", "benchmark", "round")
+_GROUPS = {
+    "input": ("mlperf_log", "reference_data", *_FACTS),
+    "output": ("output_file", "save_outputs", "disagreements", "verbose"),
+    "grading": _GRADING,
+}
+_ACCURACY_GROUPS = {
+    "input": ("mlperf_log", "reference_data", *_FACTS),
+    "output": ("evaluated_file",),
+    "grading": _GRADING,
+}
+_TABLES = (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class EvaluationOptions:
-    """Named as the flags. ``lcb_data`` None: where datasets/download.sh puts the LiveCodeBench release.
+    """What is scored, by which rules, and the files to write.
 
     ``mlperf_log`` may be a table of outputs, which is its own ``reference_data`` where that is None.
     """
 
-    mlperf_log: Path
-    reference_data: Path | None = None
-    benchmark: str = DEFAULT_BENCHMARK
-    round: str = current_round()
-    tokenizer: str | None = None
-    lcb_data: Path | None = None
-    output_file: Path | None = None
-    evaluated_file: Path | None = None  # of eval_accuracy.py: the rows with their grades
-    save_outputs: Path | None = None
-    disagreements: Path | None = None
-    verbose: bool = False
-    mode: Rules = "both"
-    num_lcb_workers: int | None = None
-    restart: bool = False
-    allow_unsandboxed: bool = False
+    mlperf_log: Path = flag(
+        "mlperf_log_accuracy.json, complete, or a table of outputs (parquet, pickle) as of run_eval.py"
+    )
+    reference_data: Path | None = flag(
+        "parquet, pickle or JSON file with the true answers, and the data set of each (required for a"
+        " log; a table of outputs has them itself)",
+        default=None,
+    )
+    tokenizer: str | None = flag(
+        "tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"
+        " benchmark's model (default: the benchmark's tokenizer, built in or from that cache)",
+        default=None,
+    )
+    lcb_data: Path | None = flag(
+        "LiveCodeBench release file, folder or prepared index (default: livecodebench in the download"
+        " that holds --reference-data, else data/livecodebench)",
+        default=None,
+    )
+    benchmark: str = benchmark_flag()
+    round: str = round_flag()
+    output_file: Path | None = flag("write the result as JSON", default=None)
+    evaluated_file: Path | None = None
+    save_outputs: Path | None = flag(
+        "write decoded outputs by qsl_idx: parquet, or a pickle if named .pkl", default=None
+    )
+    disagreements: Path | None = flag(
+        "write the wrong samples, and those on which the modes disagree, to a .md or .html file",
+        "--disagreements",
+        "--report",
+        default=None,
+    )
+    verbose: bool = flag("include the grade of every sample in --output-file", default=False)
+    mode: Rules = flag("rules to grade by, exact_match is official (%(default)s)", default="both")
+    num_lcb_workers: int | None = flag(
+        "number of processors for programs, or for comparing texts (default: cores of this process)",
+        default=None,
+    )
+    restart: bool = flag(
+        "grade every program again (default: grades in the journal of an earlier call are reused)",
+        default=False,
+    )
+    allow_unsandboxed: bool = flag(
+        "run model-written code without a sandbox where none works: it has all your permissions",
+        default=False,
+    )
 
     @property
     def references(self) -> Path:
         """The file of the true answers."""
         return self.reference_data or self.mlperf_log
+
+
+@options
+class _AccuracyOptions(EvaluationOptions):
+    """The same as upstream's eval_accuracy.py names it."""
+
+    mlperf_log: Path = flag(
+        "table of outputs (parquet or pickle) as of run_eval.py, or mlperf_log_accuracy.json",
+        "--input-file",
+        metavar="INPUT_FILE",
+    )
+    reference_data: Path | None = flag(
+        "file with the true answers (required for a log; a table has them)",
+        "--dataset-file",
+        default=None,
+        metavar="DATASET_FILE",
+    )
+    benchmark: str = benchmark_flag("deepseek-r1")  # whose upstream program it is
+    evaluated_file: Path | None = flag(
+        "the rows with their grades, .parquet or .pkl (default: NAME_evaluated beside --input-file, in"
+        " its format, .pkl for a log)",
+        "--output-file",
+        default=None,
+        metavar="OUTPUT_FILE",
+    )
+
+
+def build_parser() -> Parser:
+    """All flags of eval_mlperf_accuracy.py."""
+    parser = Parser(
+        prog="eval_mlperf_accuracy.py",
+        needless=_NEEDLESS,
+        description="Score mlperf_log_accuracy.json against the references of an accuracy dataset.",
+        epilog=_EXIT_CODES,
+    )
+    add_groups(parser, EvaluationOptions, _GROUPS)
+    return parser
+
+
+def build_accuracy_parser() -> Parser:
+    """All flags of eval_accuracy.py: those of upstream's program, and further ones of ours."""
+    parser = Parser(
+        prog="eval_accuracy.py",
+        synonyms={"--mlperf-log": Synonym("--input-file"), "--reference-data": Synonym("--dataset-file")},
+        needless=_NEEDLESS | {"--verbose": "every row is written with its grade"},
+        description="Score outputs like upstream's eval_accuracy.py: a table of outputs, or an "
+        "accuracy log with its dataset. Writes the rows with extracted_answer and prompt_accuracy.",
+        epilog=_EXIT_CODES,
+    )
+    add_groups(parser, _AccuracyOptions, _ACCURACY_GROUPS)
+    return parser
+
+
+def parse_options(argv: list[str] | None = None) -> EvaluationOptions:
+    """Parse the flags of eval_mlperf_accuracy.py; argparse exits with code 2 on wrong usage."""
+    return read(EvaluationOptions, _parsed(build_parser(), argv))
+
+
+def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
+    """Parse the flags of eval_accuracy.py; argparse exits with code 2 on wrong usage."""
+    parser = build_accuracy_parser()
+    given = _parsed(parser, argv)
+    file = _evaluated_file(parser, given["mlperf_log"], given["evaluated_file"])
+    return read(EvaluationOptions, given | {"evaluated_file": file})
+
+
+def _parsed(parser: Parser, argv: list[str] | None) -> dict[str, Any]:
+    given = vars(parser.parse_args(argv))
+    workers = given["num_lcb_workers"]
+    if workers is not None and workers < 1:
+        parser.error(f"--num-lcb-workers {workers}: expected at least 1")
+    return given
+
+
+def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:
+    suffix = source.suffix if source.suffix.lower() in _TABLES else _TABLES[0]
+    path = asked or source.with_name(f"{source.stem}_evaluated{suffix}")
+    if path.suffix.lower() not in _TABLES:
+        parser.error(f"--output-file {path}: expected {' or '.join(_TABLES)}")
+    if path.resolve() == source.resolve():
+        parser.error(f"--output-file {path}: is the input file; choose another")
+    return path

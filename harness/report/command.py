@@ -12,13 +12,32 @@ from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_w
 from harness.record.run_record import RunRecord
 from harness.report import runs_table
 from harness.report import watch as watching
-from harness.report.cli import CompareOptions, HtmlOptions, ResultsOptions, WatchOptions
 from harness.report.html.compare_page import compare_lines, compare_page
 from harness.report.html.page import Page, write_page
 from harness.report.html.run_page import run_page
+from harness.report.report_options import (
+    CompareOptions,
+    HtmlOptions,
+    ReportOptions,
+    ResultsOptions,
+    WatchOptions,
+)
 from harness.text import aligned, show
 
 log = logging.getLogger("mlperf")
+
+
+def run(options: ReportOptions) -> None:
+    """Run one command of report.py. Raises HarnessError."""
+    match options:
+        case HtmlOptions():
+            html(options)
+        case CompareOptions():
+            compare(options)
+        case WatchOptions():
+            watching.watch(options.folder)
+        case ResultsOptions():
+            results(options)
 
 
 def html(options: HtmlOptions) -> None:
@@ -38,11 +57,6 @@ def compare(options: CompareOptions) -> None:
     show(*compare_lines(runs))
     _write(options.output, compare_page(runs))
     show(str(options.output))
-
-
-def watch(options: WatchOptions) -> None:
-    """Show a run until it ends."""
-    watching.watch(options.folder)
 
 
 def results(options: ResultsOptions) -> None:

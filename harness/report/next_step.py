@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.config.benchmark import Benchmark
-from harness.config.run_options import DEFAULT_BENCHMARK
+from harness.config.choices import DEFAULT_BENCHMARK
 from harness.dataset.table import is_binary_table, open_table
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG, ROOT

@@ -1,16 +1,69 @@
-"""The options of run_eval.py as one frozen value. Imports stay light."""
+"""The options of run_eval.py and its command line. Imports stay light, so that ``--help`` is fast."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from harness.config.run_options import ClientOptions
+from harness.cli.flags import add_groups, flag, options, read
+from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
+from harness.config.choices import OUTPUT_DIR
+from harness.config.run_options import FAILURES, GENERATION, SERVER, ClientOptions, parsed
+
+_SYNONYMS = {
+    "--dataset-path": Synonym("--input-file"),
+    "--max-samples": Synonym("--num-samples"),
+    "--total-sample-count": Synonym("--num-samples"),
+}
+_NEEDLESS = {"--async": "requests are always in flight side by side"}
+_GROUPS = {
+    "rows": ("benchmark", "round", "input_file", "num_samples", "skip_samples"),
+    "output": ("output_file", "output_dir", "resume", "tokenizer"),
+    "generation": GENERATION,
+    "server": SERVER,
+    "deadlines and failures": FAILURES,
+    "run": ("metrics_port", "dry_run", "log_level"),
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class EvalOptions(ClientOptions):
     """The options of run_eval.py, named as its flags."""
 
-    output_file: Path | None = None
-    num_samples: int | None = None
-    skip_samples: int = 0
-    tokenizer: str | None = None
+    num_samples: int | None = flag("send only N rows (default: all)", default=None, metavar="N")
+    skip_samples: int = flag("leave out the first N rows (default: %(default)d)", default=0, metavar="N")
+    output_file: Path | None = flag(
+        ".parquet, or .pkl for a pandas pickle (default: DIR/run_eval/NAME_YYYYmmdd_HHMMSS of "
+        "--output-dir, in the input's format)",
+        default=None,
+        metavar="FILE",
+    )
+    output_dir: Path = flag(
+        "used without --output-file (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
+    )
+    resume: bool = flag(
+        "resume the run of --output-file; only rows without an answer are sent", default=False
+    )
+    tokenizer: str | None = flag(
+        "tokenizer.json or folder of the model, for the text of the answers (default: the benchmark's, "
+        "built in, beside the dataset or from the Hugging Face cache; without one the ids alone are written)",
+        default=None,
+        metavar="PATH",
+    )
+
+
+def build_parser() -> Parser:
+    """All flags."""
+    parser = Parser(
+        prog="run_eval.py",
+        synonyms=_SYNONYMS,
+        needless=_NEEDLESS,
+        description="Send every row of a dataset to a running server, without LoadGen, and write the rows "
+        "with their answers. Sampling and lengths are those of the benchmark's accuracy run.",
+        epilog="Exit codes: 0 every row is answered, 2 usage, config or dataset, 3 server, 4 failed rows or "
+        f"ended early, {SIGNAL_CODES}.",
+    )
+    add_groups(parser, EvalOptions, _GROUPS)
+    return parser
+
+
+def parse_options(argv: list[str] | None = None) -> EvalOptions:
+    """Parse flags; argparse exits with code 2 and one line on wrong usage."""
+    return read(EvalOptions, parsed(build_parser(), argv))

@@ -8,15 +8,32 @@ from harness.submission.build import BuildRequest
 from harness.submission.build import build as build_tree
 from harness.submission.checks.check import check_contexts, check_tree, kept_beside
 from harness.submission.checks.issue import Issue
-from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, TableOptions
 from harness.submission.documents import FROM_RUNS, read_submitter_info
 from harness.submission.find_runs import scenarios_there
 from harness.submission.layout import scenario_dirs
 from harness.submission.machine import machine_fields
 from harness.submission.rules import SystemRule, load_rules
 from harness.submission.source_code import WrittenSource
+from harness.submission.submission_options import (
+    BuildOptions,
+    CheckOptions,
+    SubmissionOptions,
+    SystemOptions,
+    TableOptions,
+)
 from harness.submission.summary import compare, summarize, table, write_csv
 from harness.text import counted, show
+
+
+def run(options: SubmissionOptions) -> bool:
+    """Run one command of prepare_submission.py. Raises HarnessError."""
+    match options:
+        case BuildOptions():
+            return build(options)
+        case CheckOptions():
+            return check(options)
+        case SystemOptions():
+            return system(options)
 
 
 def build(options: BuildOptions) -> bool:

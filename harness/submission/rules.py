@@ -5,8 +5,8 @@ from functools import cache
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.choices import available_benchmarks
 from harness.config.rounds import current_round, read_toml, round_file
-from harness.config.run_options import available_benchmarks
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 

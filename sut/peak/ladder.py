@@ -11,8 +11,8 @@ from typing import Protocol
 import msgspec
 
 from harness.analysis.statistics import completed, latency_ns
+from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
-from harness.config.api_key import api_key
 from harness.config.run_plan import RunPlan
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure

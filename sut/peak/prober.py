@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, signals_kept
-from harness.config.api_key import api_key
 from harness.config.run_options import ClientOptions, RunOptions
 from harness.config.run_plan import resolve_plan
 from harness.errors import RunError

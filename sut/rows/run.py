@@ -9,8 +9,8 @@ from typing import Protocol
 import msgspec
 
 from harness.analysis.finish_run import Observations
+from harness.api_key import api_key
 from harness.cli.signals import interruptible
-from harness.config.api_key import api_key
 from harness.dataset.samples import SampleSet
 from harness.files import JOURNAL_DIR
 from harness.record.answer_log import SavedAnswer

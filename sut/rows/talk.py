@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from harness.api_key import api_key
 from harness.batch.batch_options import TalkOptions
 from harness.batch.batch_plan import allowed_positions, limit_of, sampling
 from harness.batch.chat import AnswerText, Conversation
 from harness.batch.models import model_named
-from harness.config.api_key import api_key
 from harness.config.benchmark import Benchmark
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters

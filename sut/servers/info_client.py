@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from harness.api_key import masked_text
 from harness.cli.streams import control
-from harness.config.api_key import masked_text
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
 from harness.text import printable

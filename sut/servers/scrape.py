@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from harness.config.api_key import masked_text
+from harness.api_key import masked_text
 from harness.errors import machine_failure
 from harness.files import SERVER_METRICS, atomic_write
 from harness.record.resolved_plan import ServerInfo

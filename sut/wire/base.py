@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from harness.config.api_key import masked
+from harness.api_key import masked
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 
 TokenIds: TypeAlias = "array[int]"

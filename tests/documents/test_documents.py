@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.batch import cli as batch
-from harness.cli import run_flags
-from harness.compliance import cli as compliance
-from harness.grading import cli as grading
-from harness.peak import cli as peak
-from harness.report import cli as pages
-from harness.rows import eval_flags
-from harness.submission import cli as submission
+from harness.batch import batch_options as batch
+from harness.compliance import compliance_options as compliance
+from harness.config import run_options
+from harness.grading import evaluation_options as grading
+from harness.peak import peak_options as peak
+from harness.report import report_options as pages
+from harness.rows import eval_options
+from harness.submission import submission_options as submission
 from scripts import write_cli_reference, write_run_json_reference
 from tests.documents.pages import PAGES, blocks, name_of
 from tests.runs import ROOT
@@ -120,8 +120,8 @@ def test_the_shelves_hold_every_page():
 
 
 PARSERS = {
-    "run_mlperf.py": run_flags.parse_options,
-    "run_eval.py": eval_flags.parse_options,
+    "run_mlperf.py": run_options.parse_options,
+    "run_eval.py": eval_options.parse_options,
     "find_peak.py": peak.parse_options,
     "run_batch.py": batch.parse_options,
     "run_compliance.py": compliance.parse_options,

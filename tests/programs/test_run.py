@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
+import eval_mlperf_accuracy as grading
 from harness.errors import EXIT_SERVER, EXIT_THRESHOLD
 from harness.files import ACCURACY_LOG, REPORT
-from harness.grading import cli as grading
 from harness.record.accuracy_result import AccuracyResult
 from sut.supervisor.machine_limits import MachineLimits
 from tests.runs import ACCURACY, SAMPLES, command, evaluator, main_here, run_here, run_mlperf, small_dataset

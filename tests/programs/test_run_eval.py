@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import eval_mlperf_accuracy as grading
 import run_eval as program
 from harness.dataset.table import open_table
-from harness.grading import cli as grading
 from harness.record.answer_log import encode_answer, read_saved_answers
 from tests.kit import wait_until
 from tests.runs import ROOT, SAMPLES, main_here, run_mlperf, small_dataset, without_waits

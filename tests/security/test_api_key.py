@@ -10,7 +10,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from harness.config.api_key import api_key, masked, masked_text
+from harness.api_key import api_key, masked, masked_text
 from harness.errors import ConfigError, ServerError
 from harness.grading.sandbox.probe import choose_sandbox
 from sut.client.endpoint import resolve_endpoint

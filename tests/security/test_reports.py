@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eval_mlperf_accuracy import main
 from harness.dataset.tokenizer import encode
-from harness.grading.cli import main
 from harness.grading.decoding.output_decoder import HarmonyDecoder
 from harness.grading.evaluate import GradedSample, Logged
 from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Reason

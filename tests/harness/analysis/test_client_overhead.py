@@ -123,7 +123,7 @@ def test_one_percent_of_the_ttft_limit_is_too_late(lag_ns, limit_ns, warned):
 
 TRACED = """
 import sys
-from harness.cli.run_flags import parse_options
+from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.report.run_console import RunConsole
 from sut.run import run

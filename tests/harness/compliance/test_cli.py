@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.compliance.cli import ComplianceOptions, parse_options
+from harness.compliance.compliance_options import ComplianceOptions, parse_options
 
 NEEDED = ["--test", "TEST07", "--input-file", "a.parquet"]
 

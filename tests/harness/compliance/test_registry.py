@@ -5,8 +5,8 @@ from typing import ClassVar
 import pytest
 
 from harness.compliance.base import ComplianceTest, TestResult
-from harness.compliance.cli import parse_options
 from harness.compliance.command import verify_logs
+from harness.compliance.compliance_options import parse_options
 from harness.compliance.compliance_plan import resolve_runs
 from harness.compliance.length_check import measure
 from harness.compliance.registry import TESTS, find_test, needed_tests
@@ -53,7 +53,7 @@ def registered(tmp_path, monkeypatch):
     configs.mkdir()
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     (configs / "gpt-oss-120b.toml").write_text(text + DEFINITION)
-    monkeypatch.setattr("harness.config.run_options.CONFIG_DIR", configs)
+    monkeypatch.setattr("harness.config.choices.CONFIG_DIR", configs)
     monkeypatch.setitem(TESTS, LongestTest.name, LongestTest)
     return load_benchmark("gpt-oss-120b")
 

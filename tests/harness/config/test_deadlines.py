@@ -2,7 +2,6 @@
 
 import pytest
 
-from harness.cli.run_flags import parse_options
 from harness.config.deadlines import (
     FailurePolicy,
     parse_duration,
@@ -10,6 +9,7 @@ from harness.config.deadlines import (
     resolve_policy,
     resolve_preflight,
 )
+from harness.config.run_options import parse_options
 from harness.errors import ConfigError
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from harness.cli.run_flags import parse_options
 from harness.config.generation import official_parameters
-from harness.config.run_options import RunOptions
+from harness.config.run_options import RunOptions, parse_options
 from harness.config.run_plan import resolve_plan
 from harness.errors import ConfigError
 

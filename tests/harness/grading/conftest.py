@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.grading.cli import main
+from eval_mlperf_accuracy import main
 from harness.grading.livecodebench.index import build
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.samples import RELEASE

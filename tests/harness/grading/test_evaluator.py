@@ -476,7 +476,7 @@ def test_bad_input_is_named_in_one_line(name: str, evaluate: Evaluate):
 def test_heavy_packages_are_loaded_where_they_are_used():
     """Help needs none of them; what model output leads sympy to do happens in a sandbox alone."""
     code = """
-import sys, harness.grading.cli as c
+import sys, harness.grading.evaluation_options as c
 c.build_parser()
 print({"numpy", "pandas", "pyarrow", "transformers"} & sys.modules.keys())
 import harness.grading.command

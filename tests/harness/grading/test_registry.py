@@ -76,7 +76,7 @@ class Bytes:
 @pytest.fixture
 def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "made-up.toml").write_text(DEFINITION)
-    monkeypatch.setattr("harness.config.run_options.CONFIG_DIR", tmp_path)
+    monkeypatch.setattr("harness.config.choices.CONFIG_DIR", tmp_path)
     monkeypatch.setitem(graders.GRADERS, ("made-up", KIND), Overlap())
     monkeypatch.setitem(DECODERS, "bytes", lambda benchmark, tokenizer, limit: Bytes())
     pq.write_table(pa.table({"output": TRUTHS}), tmp_path / "reference.parquet")

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eval_accuracy import main as accuracy_main
+from eval_mlperf_accuracy import main
 from harness.dataset import tokenizer
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
-from harness.grading.cli import accuracy_main, main
 from tests.harness.grading.conftest import evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, references, right_answer

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
-from harness.grading.cli import build_parser
+from harness.grading.evaluation_options import build_parser
 from harness.record.run_record import RunVerdict
 from harness.report.next_step import next_step, resuming_command, scoring_command
 from tests.records import ENDED, with_plan

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
 from harness.grading.reports.progress import ProgressFile, read_grading
-from harness.report.cli import main
 from harness.report.progress_log import ProgressLog
 from harness.report.runs_table import COLUMNS
 from harness.report.watch import screen
+from report import main
 from tests.harness.report import made
 from tests.harness.report.test_progress_log import LIMITS, append, snapshot
 from tests.records import ENDED, with_plan

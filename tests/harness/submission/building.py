@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.submission.cli import main
 from harness.submission.rules import load_rules
+from prepare_submission import main
 from tests.runs import ROOT
 
 INFO = """\

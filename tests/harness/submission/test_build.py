@@ -11,8 +11,8 @@ import pytest
 
 from harness.submission.build import write_test
 from harness.submission.checks.check import check_tree
-from harness.submission.cli import main
 from harness.submission.rules import load_rules
+from prepare_submission import main
 from tests.harness.submission.building import build, files, one_line, write_info
 from tests.harness.submission.edits import (
     DETAIL,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, parse_options
+from harness.submission.submission_options import BuildOptions, CheckOptions, SystemOptions, parse_options
 from tests.harness.submission.building import one_line
 
 TOML, TREE = Path("submission.toml"), Path("submission")

@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from harness.submission.checks.check import check_contexts
-from harness.submission.cli import main
 from harness.submission.summary import compare, summarize
+from prepare_submission import main
 from tests.harness.grading.shared import SHARED_DATA
 from tests.harness.submission.edits import SYSTEM, both, fields, rename, row
 from tests.harness.submission.trees import RESULTS, copied

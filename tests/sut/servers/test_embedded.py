@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
-from harness.config.run_options import available_benchmarks
+from harness.config.choices import available_benchmarks
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
 from sut.servers.embedded import EmbeddedEngine, model_for, tiny_model

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from harness.cli.run_flags import parse_options
+from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples
 from harness.record.resolved_plan import Placement

@@ -4,11 +4,10 @@ import msgspec
 import pytest
 
 from harness.errors import ConfigError
-from harness.peak.cli import parse_options
 from harness.peak.ladder.ladder_console import remarks
 from harness.peak.ladder.ladder_plan import default_steps, resolve_ladder_plan
 from harness.peak.ladder.ladder_result import stragglers, why_stop
-from harness.peak.peak_options import LadderOptions
+from harness.peak.peak_options import LadderOptions, parse_options
 from tests.harness.peak.ladder.made import LIMITS, curve, ladder, step, uneven
 from tests.records import ENDED
 from tests.runs import PERFORMANCE

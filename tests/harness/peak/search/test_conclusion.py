@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from harness.errors import ConfigError
+from harness.peak.peak_options import duration_s, rate, share
 from harness.peak.search.conclusion import Spread, conclude
-from harness.peak.search.flags import duration_s, rate, share
 from harness.peak.search.policy import Ended, History, Policy
 from harness.peak.search.search_console import probe_cells
 from harness.peak.search.search_page import peak_page

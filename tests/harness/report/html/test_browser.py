@@ -3,7 +3,7 @@
 import pytest
 
 from harness.files import REPORT
-from harness.report.cli import main
+from report import main
 from tests.browser import DRIVER, browser
 from tests.harness.report import made
 from tests.harness.report.html.test_run_page import hostile  # noqa: F401

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from harness.analysis.bootstrap import estimates
 from harness.analysis.comparison import changed_samples, differences, incomparable, plan_differences
 from harness.analysis.run_files import read_run
-from harness.report.cli import main
 from harness.report.html.compare_page import compare_page
 from harness.report.html.page import render
+from report import main
 from tests.harness.report import made
 from tests.records import ENDED, with_plan
 

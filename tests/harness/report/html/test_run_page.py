@@ -14,10 +14,10 @@ from harness.analysis.run_files import read_run
 from harness.files import ACCURACY_RESULT, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
 from harness.record.run_record import Level, ServerLoad
 from harness.record.server_metrics import MetricsWriter
-from harness.report.cli import main
 from harness.report.html import page as page_module
 from harness.report.html.page import render
 from harness.report.html.run_page import run_page
+from report import main
 from tests.harness.report import made
 from tests.kit import DATA
 from tests.records import ENDED, NEAR, with_plan

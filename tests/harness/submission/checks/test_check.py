@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.config.benchmark import load_benchmark
+from harness.config.choices import available_benchmarks
 from harness.config.rounds import available_rounds
-from harness.config.run_options import available_benchmarks
 from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES
-from harness.submission.cli import main
 from harness.submission.layout import ScenarioDir
 from harness.submission.rules import load_rules
+from prepare_submission import main
 from tests.harness.submission.building import one_line
 from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN, division, error, score
 from tests.harness.submission.checks.official_checker import accepts, needs_official

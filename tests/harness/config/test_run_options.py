@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.run_flags import build_parser, parse_options
-from harness.compliance import cli as compliance
-from harness.config.api_key import api_key
-from harness.config.run_options import available_benchmarks
+from harness.api_key import api_key
+from harness.compliance import compliance_options
+from harness.config.choices import available_benchmarks
+from harness.config.run_options import build_parser, parse_options
 from harness.config.scenario import Scenario
 from harness.files import CONFIG_DIR
-from harness.rows import eval_flags
+from harness.rows import eval_options
 from tests.runs import ROOT, run_here
 
 NEEDED = ["--input-file", "perf.parquet"]
@@ -29,7 +29,7 @@ FLAGS = [
     ("--output-dir", Path("mlperf_results"), "out", Path("out")),
     ("--backend", "sglang", "vllm", "vllm"),
     ("--server-url", (), "http://a:1", ("http://a:1",)),
-    ("--dcgm-url", (), "http://a:1", ["http://a:1"]),
+    ("--dcgm-url", (), "http://a:1", ("http://a:1",)),
     ("--generation-config", None, "g.json", Path("g.json")),
     ("--max-new-tokens", None, "128", 128),
     ("--ca-file", None, "ca.pem", Path("ca.pem")),
@@ -176,8 +176,8 @@ def test_the_environment_may_name_the_backend(words, exported, backend, warnings
     monkeypatch.setenv("MLPERF_BACKEND", exported)
     for options in (
         parse_options([*NEEDED, *words]),
-        compliance.parse_options(["--test", "TEST07", *NEEDED, *words]).run,
-        eval_flags.parse_options([*NEEDED, *words]),
+        compliance_options.parse_options(["--test", "TEST07", *NEEDED, *words]).run,
+        eval_options.parse_options([*NEEDED, *words]),
     ):
         assert options.backend == backend
         assert sum("MLPERF_BACKEND" in warning for warning in options.warnings) == warnings

@@ -1,0 +1,118 @@
+"""Flags from an options class, and back: each field says how it is written on the command line.
+
+Imports stay light, since ``--help`` uses them.
+"""
+
+import argparse
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+Options = TypeVar("Options")
+
+_FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How a field is typed."""
+
+    names: tuple[str, ...]
+    """Its spellings; none: the field's own name with hyphens."""
+    words: Mapping[str, Any]
+    """What argparse's ``add_argument`` gets beside what follows from the field's type and default."""
+
+
+def flag(text: str, *names: str, default: Any = MISSING, untyped: Any = MISSING, **words: Any) -> Any:
+    """A field of an options class with its help text; without a default it is required.
+
+    ``names`` are its spellings where they are not the field's name, such as ``"--input", "-i"``; one
+    without a hyphen is a positional argument. ``untyped`` is what the parser gives in place of the default
+    where the flag was not typed. ``words`` are those of argparse's ``add_argument``.
+    """
+    if untyped is not MISSING:
+        words["default"] = untyped
+    return field(default=default, metadata={_FLAG: Flag(names, {"help": text, **words})})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(flag, field))
+def options(cls: type[Options]) -> type[Options]:
+    """Make a class the options of a command: frozen, by keyword."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+def add_flags(group: argparse._ActionsContainer, cls: type, names: Iterable[str]) -> None:
+    """Add the flags of these fields in this order."""
+    own = {item.name: item for item in fields(cls)}
+    hints = get_type_hints(cls)
+    for name in names:
+        item = own[name]
+        how: Flag = item.metadata[_FLAG]
+        words = _of_type(hints[name], how.words) | _of_default(item, how) | dict(how.words)
+        spelt = how.names or (_spelt(name, off=item.default is True),)
+        if spelt[0].startswith("-"):
+            words["dest"] = name
+        group.add_argument(*spelt, **words)
+
+
+def add_groups(parser: argparse.ArgumentParser, cls: type, groups: Mapping[str, Iterable[str]]) -> None:
+    """Add groups of flags by their titles."""
+    for title, names in groups.items():
+        add_flags(parser.add_argument_group(title), cls, names)
+
+
+def read(cls: type[Options], given: Mapping[str, Any]) -> Options:
+    """The options among parsed flags; what was not typed keeps its default."""
+    values = {}
+    for item in fields(cls):  # type: ignore[arg-type]
+        if item.name in given and not (given[item.name] is None and _is_repeated(item)):
+            value = given[item.name]
+            values[item.name] = tuple(value) if isinstance(value, list) else value
+    return cls(**values)
+
+
+def _spelt(name: str, *, off: bool) -> str:
+    return f"--{'no-' if off else ''}{name.replace('_', '-')}"
+
+
+def _is_repeated(item: Field[Any]) -> bool:
+    return isinstance(item.default, tuple)
+
+
+def _of_type(hint: Any, words: Mapping[str, Any]) -> dict[str, Any]:
+    """What argparse needs for values of a type; None in it is for a flag that was not typed."""
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = [kind for kind in members if kind is not type(None)]
+    if len(kinds) != 1 or "type" in words or "action" in words:
+        return {}
+    (kind,) = kinds
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction if len(members) > 1 else "store_true"}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if get_origin(kind) in (tuple, Sequence) and "nargs" not in words:
+        return {"action": "append"}
+    return {"type": {Path: path}.get(kind, kind)} if kind in (Path, int, float) else {}
+
+
+def _of_default(item: Field[Any], how: Flag) -> dict[str, Any]:
+    if item.default is True:
+        return {"default": True, "action": "store_false"}
+    if item.default is not MISSING:
+        return {"default": None if _is_repeated(item) else item.default}
+    return {"required": True} if not how.names or how.names[0].startswith("-") else {}
+
+
+def path(text: str) -> Path:
+    """A flag's path; argparse names the flag where the text is no path."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!a} is not text in this locale's encoding; rename it, or set LC_ALL=C.UTF-8"
+        ) from None
+    return Path(text)

@@ -1,0 +1,54 @@
+"""What configs/ offers to choose from: benchmarks and models, and the flags that choose.
+
+Imports stay light, since ``--help`` shows the defaults.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.cli.flags import flag
+from harness.config.rounds import available_rounds, current_round
+from harness.files import CONFIG_DIR
+
+DEFAULT_BENCHMARK = "gpt-oss-120b"
+OUTPUT_DIR = Path("mlperf_results")  # of runs
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def available_benchmarks() -> dict[str, Path]:
+    """The definition of each benchmark in configs/, by its name, sorted."""
+    return dict(sorted((path.stem, path) for path in CONFIG_DIR.glob("*.toml")))
+
+
+def available_models() -> dict[str, Path]:
+    """The definition of each model without a benchmark in configs/models/, by its name, sorted."""
+    return dict(sorted((path.stem, path) for path in (CONFIG_DIR / "models").glob("*.toml")))
+
+
+def benchmark_flag(default: str = DEFAULT_BENCHMARK) -> Any:
+    """The field for a benchmark that configs/ defines."""
+    return flag(
+        "benchmark definition in configs/ (default: %(default)s)",
+        default=default,
+        type=_benchmark,
+        choices=tuple(available_benchmarks()),
+    )
+
+
+def round_flag() -> Any:
+    """The field for a round that configs/rounds/ defines."""
+    return flag(
+        "round of MLPerf Inference whose rules hold, from configs/rounds/ (default: %(default)s)",
+        default=current_round(),
+        choices=available_rounds(),
+    )
+
+
+def _benchmark(name: str) -> str:
+    if name in available_models():
+        raise argparse.ArgumentTypeError(
+            f"{name} is a model without an MLPerf benchmark; run_batch.py --model {name} takes plain prompts"
+        )
+    return name

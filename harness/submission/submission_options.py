@@ -1,0 +1,118 @@
+"""The options of prepare_submission.py's commands and its command line. Imports stay light for ``--help``."""
+
+import argparse
+from pathlib import Path
+from typing import Literal
+
+from harness.cli.flags import add_flags, flag, options, read
+from harness.cli.parser import SIGNAL_CODES, Parser
+from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
+from harness.config.scenario import Scenario
+
+
+@options
+class TableOptions:
+    """The table of results: a CSV file to write, and an earlier round's tree to compare with."""
+
+    csv: Path | None = flag("write the table of results to a CSV file", default=None, metavar="FILE")
+    against: Path | None = flag(
+        "compare the results with those of an earlier round's tree, your own or a published one",
+        default=None,
+        metavar="TREE",
+    )
+
+
+@options
+class BuildOptions(TableOptions):
+    """``build``. ``scenario`` is empty for all that are found; ``division`` None takes that of the TOML."""
+
+    submission: Path = flag("TOML with the facts that only the submitter knows: names, system, weights")
+    results: Path = flag("--output-dir of the runs (%(default)s)", default=OUTPUT_DIR)
+    output: Path = flag("the folder to build (%(default)s)", default=Path("submission"))
+    division: Literal["closed", "open"] | None = flag(
+        "division of the submission (default: that of the TOML)", default=None
+    )
+    scenario: tuple[Scenario, ...] = flag(
+        "scenario to submit; repeat it for several (default: all that are found)",
+        default=(),
+        choices=tuple(Scenario),
+    )
+    benchmark: str = benchmark_flag()
+    round: str = round_flag()
+    user_conf: Path | None = flag("user.conf to submit (default: the file that each run used)", default=None)
+    force: bool = flag("replace results that exist already", default=False)
+    servers_moved: bool = flag(
+        "accept runs of one scenario that name the same servers by different addresses", default=False
+    )
+
+    def __post_init__(self) -> None:
+        chosen = tuple(dict.fromkeys(map(Scenario.parse, self.scenario)))
+        object.__setattr__(self, "scenario", chosen)
+
+
+@options
+class CheckOptions(TableOptions):
+    """``check``. ``kept`` None takes the folder beside the tree."""
+
+    tree: Path = flag("the folder that holds closed/ or open/", "tree")
+    round: str = round_flag()
+    kept: Path | None = flag(
+        "full accuracy logs and run.json (default: TREE.kept, if it exists)", default=None
+    )
+
+
+@options
+class SystemOptions:
+    """``system``."""
+
+    submission: Path | None = flag("TOML to complete: only missing fields are printed", default=None)
+
+
+SubmissionOptions = BuildOptions | CheckOptions | SystemOptions
+
+_TABLE = ("csv", "against")
+_COMMANDS = {
+    "build": (
+        BuildOptions,
+        (
+            "results",
+            "submission",
+            "output",
+            "division",
+            "scenario",
+            "benchmark",
+            "round",
+            "user_conf",
+            "force",
+            *_TABLE,
+            "servers_moved",
+        ),
+        "build the folder from the results of runs, then check it",
+    ),
+    "check": (
+        CheckOptions,
+        ("tree", "round", *_TABLE, "kept"),
+        "check a folder, built by this harness or another",
+    ),
+    "system": (SystemOptions, ("submission",), "print the system description of this machine as TOML"),
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All flags of all commands."""
+    parser = Parser(
+        prog="prepare_submission.py",
+        description="Build the folder that MLCommons accepts from finished runs, and check such folders.",
+        epilog=f"Exit codes: 0 no issues, 5 issues, 2 input that cannot be used, {SIGNAL_CODES}.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (cls, names, text) in _COMMANDS.items():
+        add_flags(commands.add_parser(name, help=text), cls, names)
+    return parser
+
+
+def parse_options(argv: list[str] | None = None) -> SubmissionOptions:
+    """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
+    given = vars(build_parser().parse_args(argv))
+    cls: type[SubmissionOptions] = _COMMANDS[given.pop("command")][0]
+    return read(cls, given)
