@@ -53,10 +53,10 @@ DATASETS = {
     "gpqa_diamond": (990, 5, 8_000),
     CODE: (3165, 3, 11_000),
 }
-DIFFERENT_PROGRAMS = 1_709  # of the 3,165, in one mode
+DIFFERENT_PROGRAMS = 1_709  # among the 3,165 of one mode
 GPT_OSS = load_benchmark("gpt-oss-120b")
 LONGEST = 32_768
-SPREAD = 0.8  # of the logarithm of lengths
+SPREAD = 0.8  # standard deviation of the logarithm of lengths
 _PR_SET_CHILD_SUBREAPER = 36
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _Mask = npt.NDArray[np.bool_]
-_MOST_BYTES = np.iinfo(np.int32).max  # of all texts of a string array
+_MOST_BYTES = np.iinfo(np.int32).max  # the texts of one string array hold at most
 
 
 def arrow_numbers(values: npt.NDArray[Any], missing: _Mask | None = None) -> pa.Array:
@@ -27,7 +27,7 @@ def arrow_texts(texts: Sequence[str | None]) -> pa.Array:
     encoded = [b"" if text is None else text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     if offsets[-1] > _MOST_BYTES:
-        return pa.array(texts, pa.string())  # in several chunks
+        return pa.array(texts, pa.string())  # pyarrow splits it into several chunks
     validity = _validity(np.fromiter((text is None for text in texts), np.bool_, len(texts)))
     buffers = [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)

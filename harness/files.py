@@ -43,7 +43,7 @@ _OTHERS_WRITE = 0o002
 def keep_others_from_writing() -> None:
     """Take the write permission of others away from all files and folders that this process will make.
 
-    LoadGen, the engine and every other child inherit it. What the umask takes away besides stays away.
+    LoadGen, the engine and every other child inherit it. Bits that the umask already clears stay cleared.
     """
     os.umask(os.umask(0o077) | _OTHERS_WRITE)
 

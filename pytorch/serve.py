@@ -21,7 +21,7 @@ from reference_server.ranks import LeadingBatch, Ranks, Rows, is_leader, world_s
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.distributed import DistributedConfig
 
-_TO_END_S = 10.0  # for answers in progress to be told of the end
+_TO_END_S = 10.0  # time in which answers in progress are told of the end
 _BACKLOG = 1024
 
 

@@ -26,7 +26,7 @@ from harness.config.rule_checks import locked_settings
 from harness.config.scenario import Scenario
 from harness.submission.rules import Rules, load_rules
 
-Values = dict[str, Any]  # by the name of a rule; None where the checkout does not state it
+Values = dict[str, Any]  # rule -> value, None where the checkout does not state it
 
 _CONSTANTS = "tools/submission/submission_checker/constants.py"
 _MLPERF_CONF = "loadgen/mlperf.conf"

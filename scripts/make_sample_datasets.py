@@ -26,7 +26,7 @@ from harness.errors import HarnessError  # noqa: E402
 
 SAMPLES = ROOT / "datasets" / "samples"
 SOURCE = SAMPLES / "source"
-REPEATS = {"aime25": 8, "gpqa_diamond": 5, "livecodebench_v6": 3}  # as in configs/gpt-oss-120b.toml
+REPEATS = {"aime25": 8, "gpqa_diamond": 5, "livecodebench_v6": 3}  # configs/gpt-oss-120b.toml has the same
 
 # gpt-oss's system message without tools. The date is fixed: it is part of the bytes.
 SYSTEM = """\

@@ -21,7 +21,7 @@ from harness.config.run_options import (
 DEFAULT_ENCODING = "o200k_harmony"
 DEFAULT_POSITIONS = 1024
 
-_TOKEN_IDS = "output_{}_token_ids.txt"  # of a model, in submission/ and references/
+_TOKEN_IDS = "output_{}_token_ids.txt"  # a model's file in submission/ and references/
 _GENERATION = ("model", "positions", "temperature", "top_p", "seed")
 
 
@@ -201,7 +201,7 @@ class ScoreOptions:
     log_level: LogLevel = "info"
 
 
-FileOptions = EncodeOptions | DecodeOptions | ScoreOptions  # of commands that need no server
+FileOptions = EncodeOptions | DecodeOptions | ScoreOptions  # the commands that need no server
 
 
 def build_parser() -> Parser:

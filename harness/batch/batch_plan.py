@@ -27,7 +27,7 @@ from harness.rows.eval_result import EvalResult
 # The tokens that end an answer in such files, and are written.
 END_TOKENS = (tokenizer.SPECIAL["<|endoftext|>"], tokenizer.SPECIAL["<|return|>"])
 _STOPPED = "stop"
-_MOST_TOKEN_BYTES = 128  # of o200k's longest token, 128 spaces
+_MOST_TOKEN_BYTES = 128  # the longest token of o200k, 128 spaces
 _CLIENT = {field.name for field in fields(ClientOptions)} - {"benchmark", "max_new_tokens"}
 
 
@@ -131,7 +131,7 @@ def sampling(
 
 
 def _samples(prompts: Prompts, positions: int, benchmark: Benchmark) -> SampleSet:
-    """Ids and limits. ``sha256`` is that of both, so that another -n or tokenizer is another batch."""
+    """Ids and limits. ``sha256`` covers both: another -n or tokenizer makes it another batch."""
     ids = [_encoded(prompts, number, text, positions) for number, text in enumerate(prompts.texts, start=2)]
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     tokens = np.fromiter((token for row in ids for token in row), dtype=np.int32, count=int(lengths.sum()))

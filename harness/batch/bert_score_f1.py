@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.batch.meteor import Pair
+from harness.batch.meteor import TextPair
 from harness.errors import ConfigError, RunError
 from harness.files import read_decoded
 
@@ -56,7 +56,7 @@ def find_model(path: Path | None, layers: int) -> Path:
 
 
 def bert_scores(
-    pairs: Sequence[Pair],
+    pairs: Sequence[TextPair],
     model: Path,
     layers: int,
     device: str | None,

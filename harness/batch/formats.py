@@ -22,7 +22,7 @@ from harness.text import printable
 BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
 _WORD = re.compile(rb"[^ \t\r\v\f]+")
-_MOST_DIGITS = 10  # of an id; more are beyond every vocabulary
+_MOST_DIGITS = 10  # an id with more digits is beyond every vocabulary
 _SHOWN = 40  # characters that a message quotes
 
 Ids = npt.NDArray[np.int64]
@@ -113,7 +113,7 @@ def writing(path: Path, *read: Path) -> Iterator[IO[bytes]]:
 
 def require_other(path: Path, *read: Path) -> None:
     """Raise ConfigError where a file to write is one of those that are read."""
-    with suppress(OSError):  # what is not there is no other's name
+    with suppress(OSError):  # a missing file cannot be the input under another name
         if any(path.samefile(one) for one in read if one.exists()):
             raise ConfigError(f"{path}: this file is the input; choose another --output")
 

@@ -24,7 +24,7 @@ _FEW = 32  # pairs for which starting processes takes longer than scoring
 _AT_A_TIME = 4  # pairs that a process takes: seconds where texts are long
 _MOST_CHARACTERS = 300
 
-Pair = tuple[str, str]  # of a submission and of the reference
+TextPair = tuple[str, str]  # the text of a submission, the text of the reference
 
 
 def find_wordnet(path: Path | None) -> Path:
@@ -47,7 +47,7 @@ def find_wordnet(path: Path | None) -> Path:
 
 
 def meteor_scores(
-    pairs: Sequence[Pair], wordnet: Path, jobs: int | None, on_done: Callable[[int], None]
+    pairs: Sequence[TextPair], wordnet: Path, jobs: int | None, on_done: Callable[[int], None]
 ) -> list[float]:
     """The score of every pair; ``jobs`` processes, by default as many as there are cores.
 
@@ -62,7 +62,7 @@ def meteor_scores(
             scores.append(_score(pair, reader))
             on_done(len(scores))
         return scores
-    _open(wordnet)  # here first: an error of a process at its start has no message
+    _open(wordnet)  # open it here once: an error in a process's initializer carries no message
     try:
         with computing(_score_here, pairs, jobs, _AT_A_TIME, partial(_begin, wordnet)) as results:
             for score in results:
@@ -109,7 +109,7 @@ def _open(wordnet: Path) -> "WordNetCorpusReader":
         raise ConfigError(f"{wordnet}: cannot be read as WordNet: {reason}") from error
 
 
-def _score(pair: Pair, wordnet: "WordNetCorpusReader") -> float:
+def _score(pair: TextPair, wordnet: "WordNetCorpusReader") -> float:
     from nltk.translate.meteor_score import meteor_score
 
     hypothesis, reference = pair
@@ -123,5 +123,5 @@ def _begin(wordnet: Path) -> None:
     _here["wordnet"] = _open(wordnet)
 
 
-def _score_here(pair: Pair) -> float:
+def _score_here(pair: TextPair) -> float:
     return _score(pair, _here["wordnet"])

@@ -22,7 +22,7 @@ from harness.text import show
 
 METEOR, BERTSCORE = "meteor", "bertscore_f1"
 _SHOWN_DIGITS = 6
-_LETTERS = 2000  # of a text that show its script
+_LETTERS = 2000  # a text's script is judged by so many of its letters
 
 
 class _Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ class _Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class DecodedFile:
     """The texts of a file of ids, a line each, and the number of their ids."""
 
     path: Path
@@ -42,7 +42,7 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class PairScores:
     """The scores of every pair by one metric."""
 
     name: str
@@ -127,13 +127,15 @@ class _Places:
         return cls(wordnet, model, tuple(left_out))
 
 
-def _read(path: Path, encoding_name: str) -> Texts:
+def _read(path: Path, encoding_name: str) -> DecodedFile:
     encoding = open_encoding(encoding_name)
     ids = list(read_ids(path, encoding.vocabulary_size))
-    return Texts(path, tuple(map(encoding.decode, ids)), tuple(map(len, ids)))
+    return DecodedFile(path, tuple(map(encoding.decode, ids)), tuple(map(len, ids)))
 
 
-def _measure(options: ScoreOptions, places: _Places, pairs: Sequence[tuple[str, str]]) -> Iterator[Metric]:
+def _measure(
+    options: ScoreOptions, places: _Places, pairs: Sequence[tuple[str, str]]
+) -> Iterator[PairScores]:
     with ProgressBar(sys.stderr) as bar:
 
         def show(what: str, done: int) -> None:
@@ -141,7 +143,7 @@ def _measure(options: ScoreOptions, places: _Places, pairs: Sequence[tuple[str, 
 
         if places.wordnet is not None:
             meteor = meteor_scores(pairs, places.wordnet, options.jobs, lambda done: show("METEOR", done))
-            yield Metric(METEOR, tuple(meteor))
+            yield PairScores(METEOR, tuple(meteor))
         if places.model is not None:
             f1 = bert_scores(
                 pairs,
@@ -151,10 +153,10 @@ def _measure(options: ScoreOptions, places: _Places, pairs: Sequence[tuple[str, 
                 options.batch_size,
                 lambda done: show("BERTScore", done),
             )
-            yield Metric(BERTSCORE, tuple(f1))
+            yield PairScores(BERTSCORE, tuple(f1))
 
 
-def _notes(submission: Texts, references: Texts, metrics: Sequence[Metric]) -> Iterator[str]:
+def _notes(submission: DecodedFile, references: DecodedFile, metrics: Sequence[PairScores]) -> Iterator[str]:
     """Facts that the means hide: lines that are not compared, empty texts, texts in another script."""
     yield from filter(None, (cut_off(submission.path), cut_off(references.path)))
     ours, theirs = submission.texts, references.texts
@@ -207,7 +209,7 @@ def _script_of(character: str) -> str:
     return name_of(character, "").partition(" ")[0] if character.isalpha() else ""
 
 
-def _judge(metrics: Sequence[Metric], thresholds: _Thresholds) -> int:
+def _judge(metrics: Sequence[PairScores], thresholds: _Thresholds) -> int:
     least = msgspec.structs.asdict(thresholds)
     below = [
         metric for metric in metrics if least[metric.name] is not None and metric.mean < least[metric.name]
@@ -219,7 +221,9 @@ def _judge(metrics: Sequence[Metric], thresholds: _Thresholds) -> int:
     return EXIT_THRESHOLD if below else EXIT_VALID
 
 
-def _write(path: Path, submission: Texts, references: Texts, metrics: Sequence[Metric], lines: int) -> None:
+def _write(
+    path: Path, submission: DecodedFile, references: DecodedFile, metrics: Sequence[PairScores], lines: int
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from harness.cli.signals import InterruptedRun, ignore_signals, leave_on_signals
 from harness.cli.streams import secure_standard_streams
 
-_MOST_CHARACTERS = 2000  # of an error: some contain the answer of a server
+_MOST_CHARACTERS = 2000  # an error is cut here: some contain the answer of a server
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000  # Python's 700 collect dozens of times while modules are imported
 
 

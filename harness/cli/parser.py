@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 SIGNAL_CODES = "129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM"  # the exit codes that all programs share
-_MOST_CHARACTERS = 500  # of a message about wrong usage
+_MOST_CHARACTERS = 500  # a message about wrong usage is cut here
 
 
 @dataclass(frozen=True, slots=True)

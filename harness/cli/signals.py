@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_AGAIN_S = 0.01  # until a signal is sent again whose exception got lost
+_AGAIN_S = 0.01  # wait before a signal whose exception was swallowed is sent again
 _delivered = threading.Event()  # its exception was raised
 
 
@@ -146,8 +146,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def _send_again(lost: "sys.UnraisableHookArgs") -> None:
-    """Send a signal again whose exception came up where none can pass: a weak reference's callback, as an
-    import has them, or a finalizer."""
+    """Send a signal again whose exception Python swallowed, in a weak reference's callback or a finalizer."""
     if not isinstance(lost.exc_value, InterruptedRun):
         sys.__unraisablehook__(lost)
         return

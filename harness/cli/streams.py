@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from harness.text import legible
 
-_WAIT_S = 1.0  # for a reader of a full pipe
+_WAIT_S = 1.0  # the longest wait for the reader of a full pipe
 
 
 class _LossyWriter(io.FileIO):

@@ -21,7 +21,7 @@ TEMPLATE = (
     "Summarize the following news article in 128 tokens. Please output the summary only, without any other "
     "text.\n\nArticle:\n{input}\n\nSummary:"
 )
-ROWS = 13368  # of the validation split
+ROWS = 13368  # the validation split has
 _BEGIN_OF_TEXT = 128000  # Llama's tokenizer puts it before every text
 _SHUFFLE_SEED = 42
 _AT_ONCE = 256  # prompts that are tokenized together

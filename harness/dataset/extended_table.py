@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCH = 32
-_PROTOCOL = 3  # without frames: the pickles of cells can stand behind one another
+_PROTOCOL = 3  # the latest without frames, so that pickles of cells can follow each other
 
 
 @dataclass(frozen=True, slots=True)

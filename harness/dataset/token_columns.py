@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("input_tokens", "tok_input")  # today's name first, then the one of older files
-_TEXT = "text_input"  # of some official files, beside the token ids
+_TEXT = "text_input"  # some official files have it beside the token ids
 _MOST_TOKENS = 1 << 30  # the largest official file has about 6e7
 _INT32 = np.iinfo(np.int32)
 

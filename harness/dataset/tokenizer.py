@@ -67,7 +67,7 @@ _WORDS = "|".join(
         r"\s+",
     )
 )
-_REMEMBERED_BYTES = 64  # of a word whose merges are kept
+_REMEMBERED_BYTES = 64  # the longest word whose merges are kept
 
 
 def encode(text: str) -> list[int]:
@@ -181,8 +181,8 @@ def _merged(word: bytes) -> tuple[int, ...]:
 def _merge(word: bytes) -> list[int]:
     """Merge neighbours, the lowest rank first and the leftmost of equal ones, until no two are a token."""
     known, length = ranks(), len(word)
-    ends = list(range(1, length + 1))  # of the part that begins at each byte; 0 where none begins any more
-    before = list(range(-1, length - 1))  # the beginning of the part in front of it
+    ends = list(range(1, length + 1))  # end of the part that begins at each byte, 0 if none does
+    before = list(range(-1, length - 1))  # where the part before it begins
     waiting: list[tuple[int, int, int, int]] = []
 
     def consider(start: int) -> None:
