@@ -12,8 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from harness.cli.flags import path  # noqa: E402
 from harness.cli.main import exit_code_of, run_main  # noqa: E402
-from harness.cli.parser import Parser, Synonym, path  # noqa: E402
+from harness.cli.parser import Parser, Synonym  # noqa: E402
 
 _PROGRAM = "build_cnndm"
 _SYNONYMS = {
