@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from harness.files import REQUESTS, RUN_RECORD
+from harness.record.run_record import RunRecord, Statistics
 
-from harness.files import REQUESTS, RUN_RECORD  # noqa: E402
-from harness.record.run_record import RunRecord, Statistics  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 RESULTS = ROOT / "benchmarks/results"
 STUB = ROOT / "benchmarks/stub/stub_server"
@@ -37,7 +36,11 @@ class Stub:
     """Stub servers on consecutive ports, ``ports`` for each process; ``knobs`` as in stub/README.md."""
 
     def __init__(
-        self, processes: int = 1, cores: Sequence[int] = (1,), ports: int = 1, **knobs: int | str
+        self,
+        knobs: Mapping[str, int | str],
+        processes: int = 1,
+        cores: Sequence[int] = (1,),
+        ports: int = 1,
     ) -> None:
         if _is_stale(STUB):
             subprocess.run([ROOT / "benchmarks/stub/build.sh"], check=True)

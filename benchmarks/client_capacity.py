@@ -7,11 +7,22 @@ CPU time covers LoadGen's process and the worker during the test, from run.json.
 """
 
 import statistics
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import OFFLINE, Measured, Stub, print_table, program_parser, run_harness, save, write_prompts
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.bench import (
+    OFFLINE,
+    Measured,
+    Stub,
+    print_table,
+    program_parser,
+    run_harness,
+    save,
+    write_prompts,
+)
 
 OFFLINE_SAMPLES = 200_000
 PACED = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000}
@@ -58,9 +69,11 @@ def runs_of(
     folder: Path, repeats: int, queries: int, flags: Sequence[object], **knobs: int
 ) -> list[Measured]:
     """Offline runs on one stub."""
-    with Stub(**knobs) as stub:
-        settings = {"scenario": "offline", "urls": stub.urls, "conf": OFFLINE.format(queries)}
-        return [run_harness(folder, *flags, **settings) for _ in range(repeats)]
+    with Stub(knobs) as stub:
+        conf = OFFLINE.format(queries)
+        return [
+            run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=conf) for _ in range(repeats)
+        ]
 
 
 def figures(name: str, runs: list[Measured], counts: list[int]) -> list[object]:

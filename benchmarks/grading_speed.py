@@ -334,7 +334,7 @@ def alone(folder: Path) -> str:
             assert facts is not None
             process.begin(Job(Mode.STRICT, "", ALONE.format(code=task.code, function=facts.function)))
             for number, test in enumerate(problems.tests(task.question_id)):
-                result = process.attempt(TestRun(60.0, 120.0, test.input))
+                result = process.attempt(TestRun(120.0, test.input))
                 if result.status != OK:
                     break
                 printed, _, spent = result.output.decode().strip().rpartition("\n")

@@ -11,13 +11,15 @@ derives without a trace. Run it on a quiet machine; the stub server runs on the 
 import argparse
 import json
 import re
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from bench import SERVER, Stub, program_parser, write_prompts
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.bench import SERVER, Stub, program_parser, write_prompts
 from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.files import REQUESTS
@@ -37,7 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     gap_us = int(arguments.answer_s * 1e6 / TOKENS)
     with tempfile.TemporaryDirectory() as folder:
-        with Stub(gap_us=gap_us, first_us=50_000) as stub:
+        with Stub({"gap_us": gap_us, "first_us": 50_000}) as stub:
             record = run(Path(folder), stub.urls[0], arguments)
         report(record, arguments)
 

@@ -11,13 +11,24 @@ that was reached, or the limit that prevented it.
 """
 
 import resource
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from bench import SERVER, Measured, Stub, print_table, program_parser, run_harness, save, write_prompts
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.bench import (
+    SERVER,
+    Measured,
+    Stub,
+    print_table,
+    program_parser,
+    run_harness,
+    save,
+    write_prompts,
+)
 from harness.record.run_record import RunRecord
 
 TOKENS, INTERVAL = 1364, 100
@@ -59,7 +70,7 @@ def main() -> None:
     )
     rows = hold(load, processes, arguments.hold_s)
     print_table(f"record_load: {arguments.load} x {arguments.scale:g}", ("", "value"), rows)
-    save(f"record_load_{arguments.load}", dict(rows))
+    save(f"record_load_{arguments.load}", {str(name): value for name, value in rows})
 
 
 def process_count(streams: int) -> int:
@@ -73,14 +84,14 @@ def process_count(streams: int) -> int:
 
 def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
     """One run; rows of the table."""
-    knobs = {
+    knobs: dict[str, int | str] = {
         "tokens_per_event": INTERVAL,
         "first_us": int(load.ttft_ms * 1000),
         "gap_us": int(load.tpot_ms * INTERVAL * 1000),
         "cumulative": 0,
     }
     ports = -(-load.servers // processes)
-    with tempfile.TemporaryDirectory() as name, Stub(processes, ports=ports, **knobs) as stub:
+    with tempfile.TemporaryDirectory() as name, Stub(knobs, processes, ports=ports) as stub:
         folder = Path(name)
         dataset = write_prompts(folder / "prompts.parquet", 6396, 200)
         run = run_harness(

@@ -9,6 +9,7 @@ receive, report. The client share is the harness's own figure for the way back (
 call); its true value is the time from the stub's send stamp to LoadGen's call.
 """
 
+import sys
 import tempfile
 import zlib
 from collections import defaultdict
@@ -17,7 +18,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from bench import SERVER, Measured, Stub, print_table, program_parser, run_harness, save, write_prompts
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.bench import (
+    SERVER,
+    Measured,
+    Stub,
+    print_table,
+    program_parser,
+    run_harness,
+    save,
+    write_prompts,
+)
 
 TOKENS, GAP_US, FIRST_US = 100, 20_000, 100_000
 LATENCY_S = (FIRST_US + (TOKENS - 1) * GAP_US) / 1e6 + 0.01
@@ -43,7 +55,7 @@ def measure(folder: Path, streams: int, seconds: float) -> list[list[object]]:
     dataset = write_prompts(folder / "prompts.parquet", 4096, 200)
     qps = streams / LATENCY_S
     knobs = {"gap_us": GAP_US, "first_us": FIRST_US, "jitter_us": 20_000}
-    with Stub(**knobs) as stub:
+    with Stub(knobs) as stub:
         run = run_harness(
             folder,
             *("--input-file", dataset, "--max-new-tokens", TOKENS),

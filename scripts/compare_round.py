@@ -72,9 +72,15 @@ def differences(theirs: Values, ours: Values) -> Iterator[str]:
     """A line for each name whose values differ; numbers are equal up to the rounding of a product."""
     for name in sorted(theirs.keys() | ours.keys()):
         here, there = ours.get(name), theirs.get(name)
-        numbers = isinstance(here, int | float) and isinstance(there, int | float)
-        if here != there and not (numbers and math.isclose(here, there, rel_tol=1e-12)):
+        if here != there and not _are_equal_numbers(here, there):
             yield f"{name}: {_shown(here, there)}"
+
+
+def _are_equal_numbers(here: object, there: object) -> bool:
+    numbers = int | float
+    return (
+        isinstance(here, numbers) and isinstance(there, numbers) and math.isclose(here, there, rel_tol=1e-12)
+    )
 
 
 def _shown(here: Any, there: Any) -> str:

@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench import RESULTS, print_table, program_parser, save
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from benchmarks.bench import RESULTS, print_table, program_parser, save
 from benchmarks.peak.searches import Found, bisection, loadgen, ours
 from benchmarks.peak.settings import FULL_SIZE, SMALL, Setting
 from benchmarks.peak.truth import FINE, true_peak

@@ -25,13 +25,12 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench import ROOT, Stub, print_table, program_parser, run_harness, save
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from benchmarks.bench import ROOT, Stub, print_table, program_parser, run_harness, save
 from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
-from benchmarks.peak.server_model import Server
+from benchmarks.peak.server_model import Floats, Server
 from benchmarks.peak.truth import true_peak
-from benchmarks.peak.workload import LEAST_TOKENS, Floats, Workload, lengths
+from benchmarks.peak.workload import LEAST_TOKENS, Workload, lengths
 from harness.peak.search.search_state import read_state
 
 ROWS, TOKENS = 480, 60.0
@@ -47,7 +46,7 @@ class Case:
     rate: float
 
 
-_BASE = {"step_s": 0.020, "stream_s": 1e-3, "prefill_s": 0.004}
+_BASE: dict[str, Any] = {"step_s": 0.020, "stream_s": 1e-3, "prefill_s": 0.004}
 CASES = (
     Case("1 port, half load", Server(**_BASE), 8.0),
     Case("1 port", Server(**_BASE), 11.0),
@@ -57,7 +56,7 @@ CASES = (
 )
 
 
-_LOADED = {"step_s": 0.020, "stream_s": 2.5e-3, "prefill_s": 0.004, "slots": 64}
+_LOADED: dict[str, Any] = {"step_s": 0.020, "stream_s": 2.5e-3, "prefill_s": 0.004, "slots": 64}
 SEARCHED = {
     "4 ports": Server(**_LOADED, replicas=4),
     "4 ports, 16 slots": Server(**{**_LOADED, "slots": 16}, replicas=4),
@@ -101,7 +100,7 @@ def compare(folder: Path, case: Case, seconds: float) -> list[object]:
 def _real(folder: Path, case: Case, workload: Workload) -> tuple[Floats, Floats]:
     """TTFT and TPOT of the queries of a real run in seconds, by the stub's own record."""
     dataset = write_dataset(folder / "prompts.parquet", workload)
-    with Stub(**knobs(case.server)) as stub:
+    with Stub(knobs(case.server)) as stub:
         run = run_harness(
             folder,
             *("--input-file", dataset, "--max-samples", len(workload.tokens), "--max-new-tokens", 1000),
@@ -130,7 +129,7 @@ def search_all(only: Sequence[str] | None) -> None:
         peak = true_peak(server, workload)
         methods = [find_peak, loadgens] if server is SEARCHED["4 ports"] else [find_peak]
         for method in methods:
-            with tempfile.TemporaryDirectory() as folder, Stub(**knobs(server)) as stub:
+            with tempfile.TemporaryDirectory() as folder, Stub(knobs(server)) as stub:
                 dataset = write_dataset(Path(folder) / "prompts.parquet", workload)
                 (Path(folder) / "user.conf").write_text(conf_rows(workload, 0.55 * peak))
                 rate, runs, seconds = method(Path(folder), dataset, stub.urls)

@@ -148,7 +148,10 @@ def lengths(rows: int, mean: float = 1300.0, spread: float = 0.9, seed: int = 1)
     raw = np.exp(spread * np.random.default_rng(seed).standard_normal(rows))
     least, most = min(LEAST_TOKENS, mean / 4), MOST_TOKENS * mean / 1300.0
     scaled = np.clip(raw / raw.mean() * mean, least, most)
-    return np.maximum(2, np.rint(np.clip(scaled / scaled.mean() * mean, least, most))).astype(np.int64)
+    answers: Ints = np.maximum(2, np.rint(np.clip(scaled / scaled.mean() * mean, least, most))).astype(
+        np.int64
+    )
+    return answers
 
 
 def unit_arrivals(count: int, seed: int = SCHEDULE_SEED) -> Floats:

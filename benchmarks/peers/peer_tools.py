@@ -4,15 +4,15 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from bench import ROOT
 
+from benchmarks.bench import ROOT
 from harness.files import REQUESTS, RUN_RECORD
 from harness.record.run_record import RunRecord
 
@@ -179,7 +179,7 @@ def absent(python: str, *modules: str) -> str:
 
 def figures(ttft_ns: Any) -> Figures:
     """Mean and p99."""
-    values: Sequence[float] = np.asarray(ttft_ns, dtype=float)
+    values = np.asarray(ttft_ns, dtype=float)
     return {"mean": float(np.mean(values)), "p99": float(np.percentile(values, 99))}
 
 

@@ -25,9 +25,20 @@ import numpy as np
 import psutil
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench import Stub, pinned, print_table, program_parser, save, write_prompts
-from peer_tools import Job, Tool, Workload, absent, figures, foreign, harness, plain, reference, sglang
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from benchmarks.bench import Stub, pinned, print_table, program_parser, save, write_prompts
+from benchmarks.peers.peer_tools import (
+    Job,
+    Tool,
+    Workload,
+    absent,
+    figures,
+    foreign,
+    harness,
+    plain,
+    reference,
+    sglang,
+)
 
 PROMPTS = 512
 # With text: SGLang's Python client ignores events without text.
@@ -58,8 +69,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*KNOBS, "killed"], default=[*KNOBS, "killed"])
     arguments = parser.parse_args()
     tools = list(available(arguments))
-    columns = ("workload, client", "per second", "CPU us for each", "TTFT error ms", "p99")
-    columns += ("lost", "reported", "exit")
+    columns = (
+        *("workload, client", "per second", "CPU us for each", "TTFT error ms", "p99"),
+        *("lost", "reported", "exit"),
+    )
     rows = [
         [f"{load.name}: {tool.name}", *measure(tool, load)]
         for load in workloads(arguments.scale)
@@ -112,7 +125,7 @@ def is_installed(name: str, lacks: str) -> bool:
 def measure(tool: Tool, load: Workload) -> list[object]:
     """One run of one tool; the rest of its table row."""
     killed = load.name == "killed"
-    with tempfile.TemporaryDirectory() as name, Stub(**KNOBS["streams" if killed else load.name]) as stub:
+    with tempfile.TemporaryDirectory() as name, Stub(KNOBS["streams" if killed else load.name]) as stub:
         folder = Path(name)
         parquet = write_prompts(folder / "prompts.parquet", PROMPTS, load.prompt_tokens)
         job = Job(load, stub.urls[0], folder, parquet, as_json(parquet))
