@@ -3,14 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from harness.peak.result import LEAST_GROWTH
 from harness.peak.steps import Step
 
-_FIRST_OF_SLOTS = 16  # the first step, as a part of what the servers run at once
-_FIRST, _MOST_FIRST = 16, 64  # requests for each replica in the first step, where slots are unknown, at most
+_FIRST = 64  # The first step has so many requests for each replica,
+_FIRST_OF_SLOTS = 16  # or this part of what the servers run at once where that is less.
 _STRIDE = 4
-_FINE = 2.5  # ratio of neighbours around the limit that is narrow enough
-_GROWTH = 1.02  # of tokens per second, below which more requests in flight only wait
-_MOST_STEPS = 12
+_FINE = 2.5  # No step is measured between neighbours of a smaller ratio.
 
 
 def next_concurrency(
@@ -28,10 +27,8 @@ def next_concurrency(
     """
     top = min(slots or math.inf, most_in_flight or math.inf)
     if not steps:
-        first = min(slots // _FIRST_OF_SLOTS, _MOST_FIRST * replicas) if slots else _FIRST * replicas
+        first = min(_FIRST * replicas, slots // _FIRST_OF_SLOTS if slots else math.inf)
         return int(min(max(first, replicas), top))
-    if len(steps) >= _MOST_STEPS:
-        return None
     ordered = sorted(steps, key=lambda step: step.concurrency)
     lowest, highest = ordered[0], ordered[-1]
     if not keeps(lowest, limits_ns) and lowest.concurrency > replicas:
@@ -56,7 +53,7 @@ def _is_over(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> bool:
     if len(ordered) > 1 and highest.client_bound and ordered[-2].client_bound:
         return True
     before = max((step.tokens_per_s for step in ordered[:-1]), default=0.0)
-    return highest.tokens_per_s < _GROWTH * before
+    return highest.tokens_per_s < (1 + LEAST_GROWTH) * before
 
 
 def _between(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> int | None:
