@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from harness.peak.result import LEAST_GROWTH
 from harness.peak.steps import Step
 
-_FIRST = 64  # The first step has so many requests for each replica,
-_FIRST_OF_SLOTS = 16  # or this part of what the servers run at once where that is less.
+_FIRST_OF_SLOTS = 16  # The first step is this part of what the servers run at once,
+_MOST_FIRST = 64  # or so many requests for each replica where that is less;
+_FIRST = 16  # it is so many for each replica where the servers do not report what they run.
 _STRIDE = 4
 _FINE = 2.5  # No step is measured between neighbours of a smaller ratio.
 
@@ -27,7 +28,7 @@ def next_concurrency(
     """
     top = min(slots or math.inf, most_in_flight or math.inf)
     if not steps:
-        first = min(_FIRST * replicas, slots // _FIRST_OF_SLOTS if slots else math.inf)
+        first = min(slots // _FIRST_OF_SLOTS, _MOST_FIRST * replicas) if slots else _FIRST * replicas
         return int(min(max(first, replicas), top))
     ordered = sorted(steps, key=lambda step: step.concurrency)
     lowest, highest = ordered[0], ordered[-1]

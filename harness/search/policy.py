@@ -304,19 +304,21 @@ class Policy:
             return self._explore(history, above, "above the highest rate that passed")
         if found.width <= 2 * tolerance:
             return self._confirmed(history, found.low, "FOUND")
-        rate = math.sqrt(found.low * found.high)
-        if aim is not None and found.low * (1 + tolerance) < aim < found.high * (1 - tolerance):
-            rate = aim
+        rate = max(self._below(history, found.high, aim), math.sqrt(found.low * found.high))
         return self._explore(history, rate, "between the highest that passed and the lowest that did not")
 
     def _first_valid(self, history: History, high: float | None, aim: float | None) -> Action:
-        """A rate that may pass, where none has: lower by steps that double."""
+        """A rate that may pass, where none has."""
         if high is None:
             if aim is None:
                 return Ended("NOTHING_PASSES", "none does in a replay of what the ladder measured")
             return self._explore(history, aim, "the prediction")
-        lower = high / (1 + self.tolerance * 2 ** (_failed_in_a_row(history.probes) - 1))
-        return self._explore(history, lower if aim is None else min(aim, lower), "nothing passed yet")
+        return self._explore(history, self._below(history, high, aim), "nothing passed yet")
+
+    def _below(self, history: History, high: float, aim: float | None) -> float:
+        """A rate below one that did not pass: by steps that double, or the expected one where it is lower."""
+        lower = high / (1 + self.tolerance * 2.0 ** max(_failed_in_a_row(history.probes) - 1, 0))
+        return lower if aim is None else min(aim, lower)
 
     def _confirmed(self, history: History, rate: float, outcome: Outcome, why: str = "") -> Action:
         """The end where two runs at ``rate`` were VALID; else another one."""
