@@ -27,7 +27,7 @@ def add_search(parser: Parser) -> None:
         "--tolerance",
         type=share,
         metavar="PART",
-        help="width of the bracket of rates at which the search ends (default: 1%%)",
+        help="half of the width of the bracket of rates at which the search ends (default: 1%%)",
     )
     group.add_argument(
         "--start-qps",
