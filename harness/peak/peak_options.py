@@ -135,7 +135,7 @@ class SearchOptions(PeakOptions):
         metavar="TIME",
     )
     tolerance: float = flag(
-        "width of the bracket of rates at which the search ends (default: 1%%)",
+        "half of the width of the bracket of rates at which the search ends (default: 1%%)",
         default=0.01,
         type=share,
         metavar="PART",

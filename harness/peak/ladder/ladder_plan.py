@@ -18,21 +18,22 @@ FOLDER = "peak"  # below --output-dir
 _LADDER = "ladder"
 _LEAST_S, _MOST_S = 1.0, 86400.0
 _MOST_REQUESTS = 1 << 20
-_DOUBLINGS = 5  # of the default's first step to what the servers run at once
+_DOUBLINGS = 5  # The default steps double so often, up to what the servers run at once.
 _UNKNOWN_RANK_RUNS = 1024  # as in sut/prepare.py
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderPlan:
-    """``run`` is the plan of a run; ``concurrency`` empty: the steps follow from the servers' limits.
-
-    ``goes_on``: whether the ladder continues after a step with failed requests.
-    """
+    """A ladder that is to be measured."""
 
     run: RunPlan
+    """the plan of a run with the same options"""
     concurrency: tuple[int, ...]
+    """the steps; empty where they follow from the servers' limits"""
     seconds: float
+    """the shortest window of a step"""
     goes_on: bool
+    """whether the ladder continues after a step with failed requests"""
 
     @property
     def limits_ns(self) -> dict[str, int]:

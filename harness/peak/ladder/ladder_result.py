@@ -15,16 +15,12 @@ from harness.record.provenance import Provenance
 from harness.record.resolved_plan import ServerInfo
 from harness.report.progress_line import milliseconds
 
-SLOWER = 1.1  # times the median of all replicas
-LEAST_GROWTH = 0.02  # of the throughput, for a doubling of the concurrency
+SLOWER = 1.1  # A replica is a straggler above so many times the median TPOT of all replicas.
+LEAST_GROWTH = 0.02  # More requests in flight only wait where twice as many raise the throughput by less.
 
 
 class Ladder(msgspec.Struct, frozen=True, kw_only=True):
-    """A ladder as ladder.json has it. ``stopped``: why it ended, "" while it lasts.
-
-    ``limits_ns``: the scenario's p99 limits of TTFT and TPOT. ``wanted``: the steps that were planned.
-    ``complete``: whether it ended by a rule, not by an error or a signal.
-    """
+    """A ladder as ladder.json has it."""
 
     label: str = NOT_A_RESULT
     benchmark: str
@@ -35,14 +31,18 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     parameters: SamplingParameters
     seconds: float
     wanted: tuple[int, ...]
+    """the steps that were planned"""
     limits_ns: dict[str, int]
+    """the scenario's p99 limits of TTFT and TPOT"""
     servers: tuple[ServerInfo, ...]
     provenance: Provenance
     started: datetime
     ended: datetime | None = None
     steps: tuple[Step, ...] = ()
     stopped: str = ""
+    """the reason why it ended; "" while it lasts"""
     complete: bool = False
+    """whether a rule ended it, not an error or a signal"""
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()

@@ -31,12 +31,12 @@ from harness.peak.ladder.steps import Latency, ReplicaStep, Step
 from harness.record.journal import LOADGEN_CALL_ROW, QUERY_ROW, Rows
 from harness.report.progress_line import milliseconds
 
-_SETTLED_NS = 500_000_000  # by then the workers have written what ended
-_PATIENCE = 3  # windows after the first possible one
-_LEAST_HELD = 0.95  # of the step's concurrency
-_LATE = 10 * LARGEST_PART  # of the TTFT limit: our own delay at p99 decides the times
-_RECENT = 10  # looks, over which tokens/s of now are taken
-_FEW = 100  # requests, below which p99 is the largest of them
+_SETTLED_NS = 500_000_000  # After this time the workers have written the requests that ended.
+_PATIENCE = 3  # A step ends so many windows after the first possible one, steady or not.
+_LEAST_HELD = 0.95  # The client is the bottleneck where it holds a smaller part of the step's concurrency.
+_LATE = 10 * LARGEST_PART  # At p99, a delay above this part of the TTFT limit decides the measured times.
+_RECENT = 10  # The progress line shows tokens/s over so many looks.
+_FEW = 100  # Of fewer requests, p99 is the largest value.
 _NONE = "no request began and ended at this concurrency"
 _NS = 1e9
 
@@ -45,32 +45,39 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The counters at a moment: tokens so far, requests in flight, CPU ns of each process."""
+    """The counters at a moment."""
 
     time_ns: int
     tokens: int
+    """all tokens so far"""
     in_flight: int
     cpu_ns: tuple[int, ...]
+    """CPU time of each process"""
 
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """The settings of a step. ``limits_ns``: of TTFT and TPOT."""
+    """The settings of a step."""
 
     concurrency: int
     seconds: float
+    """the shortest window"""
     replicas: Sequence[str]
+    """URLs"""
     limits_ns: dict[str, int]
+    """limits of TTFT and TPOT"""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """The requests that ended while a step lasted, and which of them count, for rates and for latencies."""
+    """The requests that ended while a step lasted."""
 
     concurrency: int
     rows: Rows
     in_window: npt.NDArray[np.bool_]
+    """which rows count for the rates"""
     in_latencies: npt.NDArray[np.bool_]
+    """which rows count for the latencies"""
 
 
 class Measurement:

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from harness.peak.ladder.ladder_result import LEAST_GROWTH
 from harness.peak.ladder.steps import Step
 
-_FIRST_OF_SLOTS = 16  # the first step, as a part of what the servers run at once
-_FIRST, _MOST_FIRST = 16, 64  # requests for each replica in the first step, where slots are unknown, at most
+_FIRST_OF_SLOTS = 16  # The first step is this part of what the servers run at once,
+_MOST_FIRST = 64  # or so many requests for each replica where that is less;
+_FIRST = 16  # it is so many for each replica where the servers do not report what they run.
 _STRIDE = 4
-_FINE = 2.5  # ratio of neighbours around the limit that is narrow enough
-_GROWTH = 1.02  # of tokens per second, below which more requests in flight only wait
-_MOST_STEPS = 12
+_FINE = 2.5  # No step is measured between neighbours of a smaller ratio.
 
 
 def next_concurrency(
@@ -30,8 +30,6 @@ def next_concurrency(
     if not steps:
         first = min(slots // _FIRST_OF_SLOTS, _MOST_FIRST * replicas) if slots else _FIRST * replicas
         return int(min(max(first, replicas), top))
-    if len(steps) >= _MOST_STEPS:
-        return None
     ordered = sorted(steps, key=lambda step: step.concurrency)
     lowest, highest = ordered[0], ordered[-1]
     if not keeps(lowest, limits_ns) and lowest.concurrency > replicas:
@@ -56,7 +54,7 @@ def _is_over(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> bool:
     if len(ordered) > 1 and highest.client_bound and ordered[-2].client_bound:
         return True
     before = max((step.tokens_per_s for step in ordered[:-1]), default=0.0)
-    return highest.tokens_per_s < _GROWTH * before
+    return highest.tokens_per_s < (1 + LEAST_GROWTH) * before
 
 
 def _between(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> int | None:

@@ -11,9 +11,9 @@ from harness.peak.search.probe import Probe
 
 Boundary = Literal["smooth", "cliff"]
 
-_FAR = 0.5  # of its limit: a TTFT below this part just below the peak, and over the limit above, is a cliff
-_SLOWER = 1.01  # time of one server over that before: more is reported
-_FEWEST_SLOWER = 3  # measurements, each slower than the one before
+# A TTFT below this part of its limit just below the peak, and over the limit just above it, is a cliff.
+_FAR = 0.5
+_FEWEST_SLOWER = 3  # So many runs, each slower than the one before it, are no chance.
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ def _slower(policy: Policy, history: History) -> Iterator[str]:
     """A server that is slower in every probe, such as one that gets hot."""
     scales = policy.scales(history)
     growing = all(later > earlier for earlier, later in itertools.pairwise(scales))
-    if len(scales) >= _FEWEST_SLOWER and growing and scales[-1] > _SLOWER * scales[0]:
+    if len(scales) >= _FEWEST_SLOWER and growing and scales[-1] > (1 + policy.tolerance) * scales[0]:
         slower = 100 * (scales[-1] / scales[0] - 1)
         yield (
             f"the servers were slower with every complete run, by {slower:.1f} % from the first to the last "

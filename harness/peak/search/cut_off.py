@@ -16,10 +16,11 @@ from harness.record.journal import COMPLETE, FIRST_TOKEN, Rows, read_journal, re
 from harness.report.progress_line import ProgressSnapshot
 from harness.report.progress_log import JournalTail
 
-# LoadGen takes the time of a first token when it is called, at most this much after the bytes arrived:
-# by this, over the tokens of an answer, its TPOT can be smaller than ours.
+# LoadGen takes the time of a first token when it is called, at most this long after the bytes arrived. Its
+# TPOT of an answer can be smaller than ours by this, divided by the tokens.
 LATE_REPORT_NS = 100_000_000
-_COUNTED_S = 1.0  # workers count first tokens four times a second: by then each is counted
+# Workers count first tokens four times a second: after this time each one is counted.
+_COUNTED_S = 1.0
 _NS = 1e9
 
 

@@ -9,24 +9,31 @@ import numpy as np
 from harness.analysis.statistics import completed
 from harness.config.expected_queries import expected_issue
 from harness.config.loadgen_settings import Setting
-from harness.peak.search.schedule import rounded
+from harness.peak.search.schedule import bisected, rounded
 from harness.record.journal import Rows
 
-SLACK = 1.03  # of the time that a run must last: the next one may be faster
-_MIDDLE = (0.25, 0.75)  # of the answers of the short run, whose rate is that of a full server
+SLACK = 1.03  # The official run is planned to last so much longer than it must: it may be faster.
+_MIDDLE = (0.25, 0.75)  # The server is full while this part of the short run's answers ends.
+_PRECISION = 1e-5  # The digits of a rate in a conf file resolve this.
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineRate:
-    """A rate, and its run: ``samples`` in ``seconds``. ``measured``: samples/s of a full server."""
+    """The `target_qps` of Offline, the run that it makes, and the short run that it was found by."""
 
     rate: float
     samples: int
+    """samples of the official run"""
     seconds: float
+    """time that the official run is expected to take"""
     least_s: float
+    """time that it has to take"""
     measured: float
+    """samples/s of the short run while the server was full"""
     with_ends: float
+    """samples/s of the complete short run"""
     measured_samples: int
+    """samples of the short run"""
     conf_row: str = ""
 
 
@@ -48,13 +55,14 @@ def offline_rate(
     least_s = float(settings["min_duration_ms"]) / 1000
     fastest = max(measured, with_ends)
     needed = math.ceil(least_s * fastest * SLACK)
-    low, high = fastest * 0.5, fastest * 2.0
+    low, high = fastest / 2, fastest * 2
     if _count(settings, samples, low) < needed:
-        low = _lowest(settings, samples, needed, low, high)
+        _, low = bisected(low, high, lambda rate: _count(settings, samples, rate) < needed, _PRECISION)
+        low = rounded(low * (1 + _PRECISION))
     wanted = _count(settings, samples, low)
     # Up to the highest rate with the same query, but not above what was measured.
-    upper = min(fastest, _highest(settings, samples, wanted, low, high))
-    rate = max(low, upper)
+    highest, _ = bisected(low, high, lambda rate: _count(settings, samples, rate) <= wanted, _PRECISION)
+    rate = max(low, min(fastest, rounded(highest)))
     return OfflineRate(rate, wanted, wanted / measured, least_s, measured, with_ends, measured_samples)
 
 
@@ -62,19 +70,3 @@ def _count(settings: Mapping[str, Setting], samples: int, rate: float) -> int:
     return expected_issue(
         {**settings, "offline_expected_qps": rate}, "Offline", samples, accuracy=False
     ).samples
-
-
-def _lowest(settings: Mapping[str, Setting], samples: int, needed: int, low: float, high: float) -> float:
-    """The lowest rate in between whose query has at least the needed samples."""
-    while high / low - 1 > 1e-5:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if _count(settings, samples, middle) >= needed else (middle, high)
-    return rounded(high * (1 + 1e-5))
-
-
-def _highest(settings: Mapping[str, Setting], samples: int, most: int, low: float, high: float) -> float:
-    """The highest rate in between whose query has no more samples."""
-    while high / low - 1 > 1e-5:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if _count(settings, samples, middle) <= most else (low, middle)
-    return rounded(low)

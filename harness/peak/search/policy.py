@@ -85,15 +85,11 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 Action = NextStep | NextProbe | Ended
 
-_SAME_TPOT, _SAME_SHARE = 0.002, 0.1  # difference of p99, and of t / t_max, between two runs that agree
-_MANY_RUNS = 3.5  # of full length, after which the bracket may be wider
-_SMALL_MARGIN = 0.01
 _TOO_WIDE = "they are so wide that more queries would only wait"
-_NEAR = (0.9, 1.1)  # p99 over its limit, within which a rate that was given needs no ladder
-_JUMP = 1.25  # factor by which a rate is raised where nothing predicts it
-_MOST_BOUND = 1  # INVALID runs in which this client was a bottleneck, before the search ends
-_MOST_PROBES = 16
-_TAIL_S = 120.0  # of a run beyond its last query, where none was measured yet; at most its schedule again
+_NEAR = 0.1  # A given rate needs no ladder where the p99 of its run differs by less from the limit.
+_JUMP = 1.25  # A rate is raised by this factor where nothing predicts the peak.
+_MOST_BOUND = 1  # The search ends after more INVALID runs in which this client was a bottleneck.
+_MOST_PROBES = 16  # The search ends after so many runs, whatever they show.
 
 
 def search(
@@ -154,6 +150,7 @@ class Policy:
 
     def __init__(self, settings: SearchSettings) -> None:
         self._settings = settings
+        self.tolerance = settings.tolerance
         self.schedule = Schedule(settings.loadgen, settings.samples)
         self._limits_ns = limits_ns(settings.scenario, settings.loadgen)
         self._predictors: dict[tuple[int, ...], Predictor | None] = {}
@@ -202,7 +199,7 @@ class Policy:
         most = self._settings.connections
         if most is not None and found.most_in_flight > most:
             return _holds(most)
-        full = predictor.capacity(predictor.fitted(history.probes))
+        full = predictor.capacity(predictor.scale(history.probes))
         return (
             f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
             f"({full:.4g} queries/s): {_TOO_WIDE}"
@@ -227,13 +224,13 @@ class Policy:
         if not tails:
             tails = [2 * step.latency_s for step in history.steps[-1:] if step.latency_s is not None]
         planned_s = self.schedule.run(rate).seconds
-        return planned_s + (max(tails) if tails else min(_TAIL_S, planned_s))
+        return planned_s + max(tails, default=planned_s)
 
     def _wants_ladder(self, history: History) -> bool:
         if history.steps or self._settings.start_qps is None:
             return True
         ratios = [self._ratio(probe) for probe in history.probes]
-        return not any(ratio is not None and _NEAR[0] <= ratio <= _NEAR[1] for ratio in ratios)
+        return not any(ratio is not None and abs(ratio - 1) < _NEAR for ratio in ratios)
 
     def _ratio(self, probe: Probe) -> float | None:
         """The p99 that is nearest to its limit, over the limit; None of a run that was cut."""
@@ -277,7 +274,7 @@ class Policy:
     def _new_predictor(self, steps: Sequence[Step]) -> Predictor | None:
         settings = self._settings
         at_once = [one for one in (settings.slots, settings.most_in_flight) if one]
-        model = pool_model(steps, min(at_once, default=None), self._limits_ns["TTFT"])
+        model = pool_model(steps, min(at_once, default=None))
         if model is None:
             return None
         return Predictor(
@@ -289,9 +286,9 @@ class Policy:
         )
 
     def _next_probe(self, history: History) -> Action:
-        tolerance, found = self._settings.tolerance, bracket(history.probes)
+        tolerance, found = self.tolerance, bracket(history.probes)
         peak = self.expected_peak(history)
-        aim = None if peak is None else self._aim(peak)
+        aim = None if peak is None else peak * (1 - tolerance / 2)
         if found.low is None:
             return self._first_valid(history, found.high, aim)
         if found.high is None:
@@ -302,70 +299,37 @@ class Policy:
                 if beyond is not None:
                     return self._confirmed(history, found.low, "AT_LEAST", f"; {beyond}")
             # A ladder that ended at this client predicts too little where the runs have CPU time left.
-            stride = _JUMP if self._client_limit(history.steps) else 1 + 1.5 * tolerance
+            stride = _JUMP if self._client_limit(history.steps) else 1 + tolerance
             above = max(aim, found.low * stride)
             return self._explore(history, above, "above the highest rate that passed")
-        if found.width <= self._narrow(history, found.low, aim):
+        if found.width <= 2 * tolerance:
             return self._confirmed(history, found.low, "FOUND")
-        rate = math.sqrt(found.low * found.high)
-        refuted = aim is not None and aim >= found.high and _failed_in_a_row(history.probes) > 1
-        refuted = refuted or self._client_limit(history.steps) is not None
-        if aim is not None and found.width > 3 * tolerance and not refuted:
-            rate = min(max(aim, found.low * (1 + tolerance)), found.high * (1 - tolerance))
+        rate = max(self._below(history, found.high, aim), math.sqrt(found.low * found.high))
         return self._explore(history, rate, "between the highest that passed and the lowest that did not")
 
-    def _narrow(self, history: History, low: float, aim: float | None) -> float:
-        """The width of a bracket that is narrow enough: more than a tolerance where a run promises little.
-
-        TPOT grows smoothly, and its replay is trusted; a queue's is not. The runs that are left for it count,
-        too.
-        """
-        tolerance, used = self._settings.tolerance, runs_used(history.probes)
-        if any(valid and invalid for valid, invalid in tally(history.probes).values()):
-            return 3 * tolerance  # noise, or servers that get slower
-        if used >= _MANY_RUNS:
-            return 2 * tolerance
-        by_queue = any(one.binding == "TTFT" for one in history.probes if one.verdict == "INVALID")
-        predicted = aim is not None and aim <= low * (1 + tolerance) and not by_queue
-        return (4 if predicted else 1) * tolerance
-
-    def _aim(self, peak: float) -> float:
-        """Half of the tolerance below the expected peak, or at a best rate of the schedule in between."""
-        aim = peak * (1 - self._settings.tolerance / 2)
-        snapped = self.schedule.snapped(aim, self._settings.tolerance)
-        return snapped if aim < snapped <= peak else aim
-
     def _first_valid(self, history: History, high: float | None, aim: float | None) -> Action:
-        """A rate that may pass, where none has: lower by steps that double."""
+        """A rate that may pass, where none has."""
         if high is None:
             if aim is None:
                 return Ended("NOTHING_PASSES", "none does in a replay of what the ladder measured")
             return self._explore(history, aim, "the prediction")
-        failed = _failed_in_a_row(history.probes)
-        first = 1.5 if any(one.verdict == "VALID" for one in history.probes) else 1.0
-        drop = min(0.5, first * self._settings.tolerance * 2 ** (failed - 1))
-        lower = high * (1 - drop)
-        return self._explore(history, lower if aim is None else min(aim, lower), "nothing passed yet")
+        return self._explore(history, self._below(history, high, aim), "nothing passed yet")
+
+    def _below(self, history: History, high: float, aim: float | None) -> float:
+        """A rate below one that did not pass: by steps that double, or the expected one where it is lower."""
+        lower = high / (1 + self.tolerance * 2.0 ** max(_failed_in_a_row(history.probes) - 1, 0))
+        return lower if aim is None else min(aim, lower)
 
     def _confirmed(self, history: History, rate: float, outcome: Outcome, why: str = "") -> Action:
-        """The end where enough runs at ``rate`` were VALID; else another one."""
+        """The end where two runs at ``rate`` were VALID; else another one."""
         valid, invalid = tally(history.probes)[rate]
-        peak = self.expected_peak(history)
-        margin = 0.0 if peak is None else peak / rate - 1
-        sure = margin >= _SMALL_MARGIN or (not invalid and _repeats(history.probes, rate))
-        wanted = 2 if sure or runs_used(history.probes) >= _MANY_RUNS + valid - 1 else 3
-        if valid >= wanted:
+        if valid > 1:
             return Ended(outcome, f"VALID in {valid} of {valid + invalid} runs{why}")
         return self._affordable(history, rate, "confirmation")
 
     def _explore(self, history: History, rate: float, why: str) -> Action:
-        """A run at a rate that is new, at the best of its number of datasets where that is near.
-
-        The last run that the budget has time for is a confirmation.
-        """
-        known, tolerance = tally(history.probes), self._settings.tolerance
-        snapped = self.schedule.snapped(rate, tolerance / 2)
-        rate = snapped if snapped not in known else rounded(rate)
+        """A run at a new rate. The last run that the budget has time for is a confirmation."""
+        rate = rounded(rate)
         low, left = bracket(history.probes).low, self._left_s(history)
         if (
             low is not None
@@ -394,27 +358,9 @@ def _top(steps: Sequence[Step]) -> Step:
     return max(steps, key=lambda step: step.concurrency)
 
 
-def runs_used(probes: Sequence[Probe]) -> float:
-    """Runs of full length; one that was cut counts by its part of the time."""
-    return sum(
-        1.0 if one.cut_after_s is None else min(1.0, one.cut_after_s / max(one.planned_s, 1e-9))
-        for one in probes
-    )
-
-
 def _failed_in_a_row(probes: Sequence[Probe]) -> int:
     """The last runs that were INVALID."""
     return len(list(itertools.takewhile(lambda one: one.verdict == "INVALID", probes[::-1])))
-
-
-def _repeats(probes: Sequence[Probe], rate: float) -> bool:
-    """Whether complete runs at one rate agree so well that another one would add nothing."""
-    same = [one for one in probes if one.rate == rate and one.verdict == "VALID" and one.tpot_p99_ns]
-    if len(same) < 2:
-        return False
-    tpots = [one.tpot_p99_ns or 0.0 for one in same]
-    shares = [one.share for one in same]
-    return max(tpots) <= (1 + _SAME_TPOT) * min(tpots) and max(shares) - min(shares) <= _SAME_SHARE
 
 
 def _stopped(history: History) -> Ended | None:

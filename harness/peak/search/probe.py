@@ -48,19 +48,9 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """UTC, ISO 8601; "" in simulations"""
 
     @property
-    def over(self) -> int:
-        """Queries over the limit that more queries miss."""
-        return max(self.over_ttft, self.over_tpot)
-
-    @property
-    def share(self) -> float:
-        """``over`` of the most that may be: above 1 the run is INVALID."""
-        return self.over / self.most_over if self.most_over > 0 else float(self.over > self.most_over)
-
-    @property
     def binding(self) -> Literal["TTFT", "TPOT"] | None:
         """The limit that more queries miss; None where none misses any."""
-        if not self.over:
+        if not max(self.over_ttft, self.over_tpot):
             return None
         return "TTFT" if self.over_ttft >= self.over_tpot else "TPOT"
 

@@ -10,8 +10,8 @@ from harness.peak.search.probe import Probe, ProbeVerdict
 from harness.peak.search.schedule import ScheduledRun
 from harness.record.run_record import Distribution, RunRecord
 
-_TOKENS = "Completed tokens per second"  # of LoadGen's summary
-_CLIENT_BOUND = 0.05  # of the run: a part in which this client was the bottleneck
+_TOKENS = "Completed tokens per second"  # The name in LoadGen's summary.
+_CLIENT_BOUND = 0.05  # A run counts as bound by this client above this part of its time.
 
 
 def write_conf(folder: Path, user_conf: Path, model_key: str, rate: float) -> Path:

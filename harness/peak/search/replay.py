@@ -18,29 +18,32 @@ from harness.peak.search.cut_off import LATE_REPORT_NS
 from harness.peak.search.schedule import Schedule, ScheduledRun
 
 Floats = npt.NDArray[np.float64]
-_SEED = 20_240_607  # of what is drawn per request: the same in every replay, so that rates compare
-_MOST_REPLAYED = 60_000  # queries: a third of a second
-_SHARE = 0.99  # of LoadGen's Server: a p99
+_SEED = 20_240_607  # Every replay draws the same lengths and times, so that rates compare.
+_MOST_REPLAYED = 60_000  # A replay of so many queries takes a third of a second; of more, a part is replayed.
+_SHARE = 0.99  # LoadGen's Server scenario judges the 99th percentile.
 
 
 @dataclass(frozen=True, slots=True)
 class PoolModel:
-    """The servers together. Times in seconds.
+    """The servers together. Times are in seconds.
 
-    ``running`` and ``tpot_s`` are points of TPOT(N), ascending in N; before the first and after the last, the
-    line of the nearest two is extended. ``slots``: the most that run at once (inf: no limit). ``first_s``:
-    measured times to the first token without a queue, drawn for each request. ``spread``: TPOT of single
-    requests over the mean at their load, drawn likewise. ``lengths``: output tokens, dealt in an order of
-    their own. ``scale`` multiplies all times.
+    TPOT(N) is constant up to the first of its points, and goes on like the last two after the last.
     """
 
     running: tuple[float, ...]
+    """N of the points of TPOT(N), ascending"""
     tpot_s: tuple[float, ...]
+    """TPOT of these points"""
     slots: float
+    """the most requests that run at once; inf for no limit"""
     first_s: Floats
+    """measured times to the first token without a queue; each request gets one of them"""
     spread: Floats
+    """measured TPOT of single requests over the mean at their load; each request gets one of them"""
     lengths: Floats
+    """measured output tokens; each request gets one of them"""
     scale: float = 1.0
+    """factor of all times"""
 
     def scaled(self, scale: float) -> "PoolModel":
         """The same with another scale."""
@@ -60,21 +63,20 @@ class PoolModel:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of a replay. ``cut_s``: when too many queries are over a limit, None for never."""
+    """The result of a replay."""
 
     run: ScheduledRun
     over_ttft: int
+    """queries over the limit of TTFT"""
     over_tpot: int
+    """queries over the limit of TPOT"""
     ttft_p99_s: float
     tpot_p99_s: float
     cut_s: float | None
+    """time at which too many queries are over a limit; None for never"""
     seconds: float
+    """time of the last answer"""
     most_in_flight: int
-
-    @property
-    def share(self) -> float:
-        """Queries over the limit that more miss, of the most that may be."""
-        return max(self.over_ttft, self.over_tpot) / max(self.run.most_over, 0.5)
 
     @property
     def passes(self) -> bool:

@@ -2,11 +2,11 @@
 
 LoadGen draws the times between two queries from a fixed seed and divides them by target_qps, so that the
 schedules of all rates are one, stretched. It fills up to complete datasets: with n rows a run has k x n
-queries, the smallest k whose last query is not before min_duration. The shortest run of each k is at the
-highest rate that still has k.
+queries, the smallest k whose last query is not before min_duration.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,24 +15,23 @@ import numpy.typing as npt
 from harness.analysis.early_stopping import most_over_limit
 from harness.config.expected_queries import Settings, expected_issue, unit_arrivals
 
-_DIGITS = 6  # of a rate in a conf file
-_FIRST_DRAWN = 1 << 15
-_LOWEST_RATE = 1e-3
+_DIGITS = 6  # A conf file has so many digits of a rate.
+LOWEST_RATE = 1e-3  # No search looks at lower rates.
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """A run at ``rate``: ``queries`` = ``datasets`` x the dataset's rows, the last one issued at ``seconds``.
-
-    ``datasets`` is 0 where LoadGen does not fill up. ``most_over`` queries may be over a latency limit; -1
-    where the run has too few queries to be VALID at all.
-    """
+    """A run at one rate."""
 
     rate: float
+    """`target_qps`"""
     datasets: int
+    """the queries as a multiple of the dataset's rows; 0 where LoadGen does not fill up"""
     queries: int
     seconds: float
+    """when the last query is issued"""
     most_over: int
+    """queries that may be over a latency limit; -1 where the run has too few to be VALID at all"""
 
 
 class Schedule:
@@ -41,12 +40,9 @@ class Schedule:
     def __init__(self, settings: Settings, samples: int) -> None:
         self._settings = settings
         self._samples = samples
-        self._duration_s = settings["min_duration_ms"] / 1000
         fills = bool(settings["sample_concatenate_permutation"]) and not settings["performance_issue_unique"]
         loaded = min(int(settings["performance_sample_count_override"]) or samples, samples)
-        self.dataset = loaded if fills else 0
-        """rows that a run is filled up to multiples of; 0 where it is not"""
-        self._fewest = max(1, -(-int(settings["min_query_count"]) // loaded))
+        self._dataset = loaded if fills else 0
         self._unit = np.empty(0)
 
     def run(self, rate: float) -> ScheduledRun:
@@ -55,52 +51,35 @@ class Schedule:
             {**self._settings, "server_target_qps": rate}, "Server", self._samples, accuracy=False
         )
         assert issue.seconds is not None
-        datasets = issue.samples // self.dataset if self.dataset else 0
+        datasets = issue.samples // self._dataset if self._dataset else 0
         return ScheduledRun(rate, datasets, issue.samples, issue.seconds, most_over_limit(issue.samples))
 
     @property
     def fewest(self) -> ScheduledRun:
         """The run with the fewest queries, which is that of the lowest rates."""
-        return self.run(_LOWEST_RATE)
+        return self.run(LOWEST_RATE)
 
     def arrivals_s(self, rate: float, queries: int) -> npt.NDArray[np.float64]:
         """The time at which each query is issued, in seconds from the first."""
-        self._draw(queries)
+        if queries > len(self._unit):
+            self._unit = unit_arrivals(int(self._settings["schedule_rng_seed"]), 2 * queries)
         times: npt.NDArray[np.float64] = self._unit[:queries] / rate
         return times
-
-    def best_rate(self, datasets: int) -> float:
-        """The highest rate whose run has no more than ``datasets`` datasets; its run is the shortest.
-
-        Raises ValueError where there is none: LoadGen does not fill up, or min_query_count asks for more.
-        """
-        if not self.dataset or not self._duration_s or datasets < self._fewest:
-            raise ValueError(f"no rate is the highest with {datasets} datasets")
-        queries = datasets * self.dataset
-        self._draw(queries)
-        rate = float(self._unit[queries - 1]) / self._duration_s
-        last_digit = 10.0 ** (math.floor(math.log10(rate)) + 1 - _DIGITS)
-        steps = math.floor(rate / last_digit)
-        while self.run(rounded(steps * last_digit)).datasets > datasets:  # LoadGen rounds down to ns
-            steps -= 1
-        return rounded(steps * last_digit)
-
-    def snapped(self, rate: float, within: float) -> float:
-        """The best rate of a number of datasets where one is near, ``within`` a share; else ``rate``."""
-        rate = rounded(rate)
-        if not self.dataset or not self._duration_s:
-            return rate
-        datasets = self.run(rate).datasets
-        near = [self.best_rate(k) for k in (datasets - 1, datasets) if k >= self._fewest]
-        close = [best for best in near if abs(best / rate - 1) <= within]
-        return min(close, key=lambda best: abs(best - rate)) if close else rate
-
-    def _draw(self, queries: int) -> None:
-        if queries > len(self._unit):
-            count = max(_FIRST_DRAWN, 2 * queries)
-            self._unit = unit_arrivals(int(self._settings["schedule_rng_seed"]), count)
 
 
 def rounded(rate: float) -> float:
     """A rate as it is written in a conf file."""
     return float(f"{rate:.{_DIGITS}g}")
+
+
+def bisected(
+    low: float, high: float, below: Callable[[float], bool], precision: float
+) -> tuple[float, float]:
+    """The last value for which ``below`` holds and the first for which it does not, ``precision`` apart.
+
+    ``below`` holds at ``low`` and not at ``high``, neither of which is asked for.
+    """
+    while high / low - 1 > precision:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low, high

@@ -96,13 +96,20 @@ def test_a_first_run_is_affordable_in_twice_its_schedule():
     assert isinstance(decide(History(), start_qps=20.0, budget_s=1.9 * planned_s), Ended)
 
 
-def test_a_prediction_that_two_runs_refuted_is_not_followed():
+@pytest.mark.parametrize(
+    ("cuts", "rate"),
+    [
+        ((44.8,), 44.8 / 1.02),
+        ((44.8, 44.35), 44.35 / 1.04),
+        ((44.8, 44.35, 43.0, 42.9), (40.0 * 42.9) ** 0.5),  # no lower than half way
+    ],
+)
+def test_a_prediction_above_a_rate_that_failed_is_not_followed(cuts, rate):
     """The servers got slower: the complete runs still promise a peak near 48."""
     complete = (probe(40.0, tpot_p99_ns=78e6), probe(50.0, "INVALID", tpot_p99_ns=82e6))
-    cuts = tuple(probe(rate, "INVALID", cut_after_s=3.0) for rate in (44.8, 44.35))
-    for count in (1, 2):
-        action = decide(History((), (*complete, *cuts[:count])), start_qps=40.0)
-        assert action.rate == pytest.approx((40.0 * cuts[count - 1].rate) ** 0.5, rel=0.006)
+    since = tuple(probe(one, "INVALID", cut_after_s=3.0) for one in cuts)
+    action = decide(History((), (*complete, *since)), start_qps=40.0)
+    assert action.rate == pytest.approx(rate, rel=1e-5)
 
 
 def test_a_rate_that_failed_its_confirmation_is_given_up():
@@ -133,22 +140,32 @@ def test_the_bracket(runs, low, high):
 
 CUT, ABOVE_LIMIT = {"cut_after_s": 0.1}, {"tpot_p99_ns": 84e6}
 NEAR, AT_LIMIT = probe(20.0, tpot_p99_ns=75e6), probe(20.0, tpot_p99_ns=79.9e6)
-# Runs up to the highest rate that passed, changes of the one above it, and the widest bracket.
+# Runs up to the highest rate that passed, and changes of the one above it.
 BRACKETS = {
-    "the peak is expected above": ((probe(19.0, tpot_p99_ns=70e6), NEAR), CUT, 0.01),
-    "runs of one rate differ": ((probe(19.0), probe(19.0, "INVALID", **CUT), NEAR), CUT, 0.03),
-    "many runs": ((probe(17.0), probe(18.0), probe(19.0), NEAR), CUT, 0.02),
-    "the peak is expected here": ((AT_LIMIT,), ABOVE_LIMIT, 0.04),
-    "a queue ended it": ((AT_LIMIT,), {**ABOVE_LIMIT, "over_ttft": 100, "over_tpot": 0}, 0.01),
+    "the peak is expected above": ((probe(19.0, tpot_p99_ns=70e6), NEAR), CUT),
+    "runs of one rate differ": ((probe(19.0), probe(19.0, "INVALID", **CUT), NEAR), CUT),
+    "the peak is expected here": ((AT_LIMIT,), ABOVE_LIMIT),
+    "a queue ended it": ((AT_LIMIT,), {**ABOVE_LIMIT, "over_ttft": 100, "over_tpot": 0}),
 }
 
 
+@pytest.mark.parametrize("tolerance", [0.01, 0.05])
 @pytest.mark.parametrize("name", BRACKETS)
-def test_a_bracket_is_narrow_enough(name):
-    before, changes, widest = BRACKETS[name]
-    for part, is_narrow in ((0.9, True), (1.1, False)):
-        above = probe(20.0 * (1 + part * widest), "INVALID", **changes)
-        assert (decide(History((), (*before, above)), start_qps=20.0).rate == 20.0) is is_narrow, part
+def test_a_bracket_of_two_tolerances_is_narrow_enough(name, tolerance):
+    before, changes = BRACKETS[name]
+    for part, is_narrow in ((1.8, True), (2.2, False)):
+        above = probe(20.0 * (1 + part * tolerance), "INVALID", **changes)
+        chosen = decide(History((), (*before, above)), start_qps=20.0, tolerance=tolerance)
+        assert (chosen.rate == 20.0) is is_narrow, part
+
+
+def test_a_rate_that_was_valid_twice_is_found():
+    """Also where a run at it was INVALID, as long as more were VALID."""
+    above, same = probe(20.3, "INVALID"), probe(20.0, "INVALID")
+    assert decide(History((), (NEAR, above)), start_qps=20.0) == NextProbe(20.0, "confirmation")
+    assert decide(History((), (NEAR, above, same)), start_qps=20.0).rate < 20.0
+    assert decide(History((), (NEAR, above, NEAR)), start_qps=20.0).outcome == "FOUND"
+    assert decide(History((), (NEAR, above, same, NEAR, NEAR)), start_qps=20.0).outcome == "FOUND"
 
 
 CLIENT_LIMITED = MadeServer(base_ms=5.0, each_ms=0.01)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from harness.peak.search.offline_rate import SLACK, full_rate, offline_rate
-from harness.peak.search.schedule import Schedule
+from harness.peak.search.schedule import Schedule, bisected
 from harness.record.journal import QUERY_ROW
 from tests.harness.config.loadgen import loadgen_issues
 
 ROWS, DURATION_S = 40, 60
+LEAST_S = 0.3
 CONF = "*.Server.min_duration = 300\n*.Server.min_query_count = 50\n*.Server.target_qps = {}\n"
 OFFLINE_CONF = (
     "*.Offline.target_qps = {}\n"
@@ -29,45 +30,44 @@ def settings(both_settings):
 
 
 @pytest.fixture(scope="module")
-def best(settings):
+def edges(settings):
+    """By number of datasets, the rate at which their last query comes when the run may end."""
     schedule = Schedule(settings, ROWS)
-    return {datasets: schedule.best_rate(datasets) for datasets in range(FEWEST, MOST + 1)}
+    return {k: float(schedule.arrivals_s(1.0, k * ROWS)[-1]) / LEAST_S for k in range(FEWEST, MOST + 1)}
 
 
-def test_loadgen_needs_another_dataset_just_above_the_best_rate(tmp_path, best):
-    rates = [rate * step for rate in best.values() for step in (1, 1.00002)]
+def test_loadgen_needs_another_dataset_just_above_an_edge(tmp_path, settings, edges):
+    rates = [rate * step for rate in edges.values() for step in (0.99998, 1.00002)]
     issued = loadgen_issues(tmp_path, [("Server", ROWS, CONF.format(f"{rate:.9g}"), False) for rate in rates])
     counts = [count // ROWS for count, _ in issued]
-    assert counts == [k for datasets in best for k in (datasets, datasets + 1)]
-
-
-def test_the_run_of_a_best_rate_is_the_shortest(settings, best):
+    assert counts == [k for datasets in edges for k in (datasets, datasets + 1)]
     schedule = Schedule(settings, ROWS)
-    for datasets, rate in best.items():
+    assert [schedule.run(rate).datasets for rate in rates] == counts
+
+
+def test_the_run_below_an_edge_is_no_longer_than_it_must_be(settings, edges):
+    schedule = Schedule(settings, ROWS)
+    for datasets, edge in edges.items():
+        rate = 0.99998 * edge
         run = schedule.run(rate)
         assert (run.datasets, run.queries) == (datasets, datasets * ROWS)
-        assert 0.3 <= run.seconds < 0.3001
+        assert LEAST_S <= run.seconds < LEAST_S + 0.0001
         assert schedule.arrivals_s(rate, run.queries)[-1] == pytest.approx(run.seconds, abs=1e-6)
 
 
-def test_no_rate_is_the_best_of_fewer_datasets_than_the_minimum(settings):
-    with pytest.raises(ValueError, match="1 datasets"):
-        Schedule(settings, ROWS).best_rate(FEWEST - 1)
+def test_a_run_has_no_fewer_datasets_than_the_minimum(settings):
+    assert Schedule(settings, ROWS).fewest.datasets == FEWEST
 
 
-@pytest.mark.parametrize(
-    ("factor", "snaps"), [(1.0, True), (0.995, True), (1.005, True), (0.97, False), (1.03, False)]
-)
-def test_rates_near_a_best_one_snap_to_it(settings, best, factor, snaps):
-    rate = best[4] * factor
-    found = Schedule(settings, ROWS).snapped(rate, 0.01)
-    assert found == (best[4] if snaps else pytest.approx(rate, rel=1e-5))
-
-
-def test_settings_that_do_not_fill_up_know_no_steps(settings):
+def test_settings_that_do_not_fill_up_have_no_datasets(settings):
     schedule = Schedule({**settings, "sample_concatenate_permutation": 0}, ROWS)
-    assert schedule.snapped(900.0, 0.5) == 900.0
     assert schedule.run(900.0).datasets == 0
+
+
+@pytest.mark.parametrize("edge", [1.0001, 2.5, 7.9999])
+def test_bisection_ends_around_the_edge(edge):
+    low, high = bisected(1.0, 8.0, lambda value: value < edge, 1e-6)
+    assert low < edge <= high <= low * (1 + 1e-6)
 
 
 MEASURED = [0.3, 1.0, 1.03, 1.07, 5.0, 5.3, 40.0, 43.7]
