@@ -1,4 +1,4 @@
-"""Text for people: what came from outside made safe to print, and tables for a terminal."""
+"""Text for people: outside text made safe to print, figures with their units, tables for a terminal."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -39,6 +39,23 @@ def show(*lines: str, file: TextIO | None = None) -> None:
 def counted(count: int, noun: str) -> str:
     """``1 server``, ``2 servers``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """``59s``, ``12m05s``, ``3h02m``."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def milliseconds(nanoseconds: float) -> str:
+    """Four figures that matter: ``0.853``, ``12.34``, ``155822``."""
+    value = nanoseconds / 1e6
+    decimals = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
+    return f"{value:.{decimals}f}"
 
 
 def _escape(character: str) -> str:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from harness.analysis.statistics import distribution
 from harness.record.journal import FIRST_TOKEN, Rows
 from harness.record.run_record import Bottleneck, ClientLoad, Distribution
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 # Beyond this part of the TTFT limit, at p99, the client is part of what was measured.
 LARGEST_PART = 0.01

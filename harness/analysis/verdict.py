@@ -9,7 +9,7 @@ from harness.analysis.statistics import completed
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.journal import Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 _STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
 

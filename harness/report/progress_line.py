@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.cli.streams import control
+from harness.text import duration, milliseconds
 
 # Seconds of the run between two lines of a log file or a pipe: at first, and after the first minute.
 _PLAIN_EVERY_S, _PLAIN_LATER_S = 10.0, 60.0
@@ -119,20 +120,3 @@ def _failed(s: ProgressSnapshot) -> str:
     kinds = sorted(s.failures.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{kind} {count}" for kind, count in kinds[:_MOST_KINDS])
     return f"{s.failed} FAILED ({shown})" if shown else f"{s.failed} FAILED"
-
-
-def duration(seconds: float) -> str:
-    """``59s``, ``12m05s``, ``3h02m``."""
-    whole = max(int(seconds), 0)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-
-
-def milliseconds(nanoseconds: float) -> str:
-    """Four figures that matter: ``0.853``, ``12.34``, ``155822``."""
-    value = nanoseconds / 1e6
-    decimals = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
-    return f"{value:.{decimals}f}"

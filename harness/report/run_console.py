@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.statistics import PERCENTILES
 from harness.config.audit_config import test_named
 from harness.config.generation import SamplingParameters
@@ -15,10 +16,9 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
-from harness.report.network import first_token_line, network_line
 from harness.report.next_step import next_step
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot, duration, milliseconds
-from harness.text import printable
+from harness.report.progress_line import ProgressPrinter, ProgressSnapshot
+from harness.text import duration, milliseconds, printable
 
 LABEL_WIDTH = 14
 CELL_WIDTH = 9

@@ -18,10 +18,9 @@ from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
 from harness.grading.reports.progress import GradingProgress, read_grading
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import duration
 from harness.report.progress_log import Latencies, ProgressLine, read_progress
 from harness.report.runs_table import score
-from harness.text import printable
+from harness.text import duration, printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # three lines that did not come

@@ -10,9 +10,8 @@ from harness.peak.ladder.ladder_files import LADDER_PAGE
 from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import SLOWER, Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
-from harness.report.progress_line import duration, milliseconds
 from harness.report.run_console import served_by, server_lines
-from harness.text import show
+from harness.text import duration, milliseconds, show
 
 _SLOWEST = 3  # replicas that a remark names
 _PLAIN_EVERY_S = 30.0  # between two progress lines of a log file or a pipe

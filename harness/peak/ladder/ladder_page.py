@@ -11,7 +11,7 @@ from harness.peak.ladder.ladder_files import LADDER_PAGE, LADDER_REPLICAS, LADDE
 from harness.peak.ladder.ladder_result import Ladder, broken, unreliable, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, ReplicaStep, Step
 from harness.report.html.page import Axis, Badge, Chart, Limit, Page, Section, Series, Table, write_page
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 _MS = 1e-6
 _NAN = float("nan")

@@ -29,7 +29,7 @@ from harness.analysis.statistics import (
 from harness.peak.ladder.steady_state import unsteady
 from harness.peak.ladder.steps import Latency, ReplicaStep, Step
 from harness.record.journal import LOADGEN_CALL_ROW, QUERY_ROW, Rows
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 _SETTLED_NS = 500_000_000  # by then the workers have written what ended
 _PATIENCE = 3  # windows after the first possible one

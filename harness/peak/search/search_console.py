@@ -13,9 +13,9 @@ from harness.peak.search.policy import Action, Ended, NextStep
 from harness.peak.search.probe import Probe
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot, duration, milliseconds
+from harness.report.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.report.run_console import render_plan
-from harness.text import aligned, counted, show
+from harness.text import aligned, counted, duration, milliseconds, show
 
 SEARCH_PAGE = "search.html"
 

@@ -18,8 +18,7 @@ from harness.peak.search.search_console import (
 )
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
 from harness.report.html.page import Badge, Chart, Limit, Page, Section, Series, Status, Table, write_page
-from harness.report.progress_line import milliseconds
-from harness.text import counted
+from harness.text import counted, milliseconds
 
 _VERDICTS: Mapping[str, Status] = {
     "FOUND": "good",

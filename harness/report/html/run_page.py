@@ -25,8 +25,7 @@ from harness.report.html.run_tables import (
     provenance_section,
     warnings_section,
 )
-from harness.report.progress_line import milliseconds
-from harness.text import counted
+from harness.text import counted, milliseconds
 
 _NS = 1e9
 

@@ -10,7 +10,7 @@ from harness.analysis.replicas import SLOWER, straggler_warnings
 from harness.analysis.timeline import percentile
 from harness.record.replica_figures import ReplicaBalance
 from harness.report.html.page import Section, Table
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 _FOLDED_FROM = 24  # rows
 _HEADER = (

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.queries import Queries
 from harness.analysis.run_files import RunFiles
 from harness.config.server_urls import folded
@@ -12,8 +13,7 @@ from harness.loadgen_logs.summary_and_detail import TIMES, LoadgenSummary
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
 from harness.report.html.page import Section, Table
-from harness.report.network import first_token_line, network_line
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 _LISTED = 8  # server URLs; the replicas' table has all of them
 

@@ -14,9 +14,9 @@ from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.journal import QUERY_ROW
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunVerdict
-from harness.report.progress_line import ProgressSnapshot, duration, plain_progress, terminal_progress
+from harness.report.progress_line import ProgressSnapshot, plain_progress, terminal_progress
 from harness.report.run_console import render_plan, render_summary
-from harness.text import printable
+from harness.text import duration, printable
 from tests.records import started
 
 SNAPSHOT = ProgressSnapshot(
