@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.queries import Floats, Queries
+from harness.analysis.queries import Queries
 from harness.analysis.statistics import percentile
+from harness.arrays import Floats
 
 RESAMPLES = 500
 _MOST_BLOCKS, _FEWEST_BLOCKS = 200, 10

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.statistics import distribution
+from harness.arrays import Integers
 from harness.record.journal import FIRST_TOKEN, Rows
 from harness.record.run_record import Bottleneck, ClientLoad, Distribution
 from harness.text import milliseconds
@@ -38,8 +39,6 @@ _SHORTEST_BUSY_S = 2  # one busy second is a start, not a bottleneck
 _LARGEST_GAP_S = 2
 _FEWEST = 10  # calls in a second, for a figure of that second
 _SHOWN = 4
-
-Integers = npt.NDArray[np.int64]
 
 
 def client_load(

@@ -11,8 +11,8 @@ import numpy as np
 
 from harness.analysis.bootstrap import Estimate, estimates
 from harness.analysis.early_stopping import log_cumulative
-from harness.analysis.queries import Floats
 from harness.analysis.run_files import RunFiles
+from harness.arrays import Floats
 from harness.config.server_urls import folded
 from harness.errors import ConfigError
 from harness.record.accuracy_result import AccuracyResult

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.queries import Floats
+from harness.arrays import Floats
 
 _CURVE_POINTS = 400
 _MOST_POINTS = 4000

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrays import Floats
 from harness.arrow import numpy_numbers
 from harness.errors import DatasetError
 
@@ -17,7 +18,6 @@ _LABELS = ("replica", "finish_reason", "failure")
 _COLUMNS = (*_TIMES, "isl", "osl", "resumed", *_LABELS)
 _BATCH_ROWS, _BUFFER_BYTES = 1 << 13, 1 << 16
 
-Floats = npt.NDArray[np.floating]
 Codes = npt.NDArray[np.int16]
 
 

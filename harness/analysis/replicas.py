@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.queries import Queries
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
+from harness.arrays import Floats
 from harness.record.journal import Rows
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler
 
@@ -19,8 +21,6 @@ _EQUAL = 1.05  # up to this ratio a replica that was slower is no longer a strag
 _NAMED = 5
 _TIME_BITS = 44  # five hours in ns
 _LONGEST_NS = (1 << _TIME_BITS) - 1
-
-Floats = npt.NDArray[np.float64]
 
 
 class ReplicaWatch:
@@ -103,6 +103,33 @@ def replica_balance(
 def imbalance(loads: npt.NDArray[np.floating]) -> float | None:
     """The largest over the mean; None where nothing was in flight."""
     return round(float(loads.max() / loads.mean()), 4) if loads.any() else None
+
+
+def figures_of_replicas(queries: Queries) -> dict[str, ReplicaFigures]:
+    """Figures of each replica that got a query, by URL, from the columns of requests.parquet."""
+    order = np.argsort(queries.replica, kind="stable")
+    edges = np.searchsorted(queries.replica[order], np.arange(len(queries.replicas) + 1)).tolist()
+    span = queries.span or 1.0
+    found = {}
+    for url, (begin, end) in zip(queries.replicas, itertools.pairwise(edges), strict=True):
+        rows = order[begin:end]
+        good, latency, tpot = queries.completed[rows], queries.latency[rows], queries.tpot[rows]
+        found[url] = ReplicaFigures(
+            queries=len(rows),
+            failed=int((~good).sum()),
+            output_tokens=int(queries.osl[rows][good].sum(dtype=np.int64)),
+            in_flight=float(np.nansum(latency, dtype=np.float64)) / span,
+            ttft_p99=_known_percentile(queries.ttft[rows], 0.99),
+            tpot_p50=_known_percentile(tpot, 0.5),
+            tpot_p99=_known_percentile(tpot, 0.99),
+        )
+    return found
+
+
+def _known_percentile(seconds: Floats, share: float) -> int | None:
+    """In ns; None where no value is known."""
+    known = seconds[~np.isnan(seconds)]
+    return round(percentile(known, share) * 1e9) if len(known) else None
 
 
 def _figures(rows: Rows, span_ns: int) -> ReplicaFigures:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.analysis.queries import Floats, Queries, read_queries
+from harness.analysis.queries import Queries, read_queries
+from harness.arrays import Floats
 from harness.files import REQUESTS, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
 from harness.record.run_record import RunRecord

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from harness.arrays import Floats
 from harness.arrow import numpy_numbers
 from harness.config.scenario import Scenario
 from harness.errors import DatasetError
@@ -30,7 +31,6 @@ _OFTEN = 0.05
 _SHOWS = 0.005  # as 1 %
 _MOSTLY = 0.5
 
-Floats = npt.NDArray[np.float64]
 _Series = tuple[str, str, str]  # name, replica, labels
 _Group = tuple[str, str, str]  # quantity, replica, labels without ranks
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis import statistics
-from harness.analysis.queries import Floats, Queries
+from harness.analysis.queries import Queries
+from harness.arrays import Floats
 
 _MOST_BINS, _FEWEST_BINS = 600, 40
 _QUERIES_OF_BIN = 8

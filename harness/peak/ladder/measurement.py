@@ -26,6 +26,7 @@ from harness.analysis.statistics import (
     tpot_ns,
     ttft_ns,
 )
+from harness.arrays import Integers
 from harness.peak.ladder.steady_state import unsteady
 from harness.peak.ladder.steps import Latency, ReplicaStep, Step
 from harness.record.journal import LOADGEN_CALL_ROW, QUERY_ROW, Rows
@@ -39,8 +40,6 @@ _RECENT = 10  # looks, over which tokens/s of now are taken
 _FEW = 100  # requests, below which p99 is the largest of them
 _NONE = "no request began and ended at this concurrency"
 _NS = 1e9
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

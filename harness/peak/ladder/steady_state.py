@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.arrays import Floats
+
 MOST_RISE = 0.05
 MOST_BY_CHANCE = 0.15
 _ERRORS = 3.0
 _BINS = 12
 _FEWEST = 20  # requests from which a trend of their TPOT is looked for
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

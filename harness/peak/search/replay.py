@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from harness.arrays import Floats
 from harness.peak.search.cut_off import LATE_REPORT_NS
 from harness.peak.search.schedule import Schedule, ScheduledRun
 
-Floats = npt.NDArray[np.float64]
 _SEED = 20_240_607  # of what is drawn per request: the same in every replay, so that rates compare
 _MOST_REPLAYED = 60_000  # queries: a third of a second
 _SHARE = 0.99  # of LoadGen's Server: a p99

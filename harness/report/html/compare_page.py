@@ -14,10 +14,11 @@ from harness.analysis.comparison import (
     plan_differences,
 )
 from harness.analysis.distributions import percentile_curve
-from harness.analysis.queries import Floats, Queries
+from harness.analysis.queries import Queries
 from harness.analysis.run_files import RunFiles
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
-from harness.report.html.page import Badge, Chart, Page, Section, Series, Table
+from harness.arrays import Floats
+from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series
 from harness.text import aligned
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
@@ -71,7 +72,7 @@ def compare_page(runs: Sequence[RunFiles]) -> Page:
     )
 
 
-def _runs(runs: Sequence[RunFiles]) -> Table:
+def _runs(runs: Sequence[RunFiles]) -> PageTable:
     rows = []
     for number, run in enumerate(runs, 1):
         record = run.record
@@ -79,14 +80,14 @@ def _runs(runs: Sequence[RunFiles]) -> Table:
         started = f"{record.started:%Y-%m-%d %H:%M:%S} UTC" if record is not None else "-"
         title = record.plan.title if record is not None else "-"
         rows.append((str(number), str(run.folder), title, result, started))
-    return Table(("run", "folder", "what", "result", "started"), rows)
+    return PageTable(("run", "folder", "what", "result", "started"), rows)
 
 
 def _figures(number: int, base: RunFiles, other: RunFiles) -> Section:
     found = differences(base, other)
     marked = frozenset(row for row, one in enumerate(found) if one.verdict == "differs")
     lines = [_changed_line(changed)] if (changed := changed_samples(base, other)) is not None else []
-    table = Table(_HEADER, list(_rows(found)), marked)
+    table = PageTable(_HEADER, list(_rows(found)), marked)
     return Section(f"figures-{number}", f"Run {number} against run 1", lines, tables=[table])
 
 
@@ -156,5 +157,5 @@ def _curves(name: str, columns: Sequence[tuple[int, Floats]]) -> Iterator[Chart]
 
 
 def _plans(number: int, base: RunFiles, other: RunFiles) -> Section:
-    table = Table(("", "run 1", f"run {number}"), plan_differences(base, other))
+    table = PageTable(("", "run 1", f"run {number}"), plan_differences(base, other))
     return Section(f"plans-{number}", f"What differs in the plans of run 1 and {number}", tables=[table])

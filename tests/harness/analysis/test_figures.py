@@ -9,8 +9,9 @@ import pytest
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import read_queries
+from harness.analysis.replicas import figures_of_replicas
 from harness.analysis.timeline import bins_of, in_flight, percentiles, tokens_per_second
-from harness.report.html.run_replicas import replicas_of, replicas_section
+from harness.report.html.run_sections import replicas_section
 from tests.harness.report import made
 
 
@@ -109,6 +110,6 @@ def test_the_slow_replica_comes_first_and_is_marked(tmp_path):
     (table,) = replicas_section(queries).tables
     assert table.rows[0][0] == made.REPLICAS[1]
     assert table.marked == {0}
-    figures = replicas_of(queries)
-    assert sum(one.queries for one in figures) == len(queries)
-    assert figures[1].tpot_p50 == pytest.approx(0.052, rel=1e-4)
+    figures = figures_of_replicas(queries)
+    assert sum(one.queries for one in figures.values()) == len(queries)
+    assert figures[made.REPLICAS[1]].tpot_p50 == pytest.approx(52e6, rel=1e-4)

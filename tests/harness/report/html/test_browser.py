@@ -56,6 +56,18 @@ def test_every_chart_is_drawn(window, page):
     assert window.run(PIXELS, "curve-ttft", "--bad") > 30  # the limit
 
 
+def test_printed_charts_fit_their_frames(window, page):
+    outside = """
+        const within = (c, f) => c.left >= f.left && c.right <= f.right && c.bottom <= f.bottom;
+        const box = (element) => element.getBoundingClientRect();
+        return [...document.querySelectorAll("canvas")].filter(
+            (canvas) => box(canvas).height < 50 || !within(box(canvas), box(canvas.closest("figure")))).length
+    """
+    with window.printed(page, width=700):
+        assert window.run("return matchMedia('print').matches")
+        assert window.run(outside) == 0
+
+
 def test_dragging_zooms(window, page):
     window.open(page)
     before = window.run(PIXELS, "in-flight", "--c0")
