@@ -27,8 +27,9 @@ from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
-from harness.grading.reports.progress import ProgressBar, ProgressFile
 from harness.grading.target import absent_modules, check_target, require_metrics
+from harness.progress.progress_files import GradingFile
+from harness.progress.progress_line import ProgressBar
 from harness.report.command import add_result
 from harness.text import legible, show
 
@@ -47,7 +48,7 @@ def run(options: EvaluationOptions) -> bool:
     _require_writable(
         (options.output_file, options.evaluated_file, options.save_outputs, options.disagreements)
     )
-    with ProgressFile(_run_folder(options)) as watched:
+    with GradingFile(_run_folder(options)) as watched:
         return _run(options, watched.show)
 
 

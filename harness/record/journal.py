@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -37,6 +38,7 @@ _QUERY_FIELDS = [
     ("retries", "<u1"),  # how often it was sent again
     ("resumed", "<u1"),  # 1: the answer of an earlier attempt at this run; it has no times
 ]
+_MOST_BYTES = 1 << 24  # of a file at once: a slow reader catches up over several reads
 _CODES = {"<u8": "Q", "<u4": "I", "<u2": "H", "<u1": "B", "<i8": "q"}  # of struct, by numpy's name
 _BODY = struct.Struct("<" + "".join(_CODES[kind] for _, kind in _QUERY_FIELDS))
 _CRC = struct.Struct("<I")
@@ -96,6 +98,32 @@ def read_journal(directory: Path) -> Journal:
         parts.append(rows[good])
         broken += int((~good).sum()) + (whole != len(data))
     return Journal(np.concatenate(parts), _details(directory), broken)
+
+
+class JournalTail:
+    """The rows that workers have added to a journal since the last look."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}  # bytes, whole rows
+
+    def read(self) -> Rows:
+        """Complete rows that are new; a row that is being written comes the next time. Raises OSError."""
+        parts = [np.empty(0, QUERY_ROW)]
+        for path in sorted(self._directory.glob(QUERIES_FILE.format("*"))):
+            with path.open("rb") as file:
+                parts.append(self._new_rows(path, file))
+        rows: Rows = np.concatenate(parts)
+        return rows
+
+    def _new_rows(self, path: Path, file: IO[bytes]) -> Rows:
+        begin = self._read.get(path, 0)
+        file.seek(begin)
+        data = file.read(_MOST_BYTES)
+        whole = len(data) - len(data) % QUERY_ROW.itemsize
+        self._read[path] = begin + whole
+        rows: Rows = np.frombuffer(data[:whole], QUERY_ROW)
+        return rows
 
 
 def read_loadgen_calls(directory: Path) -> npt.NDArray[np.void]:

@@ -9,9 +9,9 @@ from typing import Any
 from harness.analysis.run_files import read_run
 from harness.errors import ConfigError, HarnessError, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
+from harness.progress import watch_screen
 from harness.record.run_record import RunRecord
 from harness.report import runs_table
-from harness.report import watch as watching
 from harness.report.cli import CompareOptions, HtmlOptions, ResultsOptions, WatchOptions
 from harness.report.html.compare_page import compare_lines, compare_page
 from harness.report.html.page import Page, write_page
@@ -42,7 +42,7 @@ def compare(options: CompareOptions) -> None:
 
 def watch(options: WatchOptions) -> None:
     """Show a run until it ends."""
-    watching.watch(options.folder)
+    watch_screen.watch(options.folder)
 
 
 def results(options: ResultsOptions) -> None:

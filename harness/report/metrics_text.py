@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.analysis.replicas import SLOWER
-from harness.report.progress_log import Latencies, ProgressLine
+from harness.progress.progress_files import Latencies, ProgressLine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -13,11 +13,11 @@ from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
+from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
 from harness.report.next_step import next_step
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.text import duration, milliseconds, printable
 
 LABEL_WIDTH = 14

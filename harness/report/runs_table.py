@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.accuracy_result import AccuracyResult
+from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
 
 COLUMNS = ("folder", "run", "result", "figure", "TTFT p99", "TPOT p99", "failed", "started", "harness")
@@ -57,7 +57,7 @@ def _row(folder: Path, record: RunRecord | None) -> tuple[str, ...]:
         str(folder),
         plan.title,
         _result(record),
-        score(folder) or _figure(record.loadgen),
+        score_line(folder) or _figure(record.loadgen),
         *(_part(record.loadgen, name, limits.get(name)) for name in ("TTFT", "TPOT")),
         "-" if stats is None else str(stats.failed),
         f"{record.started:%Y-%m-%d %H:%M}",
@@ -79,16 +79,6 @@ def _figure(summary: LoadgenSummary | None) -> str:
             return f"{value:.2f} {'tokens' if 'tokens' in name.lower() else 'samples'}/s"
     p90 = summary.percentile_ns("latency", "90.00")
     return "-" if p90 is None else f"p90 {p90 / 1e6:.1f} ms"
-
-
-def score(folder: Path) -> str:
-    """The metrics of a scored run."""
-    try:
-        result = AccuracyResult.read(folder)
-    except ConfigError:
-        return ""
-    metrics = {} if result is None else result.target.metrics
-    return ", ".join(f"{name} {m.value:.3f}{'' if m.met else ' (NOT met)'}" for name, m in metrics.items())
 
 
 def _part(summary: LoadgenSummary | None, name: str, limit_ns: int | None) -> str:

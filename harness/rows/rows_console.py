@@ -5,10 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from harness.grading.reports.progress import ProgressBar
+from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
 from harness.record.resolved_plan import ServerInfo
 from harness.report.next_step import resuming_command, scoring_command
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.report.run_console import served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult

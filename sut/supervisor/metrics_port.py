@@ -16,8 +16,8 @@ from threading import Event, Thread
 from typing import Any
 
 from harness.errors import ConfigError
+from harness.progress.progress_files import ProgressLine
 from harness.report.metrics_text import CONTENT_TYPE, metrics_text
-from harness.report.progress_log import ProgressLine
 
 PATHS = ("/", "/metrics")
 _HERE = "127.0.0.1"

@@ -1,15 +1,13 @@
 """The texts of a ladder on stdout: the plan, the progress, a line for each step, the result."""
 
-import shutil
-import sys
 from collections.abc import Iterator
 
-from harness.cli.streams import control
 from harness.errors import EXIT_VALID
 from harness.peak.ladder.ladder_files import LADDER_PAGE
 from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import SLOWER, Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
+from harness.progress.progress_line import LiveLine
 from harness.report.run_console import served_by, server_lines
 from harness.text import duration, milliseconds, show
 
@@ -36,8 +34,7 @@ class LadderConsole:
     """Prints a ladder to stdout while it lasts."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
-        self._open = False
+        self._line = LiveLine()
         self._last_plain_s = 0.0
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
@@ -60,15 +57,11 @@ class LadderConsole:
     def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
         """Show the progress: a line that is overwritten on a terminal, sometimes a plain line elsewhere."""
         text = f"[{duration(elapsed_s)}] {concurrency} in flight, {phase}"
-        if self._terminal:
-            columns = max(shutil.get_terminal_size().columns - 1, 1)
-            control(sys.stdout, "\r")
-            sys.stdout.write(text[:columns].ljust(columns))
-            sys.stdout.flush()
-            self._open = True
+        if self._line.on_terminal:
+            self._line.show(text)
         elif not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S:  # another ladder begins at 0
             self._last_plain_s = elapsed_s
-            print(text, flush=True)
+            self._line.show(text)
 
     def step(self, ladder: Ladder) -> None:
         """After each step."""
@@ -90,9 +83,7 @@ class LadderConsole:
 
     def end_line(self) -> None:
         """Begin a new line where a line of progress is open."""
-        if self._open:
-            print(flush=True)
-            self._open = False
+        self._line.end()
 
 
 def table_lines(ladder: Ladder) -> Iterator[str]:

@@ -12,8 +12,8 @@ from harness.peak.search.offline_rate import OfflineRate
 from harness.peak.search.policy import Action, Ended, NextStep
 from harness.peak.search.probe import Probe
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
+from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.report.run_console import render_plan
 from harness.text import aligned, counted, duration, milliseconds, show
 

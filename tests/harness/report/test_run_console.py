@@ -1,6 +1,5 @@
-"""What people see: the progress line and the closing summary."""
+"""What people see of a run on the terminal: its plan and the closing summary."""
 
-from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -14,81 +13,10 @@ from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.journal import QUERY_ROW
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunVerdict
-from harness.report.progress_line import ProgressSnapshot, plain_progress, terminal_progress
 from harness.report.run_console import render_plan, render_summary
-from harness.text import duration, printable
 from tests.records import started
 
-SNAPSHOT = ProgressSnapshot(
-    elapsed_s=75.4,
-    issued=1200,
-    completed=1000,
-    failed=3,
-    total=6396,
-    tokens_per_s=51234.4,
-    ttft_ns=85_340_000,
-    tpot_ns=12_345_678,
-    remaining_s=3725,
-)
-LINE = (
-    "[1m15s] 1003/6396 done, 3 FAILED, 1h02m left, 197 in flight, 51234 tok/s, TTFT 85.34 ms, TPOT 12.35 ms"
-)
-
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
-
-
-@pytest.mark.parametrize(
-    ("sent", "shown"),
-    [
-        (None, "197 in flight"),
-        (64, "64 in flight, 133 waiting"),
-        (197, "197 in flight"),
-        (198, "197 in flight"),
-    ],
-)
-def test_queries_that_wait_for_a_request_to_end_are_not_in_flight(sent, shown):
-    line = plain_progress(replace(SNAPSHOT, sent=sent))
-    assert line == LINE.replace("197 in flight", shown)
-
-
-def test_nothing_known_yet():
-    assert plain_progress(ProgressSnapshot(0, 0, 0, 0)) == "[0s] 0/0 done, 0 in flight"
-
-
-@pytest.mark.parametrize(
-    ("width", "text"),
-    [
-        (200, LINE),
-        (len(LINE) + 1, LINE),
-        (len(LINE), LINE.removesuffix(", TPOT 12.35 ms")),
-        (40, "[1m15s] 1003/6396 done, 3 FAILED"),
-        (10, "[1m15s] 1"),
-        (1, "["),
-    ],
-)
-def test_terminal_line_fits_and_overwrites(width, text):
-    assert terminal_progress(SNAPSHOT, width) == text.ljust(max(width - 1, 1))
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain text, with é", "plain text, with é"),
-        ("a\tb\n", "a\\tb\\n"),
-        (HOSTILE, "\\x1b]0;owned\\x07\\x1b[2J\\r\\nOK \\u202etxt\\x9b31m\\ud800"),
-        ("x" * 400, "x" * 297 + "..."),
-        ("\x1b" * 200, "\\x1b" * 74 + "\\..."),
-    ],
-)
-def test_printable(text, shown):
-    assert printable(text) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(-1, "0s"), (59.9, "59s"), (60, "1m00s"), (3600, "1h00m"), (90061, "25h01m")]
-)
-def test_duration(seconds, text):
-    assert duration(seconds) == text
 
 
 def ended(scenario="offline", **changes):

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from harness.analysis.replicas import imbalance
 from harness.config.expected_queries import Issue
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.outcome import FailureKind
-from harness.report.progress_line import ProgressSnapshot
 from sut.ipc.counters import Counter
 
 _RATE_OVER_S = 10.0  # tokens per second are a mean over this time
