@@ -28,7 +28,7 @@ from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
 from harness.grading.target import absent_modules, check_target, require_metrics
-from harness.progress.progress_files import GradingFile
+from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
 from harness.report.command import add_result
 from harness.text import legible, show
@@ -48,7 +48,7 @@ def run(options: EvaluationOptions) -> bool:
     _require_writable(
         (options.output_file, options.evaluated_file, options.save_outputs, options.disagreements)
     )
-    with GradingFile(_run_folder(options)) as watched:
+    with ProgressFile(_run_folder(options)) as watched:
         return _run(options, watched.show)
 
 

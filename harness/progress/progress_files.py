@@ -220,7 +220,7 @@ class GradingProgress(msgspec.Struct, frozen=True):
     """of the stage"""
 
 
-class GradingFile:
+class ProgressFile:
     """Keeps grading_progress.json in a folder while the context lasts; None keeps nothing.
 
     The first failure to write ends it, with a warning.

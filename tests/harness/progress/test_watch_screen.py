@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
-from harness.progress.progress_files import GradingFile, ProgressLog, read_grading
+from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
 from harness.progress.watch_screen import screen, watch
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
 from tests.harness.report import made
@@ -72,7 +72,7 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
     watched(lasting.parents[1], theirs)
     with os.fdopen(ours) as lines:
         assert "802/1000 done" in lines.readline()
-        with GradingFile(lasting) as grading:
+        with ProgressFile(lasting) as grading:
             grading.show(30, 120, "outputs")
             ENDED.write(lasting / RUN_RECORD)
             assert "30 of 120 outputs" in shown(lasting)
@@ -88,7 +88,7 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
 
 def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
     moments = iter([0.0, 1.0, 2.5, 2.6, 9.0])
-    with GradingFile(tmp_path, lambda: next(moments)) as file:
+    with ProgressFile(tmp_path, lambda: next(moments)) as file:
         seen = []
         for done, stage in ((1, "a"), (2, "a"), (3, "a"), (1, "b")):
             file.show(done, 9, stage)

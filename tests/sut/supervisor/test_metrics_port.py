@@ -17,8 +17,7 @@ from harness.errors import EXIT_USAGE, ConfigError
 from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress import progress_files
 from harness.progress.progress_files import Latencies, OverLimit, ProgressLine, ProgressLog, SlowReplica
-from harness.report.metrics_text import metrics, metrics_text
-from sut.supervisor.metrics_port import MetricsServer, metrics_port, parse_address
+from sut.supervisor.metrics_port import MetricsServer, metrics, metrics_port, metrics_text, parse_address
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
 from tests.harness.report import made
 from tests.kit import PATIENCE_S
