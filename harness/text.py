@@ -1,7 +1,8 @@
 """Text for people: outside text made safe to print, figures with their units, tables for a terminal."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import TextIO
 
 MAX_CHARACTERS = 300
@@ -62,12 +63,21 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> Iterator[str]:
-    """The lines of a table: every column as wide as its widest cell, ``right`` aligns all but the first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def labelled(label: str, texts: Iterable[str], width: int = 9) -> Iterator[str]:
+    """``WARNING   text`` for each of the texts."""
+    return (f"{label:<{width}} {text}" for text in texts)
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], sides: str = "<", *, least: Sequence[int] = (0,), gap: str = "  "
+) -> Iterator[str]:
+    """The lines of a table: every column as wide as its widest cell.
+
+    ``sides`` has ``<`` or ``>`` for each column, ``least`` its least width; the last one of each holds for
+    all further columns.
+    """
+    widest = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = zip(widest, chain(least, repeat(least[-1])), sides.ljust(len(widest), sides[-1]), strict=False)
+    forms = [f"{side}{max(width, bound)}" for width, bound, side in columns]
     for row in rows:
-        cells = [
-            cell.rjust(width) if right and place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+        yield gap.join(map(format, row, forms)).rstrip()

@@ -3,7 +3,7 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.analysis.network_summary import first_token_line, network_line
@@ -18,10 +18,10 @@ from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
 from harness.report.next_step import next_step
-from harness.text import duration, milliseconds, printable
+from harness.text import aligned, duration, labelled, milliseconds, printable
 
-LABEL_WIDTH = 14
-CELL_WIDTH = 9
+DRY_RUN = "dry run: everything is checked, nothing was sent"
+_LABEL_WIDTH, _CELL_WIDTH = 14, 9
 _NOT_MEASURED = "-"
 # Columns that a narrow terminal loses, the least important first.
 _DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
@@ -54,7 +54,7 @@ class RunConsole:
         """Print the result; returns the program's exit code."""
         self._progress.end()
         if record.plan.dry_run:
-            print("dry run: everything is checked, nothing was sent")
+            print(DRY_RUN)
             return EXIT_VALID
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         lines = result_lines(Path(record.files["LoadGen"]))
@@ -90,7 +90,7 @@ def render_summary(
 
 
 def _pair(label: str, value: str) -> str:
-    return f"{printable(label):<{LABEL_WIDTH}} {printable(value)}"
+    return f"{printable(label):<{_LABEL_WIDTH}} {printable(value)}"
 
 
 def _throughput(s: Statistics) -> list[str]:
@@ -134,8 +134,8 @@ def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[
         if name in rows and not record.plan.accuracy:
             rows[name][_LIMIT] = milliseconds(limit_ns)
     titles = _columns(any(_LIMIT in row for row in rows.values()), width)
-    lines = [_table_line("ms", titles)]
-    lines += [_table_line(name, [row.get(title, "") for title in titles]) for name, row in rows.items()]
+    cells = [[name, *(row.get(title, "") for title in titles)] for name, row in rows.items()]
+    lines = aligned([["ms", *titles], *cells], "<>", least=(_LABEL_WIDTH, _CELL_WIDTH), gap=" ")
     return [*lines, *_legend(rows, width)]
 
 
@@ -143,7 +143,7 @@ def _columns(limits: bool, width: int | None) -> list[str]:
     """The columns that fit into ``width``; p99 and the limits stay."""
     titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max", *((_LIMIT,) if limits else ())]
     for title in _DROPPED:
-        if width is None or LABEL_WIDTH + len(titles) * (CELL_WIDTH + 1) <= width:
+        if width is None or _LABEL_WIDTH + len(titles) * (_CELL_WIDTH + 1) <= width:
             break
         titles.remove(title)
     return titles
@@ -164,13 +164,9 @@ def _cells(found: Distribution | None) -> dict[str, str]:
     return dict(zip(titles, map(milliseconds, values), strict=True))
 
 
-def _table_line(label: str, cells: Sequence[str]) -> str:
-    return (f"{label:<{LABEL_WIDTH}}" + "".join(f" {cell:>{CELL_WIDTH}}" for cell in cells)).rstrip()
-
-
 def _network(record: RunRecord) -> list[str]:
     texts = {"network": network_line(record.network), "first token": first_token_line(record)}
-    indent = " " * (LABEL_WIDTH + 1)
+    indent = " " * (_LABEL_WIDTH + 1)
     wrapped = (
         textwrap.wrap(_pair(name, text), 110, subsequent_indent=indent)
         for name, text in texts.items()
@@ -223,10 +219,10 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
         + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
         + ("streamed" if parameters.stream else "not streamed"),
-        *(f"server    {line}" for line in server_lines(record.servers, lambda server: _served(server, plan))),
+        *labelled("server", server_lines(record.servers, lambda server: _served(server, plan))),
         *(() if searched else (f"logs      {plan.log_dir}",)),
-        *(f"DEVIATION {deviation}" for deviation in record.deviations),
-        *(f"WARNING   {warning}" for warning in (*record.warnings, *plan.conf_warnings)),
+        *labelled("DEVIATION", record.deviations),
+        *labelled("WARNING", (*record.warnings, *plan.conf_warnings)),
     ]
     return "\n".join(printable(line) for line in lines)
 
@@ -316,3 +312,8 @@ def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
     }
     shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     return f"{served_by(server)} ({shown})"
+
+
+def limits_text(limits_ns: Mapping[str, int]) -> str:
+    """``TTFT 3000 ms, TPOT 80.00 ms``."""
+    return ", ".join(f"{name} {milliseconds(limit)} ms" for name, limit in limits_ns.items())

@@ -8,8 +8,8 @@ from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import SLOWER, Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
 from harness.progress.progress_line import LiveLine
-from harness.report.run_console import served_by, server_lines
-from harness.text import duration, milliseconds, show
+from harness.report.run_console import DRY_RUN, limits_text, served_by, server_lines
+from harness.text import aligned, duration, labelled, milliseconds, show
 
 _SLOWEST = 3  # replicas that a remark names
 _PLAIN_EVERY_S = 30.0  # between two progress lines of a log file or a pipe
@@ -39,18 +39,16 @@ class LadderConsole:
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
         """Everything is checked, nothing was sent yet."""
-        limits = ", ".join(f"{name} {milliseconds(limit)} ms" for name, limit in ladder.limits_ns.items())
         steps = ", ".join(map(str, ladder.wanted))
-        servers = (f"server    {line}" for line in server_lines(ladder.servers, served_by))
         lines = [
             f"ladder: {ladder.benchmark}, requests in flight without LoadGen: {NOT_A_RESULT}",
             f"steps     {steps} in flight, {ladder.seconds:g} s each after their filling",
-            f"limits    p99 of {ladder.scenario}: {limits or 'none'}",
+            f"limits    p99 of {ladder.scenario}: {limits_text(ladder.limits_ns) or 'none'}",
             f"samples   {ladder.samples} of {ladder.input_file}, in order, repeated",
-            *servers,
+            *labelled("server", server_lines(ladder.servers, served_by)),
             f"output    {plan.run.log_dir}",
-            *(f"DEVIATION {deviation}" for deviation in ladder.deviations),
-            *(f"WARNING   {warning}" for warning in ladder.warnings),
+            *labelled("DEVIATION", ladder.deviations),
+            *labelled("WARNING", ladder.warnings),
         ]
         show(*lines)
 
@@ -75,7 +73,7 @@ class LadderConsole:
         """Print the result; returns the program's exit code."""
         self.end_line()
         if plan.run.dry_run:
-            print("dry run: everything is checked, nothing was sent")
+            print(DRY_RUN)
             return EXIT_VALID
         page = f"page      {plan.run.log_dir / LADDER_PAGE}"
         show("", *table_lines(ladder), *result_lines(ladder), page)
@@ -89,10 +87,7 @@ class LadderConsole:
 def table_lines(ladder: Ladder) -> Iterator[str]:
     """The steps as a table."""
     rows = [COLUMNS, *(step_cells(step, ladder) for step in ladder.steps)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
-    for row in rows:
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=False))
-        yield f"{cells}  {row[-1]}".rstrip()
+    yield from aligned(rows, ">" * (len(COLUMNS) - 1) + "<")
 
 
 def step_cells(step: Step, ladder: Ladder) -> tuple[str, ...]:
@@ -131,8 +126,8 @@ def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
 def result_lines(ladder: Ladder) -> Iterator[str]:
     """The reason why the ladder ended, and the result."""
     yield f"stopped   {ladder.stopped}"
-    yield from (f"ERROR     {error}" for error in ladder.errors if error != ladder.stopped)
-    yield from (f"WARNING   {warning}" for warning in ladder.warnings)
+    yield from labelled("ERROR", (error for error in ladder.errors if error != ladder.stopped))
+    yield from labelled("WARNING", ladder.warnings)
     if ladder.steps and ladder.best is None:
         yield "result    no step is inside the limits, without failures and with time to spare at the client"
     elif ladder.best is not None:

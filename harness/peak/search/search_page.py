@@ -18,6 +18,7 @@ from harness.peak.search.search_console import (
 )
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
 from harness.report.html.page import Badge, Chart, Limit, Page, PageTable, Section, Series, Status, write_page
+from harness.report.run_console import limits_text
 from harness.text import counted, milliseconds
 
 _VERDICTS: Mapping[str, Status] = {
@@ -83,15 +84,16 @@ def _probes(state: SearchState) -> Section:
     probes = state.history.probes
     if not probes:
         return Section("runs", "Runs")
-    limits = ", ".join(f"{name} {milliseconds(value)} ms" for name, value in state.limits_ns.items())
+    line = (
+        f"Runs of official length in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run was "
+        "ended (cut) once more queries were over a limit than a VALID run may have; it is INVALID and has no "
+        "score."
+    )
     failed = frozenset(number for number, one in enumerate(probes) if one.verdict != "VALID")
     return Section(
         "runs",
         "Runs",
-        lines=(
-            f"Runs of official length in the order of time; p99 limits: {limits}. A run was ended (cut) once "
-            "more queries were over a limit than a VALID run may have; it is INVALID and has no score.",
-        ),
+        lines=(line,),
         charts=[_by_rate(probes, state.limits_ns)],
         tables=[PageTable(COLUMNS, [probe_cells(one) for one in probes], failed)],
     )

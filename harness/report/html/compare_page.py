@@ -38,7 +38,7 @@ def compare_lines(runs: Sequence[RunFiles]) -> Iterator[str]:
         reasons = incomparable(base, other)
         names = f"{base.folder} and {other.folder}"
         yield f"NOT COMPARABLE: {names}: {'; '.join(reasons)}" if reasons else f"comparable: {names}"
-        yield from aligned([_HEADER, *_rows(differences(base, other))], right=True)
+        yield from aligned([_HEADER, *_rows(differences(base, other))], "<>")
         if (changed := changed_samples(base, other)) is not None:
             yield _changed_line(changed)
         if number < len(runs) - 1:
