@@ -11,7 +11,7 @@ _KEPT = "\n\t"
 
 
 def legible(text: str) -> str:
-    """Text of any length for a report: as it is, but for what ``printable`` escapes; lines and tabs stay."""
+    """Text of any length for a report, escaped as ``printable`` does; line breaks and tabs stay."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c in _KEPT else _escape(c) for c in text)
@@ -31,7 +31,7 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
 
 
 def show(*lines: str, file: TextIO | None = None) -> None:
-    """Print lines with paths and words from outside: each stays one line, whatever is in it."""
+    """Print lines with paths and texts from outside; each stays one line, whatever it contains."""
     for line in lines:
         print(printable(line, LONG_LINE), file=file or sys.stdout)
     (file or sys.stdout).flush()
@@ -53,7 +53,7 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(nanoseconds: float) -> str:
-    """Four figures that matter: ``0.853``, ``12.34``, ``155822``."""
+    """Milliseconds with three or four significant digits: ``0.853``, ``12.34``, ``155822``."""
     value = nanoseconds / 1e6
     decimals = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
     return f"{value:.{decimals}f}"

@@ -1,4 +1,4 @@
-"""The end of a run: reads its files, decides its verdict, writes requests.parquet and run.json."""
+"""The end of a run: read its files, decide its verdict, write requests.parquet and run.json."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ from harness.record.journal import (
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
-from harness.record.requests_table import Reported, requests_table, write_requests
+from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
 from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
@@ -46,37 +46,42 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """The supervisor's observations while LoadGen ran, in addition to the run's files.
-
-    ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``errors``
-    make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
-    second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
-    sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad. ``network``: a value for each server.
-    ``without_metrics``: servers that have none, and why; None where they were not asked. ``stragglers`` as in
-    ReplicaBalance. ``changes``: servers that were asked again and named another model or version.
-    """
+    """The supervisor's observations while LoadGen ran, in addition to the run's files."""
 
     issued: int = 0
+    """LoadGen's samples"""
     lost: Sequence[tuple[int, int]] = ()
+    """queries lost with a worker: id and sample index"""
     errors: Sequence[str] = ()
+    """reasons for which the run is INVALID"""
     warnings: Sequence[str] = ()
     interrupted_by: str | None = None
+    """the signal"""
     cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""
     cpu_s: float | None = None
+    """CPU time of these processes over the test"""
     loop_lag_ns: int = 0
+    """as in ClientLoad"""
     gc_runs: int = 0
+    """as in ClientLoad"""
     network: Sequence[ReplicaNetwork] = ()
+    """a value for each server"""
     without_metrics: Mapping[str, str] | None = None
+    """servers that have no metrics, and why; None where they were not asked"""
     stragglers: tuple[Straggler, ...] | None = None
+    """as in ReplicaBalance"""
     changes: tuple[ServerChange, ...] = ()
+    """servers that were asked again and named another model or version"""
 
 
 @dataclass(frozen=True, slots=True)
 class _RunFiles:
-    """The journal and LoadGen's logs, as the run left them. ``rows`` include the queries that were lost."""
+    """The journal and LoadGen's logs, as the run left them."""
 
     journal: Journal
     rows: Rows
+    """rows of the journal, and of the queries that were lost"""
     calls: Rows
     loadgen: LoadgenSummary
     detail: LoadgenDetail
@@ -180,7 +185,7 @@ def _verdict(
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
-    """LoadGen's view decides: a query that it logged as failed is failed, whatever the journal has."""
+    """The rows with those of lost queries in place of their own: LoadGen got a failure for each of them."""
     gone = lost_rows(lost)
     kept: Rows = rows[~np.isin(rows["query_id"], gone["query_id"])]
     return np.concatenate([kept, gone])
@@ -212,13 +217,13 @@ def _write(record: RunRecord) -> None:
 
 
 def _without_record(verdict: RunVerdict | None, errors: tuple[str, ...]) -> RunVerdict:
-    """A run whose record is not on disk is no valid result."""
+    """The verdict on a run whose record is not on disk, which is never VALID."""
     assert verdict is not None
     result = "INVALID" if verdict.result == "VALID" else verdict.result
     return RunVerdict(result, (*verdict.reasons, *errors))
 
 
-def _reported(calls: Rows) -> Reported | None:
+def _reported(calls: Rows) -> CallTimes | None:
     if not len(calls):
         return None
     first, done = (_by_query(calls, kind) for kind in (FIRST_TOKEN, COMPLETE))
@@ -226,7 +231,7 @@ def _reported(calls: Rows) -> Reported | None:
     times = [np.zeros(len(ids), dtype=np.int64) for _ in range(2)]
     for column, part in zip(times, (first, done), strict=True):
         column[np.searchsorted(ids, part["query_id"])] = part["reported_ns"]
-    return Reported(ids, *times)
+    return CallTimes(ids, *times)
 
 
 def _by_query(calls: Rows, kind: int) -> Rows:
@@ -236,7 +241,7 @@ def _by_query(calls: Rows, kind: int) -> Rows:
 
 
 def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
-    """A few details of each kind of failure."""
+    """Some details of each kind of failure."""
     found: dict[str, tuple[str, ...]] = {}
     for kind in FailureKind:
         ids = rows["query_id"][rows["failure"] == kind].tolist()

@@ -14,7 +14,7 @@ _NS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The record, logs and queries of a run. Folders of other harnesses have LoadGen's summary alone."""
+    """What a run's folder holds. That of another harness has LoadGen's summary only."""
 
     folder: Path
     summary: LoadgenSummary

@@ -11,11 +11,11 @@ from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
 
 # A query has about a hundred segments; a loss of fewer than one in a thousand does not reach a p99.
 _LOST_FROM = 0.001
-_NAMED = 3  # servers
+_NAMED = 3  # servers that a warning names
 
 
 def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
-    """Reasons not to rely on the figures of ``record``."""
+    """The warnings of a run with the figures of ``record``."""
     limit_ns = record.plan.limits_ns.get("TTFT")
     if record.statistics is not None:
         yield from _repeat_warnings(record.statistics)

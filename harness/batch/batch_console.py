@@ -14,7 +14,7 @@ class BatchConsole(RowsConsole):
     ROWS, WRITTEN = "prompts", "lines"
 
     def __init__(self, command: Sequence[str], positions: int) -> None:
-        """``positions``: the most of a prompt and its answer."""
+        """``positions`` is the largest number of tokens in a prompt with its answer."""
         super().__init__(command)
         self._positions = positions
 

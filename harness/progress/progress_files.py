@@ -34,26 +34,28 @@ log = logging.getLogger("mlperf")
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """Of the answers that ended in the last minute; ms."""
+    """Of the answers that ended in the last minute, in ms."""
 
     p50_ms: float
     p99_ms: float
 
 
 class OverLimit(msgspec.Struct, frozen=True):
-    """Queries over a latency limit so far, and the most with which the run can be VALID (-1: too few)."""
+    """Queries over a latency limit so far."""
 
     queries: int
     most: int
+    """the most with which the run can be VALID; -1: it has too few queries"""
     limit_ms: float
 
 
 class SlowReplica(msgspec.Struct, frozen=True):
-    """A replica's median TPOT of the last minute, and that over the median of all replicas."""
+    """One of the slowest replicas of the last minute."""
 
     url: str
     tpot_p50_ms: float
     ratio: float
+    """its median TPOT over the median of all replicas"""
 
 
 class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +86,8 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
 class ProgressLog:
     """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
 
-    ``watch`` has followed the replicas up to the last line. The first failure to write ends the file, with a
-    warning; to read the journal, both.
+    ``watch`` has followed the replicas up to the last line. After a failure to write, only ``on_line`` gets
+    lines; after a failure to read the journal there are none. Either failure is a warning.
     """
 
     def __init__(
@@ -210,10 +212,11 @@ def read_progress(path: Path) -> ProgressLine | None:
 
 
 class GradingProgress(msgspec.Struct, frozen=True):
-    """Steps of the present stage: "outputs", or what a batch of a data set names its steps."""
+    """Steps of the present stage of grading."""
 
     time: datetime
     stage: str
+    """`outputs`, or what the grader of a data set calls its steps"""
     done: int
     total: int
     elapsed_s: float
@@ -223,7 +226,7 @@ class GradingProgress(msgspec.Struct, frozen=True):
 class ProgressFile:
     """Keeps grading_progress.json in a folder while the context lasts; None keeps nothing.
 
-    The first failure to write ends it, with a warning.
+    After a failure to write, which is a warning, it writes no more.
     """
 
     def __init__(self, folder: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -243,7 +246,7 @@ class ProgressFile:
                 self._path.unlink(missing_ok=True)
 
     def show(self, done: int, total: int, what: str) -> None:
-        """Called after every step; writes at the first one of a stage and each two seconds."""
+        """Called after every step; writes at the first step of a stage, and then every two seconds."""
         if self._path is None or self._broken:
             return
         now = self._clock()
@@ -262,7 +265,7 @@ class ProgressFile:
 
 
 def read_grading(folder: Path) -> GradingProgress | None:
-    """The present step; None where no grading is going on, or the file is damaged."""
+    """The present step; None where nothing is being graded, or the file is damaged."""
     try:
         return msgspec.json.decode((folder / GRADING_PROGRESS).read_bytes(), type=GradingProgress)
     except (OSError, msgspec.DecodeError):

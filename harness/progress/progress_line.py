@@ -1,4 +1,4 @@
-"""The progress of a run or of another long work on stdout or stderr, as one line."""
+"""The line that shows the progress of a run, a ladder or an evaluation."""
 
 import shutil
 import sys
@@ -11,12 +11,12 @@ from typing import Self, TextIO
 from harness.cli.streams import control
 from harness.text import duration, milliseconds
 
-# Seconds of the run between two lines of a log file or a pipe: at first, and after the first minute.
+# Seconds between two lines of a run in a log file or a pipe: in the first minute, and after it.
 _PLAIN_EVERY_S, _PLAIN_LATER_S = 10.0, 60.0
-_MOST_KINDS = 3  # of failures that the line names
-_BAR = 30
-_REDRAW_S, _LINE_S = 0.2, 60.0
-_STEADY_S = 5.0  # before that a rate has no meaning
+_MOST_KINDS = 3  # kinds of failures that the line names
+_BAR = 30  # columns
+_REDRAW_S, _LINE_S = 0.2, 60.0  # between two states of a bar: on a terminal, and in a log file
+_STEADY_S = 5.0  # an earlier rate says nothing about the time left
 
 
 class LiveLine:
@@ -121,7 +121,7 @@ def terminal_progress(snapshot: ProgressSnapshot, columns: int) -> str:
 
 
 def _fields(s: ProgressSnapshot) -> list[str]:
-    """Most important first: a narrow terminal loses the last ones."""
+    """The most important first: the last ones are left out on a narrow terminal."""
     fields = [
         f"[{duration(s.elapsed_s)}] {s.completed + s.failed}/{max(s.total or 0, s.issued)} done",
         _failed(s),
@@ -137,7 +137,7 @@ def _fields(s: ProgressSnapshot) -> list[str]:
 
 
 def _in_flight(s: ProgressSnapshot) -> str:
-    """``512 in flight, 5884 waiting``: those that are issued wait for one of the requests to end."""
+    """``512 in flight, 5884 waiting``: the other issued queries wait for a request to end."""
     waiting = 0 if s.sent is None else s.in_flight - s.sent
     return f"{s.sent} in flight, {waiting} waiting" if waiting > 0 else f"{s.in_flight} in flight"
 
@@ -190,7 +190,7 @@ def progress_bar(done: int, total: int, width: int) -> str:
 
 
 def _time_left(elapsed_s: float, done: int, total: int) -> str:
-    """At the rate so far; empty at the beginning and at the end."""
+    """``, about 1 min 05 s left`` at the rate so far; empty at the beginning and at the end."""
     if elapsed_s < _STEADY_S or done == total:
         return ""
     seconds = round(elapsed_s / done * (total - done))

@@ -1,4 +1,4 @@
-"""The progress of a run or of its grading, from a second shell: a screen on a terminal, else plain lines."""
+"""report.py watch: the progress of a run or of its grading, on a screen or, in a pipe, as plain lines."""
 
 import os
 import select
@@ -29,15 +29,18 @@ from harness.record.run_record import RunRecord
 from harness.text import duration, printable
 
 _LOOK_S = 1.0
-_SILENT_S = 15.0  # three lines that did not come
-_LONGEST_STEP_S = 600.0  # of grading; after it, the evaluator is assumed to have been killed
+_SILENT_S = 15.0  # as long as three lines of progress take
+_LONGEST_STEP_S = 600.0  # an evaluator that shows no step for longer is assumed to have been killed
 _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 
 def newest_run(folder: Path) -> Path:
     """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
-    for names in ((PROGRESS, GRADING_PROGRESS), (RUN_RECORD,)):  # a run of a few seconds has no line
+    for names in (
+        (PROGRESS, GRADING_PROGRESS),
+        (RUN_RECORD,),
+    ):  # a run of a few seconds has no line of progress
         found = [folder / name for name in names if (folder / name).is_file()]
         if found := found or [path for name in names for path in folder.rglob(name)]:
             return max(found, key=lambda path: path.stat().st_mtime).parent
@@ -166,7 +169,7 @@ def plain(line: ProgressLine) -> str:
 
 
 def _plain_state(run: Path) -> str:
-    """The present line of the run, or of its grading; "" before the first."""
+    """The present line of the run or of its grading; "" before the first one."""
     if _result(run) and (grading := _grading(run, datetime.now(UTC))) is not None:
         steps = f"{grading.done}/{grading.total} {grading.stage}"
         return f"[{duration(grading.elapsed_s)}] grading, {steps}"

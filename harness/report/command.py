@@ -88,7 +88,7 @@ def write_report_of(record: RunRecord) -> None:
 
 
 def add_result(folder: Path, result: Mapping[str, Any]) -> None:
-    """Keep the evaluator's result in the folder of a run, and write its page again where it has one.
+    """Write the evaluator's result into the folder of a run, and its page again where it has one.
 
     Folders without run.json are not changed; a failure is only a warning.
     """
@@ -113,7 +113,7 @@ def _one_run(folder: Path) -> Path:
 
 
 def _runs_in(folder: Path) -> Iterator[Path]:
-    """The folder itself, or all below it that have a run."""
+    """The folder itself, or all folders of runs below it."""
     if not folder.is_dir():
         raise ConfigError(
             f"{folder}: no such folder; pass the folder of a run, such as DIR/server/performance"

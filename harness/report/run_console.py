@@ -1,4 +1,7 @@
-"""The texts of a run on stdout, from its record: the plan before the run, the summary after it."""
+"""The texts of a run on stdout, from its record: the plan before the run, the summary after it.
+
+Consoles of other programs share its lines about servers and limits.
+"""
 
 import shutil
 import sys
@@ -23,10 +26,10 @@ from harness.text import aligned, duration, labelled, milliseconds, printable
 DRY_RUN = "dry run: everything is checked, nothing was sent"
 _LABEL_WIDTH, _CELL_WIDTH = 14, 9
 _NOT_MEASURED = "-"
-# Columns that a narrow terminal loses, the least important first.
+# Columns that are left out on a narrow terminal, the least important first.
 _DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
 _LIMIT = "p99 limit"
-_KINDS, _URLS = 6, 4  # of servers that the plan shows, and of their URLs
+_KINDS, _URLS = 6, 4  # the most kinds of servers that a plan lists, and URLs of each
 _SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
 _OURS = "this client's own time, inside LoadGen's figures"
 _LEGEND = {
@@ -67,8 +70,8 @@ def render_summary(
 ) -> str:
     """The closing summary of a run that has ended, ending in a line break.
 
-    ``width``: the terminal's columns, None for no limit. ``loadgen_lines``: its summary's result, word for
-    word. ``next_step``: what to run now.
+    ``width`` is the number of the terminal's columns, None for no limit; ``loadgen_lines`` the result in
+    LoadGen's summary, word for word; ``next_step`` a line with the command to run next.
     """
     if record.statistics is None or record.verdict is None:
         raise ValueError("the record of a run that has not ended")
@@ -205,7 +208,7 @@ def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
 
 
 def render_plan(record: RunRecord, *, searched: bool = False) -> str:
-    """The plan as the user reads it before the run; ``searched``: of many runs, whose rates are not known."""
+    """The plan as the user reads it before the run; ``searched``: for runs whose rates are not known."""
     plan, parameters = record.plan, record.plan.parameters
     in_flight = "as LoadGen issues them" if plan.concurrency is None else f"{plan.concurrency} at once"
     lines = [
@@ -259,7 +262,7 @@ def _audit_line(plan: ResolvedPlan) -> list[str]:
 
 
 def _guess(record: RunRecord) -> str:
-    """A mark where Offline's own concurrency is a guess: not every server reports what it runs at once."""
+    """A remark where Offline's concurrency is a guess: not every server reports how many requests it runs."""
     if record.plan.concurrency is None or record.plan.max_concurrency is not None:
         return ""
     if all(server.max_running_requests is not None for server in record.servers):
@@ -281,7 +284,7 @@ def _bounds(plan: ResolvedPlan) -> str:
 
 
 def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], str]) -> list[str]:
-    """``URL: `` and the text of ``served`` about the server; replicas with the same text share a line."""
+    """``URL: TEXT`` with what ``served`` says of the server; replicas with the same text share a line."""
     groups: dict[str, list[str]] = {}
     for server in servers:
         groups.setdefault(served(server), []).append(server.url)

@@ -41,7 +41,7 @@ def write_csv(path: Path, rows: Sequence[Sequence[str]]) -> None:
 
 
 def _record(path: Path) -> RunRecord | None:
-    """None for a file that cannot be read: the other runs are shown nevertheless."""
+    """None for a file that cannot be read: the other runs are still shown."""
     try:
         return RunRecord.read(path)
     except (ConfigError, OSError):
@@ -82,6 +82,6 @@ def _figure(summary: LoadgenSummary | None) -> str:
 
 
 def _part(summary: LoadgenSummary | None, name: str, limit_ns: int | None) -> str:
-    """p99 as a part of its limit."""
+    """The p99 as a part of its limit."""
     p99 = None if summary is None else summary.percentile_ns(name)
     return "-" if p99 is None or not limit_ns else f"{p99 / limit_ns:.1%}"

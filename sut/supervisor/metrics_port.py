@@ -24,8 +24,8 @@ from harness.progress.progress_files import Latencies, ProgressLine
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = ("/", "/metrics")
 _HERE = "127.0.0.1"
-_CLIENT_S = 2.0  # for each part of a request
-_END_S = 0.5  # for a request that is being answered at the end
+_CLIENT_S = 2.0  # the longest wait for each part of a request
+_END_S = 0.5  # the longest wait, at the end, for a request that is being answered
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -112,7 +112,7 @@ def _replica_metrics(line: ProgressLine) -> Iterator[ServedMetric]:
 
 
 class MetricsServer:
-    """Listens once it is made; an instance is called with each line. Raises ConfigError for a port in use."""
+    """Listens from its construction on and is called with each line. Raises ConfigError for a port in use."""
 
     def __init__(self, text: str) -> None:
         host, port = parse_address(text)
@@ -144,7 +144,7 @@ class MetricsServer:
         self._thread.join(_END_S)
 
     def _serve(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they wake the main thread
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the main thread
         with self._server:
             while not self._closed.is_set():
                 self._server.handle_request()
@@ -161,7 +161,7 @@ class _Listener(socketserver.TCPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left is nothing to report."""
+        """A client that hung up is not reported."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -203,7 +203,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @contextmanager
 def metrics_port(text: str | None) -> Iterator[Callable[[ProgressLine], None]]:
-    """A receiver of lines, which serves them while the context lasts; None serves nothing."""
+    """A receiver of lines that serves the latest one while the context lasts; None serves nothing."""
     if text is None:
         yield lambda line: None
         return

@@ -12,9 +12,9 @@ from harness.report.run_console import DRY_RUN, limits_text, served_by, server_l
 from harness.text import aligned, duration, labelled, milliseconds, show
 
 _SLOWEST = 3  # replicas that a remark names
-_PLAIN_EVERY_S = 30.0  # between two progress lines of a log file or a pipe
+_PLAIN_EVERY_S = 30.0  # between two lines of progress in a log file or a pipe
 
-# Name and unit of each column; the rows are those of step_cells.
+# The columns of step_cells.
 COLUMNS = (
     "in flight",
     "tokens/s",
@@ -57,7 +57,9 @@ class LadderConsole:
         text = f"[{duration(elapsed_s)}] {concurrency} in flight, {phase}"
         if self._line.on_terminal:
             self._line.show(text)
-        elif not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S:  # another ladder begins at 0
+        elif (
+            not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S
+        ):  # the time of another ladder begins at 0
             self._last_plain_s = elapsed_s
             self._line.show(text)
 

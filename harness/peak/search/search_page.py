@@ -85,9 +85,9 @@ def _probes(state: SearchState) -> Section:
     if not probes:
         return Section("runs", "Runs")
     line = (
-        f"Runs of official length in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run was "
-        "ended (cut) once more queries were over a limit than a VALID run may have; it is INVALID and has no "
-        "score."
+        f"Runs of official length in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run "
+        "was ended (cut) once more queries were over a limit than a VALID run may have; it is INVALID and "
+        "has no score."
     )
     failed = frozenset(number for number, one in enumerate(probes) if one.verdict != "VALID")
     return Section(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from harness.analysis.comparison import (
-    Changed,
+    ChangedSamples,
     Difference,
     changed_samples,
     differences,
@@ -22,8 +22,8 @@ from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Ser
 from harness.text import aligned
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
-_CURVE = 300  # points
-_SHOWN = 20  # samples
+_CURVE = 300  # points of a curve
+_SHOWN = 20  # samples that are listed
 _NOTE = (
     "Intervals come from a block bootstrap of each run's queries: they hold the variation within the two "
     "runs. What changes from one run to the next (start of the server, machine, temperature) is not in them; "
@@ -32,7 +32,7 @@ _NOTE = (
 
 
 def compare_lines(runs: Sequence[RunFiles]) -> Iterator[str]:
-    """The table for a terminal, whether the runs can be compared first."""
+    """The table for a terminal; its first line says whether the runs can be compared."""
     base = runs[0]
     for number, other in enumerate(runs[1:], 1):
         reasons = incomparable(base, other)
@@ -102,7 +102,7 @@ def _figure(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def _changed_line(changed: Changed) -> str:
+def _changed_line(changed: ChangedSamples) -> str:
     wrong, right = (f"{len(part)}{_some(part)}" for part in (changed.to_wrong, changed.to_right))
     return (
         f"Samples from right to wrong: {wrong}; from wrong to right: {right}; McNemar's p = "

@@ -20,7 +20,7 @@ from harness.arrays import Floats
 from harness.files import atomic_write
 
 _HERE = Path(__file__).parent
-_DIGITS = 5  # significant digits of a charted value
+_DIGITS = 5  # significant digits of a value in a chart
 
 Axis = Literal["seconds", "nines", "number", "log"]
 Style = Literal["line", "points", "bars"]
@@ -173,7 +173,7 @@ def render(page: Page) -> str:
 def _data(page: Page) -> str:
     charts = {chart.id: _chart(chart) for section in page.sections for chart in section.charts}
     text = json.dumps(charts, separators=(",", ":"), allow_nan=False)
-    # "<" opens tags and comments; the two separators end a line of JavaScript.
+    # "<" opens a tag or comment; U+2028 and U+2029 end a line of JavaScript.
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

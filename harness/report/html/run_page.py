@@ -126,7 +126,7 @@ def _headline(run: RunFiles) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(run: RunFiles) -> Section:
-    """Constraints, limits, early stopping, the effect of the last query."""
+    """LoadGen's constraints, the limits, early stopping, the effect of the last query."""
     lines = []
     if run.summary.constraints:
         met = (

@@ -20,8 +20,8 @@ from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
 from harness.report.html.page import PageTable, Section
 from harness.text import milliseconds
 
-_LISTED = 8  # server URLs; the replicas' table has all of them
-_FOLDED_FROM = 24  # rows
+_LISTED = 8  # rows of servers that are not folded away
+_FOLDED_FROM = 24  # rows of replicas that are not folded away
 _REPLICA_HEADER = (
     "replica",
     "queries",
@@ -108,7 +108,7 @@ def _distribution_table(rows: Mapping[str, Distribution]) -> PageTable:
 
 
 def endings(queries: Queries) -> PageTable:
-    """The ends of the queries."""
+    """How the queries ended."""
     rows = [
         (name, f"{count:,}", f"{count / len(queries):.2%}")
         for names, codes in ((queries.finish_reasons, queries.finish), (queries.failures, queries.failure))
@@ -119,7 +119,7 @@ def endings(queries: Queries) -> PageTable:
 
 
 def loadgen_percentiles(run: RunFiles) -> Iterator[PageTable]:
-    """LoadGen's own percentiles, where single queries are not known."""
+    """LoadGen's own percentiles, for runs without requests.parquet."""
     rows = []
     for name in TIMES:
         figures = {
@@ -133,7 +133,7 @@ def loadgen_percentiles(run: RunFiles) -> Iterator[PageTable]:
 
 
 def replicas_section(queries: Queries, balance: ReplicaBalance | None = None) -> Section:
-    """A row for each of several replicas, the one furthest from the median TPOT first."""
+    """A row for each of several replicas; the one whose TPOT is furthest from the median comes first."""
     figures = figures_of_replicas(queries)
     if len(figures) < 2:
         return Section("replicas", "Replicas")

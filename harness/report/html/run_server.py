@@ -15,7 +15,7 @@ from harness.record.server_metrics import QUANTITIES
 from harness.report.html.page import Chart, PageTable, Section, Series
 
 _MOST_POINTS = 600
-_LISTED = 8  # servers without metrics
+_LISTED = 8  # servers without metrics that are named
 _NS = 1e9
 
 
