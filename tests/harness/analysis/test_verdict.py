@@ -9,10 +9,9 @@ from msgspec import structs
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import run_verdict
 from harness.loadgen_logs.summary_and_detail import parse_summary
-from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 from tests.kit import DATA
-from tests.records import started
+from tests.records import rows_with, started
 
 SAMPLES = 64
 
@@ -27,11 +26,7 @@ ACCURACY = parse_summary("\nNo warnings encountered during test.\n\nNo errors en
 
 def all_rows():
     """Every sample answered once."""
-    rows = np.zeros(SAMPLES, QUERY_ROW)
-    rows["query_id"] = np.arange(SAMPLES) + 1000
-    rows["sample_index"] = np.arange(SAMPLES)
-    rows["osl"] = 8
-    return rows
+    return rows_with(SAMPLES, query_id=np.arange(SAMPLES) + 1000, sample_index=np.arange(SAMPLES), osl=8)
 
 
 def ended(rows=None, *, accuracy=False, issued=None, loadgen=VALID, errors=()):

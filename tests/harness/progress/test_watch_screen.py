@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
 from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
 from harness.progress.watch_screen import screen, watch
+from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
-from tests.harness.report import made
 from tests.records import ENDED
 
 LASTING = replace(ENDED, verdict=None, ended=None)
@@ -26,8 +26,8 @@ def lasting(tmp_path):
     folder = tmp_path / "server/performance"
     (folder / JOURNAL_DIR).mkdir(parents=True)
     LASTING.write(folder / RUN_RECORD)
-    append(folder, made.rows(900, slow=1))
-    ProgressLog(folder, LIMITS, 900, made.REPLICAS)(snapshot(5.0, total=1000, remaining_s=65.0))
+    append(folder, records.rows(900, slow=1))
+    ProgressLog(folder, LIMITS, 900, records.REPLICAS)(snapshot(5.0, total=1000, remaining_s=65.0))
     return folder
 
 
@@ -37,7 +37,14 @@ def shown(folder, later_s=0.0, width=200):
 
 def test_the_screen_shows_a_run_that_lasts(lasting):
     text = shown(lasting)
-    for part in ("802 of 1,000", "about 1m05s left", "in flight  98", "TTFT", "of at most", made.REPLICAS[1]):
+    for part in (
+        "802 of 1,000",
+        "about 1m05s left",
+        "in flight  98",
+        "TTFT",
+        "of at most",
+        records.REPLICAS[1],
+    ):
         assert part in text
     assert "LOST" in text
     assert all(len(line) < 40 for line in shown(lasting, width=40).splitlines())
@@ -80,7 +87,7 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
             assert "no step for" in shown(lasting, later_s=60)
             assert "outputs" not in shown(lasting, later_s=3600)  # its evaluator was killed
             assert "30/120 outputs" in lines.readline()
-            made.score(lasting)
+            records.score(lasting)
         (result,) = lines
     assert result.startswith(f"Result: {ENDED.verdict.result}")
     assert result.endswith("exact_match 83.200\n")

@@ -8,6 +8,7 @@ import pytest
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 from harness.record.requests_table import CallTimes, requests_table, write_requests
+from tests.records import rows_with
 from tests.runs import ROOT
 
 URLS = ["http://a:1", "http://b:2"]
@@ -15,15 +16,16 @@ URLS = ["http://a:1", "http://b:2"]
 
 @pytest.fixture
 def rows():
-    made = np.zeros(4, QUERY_ROW)
-    made["query_id"] = [11, 2**63 + 5, 13, 12]
-    made["issued_ns"] = [100, 300, 200, 200]
-    made["replica"] = [0, 1, 1, 7]
-    made["first_token_ns"] = [150, 0, 260, 270]
-    made["osl"] = [4, 0, 5, 6]
-    made["finish"] = [1, 0, 2, 3]
-    made["failure"] = [0, FailureKind.HTTP_STATUS, 0, 99]
-    return made
+    return rows_with(
+        4,
+        query_id=[11, 2**63 + 5, 13, 12],
+        issued_ns=[100, 300, 200, 200],
+        replica=[0, 1, 1, 7],
+        first_token_ns=[150, 0, 260, 270],
+        osl=[4, 0, 5, 6],
+        finish=[1, 0, 2, 3],
+        failure=[0, FailureKind.HTTP_STATUS, 0, 99],
+    )
 
 
 def read_back(tmp_path, *arguments, **named):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from harness.files import RUN_RECORD
 from harness.report.cli import main
 from harness.report.runs_table import COLUMNS
-from tests.harness.report import made
+from tests import records
 from tests.records import ENDED, with_plan
 
 
@@ -22,12 +22,12 @@ def test_a_folder_without_a_run_is_one_line(command, folder, tmp_path, monkeypat
 
 
 def test_results_lists_every_run(tmp_path, capsys):
-    made.folder(tmp_path / "a", made.rows(20))
-    made.folder(
-        tmp_path / "b", made.rows(20), with_plan(replace(ENDED, verdict=None, ended=None), mode="accuracy")
+    records.folder(tmp_path / "a", records.rows(20))
+    records.folder(
+        tmp_path / "b", records.rows(20), with_plan(replace(ENDED, verdict=None, ended=None), mode="accuracy")
     )
     metric = {"exact_match": {"value": 83.1234, "lowest": 84.0, "highest": None, "met": False}}
-    made.score(tmp_path / "b", target={"mode": "official", "met": False, "metrics": metric})
+    records.score(tmp_path / "b", target={"mode": "official", "met": False, "metrics": metric})
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / RUN_RECORD).write_text('{"schema": 1')
     table = tmp_path / "table.csv"

@@ -3,28 +3,24 @@
 from itertools import takewhile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from msgspec import structs
 
 from harness.analysis.statistics import statistics
 from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import parse_summary
-from harness.record.journal import QUERY_ROW
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunVerdict
 from harness.report.run_console import render_plan, render_summary
-from tests.records import started
+from tests.records import rows_with, started
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
 
 def ended(scenario="offline", **changes):
-    rows = np.zeros(3, QUERY_ROW)
-    rows["issued_ns"], rows["sent_ns"] = 1_000_000, 1_500_000
-    rows["first_token_ns"], rows["last_byte_ns"] = 21_000_000, 1_001_000_000
-    rows["isl"], rows["osl"] = 100, 50
-    rows["failure"] = [0, 0, 5]
+    times = {"issued_ns": 1_000_000, "sent_ns": 1_500_000}
+    times |= {"first_token_ns": 21_000_000, "last_byte_ns": 1_001_000_000}
+    rows = rows_with(3, isl=100, osl=50, failure=[0, 0, 5], **times)
     record = structs.replace(
         started(scenario=Scenario(scenario)),
         verdict=RunVerdict("INVALID", ("1 of 3 queries failed",)),
@@ -44,7 +40,7 @@ def test_summary():
 
 
 def test_summary_of_nothing():
-    verdict, nothing = RunVerdict("INTERRUPTED", ("SIGINT",)), statistics(np.zeros(0, QUERY_ROW))
+    verdict, nothing = RunVerdict("INTERRUPTED", ("SIGINT",)), statistics(rows_with(0))
     text = render_summary(structs.replace(started(), verdict=verdict, statistics=nothing))
     assert text.startswith(
         "gpt-oss-120b, offline, performance\n\nqueries        0: 0 completed, 0 failed\n\n"
@@ -53,7 +49,7 @@ def test_summary_of_nothing():
 
 
 def test_a_record_without_a_verdict_has_no_summary():
-    with pytest.raises(ValueError, match="not ended"):
+    with pytest.raises(ValueError):
         render_summary(started())
 
 
@@ -93,8 +89,7 @@ def test_limits_stand_beside_the_figures():
 
 def test_what_was_not_measured_is_a_dash():
     """Answers that were not streamed: no first token, so no TTFT and no TPOT."""
-    rows = np.zeros(3, QUERY_ROW)
-    rows["issued_ns"], rows["sent_ns"], rows["last_byte_ns"], rows["osl"] = 1, 2, 1_000_001, 50
+    rows = rows_with(3, issued_ns=1, sent_ns=2, last_byte_ns=1_000_001, osl=50)
     _, cells = table(render_summary(ended(statistics=statistics(rows))))
     assert set(cells["TTFT"].values()) == set(cells["TPOT"].values()) == {"-"}
     assert cells["latency"]["p99"] == "1.000"

@@ -18,8 +18,8 @@ from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress import progress_files
 from harness.progress.progress_files import Latencies, OverLimit, ProgressLine, ProgressLog, SlowReplica
 from sut.supervisor.metrics_port import MetricsServer, metrics, metrics_port, metrics_text, parse_address
+from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
-from tests.harness.report import made
 from tests.kit import PATIENCE_S
 from tests.runs import PERFORMANCE, ROOT, main_here, quick_conf, small_dataset
 from tests.stub import StubServer
@@ -101,9 +101,9 @@ def test_a_run_serves_its_lines_until_it_ends(tmp_path, caplog):
     """The figures of progress.jsonl, also where the disk takes no line."""
     (tmp_path / JOURNAL_DIR).mkdir()
     (tmp_path / PROGRESS).symlink_to("/dev/full")
-    append(tmp_path, made.rows(100))
+    append(tmp_path, records.rows(100))
     with metrics_port("0") as server:
-        progress = ProgressLog(tmp_path, LIMITS, 900, made.REPLICAS, server)
+        progress = ProgressLog(tmp_path, LIMITS, 900, records.REPLICAS, server)
         assert get(server.url) == ""
         for second in (5.0, 10.0):
             progress(snapshot(second, issued=900 + int(second)))

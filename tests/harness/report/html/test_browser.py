@@ -4,8 +4,8 @@ import pytest
 
 from harness.files import REPORT
 from harness.report.cli import main
+from tests import records
 from tests.browser import DRIVER, browser
-from tests.harness.report import made
 from tests.harness.report.html.test_run_page import hostile  # noqa: F401
 
 pytestmark = [
@@ -37,7 +37,7 @@ def window():
 
 @pytest.fixture
 def page(tmp_path):
-    folder = made.folder(tmp_path, made.rows(slow=2))
+    folder = records.folder(tmp_path, records.rows(slow=2))
     assert main(["html", str(folder)]) == 0
     return folder / REPORT
 
