@@ -66,6 +66,18 @@ class Queries:
         return float(np.fmax(np.fmax.reduce(self.issued), np.fmax.reduce(self.ended, initial=0.0)))
 
 
+def metric(queries: Queries, name: str) -> Floats:
+    """TTFT or TPOT of each query, in seconds."""
+    return {"TTFT": queries.ttft, "TPOT": queries.tpot}[name]
+
+
+def known_over(queries: Queries, name: str, limit: float) -> Floats:
+    """The time at which each query over the limit was known to be over it."""
+    over = metric(queries, name) > limit
+    since_issue = queries.ttft if name == "TTFT" else queries.latency
+    return queries.issued[over] + since_issue[over]
+
+
 def read_queries(path: Path) -> Queries:
     """Read the table in parts, so that memory holds little more than the columns.
 

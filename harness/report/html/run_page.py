@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.early_stopping import least_queries, most_over_limit
-from harness.analysis.queries import Queries
-from harness.analysis.run_files import RunFiles, known_over, metric
+from harness.analysis.queries import Queries, known_over, metric
+from harness.analysis.run_files import RunFiles
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.report.html.page import Badge, Gauge, Page, Section
 from harness.report.html.run_charts import distributions, over_time
