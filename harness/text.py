@@ -59,10 +59,6 @@ def milliseconds(nanoseconds: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
 def labelled(label: str, texts: Iterable[str], width: int = 9) -> Iterator[str]:
     """``WARNING   text`` for each of the texts."""
     return (f"{label:<{width}} {text}" for text in texts)
@@ -81,3 +77,7 @@ def aligned(
     forms = [f"{side}{max(width, bound)}" for width, bound, side in columns]
     for row in rows:
         yield gap.join(map(format, row, forms)).rstrip()
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -57,9 +57,8 @@ class LadderConsole:
         text = f"[{duration(elapsed_s)}] {concurrency} in flight, {phase}"
         if self._line.on_terminal:
             self._line.show(text)
-        elif (
-            not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S
-        ):  # the time of another ladder begins at 0
+        # The time falls where another ladder begins.
+        elif not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S:
             self._last_plain_s = elapsed_s
             self._line.show(text)
 

@@ -16,7 +16,7 @@ from harness.text import milliseconds
 _MS = 1e-6
 _NAN = float("nan")
 _MOST_LINES = 8  # replicas in a chart
-_FOLDED_FROM = 24  # rows of replicas that are not folded away
+_FOLDED_FROM = 24  # rows; a longer table of replicas is folded away
 _PERCENTILES: dict[str, Callable[[Latency], int]] = {
     "p50": lambda latency: latency.p50_ns,
     "p90": lambda latency: latency.p90_ns,

@@ -20,8 +20,8 @@ from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
 from harness.report.html.page import PageTable, Section
 from harness.text import milliseconds
 
-_LISTED = 8  # rows of servers that are not folded away
-_FOLDED_FROM = 24  # rows of replicas that are not folded away
+_LISTED = 8  # rows; a longer table of servers is folded away
+_FOLDED_FROM = 24  # rows; a longer table of replicas is folded away
 _REPLICA_HEADER = (
     "replica",
     "queries",
