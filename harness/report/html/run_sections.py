@@ -4,8 +4,9 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.queries import Queries
@@ -137,7 +138,8 @@ def replicas_section(queries: Queries, balance: ReplicaBalance | None = None) ->
     figures = figures_of_replicas(queries)
     if len(figures) < 2:
         return Section("replicas", "Replicas")
-    middle = median([one.tpot_p50 for one in figures.values() if one.tpot_p50 is not None] or [0])
+    known = [one.tpot_p50 for one in figures.values() if one.tpot_p50 is not None]
+    middle = float(np.median(known or [0]))
     replicas = sorted(figures.items(), key=lambda one: -_distance(one[1], middle))
     slow = frozenset(
         number for number, (_, one) in enumerate(replicas) if (one.tpot_p50 or 0) > SLOWER * middle
