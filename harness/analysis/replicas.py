@@ -40,7 +40,7 @@ class ReplicaWatch:
         self._now: list[int] = []
 
     def look(self, now_s: float, recent: Rows) -> tuple[Straggler, ...]:
-        """The replicas that become stragglers with these answers, the slowest first.
+        """The replicas that become stragglers for the first time with these answers, the slowest first.
 
         ``now_s`` counts from the beginning of the run.
         """
