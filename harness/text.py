@@ -1,7 +1,8 @@
-"""Text for people: what came from outside made safe to print, and tables for a terminal."""
+"""Text for people: outside text made safe to print, figures with their units, tables for a terminal."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import TextIO
 
 MAX_CHARACTERS = 300
@@ -10,7 +11,7 @@ _KEPT = "\n\t"
 
 
 def legible(text: str) -> str:
-    """Text of any length for a report: as it is, but for what ``printable`` escapes; lines and tabs stay."""
+    """Text of any length for a report, escaped as ``printable`` does; line breaks and tabs stay."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c in _KEPT else _escape(c) for c in text)
@@ -30,7 +31,7 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
 
 
 def show(*lines: str, file: TextIO | None = None) -> None:
-    """Print lines with paths and words from outside: each stays one line, whatever is in it."""
+    """Print lines with paths and texts from outside; each stays one line, whatever it contains."""
     for line in lines:
         print(printable(line, LONG_LINE), file=file or sys.stdout)
     (file or sys.stdout).flush()
@@ -41,16 +42,42 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """``59s``, ``12m05s``, ``3h02m``."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def milliseconds(nanoseconds: float) -> str:
+    """Milliseconds with three or four significant digits: ``0.853``, ``12.34``, ``155822``."""
+    value = nanoseconds / 1e6
+    decimals = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
+    return f"{value:.{decimals}f}"
+
+
+def labelled(label: str, texts: Iterable[str], width: int = 9) -> Iterator[str]:
+    """``WARNING   text`` for each of the texts."""
+    return (f"{label:<{width}} {text}" for text in texts)
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], sides: str = "<", *, least: Sequence[int] = (0,), gap: str = "  "
+) -> Iterator[str]:
+    """The lines of a table: every column as wide as its widest cell.
+
+    ``sides`` has ``<`` or ``>`` for each column, ``least`` its least width; the last one of each holds for
+    all further columns.
+    """
+    widest = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = zip(widest, chain(least, repeat(least[-1])), sides.ljust(len(widest), sides[-1]), strict=False)
+    forms = [f"{side}{max(width, bound)}" for width, bound, side in columns]
+    for row in rows:
+        yield gap.join(map(format, row, forms)).rstrip()
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
-
-
-def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> Iterator[str]:
-    """The lines of a table: every column as wide as its widest cell, ``right`` aligns all but the first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if right and place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()

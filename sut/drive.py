@@ -16,8 +16,8 @@ from harness.config.run_plan import RunPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
-from harness.report.progress_line import ProgressSnapshot
-from harness.report.progress_log import ProgressLine, ProgressLog
+from harness.progress.progress_files import ProgressLine, ProgressLog
+from harness.progress.progress_line import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import Prepared
@@ -30,7 +30,7 @@ from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.machine_limits import local_ports
 from sut.supervisor.monitor import Counts
-from sut.supervisor.progress import ProgressMeter
+from sut.supervisor.progress_meter import ProgressMeter
 from sut.supervisor.session import QuerySession, Target
 from sut.wire import Wires, make_wire
 

@@ -12,6 +12,8 @@ from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.config.run_plan import RunPlan
 from harness.files import ROOT, RUN_RECORD, USER_CONF
+from harness.progress.progress_files import ProgressLine
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
 from harness.record.output_dir import (
     check_free,
@@ -24,8 +26,6 @@ from harness.record.output_dir import (
 from harness.record.provenance import gather_provenance
 from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
 from harness.record.run_record import RunRecord, read_clocks
-from harness.report.progress_line import ProgressSnapshot
-from harness.report.progress_log import ProgressLine
 from sut.drive import Test, ended, preflight, servers_of
 from sut.prepare import Prepared, place_workers, prepare, read_inputs, resolved_plan, stray_audit_config
 from sut.servers.discovery import find_servers

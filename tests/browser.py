@@ -42,6 +42,25 @@ class Browser:
         """The value that a JavaScript function body returns."""
         return self._call("POST", "execute/sync", script=script, args=arguments)
 
+    @contextmanager
+    def printed(self, page: Path, width: int) -> Iterator[None]:
+        """The page as on paper of this width in CSS pixels: drawn for the screen, and not drawn again."""
+        source = "window.ResizeObserver = class { observe() {} }"
+        script = self._chromium("Page.addScriptToEvaluateOnNewDocument", source=source)["identifier"]
+        self.open(page)
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._chromium("Emulation.setEmulatedMedia", media="print")
+        self._chromium("Emulation.setDeviceMetricsOverride", **size)
+        try:
+            yield
+        finally:
+            self._chromium("Emulation.clearDeviceMetricsOverride")
+            self._chromium("Emulation.setEmulatedMedia", media="")
+            self._chromium("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+    def _chromium(self, command: str, **parameters: Any) -> Any:
+        return self._call("POST", "goog/cdp/execute", cmd=command, params=parameters)
+
     def click(self, selector: str) -> None:
         """Click the middle of the first element."""
         found = self._call("POST", "element", using="css selector", value=selector)

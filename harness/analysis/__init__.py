@@ -1,1 +1,1 @@
-"""Figures of runs: what their files say, statistics, verdict, comparisons. Nothing here prints or draws."""
+"""Figures of runs, from their files: statistics, verdict, warnings, comparisons. Nothing prints or draws."""

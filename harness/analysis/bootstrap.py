@@ -1,9 +1,9 @@
 """Intervals for a run's figures, from blocks of neighbouring queries.
 
-Queries that are in flight together share the server's queue, so single queries cannot be drawn anew as if
-they were independent. Blocks of at least the mean latency can, nearly: the block bootstrap (Künsch 1989). An
-interval holds the variation within its run; what changes from run to run (start, placement, temperature) is
-not in it.
+Queries that are in flight together share the server's queue, so single queries cannot be resampled as if they
+were independent. Blocks of at least the mean latency are nearly independent: the block bootstrap (Künsch
+1989). An interval covers the variation within its run, not what changes from run to run (start, placement,
+temperature).
 """
 
 from collections.abc import Mapping
@@ -12,24 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.queries import Floats, Queries
+from harness.analysis.queries import Queries
 from harness.analysis.statistics import percentile
+from harness.arrays import Floats
 
 RESAMPLES = 500
 _MOST_BLOCKS, _FEWEST_BLOCKS = 200, 10
-_CELLS = 500  # of a histogram, twice
+_CELLS = 500  # half of a histogram's cells: for all ranks, and for the highest ones
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure, and its values in resamples of the run's blocks; empty where the run has too few blocks."""
+    """A figure of a run."""
 
     value: float
     resampled: Floats
+    """its values in resamples of the run's blocks; empty where the run has too few blocks"""
 
 
 def estimates(queries: Queries, seed: int) -> Mapping[str, Estimate]:
-    """The figures of a run by name: latencies in ms, rates a second. Runs to compare need different seeds."""
+    """The figures of a run by name: latencies in ms, rates per second. Compared runs need different seeds."""
     blocks = _blocks(queries)
     weights = _weights(int(blocks.max()) + 1 if len(blocks) else 0, seed)
     found = {"tokens/s": _rate(queries, queries.osl, blocks, weights)}
@@ -40,7 +42,7 @@ def estimates(queries: Queries, seed: int) -> Mapping[str, Estimate]:
 
 
 def _blocks(queries: Queries) -> npt.NDArray[np.int32]:
-    """The block of each query: equal times of issue, at least as long as the mean latency."""
+    """The block of each query: equal intervals of the time of issue, at least as long as the mean latency."""
     known = queries.latency[~np.isnan(queries.latency)]
     span = float(np.fmax.reduce(queries.issued, initial=0.0))
     if not len(known) or span <= 0:
@@ -51,7 +53,7 @@ def _blocks(queries: Queries) -> npt.NDArray[np.int32]:
 
 
 def _weights(blocks: int, seed: int) -> npt.NDArray[np.float64]:
-    """The number of times that each resample (row) draws each block; no row for too few blocks."""
+    """How often each resample (row) draws each block; no row where there are too few blocks."""
     if blocks < _FEWEST_BLOCKS:
         return np.empty((0, blocks))
     drawn = np.random.default_rng(seed).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES)
@@ -93,14 +95,16 @@ def _mean(values: Floats, blocks: npt.NDArray[np.int32], weights: Floats) -> Est
 
 @dataclass(frozen=True, slots=True)
 class _Histograms:
-    """Counts by block (rows) and cell (columns); ``least``: the smallest value of each cell."""
+    """Histograms of the blocks, with the same cells."""
 
     counts: Floats
+    """by block (rows) and cell (columns)"""
     least: Floats
+    """smallest value of each cell"""
 
 
 def _histograms(values: Floats, blocks: npt.NDArray[np.int32], count: int) -> _Histograms:
-    """Cells are bounded by values of the run itself, closer together towards the largest."""
+    """The cells are bounded by values of the run itself and become narrower towards the largest."""
     ranks = np.concatenate([np.linspace(0, 1, _CELLS), 1 - np.geomspace(1, 1 / len(values), _CELLS)])
     least = np.unique(np.sort(values)[np.minimum(ranks * len(values), len(values) - 1).astype(np.int64)])
     cells = np.searchsorted(least, values, side="right") - 1
@@ -109,7 +113,7 @@ def _histograms(values: Floats, blocks: npt.NDArray[np.int32], count: int) -> _H
 
 
 def _percentiles(found: _Histograms, weights: Floats, share: float) -> Floats:
-    """Of each resample: the least value of the cell that holds the rank."""
+    """For each resample, the smallest value of the cell that contains the rank."""
     if not len(weights):
         return np.empty(0)
     cumulative = np.cumsum(weights @ found.counts, axis=1)

@@ -6,16 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.statistics import distribution
+from harness.arrays import Integers
 from harness.record.journal import FIRST_TOKEN, Rows
 from harness.record.run_record import Bottleneck, ClientLoad, Distribution
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
-# Beyond this part of the TTFT limit, at p99, the client is part of what was measured.
+# If the client's p99 exceeds this part of the TTFT limit, the client is part of what was measured.
 LARGEST_PART = 0.01
 
 
 def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
-    """Of all calls of LoadGen (LOADGEN_CALL_ROW), in ns; None where there are none."""
+    """The time from a token's arrival to LoadGen's call, in ns, over LOADGEN_CALL_ROWs; None without one."""
     return distribution(calls["reported_ns"] - calls["arrived_ns"])
 
 
@@ -33,13 +34,11 @@ def share_warnings(share: Distribution | None, ttft_limit_ns: int | None) -> tup
 
 
 _SECOND = 1_000_000_000
-_SATURATED = 0.95  # of a core: the limit of a process that does everything in one thread
-_SHORTEST_BUSY_S = 2  # one busy second is a start, not a bottleneck
+_SATURATED = 0.95  # part of a core; each process does its work in one thread
+_SHORTEST_BUSY_S = 2  # a process is busy for one second when it starts
 _LARGEST_GAP_S = 2
-_FEWEST = 10  # calls in a second, for a figure of that second
+_FEWEST = 10  # calls in a second; fewer give no figure for that second
 _SHOWN = 4
-
-Integers = npt.NDArray[np.int64]
 
 
 def client_load(
@@ -108,7 +107,7 @@ def _late_stretches(calls: npt.NDArray[np.void], start_ns: int, bound_ns: int) -
     present, starts = np.unique(second[order], return_index=True)
     ends = np.append(starts[1:], len(order))
     counts = ends - starts
-    # Not p99: with few calls in a second that would be a single one.
+    # The p99 of a second with few calls would be a single call.
     p90 = share[order][starts + np.ceil(counts * 0.9).astype(np.int64) - 1]
     late = (p90 > bound_ns) & (counts >= _FEWEST)
     return [
@@ -140,12 +139,15 @@ _FIGURE = "Mean First Token latency (ns)"
 def mean_schedule_lag(
     rows: Rows, calls: npt.NDArray[np.void], figures: Mapping[str, float | None]
 ) -> float | None:
-    """In ns. None where LoadGen gives no mean TTFT, or not of the same queries: one failed, or is missing."""
+    """How late LoadGen issued its queries on average, in ns.
+
+    None where LoadGen gives no mean TTFT, or gives it for other queries: one failed, or is missing.
+    """
     firsts = calls[calls["kind"] == FIRST_TOKEN]
     same = len(firsts) == len(rows) > 0 and not rows["failure"].any()
     if not same or (mean := figures.get(_FIGURE)) is None:
         return None
-    start = rows["issued_ns"].min()  # sums of plain clock values outgrow 64 bits
+    start = rows["issued_ns"].min()  # sums of absolute clock values overflow 64 bits
     ours = (firsts["reported_ns"] - start).mean() - (rows["issued_ns"] - start).mean()
     return float(mean - ours)
 

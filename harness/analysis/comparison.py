@@ -11,8 +11,8 @@ import numpy as np
 
 from harness.analysis.bootstrap import Estimate, estimates
 from harness.analysis.early_stopping import log_cumulative
-from harness.analysis.queries import Floats
 from harness.analysis.run_files import RunFiles
+from harness.arrays import Floats
 from harness.config.server_urls import folded
 from harness.errors import ConfigError
 from harness.record.accuracy_result import AccuracyResult
@@ -21,47 +21,51 @@ from harness.record.server_list import shortened
 
 _LEVEL = (2.5, 97.5)  # percent
 _NAMED = ("url", "like")
-_OFTEN = 0.05  # chance below which a difference is reported
-# Settings of LoadGen in which comparable runs may differ: the load is what is compared.
+_OFTEN = 0.05  # a p value below this one is reported as a difference
+# LoadGen's settings of the load, in which comparable runs may differ.
 _LOAD = ("server_target_qps", "offline_expected_qps", "single_stream_expected_latency_ns")
-# Parts of a record that differ between any two runs, or follow from what is listed.
+# Parts of a record that always differ between two runs, or follow from listed parts.
 _NOT_LISTED = ("plan.log_dir", "plan.expected", "plan.settings_in_force", "provenance.command")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of a run beside the first run's; ``low`` and ``high`` bound the change, NaN where unknown."""
+    """A figure of a run beside the first run's."""
 
     name: str
     base: float
+    """the first run's value"""
     value: float
     low: float
+    """lower bound of the change; NaN where unknown"""
     high: float
+    """upper bound of the change; NaN where unknown"""
 
     @property
     def change(self) -> float:
-        """As a part of the first run's figure; NaN where that is 0."""
+        """The change relative to the first run's figure; NaN where that is 0."""
         return self.value / self.base - 1 if self.base else math.nan
 
     @property
     def verdict(self) -> str:
-        """Whether the interval leaves out "no change"."""
+        """Whether the interval excludes "no change"."""
         if math.isnan(self.low):
             return "too short to tell"
         return "differs" if self.low > 0 or self.high < 0 else "no difference shown"
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """Samples that one run has right and the other wrong; ``chance`` is McNemar's, exact and two-sided."""
+class ChangedSamples:
+    """Samples that one run has right and the other wrong."""
 
     to_wrong: tuple[int, ...]
     to_right: tuple[int, ...]
     chance: float
+    """p value of McNemar's test, exact and two-sided"""
 
     @property
     def verdict(self) -> str:
-        """Whether so uneven a change would be rare between two equal systems."""
+        """Whether a change this uneven would be rare between two equal systems."""
         return "differs" if self.chance < _OFTEN else "no difference shown"
 
 
@@ -120,14 +124,14 @@ def _difference(name: str, base: Estimate, other: Estimate) -> Difference:
     return Difference(name, base.value, other.value, low, high)
 
 
-def changed_samples(base: RunFiles, other: RunFiles) -> Changed | None:
+def changed_samples(base: RunFiles, other: RunFiles) -> ChangedSamples | None:
     """None where a run was not scored, or its metric has no right and wrong answers."""
     first, second = _right(base), _right(other)
     if first is None or second is None or len(first) != len(second):
         return None
     to_wrong = tuple(n for n, (a, b) in enumerate(zip(first, second, strict=True)) if (a, b) == ("1", "0"))
     to_right = tuple(n for n, (a, b) in enumerate(zip(first, second, strict=True)) if (a, b) == ("0", "1"))
-    return Changed(to_wrong, to_right, _mcnemar(len(to_wrong), len(to_right)))
+    return ChangedSamples(to_wrong, to_right, _mcnemar(len(to_wrong), len(to_right)))
 
 
 def _right(run: RunFiles) -> str | None:

@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.queries import Floats
+from harness.arrays import Floats
 
 _CURVE_POINTS = 400
 _MOST_POINTS = 4000
-_MOST_SORTED = 100_000  # of millions of rows: enough to choose points from
+_MOST_SORTED = 100_000  # rows from which points are chosen, of up to millions
 _HISTOGRAM_BINS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A percentile curve: ``nines`` is -log10(1 - share), so 1 is p90, 2 is p99, 3 is p99.9."""
+    """A percentile curve."""
 
     nines: Floats
+    """-log10(1 - share): 1 is p90, 2 is p99, 3 is p99.9"""
     values: Floats
 
 

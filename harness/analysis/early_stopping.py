@@ -9,12 +9,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-PERCENTILE, CONFIDENCE = 0.99, 0.99  # of the Server scenario
-_SPREADS = 10  # standard deviations around the mean that are looked through
+PERCENTILE, CONFIDENCE = 0.99, 0.99  # LoadGen's for the Server scenario
+_SPREADS = 10  # standard deviations above the mean up to which t is searched
 
 
 def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
-    """The largest t that passes among ``queries``; -1 where there are too few queries to pass at all."""
+    """The largest t with which a run of ``queries`` passes; -1 where there are too few queries to pass."""
     mean, spread = queries * (1 - percentile), math.sqrt(queries * percentile * (1 - percentile))
     top = min(queries, int(mean + _SPREADS * spread) + 1)
     cumulative = log_cumulative(queries, 1 - percentile, top)
@@ -22,7 +22,7 @@ def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: fl
 
 
 def least_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
-    """The fewest queries of which a run can pass."""
+    """The fewest queries with which a run can pass."""
     return math.ceil(math.log1p(-confidence) / math.log(percentile))
 
 

@@ -1,6 +1,6 @@
-"""The end of a run: reads its files, decides its verdict, writes requests.parquet and run.json."""
+"""The end of a run: read its files, decide its verdict, write requests.parquet and run.json."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from harness.analysis.client_overhead import (
     client_load,
     client_share,
-    lag_warnings,
-    load_warnings,
     mean_schedule_lag,
-    share_warnings,
 )
-from harness.analysis.replicas import replica_balance, straggler_warnings
-from harness.analysis.server_load import cache_warnings, read_samples, server_load
-from harness.analysis.statistics import completed, statistics
+from harness.analysis.replicas import replica_balance
+from harness.analysis.run_warnings import run_warnings
+from harness.analysis.server_load import read_samples, server_load
+from harness.analysis.statistics import statistics
 from harness.analysis.verdict import run_verdict
 from harness.errors import DatasetError, machine_failure
 from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
@@ -38,48 +36,52 @@ from harness.record.journal import (
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
-from harness.record.requests_table import Reported, requests_table, write_requests
+from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.record.resolved_plan import ResolvedPlan
-from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad, Statistics
+from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
-from harness.report.network import network_warnings
 
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """The supervisor's observations while LoadGen ran, in addition to the run's files.
-
-    ``issued``: LoadGen's samples. ``lost``: queries lost with a worker, as in journal.lost_rows. ``errors``
-    make the run INVALID, ``warnings`` do not; ``interrupted_by`` names a signal. ``cpu`` has a row for each
-    second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker; ``cpu_s`` is their
-    sum over the test. ``loop_lag_ns`` and ``gc_runs`` as in ClientLoad. ``network``: a value for each server.
-    ``without_metrics``: servers that have none, and why; None where they were not asked. ``stragglers`` as in
-    ReplicaBalance. ``changes``: servers that were asked again and named another model or version.
-    """
+    """The supervisor's observations while LoadGen ran, in addition to the run's files."""
 
     issued: int = 0
+    """LoadGen's samples"""
     lost: Sequence[tuple[int, int]] = ()
+    """queries lost with a worker: id and sample index"""
     errors: Sequence[str] = ()
+    """reasons for which the run is INVALID"""
     warnings: Sequence[str] = ()
     interrupted_by: str | None = None
+    """the signal"""
     cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""
     cpu_s: float | None = None
+    """CPU time of these processes over the test"""
     loop_lag_ns: int = 0
+    """as in ClientLoad"""
     gc_runs: int = 0
+    """as in ClientLoad"""
     network: Sequence[ReplicaNetwork] = ()
+    """a value for each server"""
     without_metrics: Mapping[str, str] | None = None
+    """servers that have no metrics, and why; None where they were not asked"""
     stragglers: tuple[Straggler, ...] | None = None
+    """as in ReplicaBalance"""
     changes: tuple[ServerChange, ...] = ()
+    """servers that were asked again and named another model or version"""
 
 
 @dataclass(frozen=True, slots=True)
 class _RunFiles:
-    """The journal and LoadGen's logs, as the run left them. ``rows`` include the queries that were lost."""
+    """The journal and LoadGen's logs, as the run left them."""
 
     journal: Journal
     rows: Rows
+    """rows of the journal, and of the queries that were lost"""
     calls: Rows
     loadgen: LoadgenSummary
     detail: LoadgenDetail
@@ -101,7 +103,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         ended=datetime.now(UTC),
         verdict=_verdict(record, seen, files, unwritten),
         interrupted_by=seen.interrupted_by,
-        warnings=(*record.warnings, *seen.warnings, *_warnings(record, files.rows)),
+        warnings=(*record.warnings, *seen.warnings, *run_warnings(record, files.rows)),
         files=_files(plan),
     )
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
@@ -182,26 +184,8 @@ def _verdict(
     return run_verdict(record, files.rows, seen.issued, (*errors, *logs))
 
 
-def _warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
-    """Reasons not to rely on the figures of ``record``."""
-    limit_ns = record.plan.limits_ns.get("TTFT")
-    if record.statistics is not None:
-        yield from repeat_warnings(record.statistics)
-        measured = limit_ns is not None and not record.plan.accuracy
-        yield from stream_warnings(rows, record.statistics, measured=measured)
-    yield from share_warnings(record.client_share, limit_ns)
-    if record.balance is not None:
-        yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
-    if record.client_load is not None:
-        yield from load_warnings(record.client_load)
-    yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
-    yield from network_warnings(record.network)
-    if record.server_load is not None:
-        yield from cache_warnings(record.server_load)
-
-
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
-    """LoadGen's view decides: a query that it logged as failed is failed, whatever the journal has."""
+    """The rows with those of lost queries in place of their own: LoadGen got a failure for each of them."""
     gone = lost_rows(lost)
     kept: Rows = rows[~np.isin(rows["query_id"], gone["query_id"])]
     return np.concatenate([kept, gone])
@@ -216,39 +200,6 @@ def _broken(journal: Journal) -> tuple[str, ...]:
 def _first_issue(rows: Rows) -> int:
     issued = rows["issued_ns"][rows["issued_ns"] > 0]
     return int(issued.min()) if len(issued) else 0
-
-
-def repeat_warnings(stats: Statistics) -> tuple[str, ...]:
-    """Queries that were not answered at the first attempt."""
-    lines = []
-    if stats.retries:
-        lines.append(
-            f"{stats.retries} requests were retried; "
-            "the latencies of their queries include the failed attempts"
-        )
-    if stats.resumed:
-        lines.append(f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt")
-    return tuple(lines)
-
-
-def stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[str, ...]:
-    """A warning where a scenario with limits for tokens got answers that show no token's time."""
-    if not measured or not stats.completed:
-        return ()
-    if stats.ttft is None:
-        return (
-            "answers were not streamed: LoadGen's TTFT is the latency of the complete answer, and its TPOT "
-            "has no meaning",
-        )
-    good = completed(rows)
-    good = good[(good["osl"] >= 2) & (good["resumed"] == 0)]
-    at_once = int((good["first_event_tokens"] == good["osl"]).sum())
-    if 2 * at_once <= len(good):
-        return ()
-    return (
-        f"{at_once} of {len(good)} answers came in one event (a proxy or the server's stream interval holds "
-        "tokens back): their TPOT is 0 and shows no token's time",
-    )
 
 
 def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
@@ -266,13 +217,13 @@ def _write(record: RunRecord) -> None:
 
 
 def _without_record(verdict: RunVerdict | None, errors: tuple[str, ...]) -> RunVerdict:
-    """A run whose record is not on disk is no valid result."""
+    """The verdict on a run whose record is not on disk, which is never VALID."""
     assert verdict is not None
     result = "INVALID" if verdict.result == "VALID" else verdict.result
     return RunVerdict(result, (*verdict.reasons, *errors))
 
 
-def _reported(calls: Rows) -> Reported | None:
+def _reported(calls: Rows) -> CallTimes | None:
     if not len(calls):
         return None
     first, done = (_by_query(calls, kind) for kind in (FIRST_TOKEN, COMPLETE))
@@ -280,7 +231,7 @@ def _reported(calls: Rows) -> Reported | None:
     times = [np.zeros(len(ids), dtype=np.int64) for _ in range(2)]
     for column, part in zip(times, (first, done), strict=True):
         column[np.searchsorted(ids, part["query_id"])] = part["reported_ns"]
-    return Reported(ids, *times)
+    return CallTimes(ids, *times)
 
 
 def _by_query(calls: Rows, kind: int) -> Rows:
@@ -290,7 +241,7 @@ def _by_query(calls: Rows, kind: int) -> Rows:
 
 
 def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
-    """A few details of each kind of failure."""
+    """Some details of each kind of failure."""
     found: dict[str, tuple[str, ...]] = {}
     for kind in FailureKind:
         ids = rows["query_id"][rows["failure"] == kind].tolist()

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrays import Floats
 from harness.arrow import numpy_numbers
 from harness.errors import DatasetError
 
@@ -17,33 +18,37 @@ _LABELS = ("replica", "finish_reason", "failure")
 _COLUMNS = (*_TIMES, "isl", "osl", "resumed", *_LABELS)
 _BATCH_ROWS, _BUFFER_BYTES = 1 << 13, 1 << 16
 
-Floats = npt.NDArray[np.floating]
 Codes = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Queries in order of issue. Seconds; NaN where the event did not occur or the query failed.
-
-    ``issued`` and ``ended`` count from the first issue; ``ended`` is there for failed queries, too. ``tpot``
-    needs two tokens. ``replica``, ``finish`` and ``failure`` number the names beside them, -1 where there is
-    none.
-    """
+    """Queries in order of issue. Times are in seconds, NaN where the event did not occur."""
 
     issued: Floats
+    """since the first issue"""
     ended: Floats
+    """since the first issue; of failed queries, too"""
     ttft: Floats
+    """NaN for a failed query"""
     tpot: Floats
+    """NaN for a failed query and for one with a single token"""
     latency: Floats
+    """NaN for a failed query"""
     isl: npt.NDArray[np.int32]
     osl: npt.NDArray[np.int32]
     replica: Codes
+    """index in `replicas`; -1 for none"""
     finish: Codes
+    """index in `finish_reasons`; -1 for none"""
     failure: Codes
+    """index in `failures`; -1 for none"""
     replicas: tuple[str, ...]
+    """URLs"""
     finish_reasons: tuple[str, ...]
     failures: tuple[str, ...]
-    start_ns: int  # CLOCK_MONOTONIC of the first issue; 0 where it is not known
+    start_ns: int
+    """CLOCK_MONOTONIC of the first issue; 0 where it is not known"""
 
     def __len__(self) -> int:
         return len(self.issued)
@@ -61,6 +66,18 @@ class Queries:
         return float(np.fmax(np.fmax.reduce(self.issued), np.fmax.reduce(self.ended, initial=0.0)))
 
 
+def metric(queries: Queries, name: str) -> Floats:
+    """TTFT or TPOT of each query, in seconds."""
+    return {"TTFT": queries.ttft, "TPOT": queries.tpot}[name]
+
+
+def known_over(queries: Queries, name: str, limit: float) -> Floats:
+    """The time at which each query over the limit was known to be over it."""
+    over = metric(queries, name) > limit
+    since_issue = queries.ttft if name == "TTFT" else queries.latency
+    return queries.issued[over] + since_issue[over]
+
+
 def read_queries(path: Path) -> Queries:
     """Read the table in parts, so that memory holds little more than the columns.
 
@@ -68,7 +85,7 @@ def read_queries(path: Path) -> Queries:
     damaged file, FileNotFoundError where there is none.
     """
     try:
-        # Pages are read as they are needed: buffered column chunks of millions of rows fill 100 MB.
+        # Buffered column chunks of millions of rows would fill 100 MB: pages are read as they are needed.
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
             columns = _Columns(file.metadata.num_rows)
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
@@ -87,7 +104,7 @@ class _Columns:
     def __init__(self, rows: int) -> None:
         self._start: int | None = None  # first issue, ns
         self._filled = 0
-        # 24 bits: microseconds in a latency of 10 s, 2 ms in a moment of an 8-hour run.
+        # float32 has 24 bits: it resolves 1 us in a latency of 10 s, 2 ms in a time of an 8-hour run.
         self._seconds = {name: np.empty(rows, np.float32) for name in _SECONDS}
         self._counts = {name: np.empty(rows, np.int32) for name in ("isl", "osl")}
         self._codes = {name: np.empty(rows, np.int16) for name in _LABELS}
@@ -98,9 +115,7 @@ class _Columns:
         kept = ~numpy_numbers(batch.column("resumed"))
         issued_ns, first_ns, last_ns = (_nanoseconds(batch.column(name))[kept] for name in _TIMES)
         if self._start is None and (present := issued_ns[issued_ns > 0]).size:
-            self._start = int(
-                present[0]
-            )  # rows are in order of issue; 0 stands for queries lost with a worker
+            self._start = int(present[0])  # the first row; 0 stands for queries lost with a worker
         begin, end = self._filled, self._filled + len(issued_ns)
         for name, counts in self._counts.items():
             counts[begin:end] = numpy_numbers(batch.column(name))[kept]
@@ -150,7 +165,7 @@ def _since(moments: npt.NDArray[np.int64], start: int) -> Floats:
 
 
 def _coded(column: pa.Array, names: dict[str, int]) -> Codes:
-    """The column's labels as their numbers in ``names``, which grows by those that are new."""
+    """The index of each label in ``names``, to which new labels are added."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     labels = column.dictionary.to_pylist()  # "" stands for no label

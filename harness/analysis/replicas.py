@@ -6,43 +6,43 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.queries import Queries
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
+from harness.arrays import Floats
 from harness.record.journal import Rows
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler
 
-SLOWER = 1.1  # times the replicas' median TPOT: a straggler, if it lasts
+SLOWER = 1.1  # a straggler's TPOT is longer than this times the replicas' median, and stays so
 _LASTS_S = 60.0
-_FEWEST = 10  # answers of a replica, the fewest for a judgement
-# Standard deviations of a sample's median that a replica's must be above that of all, against noise.
+_FEWEST = 10  # answers of a replica; with fewer it is not judged
+# A replica's median must exceed that of all by this many standard deviations of a sample's median.
 _SURE = 4.0
-_EQUAL = 1.05  # up to this ratio a replica that was slower is no longer a straggler
+_EQUAL = 1.05  # a slow replica stays slow until its ratio falls to this
 _NAMED = 5
 _TIME_BITS = 44  # five hours in ns
 _LONGEST_NS = (1 << _TIME_BITS) - 1
-
-Floats = npt.NDArray[np.float64]
 
 
 class ReplicaWatch:
     """Follows the replicas' median TPOT over a run.
 
-    ``look`` takes the answers of the last minute. After it, ``medians_ns`` (NaN where unknown) and ``ratios``
-    to their median are those of this minute.
+    ``look`` takes the answers of the last minute; it sets ``medians_ns`` (NaN where unknown) and ``ratios``,
+    each median over the median of all.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
         self.medians_ns: Floats = np.full(len(urls), np.nan)
         self.ratios: Floats = self.medians_ns
-        self.judged = False  # whether there was anything to compare
+        self.judged = False  # whether medians of several replicas could be compared
         self._urls = urls
         self._since = np.full(len(urls), np.nan)  # when each began to be slower
         self._found: dict[int, Straggler] = {}
         self._now: list[int] = []
 
     def look(self, now_s: float, recent: Rows) -> tuple[Straggler, ...]:
-        """The replicas that these answers show to be stragglers for the first time, the slowest first.
+        """The replicas that become stragglers for the first time with these answers, the slowest first.
 
-        ``now_s``: since the run began.
+        ``now_s`` counts from the beginning of the run.
         """
         self.medians_ns, least = _medians(recent, len(self._urls))
         middle = _middle(self.medians_ns)
@@ -58,7 +58,7 @@ class ReplicaWatch:
 
     @property
     def stragglers_now(self) -> tuple[Straggler, ...]:
-        """Those that were stragglers at the last look, the slowest first."""
+        """The stragglers of the last look, the slowest first."""
         return _slowest_first(self._found[index] for index in self._now)
 
     @property
@@ -105,10 +105,37 @@ def imbalance(loads: npt.NDArray[np.floating]) -> float | None:
     return round(float(loads.max() / loads.mean()), 4) if loads.any() else None
 
 
+def figures_of_replicas(queries: Queries) -> dict[str, ReplicaFigures]:
+    """Figures of each replica that got a query, by URL, from the columns of requests.parquet."""
+    order = np.argsort(queries.replica, kind="stable")
+    edges = np.searchsorted(queries.replica[order], np.arange(len(queries.replicas) + 1)).tolist()
+    span = queries.span or 1.0
+    found = {}
+    for url, (begin, end) in zip(queries.replicas, itertools.pairwise(edges), strict=True):
+        rows = order[begin:end]
+        good, latency, tpot = queries.completed[rows], queries.latency[rows], queries.tpot[rows]
+        found[url] = ReplicaFigures(
+            queries=len(rows),
+            failed=int((~good).sum()),
+            output_tokens=int(queries.osl[rows][good].sum(dtype=np.int64)),
+            in_flight=float(np.nansum(latency, dtype=np.float64)) / span,
+            ttft_p99=_known_percentile(queries.ttft[rows], 0.99),
+            tpot_p50=_known_percentile(tpot, 0.5),
+            tpot_p99=_known_percentile(tpot, 0.99),
+        )
+    return found
+
+
+def _known_percentile(seconds: Floats, share: float) -> int | None:
+    """In ns; None where no value is known."""
+    known = seconds[~np.isnan(seconds)]
+    return round(percentile(known, share) * 1e9) if len(known) else None
+
+
 def _figures(rows: Rows, span_ns: int) -> ReplicaFigures:
     good = completed(rows)
     ended = rows[(rows["last_byte_ns"] > 0) & (rows["sent_ns"] > 0)]
-    # On a busy machine the client may note the sending after the answer has come.
+    # On a busy machine the client may record the sending after the answer has arrived.
     busy_ns = int((ended["last_byte_ns"] - ended["sent_ns"]).clip(min=0).sum())
     ttft, tpot = ttft_ns(good), tpot_ns(good)
     return ReplicaFigures(
@@ -129,7 +156,7 @@ def _span_ns(rows: Rows) -> int:
 
 
 def _by_replica(rows: Rows, count: int) -> Iterator[Rows]:
-    """The rows of each replica: one sort, not a mask for each of hundreds."""
+    """The rows of each replica. One sort is faster than a mask for each of hundreds."""
     order = np.argsort(rows["replica"], kind="stable")
     edges = np.searchsorted(rows["replica"][order], np.arange(count + 1))
     for begin, end in itertools.pairwise(edges.tolist()):
@@ -137,15 +164,15 @@ def _by_replica(rows: Rows, count: int) -> Iterator[Rows]:
 
 
 def _medians(rows: Rows, count: int) -> tuple[Floats, Floats]:
-    """Each replica's median TPOT in ns, and the least that it truly is by these answers; NaN: too few."""
+    """Each replica's median TPOT in ns and its lower confidence bound; NaN for too few answers."""
     timed = rows[(rows["osl"] >= 2) & (rows["first_token_ns"] > 0)]
-    # One sort of plain integers, by replica and then by time, is faster than one of row numbers.
+    # Sorting integers that hold replica and time is faster than sorting row numbers by both.
     times = np.sort(timed["replica"].astype(np.int64) << _TIME_BITS | tpot_ns(timed).clip(0, _LONGEST_NS))
     edges = np.searchsorted(times, np.arange(count + 1) << _TIME_BITS)
     begin, sizes = edges[:-1], np.diff(edges)
     medians, least = np.full(count, np.nan), np.full(count, np.nan)
     enough = sizes >= _FEWEST
-    # Ranks of a median scatter with sqrt(n) / 2.
+    # The rank of the true median in a sample of n has the standard deviation sqrt(n) / 2.
     low = (sizes / 2 - _SURE * np.sqrt(sizes) / 2).clip(min=0).astype(np.int64)
     medians[enough] = times[(begin + sizes // 2)[enough]] & _LONGEST_NS
     least[enough] = times[(begin + low)[enough]] & _LONGEST_NS
@@ -153,7 +180,7 @@ def _medians(rows: Rows, count: int) -> tuple[Floats, Floats]:
 
 
 def _middle(medians: Floats) -> float:
-    """The median of at least two replicas' medians, the lower of two; NaN for fewer, or where it is 0."""
+    """The median of the replicas' medians, the lower of the middle two; NaN for one replica, or for 0."""
     known = np.sort(medians[np.isfinite(medians)])
     return float(known[(len(known) - 1) // 2]) or np.nan if len(known) > 1 else np.nan
 

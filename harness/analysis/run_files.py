@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.analysis.queries import Floats, Queries, read_queries
+from harness.analysis.queries import Queries, read_queries
 from harness.files import REQUESTS, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
 from harness.record.run_record import RunRecord
@@ -13,7 +13,7 @@ _NS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The record, logs and queries of a run. Folders of other harnesses have LoadGen's summary alone."""
+    """What a run's folder holds. That of another harness has LoadGen's summary only."""
 
     folder: Path
     summary: LoadgenSummary
@@ -46,15 +46,3 @@ def read_run(folder: Path) -> RunFiles:
     if summary.problem:
         notes.append(f"LoadGen's summary is {summary.problem}.")
     return RunFiles(folder, summary, record, queries, tuple(notes))
-
-
-def metric(queries: Queries, name: str) -> Floats:
-    """TTFT or TPOT of each query, in seconds."""
-    return {"TTFT": queries.ttft, "TPOT": queries.tpot}[name]
-
-
-def known_over(queries: Queries, name: str, limit: float) -> Floats:
-    """The time at which each query over the limit was known to be over it."""
-    over = metric(queries, name) > limit
-    since_issue = queries.ttft if name == "TTFT" else queries.latency
-    return queries.issued[over] + since_issue[over]

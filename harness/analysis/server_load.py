@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from harness.arrays import Floats
 from harness.arrow import numpy_numbers
 from harness.config.scenario import Scenario
 from harness.errors import DatasetError
@@ -20,39 +21,42 @@ from harness.record.server_metrics import MAPPED, QUANTITIES
 _LABELS = ("name", "replica", "labels")
 _COLUMNS = ("time_ns", *_LABELS, "value")
 _BATCH_ROWS = 1 << 17
-_FULL = 0.95  # of a KV cache
+_FULL = 0.95  # a KV cache of which this part is used counts as full
 _PARTS = ("kv_use", "swa_kv_use")
-# Processes of one replica that report the same: the first one counts.
+# Labels of the processes of one replica, which all report the same: the first process counts.
 _RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
 
-_FEWEST_ROUNDS = 6  # half a minute: less is too little of a run
+_FEWEST_ROUNDS = 6  # half a minute; notes on less would say nothing about the run
 _OFTEN = 0.05
-_SHOWS = 0.005  # as 1 %
+_SHOWS = 0.005  # rounds to 1 %
 _MOSTLY = 0.5
 
-Floats = npt.NDArray[np.float64]
 _Series = tuple[str, str, str]  # name, replica, labels
 _Group = tuple[str, str, str]  # quantity, replica, labels without ranks
 
 
 @dataclass(frozen=True, slots=True)
 class LevelOverTime:
-    """A level in each round: the sum, the mean and the highest of all servers; NaN where none has it."""
+    """A level in each round, over all servers; NaN where none has it."""
 
     total: Floats
+    """sum"""
     mean: Floats
     highest: Floats
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSamples:
-    """Rounds of reading the pages; ``times_ns`` is CLOCK_MONOTONIC. Keys are those of QUANTITIES."""
+    """What the servers' pages said in the rounds of reading them. Keys are those of QUANTITIES."""
 
     times_ns: npt.NDArray[np.int64]
+    """CLOCK_MONOTONIC of each round"""
     servers: int
     levels: Mapping[str, LevelOverTime]
     figures: Mapping[str, Level]
+    """the levels over all rounds"""
     counts: Mapping[str, float]
+    """increase over the run"""
 
 
 def read_samples(path: Path) -> ServerSamples:
@@ -108,13 +112,13 @@ class _Sums:
 
 
 class _Reading:
-    """Adds up batches of rows, which are in order of time."""
+    """Sums of batches of rows, which are in order of time."""
 
     def __init__(self) -> None:
         self._times: set[int] = set()
         self._replicas: set[str] = set()
         self._began: dict[str, int] = {}  # a server's first round
-        self._groups: dict[_Series, _Group | None] = {}  # None: another series represents it
+        self._groups: dict[_Series, _Group | None] = {}  # None: another series counts for it
         self._chosen: dict[_Group, _Series] = {}
         self._levels: dict[str, _Sums] = {}
         self._counts: dict[str, float] = {}
@@ -131,7 +135,7 @@ class _Reading:
         mapped = np.array([name in MAPPED for name in names], dtype=bool)
         used = np.flatnonzero(mapped[_codes(labels[0])] & np.isfinite(values))
         codes = [_codes(column)[used] for column in labels]
-        order = np.lexsort(codes)  # stable: time stays in order inside of a series
+        order = np.lexsort(codes)  # a stable sort: each series stays in order of time
         used, codes = used[order], [column[order] for column in codes]
         starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in codes], axis=0))
         series = [
@@ -171,7 +175,7 @@ class _Reading:
         times: npt.NDArray[np.int64],
         values: Floats,
     ) -> None:
-        """Add the steps of a count: 0 before it was there, and from 0 again where it falls."""
+        """Add the increase of a count. It began at 0 if it appeared late, and again where it falls."""
         column = values[np.concatenate([rows for _, rows in found])]
         ends = np.cumsum([len(rows) for _, rows in found])
         before = np.roll(column, 1)
@@ -287,7 +291,7 @@ def _engine_notes(load: ServerLoad) -> Iterator[str]:
 
 def _gpu_notes(load: ServerLoad) -> Iterator[str]:
     slowed, limited = load.levels.get("gpu_slowed"), load.levels.get("gpu_power_limited")
-    # Means: NVML reports 0 or 1, and of an AMD GPU it is a part of the time.
+    # The mean fits both: NVML reports 0 or 1, an AMD GPU the part of the time.
     if slowed is not None and slowed.mean >= _SHOWS:
         yield f"GPUs were slowed down by heat or power supply for {slowed.mean:.0%} of the run: check both"
     elif load.counts.get("gpu_heat", 0.0) > 0:

@@ -25,14 +25,14 @@ def completed(rows: Rows) -> Rows:
 
 
 def ttft_ns(rows: Rows) -> Nanoseconds:
-    """Issue to first token, of rows that have one."""
+    """Issue to first token, for rows that have one."""
     seen = rows[rows["first_token_ns"] > 0]
     times: Nanoseconds = seen["first_token_ns"] - seen["issued_ns"]
     return times
 
 
 def tpot_ns(rows: Rows) -> Nanoseconds:
-    """(last - first) / (OSL - 1) in whole ns as LoadGen has it, of rows with two tokens or more."""
+    """(last - first) / (OSL - 1) in whole ns, as LoadGen computes it, for rows with two tokens or more."""
     seen = rows[(rows["osl"] >= 2) & (rows["first_token_ns"] > 0)]
     gaps = seen["osl"].astype(np.int64) - 1
     times: Nanoseconds = (seen["last_byte_ns"] - seen["first_token_ns"]) // gaps
@@ -40,14 +40,14 @@ def tpot_ns(rows: Rows) -> Nanoseconds:
 
 
 def latency_ns(rows: Rows) -> Nanoseconds:
-    """Issue to last byte, of rows that came to it."""
+    """Issue to last byte, for rows that have one."""
     ended = rows[rows["last_byte_ns"] > 0]
     times: Nanoseconds = ended["last_byte_ns"] - ended["issued_ns"]
     return times
 
 
 def issue_delay_ns(rows: Rows) -> Nanoseconds:
-    """Issue to the last byte of the request in the kernel, of rows that were sent: our own queueing."""
+    """Issue to the last byte of the request in the kernel, for rows that were sent: our own queueing."""
     sent = rows[rows["sent_ns"] > 0]
     times: Nanoseconds = sent["sent_ns"] - sent["issued_ns"]
     return times
@@ -70,13 +70,13 @@ def distribution(values: Nanoseconds) -> Distribution | None:
 
 
 def percentile(values: npt.NDArray[Any], share: float) -> float:
-    """The element floor(share * n) of at least one value, as LoadGen takes it."""
+    """The sorted values' element floor(share * n), as LoadGen takes it; at least one value."""
     rank = min(int(share * len(values)), len(values) - 1)
     return float(np.partition(values, rank)[rank])
 
 
 def failures_by_kind(rows: Rows) -> dict[str, int]:
-    """Counts by label, in the order of FailureKind; an unknown number keeps its number."""
+    """Counts by label, in the order of FailureKind; an unknown kind is ``unknown_<number>``."""
     counts = np.bincount(rows["failure"], minlength=1)
     return {_label(kind): int(counts[kind]) for kind in range(1, len(counts)) if counts[kind]}
 

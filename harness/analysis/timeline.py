@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis import statistics
-from harness.analysis.queries import Floats, Queries
+from harness.analysis.queries import Queries
+from harness.arrays import Floats
 
 _MOST_BINS, _FEWEST_BINS = 600, 40
 _QUERIES_OF_BIN = 8
 _WIDTHS = (1, 2, 5)
-_PART = 1 << 16  # rows at once, where sums need wide numbers
-_SHORTEST_S = 1e-6  # of an answer that came in one event
+_PART = 1 << 16  # rows that are converted to float64 at once
+_SHORTEST_S = 1e-6  # assumed for an answer that came in one event
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def bins_of(queries: Queries) -> Bins:
 
 
 def in_flight(queries: Queries, bins: Bins) -> Floats:
-    """Queries issued and not ended, at the end of each bin; those whose end is not known are left out."""
+    """Queries issued and not ended at the end of each bin, without those whose end is not known."""
     change = np.zeros(bins.count, dtype=np.int64)
     for begin in range(0, len(queries), _PART):
         issued, ended = queries.issued[begin : begin + _PART], queries.ended[begin : begin + _PART]
@@ -66,8 +67,8 @@ def in_flight(queries: Queries, bins: Bins) -> Floats:
 def tokens_per_second(queries: Queries, bins: Bins) -> Floats:
     """Output tokens, each answer's spread evenly between its first and its last.
 
-    Events of many tokens would show as spikes otherwise. An answer without a first token (not streamed)
-    counts from its issue.
+    Otherwise events of many tokens would show as spikes. The tokens of an answer that was not streamed are
+    spread from its issue.
     """
     produced = np.zeros(bins.count)
     for begin in range(0, len(queries), _PART):
@@ -79,11 +80,11 @@ def tokens_per_second(queries: Queries, bins: Bins) -> Floats:
         rate = queries.osl[part][good] / duration
         first = issued + before
         produced += _ramps(first, rate, bins) - _ramps(first + duration, rate, bins)
-    return np.maximum(np.diff(produced, prepend=0.0) / bins.width, 0.0)  # rounding leaves tiny negative sums
+    return np.maximum(np.diff(produced, prepend=0.0) / bins.width, 0.0)  # rounding leaves small negative sums
 
 
 def _ramps(starts: Floats, rates: Floats, bins: Bins) -> Floats:
-    """The sum at each bin's end of ramps that rise from their start with their rate."""
+    """At each bin's end, the sum of ramps that rise at their rate from their start."""
     index = bins.of(starts)
     slope = np.cumsum(np.bincount(index, rates, bins.count))
     offset = np.cumsum(np.bincount(index, rates * starts, bins.count))
@@ -102,7 +103,7 @@ def percentiles(values: Floats, queries: Queries, bins: Bins, shares: tuple[floa
 
 
 def percentile(values: Floats, share: float) -> float:
-    """LoadGen's percentile of what is no NaN; NaN where nothing is left."""
+    """LoadGen's percentile of the values that are not NaN; NaN where all are."""
     known = values[~np.isnan(values)]
     if not len(known):
         return math.nan

@@ -1,4 +1,4 @@
-"""Decides whether a run is VALID, from LoadGen's result and the outcome of every query."""
+"""The verdict on a run, from LoadGen's result and the outcome of every query."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,16 +9,16 @@ from harness.analysis.statistics import completed
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.journal import Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
-_STEP_DOWN = 0.9  # of the rate that was reached: a first step below a limit that was missed
+_STEP_DOWN = 0.9  # the rate to try after a missed limit, as a part of the rate that was reached
 
 
 def run_verdict(record: RunRecord, rows: Rows, issued: int, errors: Sequence[str] = ()) -> RunVerdict:
     """VALID only when LoadGen reports VALID without an error and every query has its complete answer.
 
-    ``record`` has the statistics of ``rows`` and LoadGen's summary; ``issued`` counts LoadGen's samples;
-    ``errors`` are of the run itself.
+    ``record`` holds the statistics of ``rows`` and LoadGen's summary, ``issued`` is the number of LoadGen's
+    samples, ``errors`` are errors of the run itself.
     """
     plan, statistics, loadgen = record.plan, record.statistics, record.loadgen
     if statistics is None or loadgen is None:
@@ -63,7 +63,7 @@ def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> 
 
 
 def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
-    """Limit, measured value and a rate to try; LoadGen's own words for what has none."""
+    """Measured value and limit, and a rate to try; LoadGen's own words where it has no limit."""
     ratios = {}
     for name in ("TTFT", "TPOT"):
         p99_ns, limit_ns = loadgen.percentile_ns(name), loadgen.limit_ns(name)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from harness.rows.rows_console import RowsConsole
+from harness.text import labelled
 
 
 class BatchConsole(RowsConsole):
@@ -13,7 +14,7 @@ class BatchConsole(RowsConsole):
     ROWS, WRITTEN = "prompts", "lines"
 
     def __init__(self, command: Sequence[str], positions: int) -> None:
-        """``positions``: the most of a prompt and its answer."""
+        """``positions`` is the largest number of tokens in a prompt with its answer."""
         super().__init__(command)
         self._positions = positions
 
@@ -30,8 +31,7 @@ class BatchConsole(RowsConsole):
     def lines(self, result: EvalResult) -> list[str]:
         """The counts, then time and rate, or how to resume."""
         lines = [f"prompts   {self.counted(result)}"]
-        lines += [f"WARNING   {warning}" for warning in result.warnings]
-        lines += [f"ERROR     {error}" for error in result.errors]
+        lines += [*labelled("WARNING", result.warnings), *labelled("ERROR", result.errors)]
         if result.failures:
             index, (kind, detail) = min(result.failures.items())
             lines.append(f"ERROR     line {index + 2} of the prompts: {kind.label}: {detail}")

@@ -28,8 +28,9 @@ from harness.grading.livecodebench.journal import journal_path
 from harness.grading.outputs import Outputs, open_outputs
 from harness.grading.references import Reference, load_references
 from harness.grading.reports import console, disagreements, evaluated, outputs, result_file
-from harness.grading.reports.progress import ProgressBar, ProgressFile
 from harness.grading.target import absent_modules, check_target, require_metrics
+from harness.progress.progress_files import ProgressFile
+from harness.progress.progress_line import ProgressBar
 from harness.report.command import add_result
 from harness.text import legible, show
 

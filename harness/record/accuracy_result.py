@@ -14,11 +14,12 @@ from harness.files import ACCURACY_RESULT
 
 
 class MetricFigures(msgspec.Struct, frozen=True):
-    """A metric and its bounds; ``highest`` is None where there is no upper one."""
+    """A metric and its bounds."""
 
     value: float
     lowest: float
     highest: float | None
+    """None where there is no upper bound"""
     met: bool
 
 
@@ -30,34 +31,36 @@ class TargetFigures(msgspec.Struct, frozen=True):
     metrics: dict[str, MetricFigures]
 
 
-class OutputLengths(msgspec.Struct, frozen=True):
-    """Tokens of the outputs; ``truncated_share``: of those that the token limit ended."""
+class OutputTokens(msgspec.Struct, frozen=True):
+    """Lengths of the outputs, in tokens."""
 
     mean: float
     min: int
     max: int
     truncated_share: float
+    """part of the outputs that the token limit ended"""
 
 
 class DatasetFigures(msgspec.Struct, frozen=True):
-    """Right answers of a data set; ``accuracy`` in percent."""
+    """Right answers of a data set."""
 
     correct: int
     total: int
     accuracy: float
+    """percent"""
 
 
 class ModeFigures(msgspec.Struct, frozen=True):
-    """The data sets of one mode; a text metric has no right answers, and so none of them."""
+    """The data sets of one mode; none for a text metric, which has no right answers."""
 
     per_dataset: dict[str, DatasetFigures] = {}
 
 
 class AccuracyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One scored run. ``modes``, ``reasons`` and ``right``: by mode, official and strict."""
+    """One scored run; ``modes``, ``reasons`` and ``right`` are by mode, official and strict."""
 
     target: TargetFigures
-    output_tokens: OutputLengths
+    output_tokens: OutputTokens
     modes: dict[str, ModeFigures]
     missing: tuple[int, ...] = ()
     """samples without an output: no entry in the log, or an empty row of a table"""
@@ -82,3 +85,13 @@ class AccuracyResult(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"{path} is no result of the evaluator ({error}); score the log again"
             ) from None
+
+
+def score_line(folder: Path) -> str:
+    """``exact_match 83.123 (NOT met)``; "" for a run that was not scored, or whose result is damaged."""
+    try:
+        result = AccuracyResult.read(folder)
+    except ConfigError:
+        return ""
+    metrics = {} if result is None else result.target.metrics
+    return ", ".join(f"{name} {m.value:.3f}{'' if m.met else ' (NOT met)'}" for name, m in metrics.items())

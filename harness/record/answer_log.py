@@ -25,13 +25,16 @@ _MOST_IDS = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class SavedAnswer:
-    """The place of an answer: ``count`` ids from ``offset`` of its file; ``finish`` as QUERY_ROW's."""
+    """The place of an answer in a file."""
 
     path: Path
     sample_index: int
     offset: int
+    """of its first id in the file, in bytes"""
     count: int
+    """output ids"""
     finish: int
+    """index in FINISH_REASONS"""
 
     def output_ids(self) -> npt.NDArray[np.int32]:
         """All output ids, shape (count,), int32."""
@@ -47,7 +50,7 @@ def encode_answer(sample_index: int, finish: int, output_ids: bytes) -> bytes:
 def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, SavedAnswer]:
     """By sample index, the first complete answer to each of ``samples`` samples in these journal folders.
 
-    Without those that may be of another model (harness/record/server_changes.py).
+    Answers that may be another model's are left out (harness/record/server_changes.py).
     """
     found: dict[int, SavedAnswer] = {}
     for journal in journals:
@@ -60,7 +63,7 @@ def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, Save
 
 
 def read_answers(path: Path) -> Iterator[SavedAnswer]:
-    """Every intact record of a file; damaged bytes in between are passed over."""
+    """Every intact record of a file; damaged bytes between records are skipped."""
     if not path.stat().st_size:
         return
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:

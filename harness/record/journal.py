@@ -1,4 +1,4 @@
-"""The crash-safe record of every query: what workers write while the clock runs.
+"""The crash-safe record of every query, which workers write during the run.
 
 A worker appends one row per finished query to ``queries-<worker>.bin`` (QUERY_ROW; ``crc`` is the checksum of
 the bytes before it) and one JSON line per Failure to ``failures-<worker>.jsonl``. All times are
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -31,22 +32,24 @@ _QUERY_FIELDS = [
     ("last_byte_ns", "<i8"),  # arrival of the bytes that completed the answer
     ("isl", "<u4"),
     ("osl", "<u4"),
-    ("first_event_tokens", "<u4"),  # tokens in that first event: stream interval as it really was
+    ("first_event_tokens", "<u4"),  # tokens in that event: the real stream interval
     ("finish", "<u1"),  # FINISH_REASONS index; 0 where it failed
     ("failure", "<u1"),  # FailureKind; 0 where it completed
-    ("retries", "<u1"),  # how often it was sent again
+    ("retries", "<u1"),  # number of times that it was sent again
     ("resumed", "<u1"),  # 1: the answer of an earlier attempt at this run; it has no times
 ]
-_CODES = {"<u8": "Q", "<u4": "I", "<u2": "H", "<u1": "B", "<i8": "q"}  # of struct, by numpy's name
+_MOST_BYTES = 1 << 24  # of a file at once: a slow reader catches up over several reads
+_CODES = {"<u8": "Q", "<u4": "I", "<u2": "H", "<u1": "B", "<i8": "q"}  # codes of struct by numpy's types
 _BODY = struct.Struct("<" + "".join(_CODES[kind] for _, kind in _QUERY_FIELDS))
 _CRC = struct.Struct("<I")
-QUERY_ROW = np.dtype([*_QUERY_FIELDS, ("crc", "<u4")])  # many rows, with their checksums
+QUERY_ROW = np.dtype([*_QUERY_FIELDS, ("crc", "<u4")])
 
-Rows = npt.NDArray[np.void]  # of QUERY_ROW
+Rows = npt.NDArray[np.void]
+"""rows of QUERY_ROW"""
 
 FINISH_REASONS = ("", "stop", "length", "other")
 
-# Written after the test by the LoadGen process: one row for each first token or end that LoadGen got.
+# One row for each first token or end that LoadGen got; its process writes them after the test.
 LOADGEN_CALL_ROW = np.dtype(
     [
         ("query_id", "<u8"),
@@ -57,7 +60,7 @@ LOADGEN_CALL_ROW = np.dtype(
 )
 FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a call
 LOADGEN_CALLS_FILE = "reports.bin"
-# The files of one worker, or with ``*`` of all; of the answers: harness/record/answer_log.py.
+# The files of one worker, or of all with ``*``; harness/record/answer_log.py describes those of answers.
 QUERIES_FILE, ANSWERS_FILE = "queries-{}.bin", "answers-{}.bin"
 FAILURES_FILE, RETRIES_FILE = "failures-{}.jsonl", "retries-{}.jsonl"
 
@@ -78,11 +81,13 @@ def encode_row(*values: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The content of a run's journal: ``rows`` of QUERY_ROW, failure details by query id, broken rows."""
+    """The content of a run's journal."""
 
-    rows: npt.NDArray[np.void]
+    rows: Rows
     details: Mapping[int, str]
+    """evidence of failures, by query id"""
     broken: int
+    """rows that were cut short or have a wrong checksum"""
 
 
 def read_journal(directory: Path) -> Journal:
@@ -96,6 +101,32 @@ def read_journal(directory: Path) -> Journal:
         parts.append(rows[good])
         broken += int((~good).sum()) + (whole != len(data))
     return Journal(np.concatenate(parts), _details(directory), broken)
+
+
+class JournalTail:
+    """Reads the rows that workers have added to a journal since the last time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}  # bytes of complete rows
+
+    def read(self) -> Rows:
+        """New complete rows; a row that is being written is read the next time. Raises OSError."""
+        parts = [np.empty(0, QUERY_ROW)]
+        for path in sorted(self._directory.glob(QUERIES_FILE.format("*"))):
+            with path.open("rb") as file:
+                parts.append(self._new_rows(path, file))
+        rows: Rows = np.concatenate(parts)
+        return rows
+
+    def _new_rows(self, path: Path, file: IO[bytes]) -> Rows:
+        begin = self._read.get(path, 0)
+        file.seek(begin)
+        data = file.read(_MOST_BYTES)
+        whole = len(data) - len(data) % QUERY_ROW.itemsize
+        self._read[path] = begin + whole
+        rows: Rows = np.frombuffer(data[:whole], QUERY_ROW)
+        return rows
 
 
 def read_loadgen_calls(directory: Path) -> npt.NDArray[np.void]:

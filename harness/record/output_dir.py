@@ -1,4 +1,4 @@
-"""The output folder of a run: locked, emptied by moving earlier results aside, and checked before the run."""
+"""The output folder of a run: lock it, move earlier results aside, check that it can be written."""
 
 import errno
 import fcntl
@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.errors import ConfigError
 
 _RESERVE = ".reserve"
-_RESERVE_BYTES = 1 << 16  # several times what run.json takes
+_RESERVE_BYTES = 1 << 16  # several times the size of run.json
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def free_reserve(log_dir: Path) -> None:
 
 @contextmanager
 def writing(log_dir: Path) -> Iterator[None]:
-    """Make an error of the file system one of the flag: ConfigError."""
+    """Turn an error of the file system into a ConfigError that names the flag."""
     try:
         yield
     except OSError as error:
@@ -117,7 +117,7 @@ def _lock(descriptor: int, log_dir: Path) -> None:
 
 
 def _refuse_open_folder(folder: Path) -> None:
-    """Others who may write beside the logs could plant links, which LoadGen follows: it opens by name."""
+    """LoadGen opens its files by name: others who may write into the folder could plant links there."""
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise ConfigError(

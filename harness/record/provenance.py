@@ -1,4 +1,4 @@
-"""Facts of the host and the software that a result depends on. What cannot be found out is None."""
+"""Facts of the host and the software on which a result depends; unknown ones are None."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ PACKAGES = (
     "kingfisher-secret-scanner",
 )
 
-# Names only: a value may be a secret.
+# Only names are recorded: a value may be a secret.
 ENVIRONMENT_PREFIXES = (
     "SGLANG_",
     "VLLM_",
@@ -111,7 +111,7 @@ def gather_provenance(root: Path) -> Provenance:
 
 def package_version(name: str) -> str | None:
     """The installed version, None where there is none."""
-    from importlib import metadata  # here: each worker process reads this module, and none asks
+    from importlib import metadata  # imported here: worker processes import this module without needing it
 
     try:
         return metadata.version(name)
@@ -152,7 +152,7 @@ def _changed_tree(root: Path) -> str | None:
 
 
 def ask_git(root: Path, *arguments: str, index: Path | None = None) -> str | None:
-    """The output of git in ``root``, None when it fails; ``index`` takes the place of git's own."""
+    """The output of git in ``root``, None when it fails; ``index`` replaces git's own index."""
     if shutil.which("git") is None:
         return None
     command = ["git", "-C", str(root), "--no-optional-locks", *arguments]

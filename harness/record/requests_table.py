@@ -47,21 +47,23 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
-    """Times of LoadGen's calls in CLOCK_MONOTONIC ns (0: never): three arrays of one length, any order."""
+class CallTimes:
+    """Times at which LoadGen was called: three arrays of one length, in any order."""
 
     query_id: npt.NDArray[np.uint64]
     first_ns: npt.NDArray[np.int64]
+    """with the first token, CLOCK_MONOTONIC; 0: never"""
     done_ns: npt.NDArray[np.int64]
+    """with the end, CLOCK_MONOTONIC; 0: never"""
 
 
 def requests_table(
     rows: Rows,
     replicas: Sequence[str],
     details: Mapping[int, str] | None = None,
-    reported: Reported | None = None,
+    reported: CallTimes | None = None,
 ) -> pa.Table:
-    """The table in order of issue. ``replicas``: URL by the rows' number; ``details``: by query id."""
+    """The table in order of issue. ``replicas``: the URL of each number; ``details``: by query id."""
     rows = rows[np.lexsort((rows["query_id"], rows["issued_ns"]))]
     columns: dict[str, pa.Array] = {
         name: arrow_numbers(rows[name]) for name in ("query_id", "sample_index", "worker")
@@ -122,7 +124,7 @@ def _labels(
 
 
 def _details(query_ids: npt.NDArray[np.uint64], details: Mapping[int, str]) -> pa.Array:
-    """Failures are few: find their rows instead of looking up every row."""
+    """Failures are few, so their rows are found instead of looking up every row."""
     texts: list[str | None] = [None] * len(query_ids)
     if details:
         wanted = np.fromiter(details, dtype=np.uint64, count=len(details))
@@ -131,7 +133,7 @@ def _details(query_ids: npt.NDArray[np.uint64], details: Mapping[int, str]) -> p
     return arrow_texts(texts)
 
 
-def _reported_columns(query_ids: npt.NDArray[np.uint64], reported: Reported) -> tuple[pa.Array, pa.Array]:
+def _reported_columns(query_ids: npt.NDArray[np.uint64], reported: CallTimes) -> tuple[pa.Array, pa.Array]:
     """Join by query id; null where LoadGen was not called."""
     order = np.argsort(reported.query_id)
     known = reported.query_id[order]

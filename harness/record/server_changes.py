@@ -1,4 +1,4 @@
-"""What identifies a server, and servers that another one took the place of during a run.
+"""What identifies a server, and servers that were replaced by another one during a run.
 
 A change is kept in the journal at the moment it is found: ``--resume`` must not take answers that may be of
 another model, whatever ended the run.
@@ -17,7 +17,7 @@ from harness.text import counted
 
 Named = dict[str, str | int]
 
-# Facts that a server keeps as long as it is the same model, started in the same way.
+# Facts that stay the same as long as the server has the same model and was started in the same way.
 _MODEL = ("model", "model_path", "revision", "weight_version", "vocabulary_size")
 IDENTITY = (*_MODEL, "version", "context_length", "engine")
 _FILE = "changes.jsonl"
@@ -64,12 +64,12 @@ def differing(before: ServerInfo, now: ServerInfo, names: Sequence[str] = IDENTI
 
 
 def other_model(before: ServerInfo, now: ServerInfo) -> str:
-    """In which facts a server has another model than an earlier one, wherever its files are; "" for none."""
+    """The facts in which a server's model differs from an earlier one's, except its path; "" for none."""
     return differing_text(*differing(before, now, [name for name in _MODEL if name != "model_path"]))
 
 
 def no_longer_named(before: ServerInfo, now: ServerInfo) -> list[str]:
-    """The facts that were named and are not any more, such as while a server starts."""
+    """The facts that were named before and are missing now, such as while a server starts."""
     return [name for name in IDENTITY if getattr(before, name) is not None and getattr(now, name) is None]
 
 
@@ -100,7 +100,7 @@ def counted_changes(rows: Rows, changes: Sequence[ServerChange]) -> tuple[Server
 
 
 def usable_samples(journal: Path) -> frozenset[int] | None:
-    """The samples of a journal whose answers are surely of the run's model; None: all of them."""
+    """The samples of a journal whose answers are certainly the run's model's; None: all of them."""
     path = journal / _FILE
     if not path.exists():
         return None
@@ -108,7 +108,7 @@ def usable_samples(journal: Path) -> frozenset[int] | None:
         changes = [msgspec.json.decode(line, type=ServerChange) for line in path.read_bytes().splitlines()]
     except (msgspec.DecodeError, UnicodeDecodeError):
         changes = []
-    if not changes:  # cut short, such as by a full disk: which server has changed is not known
+    if not changes:  # cut short, such as by a full disk: it is not known which server has changed
         return frozenset()
     rows = read_journal(journal).rows
     good = rows[(rows["failure"] == 0) & ~in_doubt(rows, changes)]

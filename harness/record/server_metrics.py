@@ -1,7 +1,7 @@
 """server_metrics.parquet: what the servers' /metrics pages said during a run, a row for each value.
 
-The pages are Prometheus text. Left out: buckets of histograms (most of a page's lines), times of creation,
-and comments. Past a bound of rows only the values behind ``QUANTITIES`` are kept, past a second one none.
+The pages are Prometheus text. Buckets of histograms (most of a page's lines), times of creation and comments
+are left out. After a bound of rows only the values in ``QUANTITIES`` are kept, after a second bound none.
 """
 
 import re
@@ -16,29 +16,29 @@ import pyarrow.parquet as pq
 from harness.arrow import arrow_numbers, arrow_texts
 
 MOST_PAGE_BYTES = 4 << 20
-_MOST_LINES = 50_000  # of a page
+_MOST_LINES = 50_000  # lines of a page
 _MOST_SERIES = 50_000  # different names with labels, of all servers
 _MOST_ROWS = 8_000_000
-_MOST_OTHER_ROWS = 4_000_000  # of names that are not used here
+_MOST_OTHER_ROWS = 4_000_000  # rows of names that are not in QUANTITIES
 _GROUP_ROWS = 1 << 17
-_LONGEST = 1000  # characters of a name with its labels
+_LONGEST = 1000  # characters in a name with its labels
 
 _LEFT_OUT = re.compile(rb"\w(_bucket|_created)(\{|$)")
 _SERIES = re.compile(rb"([a-zA-Z_:][\w:]*)(\{.*\})?\Z")
 
-Kind = Literal["level", "count"]  # a level goes up and down; a count only grows, until its server restarts
-
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Quantities that servers report under different names; the first name that a server has counts."""
+    """A quantity that servers report under different names."""
 
-    kind: Kind
+    kind: Literal["level", "count"]
+    """a level goes up and down; a count only grows, until its server restarts"""
     meaning: str
     names: tuple[str, ...]
+    """the first name that a server has counts"""
 
 
-# SGLang 0.5, vLLM 0.10 to 0.32, llama.cpp and pytorch/; names differ between their versions.
+# Names in SGLang 0.5, vLLM 0.10 to 0.32, llama.cpp and pytorch/; they differ between versions.
 QUANTITIES: Mapping[str, Quantity] = {
     "running": Quantity(
         "level",
@@ -167,7 +167,7 @@ SCHEMA = pa.schema(
 
 
 def values_of(page: bytes) -> Iterator[tuple[bytes, float]]:
-    """Each series of a page, its name with its labels, and its value. What is no such line is left out."""
+    """Each series of a page (its name with its labels) and its value; other lines are left out."""
     for line in page.split(b"\n", _MOST_LINES)[:_MOST_LINES]:
         if not line or line.startswith(b"#"):
             continue
@@ -198,7 +198,7 @@ class MetricsWriter:
     """Writes the values of pages into an open file, a group of rows at a time. Raises OSError."""
 
     def __init__(self, file: IO[bytes], replicas: Sequence[str]) -> None:
-        self.full = False  # something was left out for its number
+        self.full = False  # rows or series were left out, because there were too many
         self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
         self._replicas = arrow_texts(replicas)
         self._names: dict[str, int] = {}

@@ -9,9 +9,9 @@ from typing import Any
 from harness.analysis.run_files import read_run
 from harness.errors import ConfigError, HarnessError, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
+from harness.progress import watch_screen
 from harness.record.run_record import RunRecord
 from harness.report import runs_table
-from harness.report import watch as watching
 from harness.report.html.compare_page import compare_lines, compare_page
 from harness.report.html.page import Page, write_page
 from harness.report.html.run_page import run_page
@@ -35,7 +35,7 @@ def run(options: ReportOptions) -> None:
         case CompareOptions():
             compare(options)
         case WatchOptions():
-            watching.watch(options.folder)
+            watch_screen.watch(options.folder)
         case ResultsOptions():
             results(options)
 
@@ -102,7 +102,7 @@ def write_report_of(record: RunRecord) -> None:
 
 
 def add_result(folder: Path, result: Mapping[str, Any]) -> None:
-    """Keep the evaluator's result in the folder of a run, and write its page again where it has one.
+    """Write the evaluator's result into the folder of a run, and its page again where it has one.
 
     Folders without run.json are not changed; a failure is only a warning.
     """
@@ -127,7 +127,7 @@ def _one_run(folder: Path) -> Path:
 
 
 def _runs_in(folder: Path) -> Iterator[Path]:
-    """The folder itself, or all below it that have a run."""
+    """The folder itself, or all folders of runs below it."""
     if not folder.is_dir():
         raise ConfigError(
             f"{folder}: no such folder; pass the folder of a run, such as DIR/server/performance"

@@ -37,7 +37,7 @@ def scoring_command(
 ) -> str:
     """The evaluator's command for a complete accuracy log or a table of outputs, ready to paste.
 
-    ``tokenizer`` as given; by default one that is beside the dataset.
+    ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.
     """
     words: list[str | Path] = [*_program(_EVALUATOR), "--mlperf-log", _shown(outputs)]
     if not is_binary_table(outputs):
@@ -61,7 +61,7 @@ def resuming_command(arguments: Sequence[str]) -> str:
 
 
 def _program(script: Path) -> tuple[Path, Path]:
-    """The interpreter of this process and a script, both relative where they lie below the working folder."""
+    """The interpreter of this process and a script, relative to the working folder where they lie in it."""
     return _shown(Path(sys.executable)), _shown(script)
 
 
@@ -71,7 +71,7 @@ def _shown(path: Path) -> Path:
 
 
 def _has_code(dataset: Path) -> bool:
-    """Whether a row is a LiveCodeBench problem; a file without names of data sets cannot be graded anyway."""
+    """Whether any row is a LiveCodeBench problem. A file without names of data sets cannot be graded."""
     try:
         names = open_table(dataset).column(_DATASET)
     except DatasetError:

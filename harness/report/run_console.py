@@ -1,32 +1,35 @@
-"""The texts of a run on stdout, from its record: the plan before the run, the summary after it."""
+"""The texts of a run on stdout, from its record: the plan before the run, the summary after it.
+
+Consoles of other programs share its lines about servers and limits.
+"""
 
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.statistics import PERCENTILES
 from harness.config.audit_config import test_named
 from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
+from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
-from harness.report.network import first_token_line, network_line
 from harness.report.next_step import next_step
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot, duration, milliseconds
-from harness.text import printable
+from harness.text import aligned, duration, labelled, milliseconds, printable
 
-LABEL_WIDTH = 14
-CELL_WIDTH = 9
+DRY_RUN = "dry run: everything is checked, nothing was sent"
+_LABEL_WIDTH, _CELL_WIDTH = 14, 9
 _NOT_MEASURED = "-"
-# Columns that a narrow terminal loses, the least important first.
+# Columns that are left out on a narrow terminal, the least important first.
 _DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
 _LIMIT = "p99 limit"
-_KINDS, _URLS = 6, 4  # of servers that the plan shows, and of their URLs
+_KINDS, _URLS = 6, 4  # the most kinds of servers that a plan lists, and URLs of each
 _SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
 _OURS = "this client's own time, inside LoadGen's figures"
 _LEGEND = {
@@ -54,7 +57,7 @@ class RunConsole:
         """Print the result; returns the program's exit code."""
         self._progress.end()
         if record.plan.dry_run:
-            print("dry run: everything is checked, nothing was sent")
+            print(DRY_RUN)
             return EXIT_VALID
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         lines = result_lines(Path(record.files["LoadGen"]))
@@ -67,8 +70,8 @@ def render_summary(
 ) -> str:
     """The closing summary of a run that has ended, ending in a line break.
 
-    ``width``: the terminal's columns, None for no limit. ``loadgen_lines``: its summary's result, word for
-    word. ``next_step``: what to run now.
+    ``width`` is the number of the terminal's columns, None for no limit; ``loadgen_lines`` the result in
+    LoadGen's summary, word for word; ``next_step`` a line with the command to run next.
     """
     if record.statistics is None or record.verdict is None:
         raise ValueError("the record of a run that has not ended")
@@ -90,7 +93,7 @@ def render_summary(
 
 
 def _pair(label: str, value: str) -> str:
-    return f"{printable(label):<{LABEL_WIDTH}} {printable(value)}"
+    return f"{printable(label):<{_LABEL_WIDTH}} {printable(value)}"
 
 
 def _throughput(s: Statistics) -> list[str]:
@@ -134,8 +137,8 @@ def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[
         if name in rows and not record.plan.accuracy:
             rows[name][_LIMIT] = milliseconds(limit_ns)
     titles = _columns(any(_LIMIT in row for row in rows.values()), width)
-    lines = [_table_line("ms", titles)]
-    lines += [_table_line(name, [row.get(title, "") for title in titles]) for name, row in rows.items()]
+    cells = [[name, *(row.get(title, "") for title in titles)] for name, row in rows.items()]
+    lines = aligned([["ms", *titles], *cells], "<>", least=(_LABEL_WIDTH, _CELL_WIDTH), gap=" ")
     return [*lines, *_legend(rows, width)]
 
 
@@ -143,7 +146,7 @@ def _columns(limits: bool, width: int | None) -> list[str]:
     """The columns that fit into ``width``; p99 and the limits stay."""
     titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max", *((_LIMIT,) if limits else ())]
     for title in _DROPPED:
-        if width is None or LABEL_WIDTH + len(titles) * (CELL_WIDTH + 1) <= width:
+        if width is None or _LABEL_WIDTH + len(titles) * (_CELL_WIDTH + 1) <= width:
             break
         titles.remove(title)
     return titles
@@ -164,13 +167,9 @@ def _cells(found: Distribution | None) -> dict[str, str]:
     return dict(zip(titles, map(milliseconds, values), strict=True))
 
 
-def _table_line(label: str, cells: Sequence[str]) -> str:
-    return (f"{label:<{LABEL_WIDTH}}" + "".join(f" {cell:>{CELL_WIDTH}}" for cell in cells)).rstrip()
-
-
 def _network(record: RunRecord) -> list[str]:
     texts = {"network": network_line(record.network), "first token": first_token_line(record)}
-    indent = " " * (LABEL_WIDTH + 1)
+    indent = " " * (_LABEL_WIDTH + 1)
     wrapped = (
         textwrap.wrap(_pair(name, text), 110, subsequent_indent=indent)
         for name, text in texts.items()
@@ -209,7 +208,7 @@ def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
 
 
 def render_plan(record: RunRecord, *, searched: bool = False) -> str:
-    """The plan as the user reads it before the run; ``searched``: of many runs, whose rates are not known."""
+    """The plan as the user reads it before the run; ``searched``: for runs whose rates are not known."""
     plan, parameters = record.plan, record.plan.parameters
     in_flight = "as LoadGen issues them" if plan.concurrency is None else f"{plan.concurrency} at once"
     lines = [
@@ -223,10 +222,10 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
         + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
         + ("streamed" if parameters.stream else "not streamed"),
-        *(f"server    {line}" for line in server_lines(record.servers, lambda server: _served(server, plan))),
+        *labelled("server", server_lines(record.servers, lambda server: _served(server, plan))),
         *(() if searched else (f"logs      {plan.log_dir}",)),
-        *(f"DEVIATION {deviation}" for deviation in record.deviations),
-        *(f"WARNING   {warning}" for warning in (*record.warnings, *plan.conf_warnings)),
+        *labelled("DEVIATION", record.deviations),
+        *labelled("WARNING", (*record.warnings, *plan.conf_warnings)),
     ]
     return "\n".join(printable(line) for line in lines)
 
@@ -263,7 +262,7 @@ def _audit_line(plan: ResolvedPlan) -> list[str]:
 
 
 def _guess(record: RunRecord) -> str:
-    """A mark where Offline's own concurrency is a guess: not every server reports what it runs at once."""
+    """A remark where Offline's concurrency is a guess: not every server reports how many requests it runs."""
     if record.plan.concurrency is None or record.plan.max_concurrency is not None:
         return ""
     if all(server.max_running_requests is not None for server in record.servers):
@@ -285,7 +284,7 @@ def _bounds(plan: ResolvedPlan) -> str:
 
 
 def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], str]) -> list[str]:
-    """``URL: `` and the text of ``served`` about the server; replicas with the same text share a line."""
+    """``URL: TEXT`` with what ``served`` says of the server; replicas with the same text share a line."""
     groups: dict[str, list[str]] = {}
     for server in servers:
         groups.setdefault(served(server), []).append(server.url)
@@ -316,3 +315,8 @@ def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
     }
     shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     return f"{served_by(server)} ({shown})"
+
+
+def limits_text(limits_ns: Mapping[str, int]) -> str:
+    """``TTFT 3000 ms, TPOT 80.00 ms``."""
+    return ", ".join(f"{name} {milliseconds(limit)} ms" for name, limit in limits_ns.items())

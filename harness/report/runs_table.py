@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.accuracy_result import AccuracyResult
+from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
 
 COLUMNS = ("folder", "run", "result", "figure", "TTFT p99", "TPOT p99", "failed", "started", "harness")
@@ -41,7 +41,7 @@ def write_csv(path: Path, rows: Sequence[Sequence[str]]) -> None:
 
 
 def _record(path: Path) -> RunRecord | None:
-    """None for a file that cannot be read: the other runs are shown nevertheless."""
+    """None for a file that cannot be read: the other runs are still shown."""
     try:
         return RunRecord.read(path)
     except (ConfigError, OSError):
@@ -57,7 +57,7 @@ def _row(folder: Path, record: RunRecord | None) -> tuple[str, ...]:
         str(folder),
         plan.title,
         _result(record),
-        score(folder) or _figure(record.loadgen),
+        score_line(folder) or _figure(record.loadgen),
         *(_part(record.loadgen, name, limits.get(name)) for name in ("TTFT", "TPOT")),
         "-" if stats is None else str(stats.failed),
         f"{record.started:%Y-%m-%d %H:%M}",
@@ -81,17 +81,7 @@ def _figure(summary: LoadgenSummary | None) -> str:
     return "-" if p90 is None else f"p90 {p90 / 1e6:.1f} ms"
 
 
-def score(folder: Path) -> str:
-    """The metrics of a scored run."""
-    try:
-        result = AccuracyResult.read(folder)
-    except ConfigError:
-        return ""
-    metrics = {} if result is None else result.target.metrics
-    return ", ".join(f"{name} {m.value:.3f}{'' if m.met else ' (NOT met)'}" for name, m in metrics.items())
-
-
 def _part(summary: LoadgenSummary | None, name: str, limit_ns: int | None) -> str:
-    """p99 as a part of its limit."""
+    """The p99 as a part of its limit."""
     p99 = None if summary is None else summary.percentile_ns(name)
     return "-" if p99 is None or not limit_ns else f"{p99 / limit_ns:.1%}"

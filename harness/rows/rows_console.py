@@ -5,14 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from harness.grading.reports.progress import ProgressBar
+from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
 from harness.record.resolved_plan import ServerInfo
 from harness.report.next_step import resuming_command, scoring_command
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot
-from harness.report.run_console import served_by, server_lines
+from harness.report.run_console import DRY_RUN, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from harness.text import show
+from harness.text import labelled, show
 
 
 class RowsConsole(ABC):
@@ -45,10 +44,10 @@ class RowsConsole(ABC):
         lines = [
             rows,
             f"answers   {answers}",
-            *(f"server    {line}" for line in server_lines(servers, served_by)),
+            *labelled("server", server_lines(servers, served_by)),
             f"output    {plan.output}",
             *([f"resuming  {kept} of {samples} {self.ROWS} are answered already"] if kept else []),
-            *(f"WARNING   {warning}" for warning in warnings),
+            *labelled("WARNING", warnings),
         ]
         show(*lines)
 
@@ -66,7 +65,7 @@ class RowsConsole(ABC):
         self._progress.end()
         self._writing.end()
         if result.plan.run.dry_run:
-            print("dry run: everything is checked, nothing was sent")
+            print(DRY_RUN)
             return 0
         show(*self.lines(result))
         return result.exit_code
@@ -107,13 +106,13 @@ class EvalConsole(RowsConsole):
         lines = [f"rows           {self.counted(result)}"]
         if answered:
             lines.append(f"tokens         {tokens}, {tokens / answered:.1f} each on average")
-        lines += [f"WARNING        {warning}" for warning in result.warnings]
+        lines += labelled("WARNING", result.warnings, 14)
         if result.without_text:
             lines.append(
                 f"WARNING        {result.without_text} answers have ids that the tokenizer does not have: "
                 "their model_output is empty"
             )
-        lines += [f"ERROR          {error}" for error in result.errors]
+        lines += labelled("ERROR", result.errors, 14)
         if not result.is_complete:
             left = result.samples - answered - failed
             lines.append(f"{left} rows have neither an answer nor a failure: the file is not written")

@@ -22,12 +22,11 @@ from harness.peak.ladder.ladder_plan import LadderPlan, default_steps, running_l
 from harness.peak.ladder.ladder_result import Ladder, why_stop
 from harness.peak.ladder.measurement import Look, Measurement, StepRows, StepSettings
 from harness.peak.ladder.steps import Step
-from harness.record.journal import Rows, failure_reasons
+from harness.record.journal import JournalTail, Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.record.resolved_plan import ServerInfo
 from harness.record.server_changes import ServerChange
-from harness.report.progress_log import JournalTail
 from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests

@@ -13,10 +13,10 @@ from harness.files import JOURNAL_DIR, USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rate
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import ProgressSnapshot
 from sut.peak.prober import interruption, run_options
 from sut.run import run
 

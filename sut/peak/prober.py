@@ -23,8 +23,8 @@ from harness.peak.search.cut_off import CutOff
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
 from harness.peak.search.schedule import Schedule
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import ProgressSnapshot
 from sut.peak.emptying import empty_servers
 from sut.peak.ladder import OpenLadder, open_ladder
 from sut.run import run

@@ -21,9 +21,10 @@ from harness.peak.search.policy import Action, Ended, History, Policy, SearchSet
 from harness.peak.search.probe import Probe
 from harness.peak.search.schedule import Schedule
 from harness.peak.search.search_state import SearchState, check_same, identity_of, read_state
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import ProgressSnapshot, duration
+from harness.text import duration
 from sut.peak.prober import RunProber, run_options
 from sut.run import run
 from sut.supervisor.connection_limits import ConnectionLimits

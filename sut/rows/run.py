@@ -13,12 +13,12 @@ from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.dataset.samples import SampleSet
 from harness.files import JOURNAL_DIR
+from harness.progress.progress_files import ProgressLine
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import read_journal
 from harness.record.resolved_plan import ServerInfo
 from harness.record.server_changes import counted_changes
-from harness.report.progress_line import ProgressSnapshot
-from harness.report.progress_log import ProgressLine
 from harness.rows import attempts
 from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan

@@ -13,8 +13,7 @@ from harness.config.run_options import Backend
 from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
 from harness.record.resolved_plan import ServerInfo
-from harness.report.progress_line import duration
-from harness.text import aligned, printable
+from harness.text import aligned, duration, printable
 from sut.servers.differences import check_alike, with_differences
 from sut.servers.info_client import InfoClient, NotReadyError, WaitNotices
 from sut.servers.naming import Calls, DuplicateError, Replicas, check_enough, replicas_of

@@ -1,4 +1,4 @@
-"""GPUs of this machine by nvidia-ml-py and amdsmi, as a page of metrics named as by the DCGM exporter."""
+"""GPUs of this machine, from nvidia-ml-py and amdsmi, as a page of metrics with the DCGM exporter's names."""
 
 import importlib
 import io
@@ -13,14 +13,14 @@ _CLOCK, _TEMPERATURE = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_TEMP"  # MHz, de
 _USE, _MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"  # %, MiB
 _SLOWED, _POWER_LIMITED = "gpu_slowed", "gpu_power_limited"
 
-# nvml.h: nvmlClocksEventReasons. Heat, a failing power supply and the board's own slowdown; the power limit.
+# nvml.h, nvmlClocksEventReasons: heat, a failing power supply and the board's own slowdown; the power limit.
 _NVML_SLOWED, _NVML_POWER_LIMIT = 0x8 | 0x20 | 0x40 | 0x80, 0x4
 
-# amdsmi.h: amdsmi_gpu_metrics_t of MI300 and later. Samples of the firmware, and those in which it throttled.
+# amdsmi.h, amdsmi_gpu_metrics_t of MI300 and later: samples of the firmware, and those in which it throttled.
 _AMD_SAMPLES = "accumulation_counter"
 _AMD_SLOWED = tuple(f"{part}_residency_acc" for part in ("prochot", "socket_thm", "vr_thm", "hbm_thm"))
 _AMD_POWER_LIMIT = ("ppt_residency_acc",)
-_AMD_UNSUPPORTED = (0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)  # later versions say "N/A"
+_AMD_UNSUPPORTED = (0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)  # later versions report "N/A"
 
 _START_S = 20.0
 
@@ -28,7 +28,7 @@ _Questions = Mapping[str, Callable[[], float | None]]
 
 
 class _Library(Protocol):
-    """The answers of a vendor's library; ``errors`` are raised for values that a GPU does not have."""
+    """A vendor's library; it raises ``errors`` for values that a GPU does not have."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]: ...
@@ -37,11 +37,11 @@ class _Library(Protocol):
     def handles(self) -> Sequence[Any]: ...
 
     def questions(self, number: int) -> _Questions:
-        """The queries of each metric of the GPU; None where it has no value now."""
+        """A question for each metric of the GPU; its answer is None where there is no value now."""
 
 
 class LocalGpus:
-    """The GPUs that the installed libraries list; ``failures``: libraries that do not start, and why."""
+    """The GPUs that the installed libraries list; ``failures`` say which libraries do not start, and why."""
 
     def __init__(self) -> None:
         self._libraries: list[_Library] = []
@@ -59,7 +59,7 @@ class LocalGpus:
         return sum(len(library.handles) for library in self._libraries)
 
     def page(self) -> bytes:
-        """The present values of all GPUs, without those that a GPU does not report."""
+        """The present values of all GPUs; what a GPU does not report is left out."""
         gpus = ((library, number) for library in self._libraries for number in range(len(library.handles)))
         lines = (
             f'{name}{{gpu="{place}"}} {value}'
@@ -93,9 +93,9 @@ class _Nvml:
         return [self._nvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
 
     def questions(self, number: int) -> _Questions:
-        """The queries of the GPU; 1 while NVML names a reason for a lower clock, else 0."""
+        """Questions about the GPU; 1 while NVML names a reason for a lower clock, else 0."""
         nvml, handle = self._nvml, self.handles[number]
-        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # 12.535; its earlier name:
+        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)  # since 12.535; before:
         reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
         return {
             _POWER: lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
@@ -124,10 +124,10 @@ class _AmdSmi:
         return list(self._smi.amdsmi_get_processor_handles())
 
     def questions(self, number: int) -> _Questions:
-        """The queries of the GPU; throttling as a part of the time since the previous page."""
+        """Questions about the GPU; throttling is a part of the time since the previous page."""
         smi, handle = self._smi, self.handles[number]
         return {
-            # MI300 and later have a current power, earlier GPUs an average.
+            # MI300 and later report the current power, earlier GPUs an average.
             _POWER: lambda: _first(
                 smi.amdsmi_get_power_info(handle), "current_socket_power", "average_socket_power"
             ),
@@ -137,7 +137,7 @@ class _AmdSmi:
                 "clk",
                 "cur_clk",  # until ROCm 6.1
             ),
-            # The hot spot, as MI300 has no edge.
+            # MI300 reports no edge temperature, but that of the hot spot.
             _TEMPERATURE: lambda: smi.amdsmi_get_temp_metric(
                 handle, smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
             ),
@@ -148,7 +148,10 @@ class _AmdSmi:
         }
 
     def _part_of_time(self, number: int, reasons: tuple[str, ...]) -> float | None:
-        """Of the reason that applied longest. amdsmi_get_violation_status would wait 0.1 s for each GPU."""
+        """The part of the time that the GPU throttled for the reason that lasted longest.
+
+        amdsmi_get_violation_status is not used: it waits 0.1 s for each GPU.
+        """
         answer = self._smi.amdsmi_get_gpu_metrics_info(self.handles[number])
         now = [_first(answer, name) for name in (_AMD_SAMPLES, *reasons)]
         before = self._counters.get((number, reasons), [None] * len(now))
@@ -172,7 +175,7 @@ def _first(answer: Mapping[str, Any], *names: str) -> float | None:
 
 
 def _millijoules(answer: Mapping[str, Any]) -> float | None:
-    """From a counter and its resolution in uJ."""
+    """Energy in mJ, from a counter and its resolution in uJ."""
     count = _first(answer, "energy_accumulator", "power")  # the second until ROCm 6.1
     resolution = _first(answer, "counter_resolution")
     return None if count is None or resolution is None else count * resolution / 1000
@@ -181,7 +184,7 @@ def _millijoules(answer: Mapping[str, Any]) -> float | None:
 def _imported(name: str, load: Callable[[], Any]) -> Any:
     """The module. Raises ModuleNotFoundError without it, OSError where its library does not load."""
     try:
-        with redirect_stdout(io.StringIO()):  # where amdsmi prints that it found no library
+        with redirect_stdout(io.StringIO()):  # amdsmi prints there that it found no library
             return load()
     except (ImportError, OSError, KeyError, AttributeError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == name:
@@ -201,7 +204,7 @@ def _started(
         except errors as error:
             outcome.put(OSError(f"{name}: {' '.join(str(error).split())}"))
 
-    # amdsmi_init has no limit of time and was seen to hang (ROCm/rocm-systems, pull request 6462).
+    # amdsmi_init has no time limit and can hang (ROCm/rocm-systems, pull request 6462).
     threading.Thread(target=run, name=name, daemon=True).start()
     try:
         found = outcome.get(timeout=_START_S)

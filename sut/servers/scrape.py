@@ -1,6 +1,6 @@
 """The servers' /metrics pages, read every 5 s during a run and kept as server_metrics.parquet.
 
-A thread of the supervisor does it, at a low priority; neither LoadGen's process nor a worker has a part.
+A thread of the supervisor reads them at a low priority; neither LoadGen's process nor a worker takes part.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ EVERY_S = 5.0
 _ANSWER_S = 2.0
 _PARTS = 20  # of that time; see _within
 _AT_ONCE = 32
-_LARGEST_PART = 0.2  # of the time that a round may take; more, and the next one comes later
+_LARGEST_PART = 0.2  # part of the time that rounds may take; after a longer round the next one comes later
 _TRIES = 3  # failures in a row, after which a server is queried in every tenth round only
 _SELDOM = 10
 _NICE = 10
-_END_S = 30.0  # of a thread of low priority, perhaps on a busy machine
+_END_S = 30.0  # the thread has a low priority, and the machine may be busy
 _SHOWN = 3
 GPUS_HERE = "GPUs of this machine"
 
@@ -48,26 +48,30 @@ class NoMetricsError(Exception):
 
 @dataclass(slots=True)
 class _Server:
-    """A server whose page is read; ``wrong`` is the latest failure, ``failures`` how many in a row."""
+    """A server whose page is read."""
 
     number: int
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     failures: int = 0
+    """in a row"""
     ever: bool = False
+    """whether a page was read"""
     wrong: str = ""
+    """the latest failure"""
 
 
 @dataclass(slots=True)
 class Scraped:
-    """The end of a scrape: servers that never had metrics, and why; other remarks."""
+    """The result of a run's reading."""
 
     without: dict[str, str] = field(default_factory=dict)
+    """servers that never had metrics, and why"""
     warnings: tuple[str, ...] = ()
 
 
 class MetricsScraper:
-    """Asks from ``start`` to ``stop``. No failure here ends a run."""
+    """Reads the pages from ``start`` to ``stop``. No failure here ends a run."""
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class MetricsScraper:
         gpus: LocalGpus | None = None,
     ) -> None:
         """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine."""
-        # Each reading of TensorRT-LLM's page removes its statistics, which sut.servers.health needs.
+        # TensorRT-LLM's statistics are removed by reading them, and sut.servers.health needs them.
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._servers = [
             _Server(n, one.url, authorization) for n, one in enumerate(servers) if one.wire != "trtllm"
@@ -134,7 +138,7 @@ class MetricsScraper:
             trust_env=False,
             verify=self._verify,
             limits=limits,
-            timeout=None,  # _within has the limit
+            timeout=None,  # _within has the time limit
         ) as client:
             gate, number, last = asyncio.Semaphore(_AT_ONCE), 0, False
             while True:
@@ -154,7 +158,7 @@ class MetricsScraper:
                 last = await self._pause(max(EVERY_S, took / _LARGEST_PART) - took)
 
     async def _pause(self, seconds: float) -> bool:
-        """Whether the run has ended in the meantime."""
+        """Wait; returns whether the run has ended in the meantime."""
         return await asyncio.to_thread(self._ended.wait, seconds)
 
     async def _ask(
@@ -213,7 +217,7 @@ async def _body(client: httpx.AsyncClient, server: _Server) -> bytes:
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, bytes]) -> bytes:
-    """The result, or TimeoutError. A pause of this thread, which has a low priority, counts as one part."""
+    """The result of ``work``. Raises TimeoutError. A pause of this low-priority thread counts as one part."""
     task = asyncio.ensure_future(work)
     for _ in range(_PARTS):
         if (await asyncio.wait((task,), timeout=seconds / _PARTS))[0]:

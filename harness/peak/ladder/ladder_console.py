@@ -1,23 +1,20 @@
 """The texts of a ladder on stdout: the plan, the progress, a line for each step, the result."""
 
-import shutil
-import sys
 from collections.abc import Iterator
 
-from harness.cli.streams import control
 from harness.errors import EXIT_VALID
 from harness.peak.ladder.ladder_files import LADDER_PAGE
 from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import SLOWER, Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
-from harness.report.progress_line import duration, milliseconds
-from harness.report.run_console import served_by, server_lines
-from harness.text import show
+from harness.progress.progress_line import LiveLine
+from harness.report.run_console import DRY_RUN, limits_text, served_by, server_lines
+from harness.text import aligned, duration, labelled, milliseconds, show
 
 _SLOWEST = 3  # replicas that a remark names
-_PLAIN_EVERY_S = 30.0  # between two progress lines of a log file or a pipe
+_PLAIN_EVERY_S = 30.0  # between two lines of progress in a log file or a pipe
 
-# Name and unit of each column; the rows are those of step_cells.
+# The columns of step_cells.
 COLUMNS = (
     "in flight",
     "tokens/s",
@@ -37,39 +34,33 @@ class LadderConsole:
     """Prints a ladder to stdout while it lasts."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
-        self._open = False
+        self._line = LiveLine()
         self._last_plain_s = 0.0
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
         """Everything is checked, nothing was sent yet."""
-        limits = ", ".join(f"{name} {milliseconds(limit)} ms" for name, limit in ladder.limits_ns.items())
         steps = ", ".join(map(str, ladder.wanted))
-        servers = (f"server    {line}" for line in server_lines(ladder.servers, served_by))
         lines = [
             f"ladder: {ladder.benchmark}, requests in flight without LoadGen: {NOT_A_RESULT}",
             f"steps     {steps} in flight, {ladder.seconds:g} s each after their filling",
-            f"limits    p99 of {ladder.scenario}: {limits or 'none'}",
+            f"limits    p99 of {ladder.scenario}: {limits_text(ladder.limits_ns) or 'none'}",
             f"samples   {ladder.samples} of {ladder.input_file}, in order, repeated",
-            *servers,
+            *labelled("server", server_lines(ladder.servers, served_by)),
             f"output    {plan.run.log_dir}",
-            *(f"DEVIATION {deviation}" for deviation in ladder.deviations),
-            *(f"WARNING   {warning}" for warning in ladder.warnings),
+            *labelled("DEVIATION", ladder.deviations),
+            *labelled("WARNING", ladder.warnings),
         ]
         show(*lines)
 
     def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
         """Show the progress: a line that is overwritten on a terminal, sometimes a plain line elsewhere."""
         text = f"[{duration(elapsed_s)}] {concurrency} in flight, {phase}"
-        if self._terminal:
-            columns = max(shutil.get_terminal_size().columns - 1, 1)
-            control(sys.stdout, "\r")
-            sys.stdout.write(text[:columns].ljust(columns))
-            sys.stdout.flush()
-            self._open = True
-        elif not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S:  # another ladder begins at 0
+        if self._line.on_terminal:
+            self._line.show(text)
+        # The time falls where another ladder begins.
+        elif not 0 <= elapsed_s - self._last_plain_s < _PLAIN_EVERY_S:
             self._last_plain_s = elapsed_s
-            print(text, flush=True)
+            self._line.show(text)
 
     def step(self, ladder: Ladder) -> None:
         """After each step."""
@@ -83,7 +74,7 @@ class LadderConsole:
         """Print the result; returns the program's exit code."""
         self.end_line()
         if plan.run.dry_run:
-            print("dry run: everything is checked, nothing was sent")
+            print(DRY_RUN)
             return EXIT_VALID
         page = f"page      {plan.run.log_dir / LADDER_PAGE}"
         show("", *table_lines(ladder), *result_lines(ladder), page)
@@ -91,18 +82,13 @@ class LadderConsole:
 
     def end_line(self) -> None:
         """Begin a new line where a line of progress is open."""
-        if self._open:
-            print(flush=True)
-            self._open = False
+        self._line.end()
 
 
 def table_lines(ladder: Ladder) -> Iterator[str]:
     """The steps as a table."""
     rows = [COLUMNS, *(step_cells(step, ladder) for step in ladder.steps)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
-    for row in rows:
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=False))
-        yield f"{cells}  {row[-1]}".rstrip()
+    yield from aligned(rows, ">" * (len(COLUMNS) - 1) + "<")
 
 
 def step_cells(step: Step, ladder: Ladder) -> tuple[str, ...]:
@@ -141,8 +127,8 @@ def remarks(step: Step, ladder: Ladder) -> Iterator[str]:
 def result_lines(ladder: Ladder) -> Iterator[str]:
     """The reason why the ladder ended, and the result."""
     yield f"stopped   {ladder.stopped}"
-    yield from (f"ERROR     {error}" for error in ladder.errors if error != ladder.stopped)
-    yield from (f"WARNING   {warning}" for warning in ladder.warnings)
+    yield from labelled("ERROR", (error for error in ladder.errors if error != ladder.stopped))
+    yield from labelled("WARNING", ladder.warnings)
     if ladder.steps and ladder.best is None:
         yield "result    no step is inside the limits, without failures and with time to spare at the client"
     elif ladder.best is not None:

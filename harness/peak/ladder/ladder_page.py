@@ -5,18 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.analysis.queries import Floats
+from harness.arrays import Floats
 from harness.peak.ladder.ladder_console import COLUMNS, step_cells
 from harness.peak.ladder.ladder_files import LADDER_PAGE, LADDER_REPLICAS, LADDER_STEPS
 from harness.peak.ladder.ladder_result import Ladder, broken, unreliable, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, ReplicaStep, Step
-from harness.report.html.page import Axis, Badge, Chart, Limit, Page, Section, Series, Table, write_page
-from harness.report.progress_line import milliseconds
+from harness.report.html.page import Axis, Badge, Chart, Limit, Page, PageTable, Section, Series, write_page
+from harness.text import milliseconds
 
 _MS = 1e-6
 _NAN = float("nan")
 _MOST_LINES = 8  # replicas in a chart
-_FOLDED_FROM = 24  # rows
+_FOLDED_FROM = 24  # rows; a longer table of replicas is folded away
 _PERCENTILES: dict[str, Callable[[Latency], int]] = {
     "p50": lambda latency: latency.p50_ns,
     "p90": lambda latency: latency.p90_ns,
@@ -84,11 +84,11 @@ def _lines(ladder: Ladder) -> Iterator[str]:
         yield f"No steady state was seen at {', '.join(unsteady)} in flight; the last window is shown."
 
 
-def _steps_table(ladder: Ladder) -> Table:
+def _steps_table(ladder: Ladder) -> PageTable:
     rows = [step_cells(step, ladder) for step in ladder.steps]
     header = [f"{name}, ms" if name.startswith("T") else name for name in COLUMNS]
     marked = frozenset(number for number, step in enumerate(ladder.steps) if _is_marked(step, ladder))
-    return Table(header, rows, marked)
+    return PageTable(header, rows, marked)
 
 
 def _is_marked(step: Step, ladder: Ladder) -> bool:
@@ -160,7 +160,7 @@ def _replicas(ladder: Ladder) -> Section:
     folded = f"{len(ladder.servers)} replicas in each step" if len(rows) > _FOLDED_FROM else ""
     lines = ("tokens/s are here of the answers that ended in the window.",)
     return Section("replicas", "Replicas", lines, charts=tuple(_replica_chart(ladder)), tables=[
-        Table(header, rows, folded=folded)
+        PageTable(header, rows, folded=folded)
     ])  # fmt: skip
 
 
@@ -207,7 +207,7 @@ def _settings(ladder: Ladder) -> Section:
         *(("server", f"{one.url}: {one.engine} {one.version or ''}, {one.names}") for one in ladder.servers),
         *(("deviation", deviation) for deviation in ladder.deviations),
     ]
-    return Section("settings", "Settings", tables=[Table(("", ""), rows)])
+    return Section("settings", "Settings", tables=[PageTable(("", ""), rows)])
 
 
 def _user(step: Step) -> float:

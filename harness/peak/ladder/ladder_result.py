@@ -13,7 +13,7 @@ from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
 from harness.record.provenance import Provenance
 from harness.record.resolved_plan import ServerInfo
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 SLOWER = 1.1  # A replica is a straggler above so many times the median TPOT of all replicas.
 LEAST_GROWTH = 0.02  # More requests in flight only wait where twice as many raise the throughput by less.

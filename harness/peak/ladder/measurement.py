@@ -26,10 +26,11 @@ from harness.analysis.statistics import (
     tpot_ns,
     ttft_ns,
 )
+from harness.arrays import Integers
 from harness.peak.ladder.steady_state import unsteady
 from harness.peak.ladder.steps import Latency, ReplicaStep, Step
 from harness.record.journal import LOADGEN_CALL_ROW, QUERY_ROW, Rows
-from harness.report.progress_line import milliseconds
+from harness.text import milliseconds
 
 _SETTLED_NS = 500_000_000  # After this time the workers have written the requests that ended.
 _PATIENCE = 3  # A step ends so many windows after the first possible one, steady or not.
@@ -39,8 +40,6 @@ _RECENT = 10  # The progress line shows tokens/s over so many looks.
 _FEW = 100  # Of fewer requests, p99 is the largest value.
 _NONE = "no request began and ended at this concurrency"
 _NS = 1e9
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

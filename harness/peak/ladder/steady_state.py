@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.arrays import Floats
+
 MOST_RISE = 0.05  # A line may always rise or fall by this part of the mean.
 MOST_BY_CHANCE = 0.15  # Chance explains no larger rise of tokens/s.
 _ERRORS = 3.0  # Chance explains a rise of so many standard errors.
 _BINS = 12
 _FEWEST = 20  # A trend of TPOT is looked for in so many requests or more.
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

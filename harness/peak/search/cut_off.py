@@ -12,9 +12,8 @@ from harness.analysis.statistics import completed, ttft_ns
 from harness.analysis.statistics import tpot_ns as tpot_of
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
-from harness.record.journal import COMPLETE, FIRST_TOKEN, Rows, read_journal, read_loadgen_calls
-from harness.report.progress_line import ProgressSnapshot
-from harness.report.progress_log import JournalTail
+from harness.progress.progress_line import ProgressSnapshot
+from harness.record.journal import COMPLETE, FIRST_TOKEN, JournalTail, Rows, read_journal, read_loadgen_calls
 
 # LoadGen takes the time of a first token when it is called, at most this long after the bytes arrived. Its
 # TPOT of an answer can be smaller than ours by this, divided by the tokens.

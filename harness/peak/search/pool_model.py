@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.arrays import Floats
 from harness.peak.ladder.steps import Step
 from harness.peak.search.probe import Probe
-from harness.peak.search.replay import Floats, PoolModel, Replayed, replay
+from harness.peak.search.replay import PoolModel, Replayed, replay
 from harness.peak.search.schedule import LOWEST_RATE, Schedule, bisected
 
 _NS = 1e9

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from harness.arrays import Floats
 from harness.peak.search.cut_off import LATE_REPORT_NS
 from harness.peak.search.schedule import Schedule, ScheduledRun
 
-Floats = npt.NDArray[np.float64]
 _SEED = 20_240_607  # Every replay draws the same lengths and times, so that rates compare.
 _MOST_REPLAYED = 60_000  # A replay of so many queries takes a third of a second; of more, a part is replayed.
 _SHARE = 0.99  # LoadGen's Server scenario judges the 99th percentile.

@@ -12,10 +12,10 @@ from harness.peak.search.offline_rate import OfflineRate
 from harness.peak.search.policy import Action, Ended, NextStep
 from harness.peak.search.probe import Probe
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
+from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import ProgressPrinter, ProgressSnapshot, duration, milliseconds
-from harness.report.run_console import render_plan
-from harness.text import aligned, counted, show
+from harness.report.run_console import DRY_RUN, limits_text, render_plan
+from harness.text import aligned, counted, duration, labelled, milliseconds, show
 
 SEARCH_PAGE = "search.html"
 
@@ -63,7 +63,7 @@ class SearchConsole:
 
     def checked(self) -> int:
         """The end of a dry run; returns the program's exit code."""
-        print("dry run: everything is checked, nothing was sent")
+        print(DRY_RUN)
         return EXIT_VALID
 
     def action(self, action: Action, spent_s: float) -> None:
@@ -149,8 +149,7 @@ def probe_cells(probe: Probe) -> tuple[str, ...]:
 def result_lines(state: SearchState, folder: Path) -> Iterator[str]:
     """Everything that was found."""
     if state.history.probes:
-        limits = ", ".join(f"{name} {milliseconds(value)} ms" for name, value in state.limits_ns.items())
-        yield f"runs in the order of time; p99 limits: {limits}"
+        yield f"runs in the order of time; p99 limits: {limits_text(state.limits_ns)}"
         yield from aligned([COLUMNS, *(probe_cells(probe) for probe in state.history.probes)])
         yield ""
     conclusion = state.conclusion
@@ -166,7 +165,7 @@ def result_lines(state: SearchState, folder: Path) -> Iterator[str]:
 def conclusion_lines(conclusion: Conclusion, folder: Path) -> Iterator[str]:
     """The result and the evidence against it."""
     yield f"search    {outcome_text(conclusion)}: {conclusion.why}"
-    yield from (f"WARNING   {remark}" for remark in conclusion.remarks)
+    yield from labelled("WARNING", conclusion.remarks)
     for label, text in conclusion_facts(conclusion):
         yield f"{label:<9} {text}"
     if conclusion.folder is not None:

@@ -17,9 +17,9 @@ from harness.peak.search.search_console import (
     probe_cells,
 )
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
-from harness.report.html.page import Badge, Chart, Limit, Page, Section, Series, Status, Table, write_page
-from harness.report.progress_line import milliseconds
-from harness.text import counted
+from harness.report.html.page import Badge, Chart, Limit, Page, PageTable, Section, Series, Status, write_page
+from harness.report.run_console import limits_text
+from harness.text import counted, milliseconds
 
 _VERDICTS: Mapping[str, Status] = {
     "FOUND": "good",
@@ -76,7 +76,7 @@ def _result(found: Conclusion | None) -> Section:
     rows = [*conclusion_facts(found), *(("user.conf", row) for row in found.conf_rows)]
     link = "the first VALID run at this rate" if found.deviations else "the run that can be submitted"
     links = {} if found.folder is None else {link: f"{found.folder}/{REPORT}"}
-    tables = [Table(("", ""), rows)] if rows else []
+    tables = [PageTable(("", ""), rows)] if rows else []
     return Section("result", "Result", tables=tables, links=links)
 
 
@@ -84,17 +84,18 @@ def _probes(state: SearchState) -> Section:
     probes = state.history.probes
     if not probes:
         return Section("runs", "Runs")
-    limits = ", ".join(f"{name} {milliseconds(value)} ms" for name, value in state.limits_ns.items())
+    line = (
+        f"Runs of official length in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run "
+        "was ended (cut) once more queries were over a limit than a VALID run may have; it is INVALID and "
+        "has no score."
+    )
     failed = frozenset(number for number, one in enumerate(probes) if one.verdict != "VALID")
     return Section(
         "runs",
         "Runs",
-        lines=(
-            f"Runs of official length in the order of time; p99 limits: {limits}. A run was ended (cut) once "
-            "more queries were over a limit than a VALID run may have; it is INVALID and has no score.",
-        ),
+        lines=(line,),
         charts=[_by_rate(probes, state.limits_ns)],
-        tables=[Table(COLUMNS, [probe_cells(one) for one in probes], failed)],
+        tables=[PageTable(COLUMNS, [probe_cells(one) for one in probes], failed)],
     )
 
 
@@ -145,4 +146,4 @@ def _ladder(steps: Sequence[Step], limits_ns: Mapping[str, int]) -> Section:
     )
     header = ("in flight", "tokens/s", "requests/s", "TTFT p99, ms", "TPOT p99, ms", "steady")
     line = f"Requests in flight at a fixed number, without LoadGen: {NOT_A_RESULT}."
-    return Section("ladder", "Ladder", lines=(line,), charts=[chart], tables=[Table(header, rows)])
+    return Section("ladder", "Ladder", lines=(line,), charts=[chart], tables=[PageTable(header, rows)])

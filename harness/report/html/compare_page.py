@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from harness.analysis.comparison import (
-    Changed,
+    ChangedSamples,
     Difference,
     changed_samples,
     differences,
@@ -14,15 +14,16 @@ from harness.analysis.comparison import (
     plan_differences,
 )
 from harness.analysis.distributions import percentile_curve
-from harness.analysis.queries import Floats, Queries
+from harness.analysis.queries import Queries
 from harness.analysis.run_files import RunFiles
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
-from harness.report.html.page import Badge, Chart, Page, Section, Series, Table
+from harness.arrays import Floats
+from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series
 from harness.text import aligned
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
-_CURVE = 300  # points
-_SHOWN = 20  # samples
+_CURVE = 300  # points of a curve
+_SHOWN = 20  # samples that are listed
 _NOTE = (
     "Intervals come from a block bootstrap of each run's queries: they hold the variation within the two "
     "runs. What changes from one run to the next (start of the server, machine, temperature) is not in them; "
@@ -31,13 +32,13 @@ _NOTE = (
 
 
 def compare_lines(runs: Sequence[RunFiles]) -> Iterator[str]:
-    """The table for a terminal, whether the runs can be compared first."""
+    """The table for a terminal; its first line says whether the runs can be compared."""
     base = runs[0]
     for number, other in enumerate(runs[1:], 1):
         reasons = incomparable(base, other)
         names = f"{base.folder} and {other.folder}"
         yield f"NOT COMPARABLE: {names}: {'; '.join(reasons)}" if reasons else f"comparable: {names}"
-        yield from aligned([_HEADER, *_rows(differences(base, other))], right=True)
+        yield from aligned([_HEADER, *_rows(differences(base, other))], "<>")
         if (changed := changed_samples(base, other)) is not None:
             yield _changed_line(changed)
         if number < len(runs) - 1:
@@ -71,7 +72,7 @@ def compare_page(runs: Sequence[RunFiles]) -> Page:
     )
 
 
-def _runs(runs: Sequence[RunFiles]) -> Table:
+def _runs(runs: Sequence[RunFiles]) -> PageTable:
     rows = []
     for number, run in enumerate(runs, 1):
         record = run.record
@@ -79,14 +80,14 @@ def _runs(runs: Sequence[RunFiles]) -> Table:
         started = f"{record.started:%Y-%m-%d %H:%M:%S} UTC" if record is not None else "-"
         title = record.plan.title if record is not None else "-"
         rows.append((str(number), str(run.folder), title, result, started))
-    return Table(("run", "folder", "what", "result", "started"), rows)
+    return PageTable(("run", "folder", "what", "result", "started"), rows)
 
 
 def _figures(number: int, base: RunFiles, other: RunFiles) -> Section:
     found = differences(base, other)
     marked = frozenset(row for row, one in enumerate(found) if one.verdict == "differs")
     lines = [_changed_line(changed)] if (changed := changed_samples(base, other)) is not None else []
-    table = Table(_HEADER, list(_rows(found)), marked)
+    table = PageTable(_HEADER, list(_rows(found)), marked)
     return Section(f"figures-{number}", f"Run {number} against run 1", lines, tables=[table])
 
 
@@ -101,7 +102,7 @@ def _figure(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def _changed_line(changed: Changed) -> str:
+def _changed_line(changed: ChangedSamples) -> str:
     wrong, right = (f"{len(part)}{_some(part)}" for part in (changed.to_wrong, changed.to_right))
     return (
         f"Samples from right to wrong: {wrong}; from wrong to right: {right}; McNemar's p = "
@@ -156,5 +157,5 @@ def _curves(name: str, columns: Sequence[tuple[int, Floats]]) -> Iterator[Chart]
 
 
 def _plans(number: int, base: RunFiles, other: RunFiles) -> Section:
-    table = Table(("", "run 1", f"run {number}"), plan_differences(base, other))
+    table = PageTable(("", "run 1", f"run {number}"), plan_differences(base, other))
     return Section(f"plans-{number}", f"What differs in the plans of run 1 and {number}", tables=[table])

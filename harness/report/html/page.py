@@ -1,7 +1,7 @@
 """The parts of a page, and the page as one HTML file without external parts.
 
-Everything can be read without JavaScript: each chart has a static picture, which a script replaces by an
-interactive one. Templates escape every value; the charts' data is JSON that no script tag can end.
+Charts need JavaScript; the verdict, its reasons and all tables do not. Templates escape every value; the
+charts' data is JSON that no script tag can end.
 """
 
 import base64
@@ -16,24 +16,26 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.analysis.queries import Floats
+from harness.arrays import Floats
 from harness.files import atomic_write
 
 _HERE = Path(__file__).parent
-_DIGITS = 5  # significant digits of a charted value
+_DIGITS = 5  # significant digits of a value in a chart
 
 Axis = Literal["seconds", "nines", "number", "log"]
-Style = Literal["line", "points", "bars", "limit"]
+Style = Literal["line", "points", "bars"]
 Status = Literal["good", "bad", "warn", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values of a chart, one for each x; NaN where there is none. ``color`` numbers the palette."""
+    """Values of a chart."""
 
     label: str
     values: Floats
+    """one for each x; NaN where there is none"""
     color: int = 0
+    """number of a colour in page.css"""
     style: Style = "line"
 
 
@@ -48,28 +50,38 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Series over one x. ``x_axis`` nines: -log10(1 - share); ``together`` links cursors and zoom."""
+    """Series over one x."""
 
     id: str
     title: str
     x: Floats
     series: Sequence[Series]
     x_axis: Axis = "seconds"
+    """`nines` shows -log10(1 - share) as a percentile"""
     y_axis: Axis = "number"
     x_label: str = ""
     limits: Sequence[Limit] = ()
     together: str = ""
+    """charts of the same name share cursor and zoom"""
     note: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value can be drawn."""
+        drawn = [np.isfinite(one.values) & ((one.values > 0) | (self.y_axis != "log")) for one in self.series]
+        return not (np.isfinite(self.x).any() and np.any(drawn))
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of cells; numbers are right-aligned. ``marked`` rows are emphasized."""
+class PageTable:
+    """Rows of cells."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     marked: frozenset[int] = frozenset()
-    folded: str = ""  # the title under which it is folded away
+    """numbers of the rows to emphasize"""
+    folded: str = ""
+    """the title under which it is folded away"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +112,12 @@ class Section:
     lines: Sequence[str] = ()
     gauges: Sequence[Gauge] = ()
     charts: Sequence[Chart] = ()
-    tables: Sequence[Table] = ()
-    links: Mapping[str, str] = field(default_factory=dict)  # file name beside the page, by its text
+    tables: Sequence[PageTable] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    """name of a file beside the page, by the text of its link"""
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to show."""
         return not (self.lines or self.gauges or self.charts or self.tables or self.links)
 
@@ -119,13 +132,14 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One HTML file. ``figures`` are the headline's, (value, unit and name)."""
+    """One HTML file."""
 
     title: str
     subtitle: str
     badges: Sequence[Badge]
     reasons: Sequence[str]
     figures: Sequence[tuple[str, str]]
+    """the headline's figures: value with its unit, and name"""
     sections: Sequence[Section]
     footer: str = ""
 
@@ -145,7 +159,7 @@ def render(page: Page) -> str:
         .get_template("page.html")
         .render(
             page=page,
-            sections=[section for section in page.sections if not section.empty],
+            sections=[section for section in page.sections if not section.is_empty],
             style=_asset("uPlot.min.css") + _asset("page.css"),
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -159,7 +173,7 @@ def render(page: Page) -> str:
 def _data(page: Page) -> str:
     charts = {chart.id: _chart(chart) for section in page.sections for chart in section.charts}
     text = json.dumps(charts, separators=(",", ":"), allow_nan=False)
-    # "<" opens tags and comments; the two separators end a line of JavaScript.
+    # "<" opens a tag or comment; U+2028 and U+2029 end a line of JavaScript.
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -208,14 +222,10 @@ def _script() -> str:
 def _environment() -> Any:
     import jinja2
 
-    from harness.report.html.picture import picture
-
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["picture"] = picture
-    return environment

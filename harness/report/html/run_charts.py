@@ -6,9 +6,10 @@ import numpy as np
 
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
-from harness.analysis.queries import Floats, Queries
-from harness.analysis.run_files import RunFiles, known_over, metric
+from harness.analysis.queries import Queries, known_over, metric
+from harness.analysis.run_files import RunFiles
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
+from harness.arrays import Floats
 from harness.report.html.page import Chart, Limit, Series
 
 _MS = 1e3

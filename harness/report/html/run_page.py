@@ -6,16 +6,13 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.early_stopping import least_queries, most_over_limit
-from harness.analysis.queries import Queries
-from harness.analysis.run_files import RunFiles, known_over, metric
+from harness.analysis.queries import Queries, known_over, metric
+from harness.analysis.run_files import RunFiles
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.report.html.page import Badge, Gauge, Page, Section
-from harness.report.html.picture import clock
-from harness.report.html.run_accuracy import accuracy_section
 from harness.report.html.run_charts import distributions, over_time
-from harness.report.html.run_replicas import replicas_section
-from harness.report.html.run_server import server_section
-from harness.report.html.run_tables import (
+from harness.report.html.run_sections import (
+    accuracy_section,
     client_section,
     endings,
     loadgen_percentiles,
@@ -23,10 +20,11 @@ from harness.report.html.run_tables import (
     parameters_section,
     percentile_tables,
     provenance_section,
+    replicas_section,
     warnings_section,
 )
-from harness.report.progress_line import milliseconds
-from harness.text import counted
+from harness.report.html.run_server import server_section
+from harness.text import counted, milliseconds
 
 _NS = 1e9
 
@@ -124,11 +122,11 @@ def _headline(run: RunFiles) -> Iterator[tuple[str, str]]:
         if stats.failed:
             yield f"{stats.failed:,}", "queries failed"
         if stats.duration_ns:
-            yield clock(stats.duration_ns / _NS), "duration"
+            yield _clock(stats.duration_ns / _NS), "duration"
 
 
 def _verdict(run: RunFiles) -> Section:
-    """Constraints, limits, early stopping, the effect of the last query."""
+    """LoadGen's constraints, the limits, early stopping, the effect of the last query."""
     lines = []
     if run.summary.constraints:
         met = (
@@ -168,7 +166,7 @@ def _budget_line(queries: Queries, name: str, limit: float) -> str:
 
 def _lost_at(queries: Queries, name: str, limit: float, most: int) -> str:
     moment = float(np.sort(known_over(queries, name, limit))[most])
-    return f" The run could no longer become VALID from {clock(moment)} on."
+    return f" The run could no longer become VALID from {_clock(moment)} on."
 
 
 def _last_query_effect(summary: LoadgenSummary) -> Iterator[str]:
@@ -179,3 +177,12 @@ def _last_query_effect(summary: LoadgenSummary) -> Iterator[str]:
             f"Scheduled {scheduled:,.2f} samples/s, completed {completed:,.2f}: LoadGen counts until the "
             f"last query has ended, which costs {1 - completed / scheduled:.1%} of the scheduled rate."
         )
+
+
+def _clock(seconds: float) -> str:
+    """``1:05`` or ``2:03:10``, as the charts have it; parts of a second below ten seconds."""
+    if seconds < 10:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

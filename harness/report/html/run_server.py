@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.queries import Floats
 from harness.analysis.run_files import RunFiles
 from harness.analysis.server_load import ServerSamples, read_samples
+from harness.arrays import Floats
 from harness.errors import DatasetError
 from harness.files import SERVER_METRICS
 from harness.record.run_record import ServerLoad
 from harness.record.server_metrics import QUANTITIES
-from harness.report.html.page import Chart, Section, Series, Table
+from harness.report.html.page import Chart, PageTable, Section, Series
 
 _MOST_POINTS = 600
-_LISTED = 8  # servers without metrics
+_LISTED = 8  # servers without metrics that are named
 _NS = 1e9
 
 
@@ -87,7 +87,7 @@ def _thinned(values: Floats) -> Floats:
     return sums / np.diff(starts, append=len(values))
 
 
-def _tables(load: ServerLoad) -> Iterator[Table]:
+def _tables(load: ServerLoad) -> Iterator[PageTable]:
     rows: Sequence[tuple[str, str, str, str]] = [
         (QUANTITIES[key].meaning, _figure(level.mean), _figure(level.max), f"{level.share:.0%}")
         for key, level in load.levels.items()
@@ -95,12 +95,12 @@ def _tables(load: ServerLoad) -> Iterator[Table]:
     ]
     if rows:
         header = ("of a server, read every few seconds", "mean", "highest", "of the run above 0 (KV: 95 %)")
-        yield Table(header, rows)
+        yield PageTable(header, rows)
     counted = [
         (QUANTITIES[key].meaning, f"{count:,.0f}") for key, count in load.counts.items() if key in QUANTITIES
     ]
     if counted:
-        yield Table(("in the run, of all servers", "count"), counted)
+        yield PageTable(("in the run, of all servers", "count"), counted)
 
 
 def _figure(value: float) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from harness.analysis.client_overhead import client_load, lag_warnings, load_warnings, mean_schedule_lag
-from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW
+from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW
 from harness.record.run_record import Bottleneck, ClientLoad
+from tests.records import rows_with
 from tests.runs import ROOT, quick_conf, small_dataset
 from tests.stub import StubServer
 
@@ -88,10 +89,8 @@ FIGURE = "Mean First Token latency (ns)"
 
 
 def rows_and_reports(ttft_ns, failure=0):
-    rows = np.zeros(len(ttft_ns), dtype=QUERY_ROW)
-    rows["query_id"] = np.arange(len(rows))
-    rows["issued_ns"] = START + np.arange(len(rows)) * MS
-    rows["failure"] = failure
+    count = np.arange(len(ttft_ns))
+    rows = rows_with(len(count), query_id=count, issued_ns=START + count * MS, failure=failure)
     reports = np.zeros(2 * len(rows), dtype=LOADGEN_CALL_ROW)
     reports["query_id"] = np.tile(rows["query_id"][::-1], 2)  # in another order
     reports["kind"] = np.repeat([FIRST_TOKEN, COMPLETE], len(rows))

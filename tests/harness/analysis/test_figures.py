@@ -9,9 +9,10 @@ import pytest
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import read_queries
+from harness.analysis.replicas import figures_of_replicas
 from harness.analysis.timeline import bins_of, in_flight, percentiles, tokens_per_second
-from harness.report.html.run_replicas import replicas_of, replicas_section
-from tests.harness.report import made
+from harness.report.html.run_sections import replicas_section
+from tests import records
 
 
 def passes(over, queries):
@@ -38,11 +39,11 @@ def test_the_most_queries_over_a_limit_of_long_runs(queries, most):
 
 @pytest.fixture
 def queries(tmp_path):
-    return read_queries(made.folder(tmp_path, made.failed(made.rows(), 7, 8)) / "requests.parquet")
+    return read_queries(records.folder(tmp_path, records.failed(records.rows(), 7, 8)) / "requests.parquet")
 
 
 def test_columns_are_those_of_the_table(queries):
-    rows = made.rows()
+    rows = records.rows()
     assert len(queries) == len(rows)
     assert np.flatnonzero(~queries.completed).tolist() == [7, 8]
     good = queries.completed
@@ -50,7 +51,7 @@ def test_columns_are_those_of_the_table(queries):
     np.testing.assert_allclose(queries.ttft[good], ttft, rtol=1e-6)
     np.testing.assert_allclose(queries.tpot[good], 0.04, rtol=1e-5)
     assert np.isnan(queries.latency[~good]).all()
-    assert [queries.replicas[code] for code in queries.replica[:3]] == made.REPLICAS
+    assert [queries.replicas[code] for code in queries.replica[:3]] == records.REPLICAS
     assert queries.failures == ("timeout",)
 
 
@@ -105,10 +106,10 @@ def test_points_hold_what_was_chosen_and_an_even_part_of_the_rest():
 
 
 def test_the_slow_replica_comes_first_and_is_marked(tmp_path):
-    queries = read_queries(made.folder(tmp_path, made.rows(slow=1)) / "requests.parquet")
+    queries = read_queries(records.folder(tmp_path, records.rows(slow=1)) / "requests.parquet")
     (table,) = replicas_section(queries).tables
-    assert table.rows[0][0] == made.REPLICAS[1]
+    assert table.rows[0][0] == records.REPLICAS[1]
     assert table.marked == {0}
-    figures = replicas_of(queries)
-    assert sum(one.queries for one in figures) == len(queries)
-    assert figures[1].tpot_p50 == pytest.approx(0.052, rel=1e-4)
+    figures = figures_of_replicas(queries)
+    assert sum(one.queries for one in figures.values()) == len(queries)
+    assert figures[records.REPLICAS[1]].tpot_p50 == pytest.approx(52e6, rel=1e-4)

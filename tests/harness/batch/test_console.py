@@ -1,22 +1,16 @@
 """What a batch prints on a terminal."""
 
-import io
+import sys
 from types import SimpleNamespace
 
 from harness.batch.batch_console import BatchConsole
-
-
-class Terminal(io.StringIO):
-    """A stream that is one."""
-
-    def isatty(self):
-        return True
+from tests.harness.progress.test_progress_line import Terminal
 
 
 def test_the_result_begins_on_a_line_of_its_own(monkeypatch):
     screen = Terminal()
-    monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr("sys.stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(sys, "stdout", screen)
     console = BatchConsole(["run_batch.py"], positions=20)
     console.written(1, 1)
     console.finish(SimpleNamespace(plan=SimpleNamespace(run=SimpleNamespace(dry_run=True))))

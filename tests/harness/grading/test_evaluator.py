@@ -24,9 +24,10 @@ from harness.grading.grade import Reason
 from harness.grading.graders import LIVECODEBENCH
 from harness.grading.livecodebench import journal, packages
 from harness.grading.livecodebench.run_solution import ProgramResult
-from harness.grading.reports import progress
 from harness.grading.sandbox.probe import choose_sandbox
 from harness.grading.sandbox.tiers import Tier
+from harness.progress.progress_files import read_grading
+from harness.progress.progress_line import ProgressBar
 from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
@@ -293,7 +294,7 @@ def test_grading_of_a_run_is_seen_from_outside(beside, evaluate: Evaluate, tmp_p
     if beside:
         run_record(folder, "gpt-oss-120b")
     seen = set()
-    monkeypatch.setattr(progress.ProgressBar, "show", lambda *_: seen.add(progress.read_grading(folder)))
+    monkeypatch.setattr(ProgressBar, "show", lambda *_: seen.add(read_grading(folder)))
     log = "run/log.json" if beside == "log" else "log.json"
     assert evaluate("--output-file", folder / "r.json", ids=outputs(), log=log).code == 0
     assert any(one and one.stage == "outputs" for one in seen) is bool(beside)

@@ -1,5 +1,8 @@
 """The folder of a run's logs: earlier results are kept, a little space is reserved for the verdict."""
 
+import errno
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +29,7 @@ def test_what_is_there_is_moved_aside(tmp_path):
 
 def test_no_folder_can_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write there: Not a directory; choose another folder"):
+    with pytest.raises(ConfigError, match=os.strerror(errno.ENOTDIR)):
         move_aside_existing(tmp_path / "file" / "logs")
 
 
@@ -43,11 +46,11 @@ def test_a_dry_run_leaves_nothing(tmp_path):
 def test_what_a_dry_run_refuses(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "logs", Path("/proc/x/logs"), Path("/sys/x")):
-        with pytest.raises(ConfigError, match=r"cannot write there: .*; choose another folder"):
+        with pytest.raises(ConfigError, match=re.escape(f"--output-dir {folder}: ")):
             check_free(folder)
-    with locked(tmp_path / "logs"), pytest.raises(ConfigError, match="another run is writing there"):
+    with locked(tmp_path / "logs"), pytest.raises(ConfigError, match=re.escape(str(tmp_path / "logs"))):
         check_free(tmp_path / "logs")
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(ConfigError, match="everybody may write"):
+    with pytest.raises(ConfigError, match=re.escape(str(tmp_path / "open"))):
         check_free(tmp_path / "open" / "logs")

@@ -7,7 +7,8 @@ import pytest
 
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
-from harness.record.requests_table import Reported, requests_table, write_requests
+from harness.record.requests_table import CallTimes, requests_table, write_requests
+from tests.records import rows_with
 from tests.runs import ROOT
 
 URLS = ["http://a:1", "http://b:2"]
@@ -15,15 +16,16 @@ URLS = ["http://a:1", "http://b:2"]
 
 @pytest.fixture
 def rows():
-    made = np.zeros(4, QUERY_ROW)
-    made["query_id"] = [11, 2**63 + 5, 13, 12]
-    made["issued_ns"] = [100, 300, 200, 200]
-    made["replica"] = [0, 1, 1, 7]
-    made["first_token_ns"] = [150, 0, 260, 270]
-    made["osl"] = [4, 0, 5, 6]
-    made["finish"] = [1, 0, 2, 3]
-    made["failure"] = [0, FailureKind.HTTP_STATUS, 0, 99]
-    return made
+    return rows_with(
+        4,
+        query_id=[11, 2**63 + 5, 13, 12],
+        issued_ns=[100, 300, 200, 200],
+        replica=[0, 1, 1, 7],
+        first_token_ns=[150, 0, 260, 270],
+        osl=[4, 0, 5, 6],
+        finish=[1, 0, 2, 3],
+        failure=[0, FailureKind.HTTP_STATUS, 0, 99],
+    )
 
 
 def read_back(tmp_path, *arguments, **named):
@@ -44,7 +46,7 @@ def test_rows_in_order_of_issue(tmp_path, rows):
 
 
 def test_reported_times_are_joined_by_query(tmp_path, rows):
-    reported = Reported(
+    reported = CallTimes(
         query_id=np.array([2**63 + 5, 99, 11], np.uint64),
         first_ns=np.array([0, 1, 155], np.int64),
         done_ns=np.array([909, 1, 199], np.int64),
@@ -55,7 +57,7 @@ def test_reported_times_are_joined_by_query(tmp_path, rows):
 
 
 def test_no_rows_and_no_reports(tmp_path):
-    nothing = Reported(*(np.zeros(0, kind) for kind in (np.uint64, np.int64, np.int64)))
+    nothing = CallTimes(*(np.zeros(0, kind) for kind in (np.uint64, np.int64, np.int64)))
     assert len(read_back(tmp_path, np.zeros(0, QUERY_ROW), URLS, reported=nothing)) == 0
     one = np.zeros(1, QUERY_ROW)
     assert read_back(tmp_path, one, URLS, reported=nothing).reported_first_ns.isna().all()
@@ -63,7 +65,7 @@ def test_no_rows_and_no_reports(tmp_path):
 
 def test_every_column_says_its_unit_and_meaning(tmp_path, rows):
     """In the file, and in the table of the documents."""
-    reported = Reported(*(np.zeros(1, kind) for kind in (np.uint64, np.int64, np.int64)))
+    reported = CallTimes(*(np.zeros(1, kind) for kind in (np.uint64, np.int64, np.int64)))
     read_back(tmp_path, rows, URLS, reported=reported)
     schema = pq.read_schema(tmp_path / "requests.parquet")
     described = {field.name: [text.decode() for text in field.metadata.values()] for field in schema}

@@ -15,12 +15,11 @@ import run_eval
 import run_mlperf
 from harness.errors import EXIT_USAGE, ConfigError
 from harness.files import JOURNAL_DIR, PROGRESS
-from harness.report import progress_log
-from harness.report.metrics_text import metrics, metrics_text
-from harness.report.progress_log import Latencies, OverLimit, ProgressLine, ProgressLog, SlowReplica
-from sut.supervisor.metrics_port import MetricsServer, metrics_port, parse_address
-from tests.harness.report import made
-from tests.harness.report.test_progress_log import LIMITS, append, snapshot
+from harness.progress import progress_files
+from harness.progress.progress_files import Latencies, OverLimit, ProgressLine, ProgressLog, SlowReplica
+from sut.supervisor.metrics_port import MetricsServer, metrics, metrics_port, metrics_text, parse_address
+from tests import records
+from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
 from tests.kit import PATIENCE_S
 from tests.runs import PERFORMANCE, ROOT, main_here, quick_conf, small_dataset
 from tests.stub import StubServer
@@ -102,9 +101,9 @@ def test_a_run_serves_its_lines_until_it_ends(tmp_path, caplog):
     """The figures of progress.jsonl, also where the disk takes no line."""
     (tmp_path / JOURNAL_DIR).mkdir()
     (tmp_path / PROGRESS).symlink_to("/dev/full")
-    append(tmp_path, made.rows(100))
+    append(tmp_path, records.rows(100))
     with metrics_port("0") as server:
-        progress = ProgressLog(tmp_path, LIMITS, 900, made.REPLICAS, server)
+        progress = ProgressLog(tmp_path, LIMITS, 900, records.REPLICAS, server)
         assert get(server.url) == ""
         for second in (5.0, 10.0):
             progress(snapshot(second, issued=900 + int(second)))
@@ -157,7 +156,7 @@ def test_a_port_in_use_is_one_line_before_the_run(program, words, tmp_path, capf
 def test_a_program_hands_its_lines_over(program, tmp_path, monkeypatch, capfd):
     """While the run lasts: no query is answered before a line has them all."""
     lines = []
-    monkeypatch.setattr(progress_log, "_EVERY_S", 0.0)
+    monkeypatch.setattr(progress_files, "_EVERY_S", 0.0)
     monkeypatch.setattr(MetricsServer, "__call__", lambda server, line: lines.append(line))
     dataset, prompts = small_dataset(tmp_path)
 

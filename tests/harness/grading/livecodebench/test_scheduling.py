@@ -1,7 +1,6 @@
 """Many programs on several workers: interruptions, time and memory limits, lost sandboxes, progress."""
 
 import contextlib
-import io
 import itertools
 import os
 import secrets
@@ -26,7 +25,6 @@ from harness.grading.livecodebench.runner import (
     free_memory,
     run_programs,
 )
-from harness.grading.reports.progress import ProgressBar
 from harness.grading.sandbox import users
 from harness.grading.sandbox.jail import protocol, watch
 from harness.grading.sandbox.tiers import GIB, MIB, Tier, sandbox
@@ -214,20 +212,6 @@ def test_a_program_that_was_starved_is_graded_again(tmp_path: Path):
 def test_programs_share_the_machines_memory(memory_gib: int, workers: int, first_gib: float, large: int):
     assert Shares.of(memory_gib << 30, workers) == Shares(int(first_gib * (1 << 30)), large)
     assert 0 < free_memory() < 1 << 50
-
-
-def test_the_progress_line_says_the_time_left():
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    for stream in (Terminal(), io.StringIO()):
-        clock = iter(range(0, 10_000, 61)).__next__
-        with ProgressBar(stream, clock) as bar:
-            for done in range(1, 5):
-                bar.show(done, 4, "solutions")
-        assert "2/4 solutions, about 1 min 01 s left" in stream.getvalue()
-        assert "4/4 solutions\n" in stream.getvalue().replace("\033[K", "")
 
 
 def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):

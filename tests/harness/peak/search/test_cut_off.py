@@ -5,8 +5,8 @@ import pytest
 
 from harness.files import JOURNAL_DIR
 from harness.peak.search.cut_off import CutOff, DecidedError, over_by_loadgen
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW, encode_row
-from harness.report.progress_line import ProgressSnapshot
 
 MS = 10**6
 LIMITS_NS = {"TTFT": 3000 * MS, "TPOT": 80 * MS}

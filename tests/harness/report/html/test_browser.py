@@ -4,8 +4,8 @@ import pytest
 
 from harness.files import REPORT
 from report import main
+from tests import records
 from tests.browser import DRIVER, browser
-from tests.harness.report import made
 from tests.harness.report.html.test_run_page import hostile  # noqa: F401
 
 pytestmark = [
@@ -37,7 +37,7 @@ def window():
 
 @pytest.fixture
 def page(tmp_path):
-    folder = made.folder(tmp_path, made.rows(slow=2))
+    folder = records.folder(tmp_path, records.rows(slow=2))
     assert main(["html", str(folder)]) == 0
     return folder / REPORT
 
@@ -54,6 +54,18 @@ def test_every_chart_is_drawn(window, page):
     ):
         assert window.run(PIXELS, chart, color) > 200, (chart, color)
     assert window.run(PIXELS, "curve-ttft", "--bad") > 30  # the limit
+
+
+def test_printed_charts_fit_their_frames(window, page):
+    outside = """
+        const within = (c, f) => c.left >= f.left && c.right <= f.right && c.bottom <= f.bottom;
+        const box = (element) => element.getBoundingClientRect();
+        return [...document.querySelectorAll("canvas")].filter(
+            (canvas) => box(canvas).height < 50 || !within(box(canvas), box(canvas.closest("figure")))).length
+    """
+    with window.printed(page, width=700):
+        assert window.run("return matchMedia('print').matches")
+        assert window.run(outside) == 0
 
 
 def test_dragging_zooms(window, page):

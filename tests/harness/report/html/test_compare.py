@@ -15,12 +15,12 @@ from harness.analysis.run_files import read_run
 from harness.report.html.compare_page import compare_page
 from harness.report.html.page import render
 from report import main
-from tests.harness.report import made
+from tests import records
 from tests.records import ENDED, with_plan
 
 
 def run_of(path, record=ENDED, **rows):
-    return read_run(made.folder(path, made.rows(**rows), record))
+    return read_run(records.folder(path, records.rows(**rows), record))
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ def test_equal_runs_show_no_difference(base, tmp_path):
 
 
 def test_a_slower_run_differs_in_what_is_slower(base, tmp_path):
-    slow = made.rows(count=3000, seed=2)
+    slow = records.rows(count=3000, seed=2)
     slow["last_byte_ns"] += ((slow["osl"].astype(np.int64) - 1) * 4_000_000).astype(np.int64)  # 10 % of TPOT
-    found = by_name(differences(base, read_run(made.folder(tmp_path, slow))))
+    found = by_name(differences(base, read_run(records.folder(tmp_path, slow))))
     tpot = found["TPOT mean, ms"]
     assert tpot.verdict == "differs"
     assert (tpot.low, tpot.change, tpot.high) == pytest.approx((0.10, 0.10, 0.10), abs=0.002)
@@ -134,7 +134,7 @@ def test_changed_samples(base, tmp_path, first, second, to_wrong, to_right, chan
     runs = [dataclasses.replace(base, folder=tmp_path / name) for name in "ab"]
     for run, right in zip(runs, (first, second), strict=True):
         run.folder.mkdir()
-        made.score(run.folder, right={"official": right})
+        records.score(run.folder, right={"official": right})
     changed = changed_samples(*runs)
     assert (changed.to_wrong, changed.to_right) == (tuple(to_wrong), tuple(to_right))
     assert changed.chance == pytest.approx(chance, rel=1e-3)
@@ -142,9 +142,9 @@ def test_changed_samples(base, tmp_path, first, second, to_wrong, to_right, chan
 
 def test_the_first_line_says_whether_runs_are_comparable(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made.folder(tmp_path / "a", made.rows())
-    made.folder(tmp_path / "b", made.rows(seed=2))
-    made.folder(tmp_path / "c", made.rows(), with_plan(ENDED, samples=5))
+    records.folder(tmp_path / "a", records.rows())
+    records.folder(tmp_path / "b", records.rows(seed=2))
+    records.folder(tmp_path / "c", records.rows(), with_plan(ENDED, samples=5))
     assert main(["compare", "a", "b"]) == 0
     assert capsys.readouterr().out.startswith("comparable: ")
     assert main(["compare", "a", "c", "--output", "other.html"]) == 0
@@ -162,10 +162,10 @@ def test_the_page_has_a_series_for_each_run(base):
 @pytest.mark.parametrize("words", [("a",), ("a", "none"), ("a", "empty"), ("a", "logs"), (".", "a")])
 def test_folders_that_cannot_be_compared(tmp_path, capsys, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    made.folder(tmp_path / "a", made.rows())
+    records.folder(tmp_path / "a", records.rows())
     (tmp_path / "empty").mkdir()
     for name in ("run.json", "requests.parquet"):
-        (made.folder(tmp_path / "logs", made.rows()) / name).unlink()
+        (records.folder(tmp_path / "logs", records.rows()) / name).unlink()
     with pytest.raises(SystemExit) if words == ("a",) else nullcontext():
         assert main(["compare", *words]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

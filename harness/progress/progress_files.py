@@ -1,15 +1,18 @@
-"""progress.jsonl: a line every five seconds of a run, for other programs that show its progress.
+"""Files for other programs that show the progress of a run: progress.jsonl, and one of its grading.
 
-Figures of tokens are of the answers that ended in the last minute, read from the journal that workers write
-anyway: the request path has no part in it.
+progress.jsonl gets a line every five seconds. Its figures of tokens are of the answers that ended in the last
+minute, read from the journal that workers write anyway: the request path has no part in it.
 """
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -18,39 +21,41 @@ from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.replicas import ReplicaWatch
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.errors import machine_failure
-from harness.files import JOURNAL_DIR, PROGRESS
-from harness.record.journal import QUERIES_FILE, QUERY_ROW, Rows
-from harness.report.progress_line import ProgressSnapshot
+from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, atomic_write
+from harness.progress.progress_line import ProgressSnapshot
+from harness.record.journal import JournalTail, Rows
 
 _EVERY_S = 5.0
 _WINDOW_S = 60.0
 _SLOWEST = 3
-_MOST_BYTES = 1 << 24  # of a journal file at once: a slow reader catches up over several lines
+_GRADING_EVERY_S = 2.0
 
 log = logging.getLogger("mlperf")
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """Of the answers that ended in the last minute; ms."""
+    """Of the answers that ended in the last minute, in ms."""
 
     p50_ms: float
     p99_ms: float
 
 
 class OverLimit(msgspec.Struct, frozen=True):
-    """Queries over a latency limit so far, and the most with which the run can be VALID (-1: too few)."""
+    """Queries over a latency limit so far."""
 
     queries: int
     most: int
+    """the most with which the run can be VALID; -1: it has too few queries"""
     limit_ms: float
 
 
 class SlowReplica(msgspec.Struct, frozen=True):
-    """A replica's median TPOT of the last minute, and that over the median of all replicas."""
+    """One of the slowest replicas of the last minute."""
 
     url: str
     tpot_p50_ms: float
     ratio: float
+    """its median TPOT over the median of all replicas"""
 
 
 class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +86,8 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
 class ProgressLog:
     """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
 
-    ``watch`` has followed the replicas up to the last line. The first failure to write ends the file, with a
-    warning; to read the journal, both.
+    ``watch`` has followed the replicas up to the last line. After a failure to write, only ``on_line`` gets
+    lines; after a failure to read the journal there are none. Either failure is a warning.
     """
 
     def __init__(
@@ -192,32 +197,6 @@ def _latencies(values_ns: np.ndarray) -> Latencies | None:
     return Latencies(percentile(values_ns, 0.5) / 1e6, percentile(values_ns, 0.99) / 1e6)
 
 
-class JournalTail:
-    """The rows that workers have added to a journal since the last look."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._read: dict[Path, int] = {}  # bytes, whole rows
-
-    def read(self) -> Rows:
-        """Complete rows that are new; a row that is being written comes the next time. Raises OSError."""
-        parts = [np.empty(0, QUERY_ROW)]
-        for path in sorted(self._directory.glob(QUERIES_FILE.format("*"))):
-            with path.open("rb") as file:
-                parts.append(self._new_rows(path, file))
-        rows: Rows = np.concatenate(parts)
-        return rows
-
-    def _new_rows(self, path: Path, file: IO[bytes]) -> Rows:
-        begin = self._read.get(path, 0)
-        file.seek(begin)
-        data = file.read(_MOST_BYTES)
-        whole = len(data) - len(data) % QUERY_ROW.itemsize
-        self._read[path] = begin + whole
-        rows: Rows = np.frombuffer(data[:whole], QUERY_ROW)
-        return rows
-
-
 def read_progress(path: Path) -> ProgressLine | None:
     """The last complete line; None where there is none (yet). Raises OSError."""
     with path.open("rb") as file:
@@ -230,3 +209,64 @@ def read_progress(path: Path) -> ProgressLine | None:
         except msgspec.DecodeError:
             continue
     return None
+
+
+class GradingProgress(msgspec.Struct, frozen=True):
+    """Steps of the present stage of grading."""
+
+    time: datetime
+    stage: str
+    """`outputs`, or what the grader of a data set calls its steps"""
+    done: int
+    total: int
+    elapsed_s: float
+    """of the stage"""
+
+
+class ProgressFile:
+    """Keeps grading_progress.json in a folder while the context lasts; None keeps nothing.
+
+    After a failure to write, which is a warning, it writes no more.
+    """
+
+    def __init__(self, folder: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = None if folder is None else folder / GRADING_PROGRESS
+        self._clock = clock
+        self._stage, self._began, self._next = "", 0.0, 0.0
+        self._broken = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def show(self, done: int, total: int, what: str) -> None:
+        """Called after every step; writes at the first step of a stage, and then every two seconds."""
+        if self._path is None or self._broken:
+            return
+        now = self._clock()
+        if what != self._stage:
+            self._stage, self._began = what, now
+        elif now < self._next:
+            return
+        self._next = now + _GRADING_EVERY_S
+        moment = GradingProgress(datetime.now(UTC), what, done, total, round(now - self._began, 1))
+        try:
+            with atomic_write(self._path) as file:
+                file.write(msgspec.json.encode(moment))
+        except OSError as error:
+            log.warning("warning: no progress in %s: %s", self._path, machine_failure(error))
+            self._broken = True
+
+
+def read_grading(folder: Path) -> GradingProgress | None:
+    """The present step; None where nothing is being graded, or the file is damaged."""
+    try:
+        return msgspec.json.decode((folder / GRADING_PROGRESS).read_bytes(), type=GradingProgress)
+    except (OSError, msgspec.DecodeError):
+        return None

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from harness.config.expected_queries import Issue
+from harness.progress.progress_line import plain_progress
 from harness.record.outcome import FailureKind
-from harness.report.progress_line import plain_progress
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
-from sut.supervisor.progress import ProgressMeter
+from sut.supervisor.progress_meter import ProgressMeter
 
 SERVER = Issue(640, 64, exact=True, seconds=64.0, scheduled=True)
 OFFLINE = Issue(128, 64, exact=True, seconds=12.8)

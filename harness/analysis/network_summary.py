@@ -1,13 +1,9 @@
 """Sentences about the network between this client and the servers, from the figures of a run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from harness.record.run_record import ReplicaNetwork, RunRecord
-from harness.report.progress_line import milliseconds
-
-# A query has about a hundred segments; a loss of fewer than one in a thousand does not reach a p99.
-_LOST_FROM = 0.001
-_NAMED = 3  # servers
+from harness.text import milliseconds
 
 
 def network_line(network: Mapping[str, ReplicaNetwork]) -> str:
@@ -43,34 +39,6 @@ def first_token_line(record: RunRecord) -> str:
         f"request was sent (connecting: {milliseconds(waited_ns)} ms) + {milliseconds(trip_ns)} ms round "
         f"trip + {milliseconds(rest_ns)} ms in the server, with losses and delays of the network"
     )
-
-
-def network_warnings(network: Mapping[str, ReplicaNetwork]) -> Iterator[str]:
-    """A warning where segments were lost often enough to be seen in the figures."""
-    sent = sum(one.sent for one in network.values())
-    received = sum(one.received for one in network.values())
-    again = sum(one.retransmitted for one in network.values())
-    gaps = sum(one.gaps for one in network.values())
-    parts = []
-    if again > _LOST_FROM * sent:
-        parts.append(f"{again} retransmissions in {sent} segments to the servers")
-    if gaps > _LOST_FROM * received:
-        parts.append(f"{gaps} of {received} segments from them arrived after a missing one")
-    if parts:
-        yield (
-            f"the network loses packets, or a server's full listen queue does: {', '.join(parts)}"
-            f"{_worst(network)}; times include the repetition"
-        )
-
-
-def _worst(network: Mapping[str, ReplicaNetwork]) -> str:
-    lossy = {
-        url: one.retransmitted + one.gaps for url, one in network.items() if one.retransmitted + one.gaps
-    }
-    if len(network) < 2:
-        return ""
-    worst = sorted(lossy, key=lossy.__getitem__, reverse=True)[:_NAMED]
-    return f" ({len(lossy)} of {len(network)} servers, most at {', '.join(worst)})"
 
 
 def _between(least_ns: int, most_ns: int) -> str:

@@ -1,15 +1,16 @@
 """progress.jsonl: its figures, what happens to it on a full disk, and who reads it."""
 
+import json
+
 import numpy as np
 import pytest
 
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import JOURNAL_DIR, PROGRESS
+from harness.progress.progress_files import JournalTail, ProgressLog, read_progress
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import QUERY_ROW
-from harness.report import progress_log
-from harness.report.progress_line import ProgressSnapshot
-from harness.report.progress_log import JournalTail, ProgressLog, read_progress
-from tests.harness.report import made
+from tests import records
 
 LIMITS = {"TTFT": 600_000_000, "TPOT": 45_000_000}
 
@@ -31,11 +32,11 @@ def folder(tmp_path):
 
 @pytest.fixture
 def progress(folder):
-    return ProgressLog(folder, LIMITS, 900, made.REPLICAS)
+    return ProgressLog(folder, LIMITS, 900, records.REPLICAS)
 
 
 def test_a_line_has_the_figures_of_the_journal(folder, progress):
-    rows = made.rows(slow=2)
+    rows = records.rows(slow=2)
     append(folder, rows[:500])
     append(folder, rows[500:], worker=1)
     progress(snapshot(5.0, total=1000, tokens_per_s=12.34, failures={"timeout": 2}))
@@ -48,22 +49,22 @@ def test_a_line_has_the_figures_of_the_journal(folder, progress):
     assert line.over_limit["TTFT"].queries == (ttft > LIMITS["TTFT"]).sum()
     assert line.over_limit["TPOT"].queries == 300
     assert line.over_limit["TPOT"].most == most_over_limit(900)
-    assert line.slowest[0].url == made.REPLICAS[2]
+    assert line.slowest[0].url == records.REPLICAS[2]
     assert line.slowest[0].ratio == pytest.approx(1.3, rel=0.01)
 
 
 def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress):
-    append(folder, made.rows(100))
+    append(folder, records.rows(100))
     for second in range(1, 71):
         progress(snapshot(float(second)))
     lines = (folder / PROGRESS).read_text().splitlines()
-    counts = [progress_log.msgspec.json.decode(line)["ended_last_minute"] for line in lines]
+    counts = [json.loads(line)["ended_last_minute"] for line in lines]
     assert counts == [100] * 12 + [0] * 2
     assert read_progress(folder / PROGRESS).over_limit["TTFT"].queries > 0  # since the run began
 
 
 def test_a_tail_takes_complete_rows_once(folder):
-    tail, data = JournalTail(folder / JOURNAL_DIR), made.rows(10).tobytes()
+    tail, data = JournalTail(folder / JOURNAL_DIR), records.rows(10).tobytes()
     path = folder / JOURNAL_DIR / "queries-0.bin"
     path.write_bytes(data[: 3 * QUERY_ROW.itemsize + 7])
     assert len(tail.read()) == 3

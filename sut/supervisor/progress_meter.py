@@ -1,4 +1,4 @@
-"""Snapshots of a run's progress from the live counters."""
+"""Snapshots of a run's progress, from the live counters."""
 
 import time
 from collections import deque
@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from harness.analysis.replicas import imbalance
 from harness.config.expected_queries import Issue
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.outcome import FailureKind
-from harness.report.progress_line import ProgressSnapshot
 from sut.ipc.counters import Counter
 
-_RATE_OVER_S = 10.0  # tokens per second are a mean over this time
-_BALANCE_LOOKS = 60  # one a second
+_RATE_OVER_S = 10.0  # the rate of tokens is a mean over this time
+_BALANCE_LOOKS = 60  # looks at the replicas' loads, one a second
 
 Failures = Mapping[FailureKind, int]
 
@@ -22,8 +22,8 @@ Failures = Mapping[FailureKind, int]
 class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
-    ``issue`` is what LoadGen will issue; ``failures`` gives the failed queries by kind, ``in_flight`` the
-    requests on each replica, whose number may be ``limited``.
+    ``issue`` is what LoadGen will issue. ``failures`` returns the failed queries by kind, ``in_flight`` the
+    number of requests on each replica, which may be ``limited``.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ProgressMeter:
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
 
     def __call__(self, totals: npt.NDArray[np.int64]) -> ProgressSnapshot:
-        """A snapshot from the counters, by Counter."""
+        """A snapshot; ``totals`` are indexed by Counter."""
         now = self._clock()
         values = {counter: int(totals[counter]) for counter in Counter}
         failures, loads = self._failures(), self._in_flight()
@@ -87,7 +87,7 @@ class ProgressMeter:
             last_query = max(0.0, issue.seconds - elapsed)
             in_flight = values[Counter.ISSUED] - ended
             if per_answer is None or (last_query and 2 * ended < in_flight):
-                return last_query  # the first answers do not show the rate yet
+                return last_query  # too few answers to show the rate
             return last_query + in_flight * per_answer
         least = max(0.0, issue.least_s - elapsed)
         if per_answer is None:

@@ -5,8 +5,9 @@ import re
 import pytest
 from msgspec import structs
 
+from harness.analysis.network_summary import first_token_line, network_line
+from harness.analysis.run_warnings import network_warnings
 from harness.record.run_record import Distribution
-from harness.report.network import first_token_line, network_line, network_warnings
 from tests.records import ENDED, NEAR
 
 FAR = structs.replace(

@@ -1,24 +1,94 @@
-"""The tables of a run: percentiles, how queries ended, this client, warnings, what ran."""
+"""The tables of a run: its score, percentiles, ends, replicas, this client, warnings, what ran."""
 
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.queries import Queries
+from harness.analysis.replicas import SLOWER, figures_of_replicas, straggler_warnings
 from harness.analysis.run_files import RunFiles
 from harness.config.server_urls import folded
 from harness.loadgen_logs.summary_and_detail import TIMES, LoadgenSummary
+from harness.record.accuracy_result import AccuracyResult, MetricFigures, ModeFigures
+from harness.record.replica_figures import ReplicaBalance, ReplicaFigures
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
-from harness.report.html.page import Section, Table
-from harness.report.network import first_token_line, network_line
-from harness.report.progress_line import milliseconds
+from harness.report.html.page import PageTable, Section
+from harness.text import milliseconds
 
-_LISTED = 8  # server URLs; the replicas' table has all of them
+_LISTED = 8  # rows; a longer table of servers is folded away
+_FOLDED_FROM = 24  # rows; a longer table of replicas is folded away
+_REPLICA_HEADER = (
+    "replica",
+    "queries",
+    "failed",
+    "tokens",
+    "in flight, mean",
+    "TTFT p99, ms",
+    "TPOT p50, ms",
+    "TPOT p99, ms",
+)
 
 
-def percentile_tables(run: RunFiles) -> Iterator[Table]:
+def accuracy_section(folder: Path) -> Iterator[Section]:
+    """Nothing where the run was not scored. Raises ConfigError for a damaged result."""
+    if (result := AccuracyResult.read(folder)) is not None:
+        yield _score(result)
+
+
+def _score(result: AccuracyResult) -> Section:
+    target, tokens = result.target, result.output_tokens
+    lines = [
+        f"Target {'met' if target.met else 'NOT met'}, by {target.mode} rules.",
+        f"Output tokens: {tokens.mean:,.1f} on average, {tokens.min:,} to {tokens.max:,}; the token "
+        f"limit ended {tokens.truncated_share:.2%} of the outputs.",
+    ]
+    if result.missing:
+        lines.append(f"Samples without an output: {len(result.missing):,}.")
+    tables = [_metrics(target.metrics), *_datasets(result.modes), *_grades(result.reasons)]
+    if result.warnings:
+        tables.append(PageTable(("warnings of the evaluator",), [(line,) for line in result.warnings]))
+    return Section("accuracy", "Accuracy", lines, tables=tables)
+
+
+def _metrics(metrics: Mapping[str, MetricFigures]) -> PageTable:
+    rows = [
+        (name, f"{m.value:.4f}", f"{m.lowest:.4f}", _bound(m.highest), "yes" if m.met else "NO")
+        for name, m in metrics.items()
+    ]
+    missed = frozenset(number for number, m in enumerate(metrics.values()) if not m.met)
+    return PageTable(("metric", "value", "at least", "at most", "met"), rows, missed)
+
+
+def _bound(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _datasets(modes: Mapping[str, ModeFigures]) -> Iterator[PageTable]:
+    """Right answers by data set, a row for each mode; text metrics have none."""
+    rows = [
+        (name, mode, f"{part.correct:,} of {part.total:,}", f"{part.accuracy:.2f} %")
+        for mode, figures in modes.items()
+        for name, part in figures.per_dataset.items()
+    ]
+    if rows:
+        yield PageTable(("data set", "rules", "right", "share"), sorted(rows))
+
+
+def _grades(modes: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[PageTable]:
+    """Outputs by reason of their grade, for each data set and mode."""
+    for mode, datasets in modes.items():
+        reasons = sorted({reason for counts in datasets.values() for reason in counts})
+        rows = [(name, *(f"{counts.get(one, 0):,}" for one in reasons)) for name, counts in datasets.items()]
+        yield PageTable((f"grades by {mode} rules", *reasons), rows)
+
+
+def percentile_tables(run: RunFiles) -> Iterator[PageTable]:
     """Percentiles from this client's own journal."""
     stats = run.record.statistics if run.record is not None else None
     if stats is None:
@@ -27,9 +97,9 @@ def percentile_tables(run: RunFiles) -> Iterator[Table]:
     yield _distribution_table({f"{name}, ms": row for name, row in rows.items() if row is not None})
 
 
-def _distribution_table(rows: Mapping[str, Distribution]) -> Table:
+def _distribution_table(rows: Mapping[str, Distribution]) -> PageTable:
     names = list(next(iter(rows.values())).percentiles) if rows else []
-    return Table(
+    return PageTable(
         ("", "mean", "min", *(f"p{name}" for name in names), "max"),
         [
             (name, *map(milliseconds, (row.mean, row.min, *row.percentiles.values(), row.max)))
@@ -38,19 +108,19 @@ def _distribution_table(rows: Mapping[str, Distribution]) -> Table:
     )
 
 
-def endings(queries: Queries) -> Table:
-    """The ends of the queries."""
+def endings(queries: Queries) -> PageTable:
+    """How the queries ended."""
     rows = [
         (name, f"{count:,}", f"{count / len(queries):.2%}")
         for names, codes in ((queries.finish_reasons, queries.finish), (queries.failures, queries.failure))
         for number, name in enumerate(names)
         if (count := int((codes == number).sum()))
     ]
-    return Table(("end of the query", "queries", "share"), rows)
+    return PageTable(("end of the query", "queries", "share"), rows)
 
 
-def loadgen_percentiles(run: RunFiles) -> Iterator[Table]:
-    """LoadGen's own percentiles, where single queries are not known."""
+def loadgen_percentiles(run: RunFiles) -> Iterator[PageTable]:
+    """LoadGen's own percentiles, for runs without requests.parquet."""
     rows = []
     for name in TIMES:
         figures = {
@@ -60,7 +130,53 @@ def loadgen_percentiles(run: RunFiles) -> Iterator[Table]:
         if figures["50.00"] is not None:
             rows.append((f"{name}, ms", *("" if v is None else milliseconds(v) for v in figures.values())))
     if rows:
-        yield Table(("LoadGen's summary", "p50", "p90", "p95", "p97", "p99", "p99.9"), rows)
+        yield PageTable(("LoadGen's summary", "p50", "p90", "p95", "p97", "p99", "p99.9"), rows)
+
+
+def replicas_section(queries: Queries, balance: ReplicaBalance | None = None) -> Section:
+    """A row for each of several replicas; the one whose TPOT is furthest from the median comes first."""
+    figures = figures_of_replicas(queries)
+    if len(figures) < 2:
+        return Section("replicas", "Replicas")
+    known = [one.tpot_p50 for one in figures.values() if one.tpot_p50 is not None]
+    middle = float(np.median(known or [0]))
+    replicas = sorted(figures.items(), key=lambda one: -_distance(one[1], middle))
+    slow = frozenset(
+        number for number, (_, one) in enumerate(replicas) if (one.tpot_p50 or 0) > SLOWER * middle
+    )
+    line = (
+        f"Replicas with a median TPOT over {SLOWER:g} times the median of all {len(replicas)}: "
+        f"{len(slow) or 'none'}."
+    )
+    lines = [line, *_balance_lines(balance)]
+    folded = f"All {len(replicas)} replicas" if len(replicas) > _FOLDED_FROM else ""
+    return Section(
+        "replicas",
+        "Replicas",
+        tuple(lines),
+        tables=[PageTable(_REPLICA_HEADER, [_replica_row(*one) for one in replicas], slow, folded)],
+    )
+
+
+def _distance(one: ReplicaFigures, middle: float) -> float:
+    return 0.0 if one.tpot_p50 is None else abs(one.tpot_p50 - middle)
+
+
+def _balance_lines(balance: ReplicaBalance | None) -> Iterator[str]:
+    if balance is None:
+        return
+    if balance.imbalance is not None:
+        yield f"Imbalance: {balance.imbalance:.3f}, the largest mean number in flight over the mean of all."
+    if balance.stragglers is None:
+        yield "Stragglers are not judged: no replica ended ten streamed answers within a minute."
+    for warning in straggler_warnings(balance.stragglers or (), len(balance.replicas)):
+        yield f"{warning}."
+
+
+def _replica_row(url: str, one: ReplicaFigures) -> tuple[str, ...]:
+    counts = (one.queries, one.failed, one.output_tokens)
+    times = (one.ttft_p99, one.tpot_p50, one.tpot_p99)
+    return (url, *(f"{count:,}" for count in counts), f"{one.in_flight:.1f}", *map(_or_dash, times))
 
 
 def client_section(record: RunRecord) -> Section:
@@ -109,7 +225,7 @@ def network_section(record: RunRecord) -> Section:
     rows = [_network_row(url, one) for url, one in record.network.items()]
     marked = frozenset(number for number, lost in enumerate(lossy) if lost)
     folded = f"All {len(rows)} servers" if len(rows) > _LISTED else ""
-    return Section("network", "Network", lines, tables=[Table(header, rows, marked, folded)])
+    return Section("network", "Network", lines, tables=[PageTable(header, rows, marked, folded)])
 
 
 def _network_row(url: str, one: ReplicaNetwork) -> tuple[str, ...]:
@@ -128,18 +244,18 @@ def warnings_section(record: RunRecord) -> Section:
     tables = []
     if record.warnings:
         tables.append(
-            Table(("warnings: reasons to distrust these numbers",), [(line,) for line in record.warnings])
+            PageTable(("warnings: reasons to distrust these numbers",), [(line,) for line in record.warnings])
         )
     if record.deviations:
         tables.append(
-            Table(
+            PageTable(
                 ("deviations from the benchmark's rules: NOT OFFICIAL",),
                 [(line,) for line in record.deviations],
             )
         )
     examples = [(kind, text) for kind, texts in record.failure_examples.items() for text in texts]
     if examples:
-        tables.append(Table(("failure", "example"), examples))
+        tables.append(PageTable(("failure", "example"), examples))
     return Section("warnings", "Warnings and deviations", tables=tables)
 
 
@@ -161,7 +277,7 @@ def provenance_section(record: RunRecord) -> Section:
         "python": made.python,
         "host": f"{host.hostname}, {host.cpu_model or host.machine}, {host.cpus} CPUs, kernel {host.kernel}",
     }
-    settings = Table(
+    settings = PageTable(
         ("LoadGen setting", "value"),
         [(name, str(value)) for name, value in plan.loadgen_settings.items()],
         folded="LoadGen's settings",
@@ -169,11 +285,15 @@ def provenance_section(record: RunRecord) -> Section:
     return Section(
         "provenance",
         "What ran",
-        tables=[Table((), [(name, text) for name, text in rows.items() if text]), *_served(record), settings],
+        tables=[
+            PageTable((), [(name, text) for name, text in rows.items() if text]),
+            *_served(record),
+            settings,
+        ],
     )
 
 
-def _served(record: RunRecord) -> Iterator[Table]:
+def _served(record: RunRecord) -> Iterator[PageTable]:
     """The models and versions of the servers, equal ones in one row, and the servers that were left out."""
     kinds: dict[tuple[str, ...], list[ServerInfo]] = {}
     for server in record.servers:
@@ -191,13 +311,13 @@ def _served(record: RunRecord) -> Iterator[Table]:
     header = ("servers", "URL", "engine", "serves", *limits_of, *trials, "settings")
     hidden = "Models and versions of the servers" if len(rows) > _LISTED else ""
     if rows:
-        yield Table(header, rows, folded=hidden)
+        yield PageTable(header, rows, folded=hidden)
     reasons: dict[str, list[str]] = {}
     for url, reason in record.left_out.items():
         reasons.setdefault(reason, []).append(url)
     if reasons:
         left_out = [(f"{len(urls):,}", folded(urls), reason) for reason, urls in reasons.items()]
-        yield Table(("servers left out", "URL", "reason"), left_out)
+        yield PageTable(("servers left out", "URL", "reason"), left_out)
 
 
 def _trials(servers: Sequence[ServerInfo]) -> tuple[str, str]:
@@ -214,7 +334,7 @@ def parameters_section(summary: LoadgenSummary) -> Section:
     """The parameters that LoadGen printed."""
     if not summary.parameters:
         return Section("parameters", "LoadGen")
-    table = Table(
+    table = PageTable(
         ("parameter", "value"), list(summary.parameters.items()), folded="Parameters in LoadGen's summary"
     )
     return Section("parameters", "LoadGen", tables=[table])

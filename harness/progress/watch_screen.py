@@ -1,4 +1,4 @@
-"""The progress of a run or of its grading, from a second shell: a screen on a terminal, else plain lines."""
+"""report.py watch: the progress of a run or of its grading, on a screen or, in a pipe, as plain lines."""
 
 import os
 import select
@@ -16,34 +16,42 @@ from harness.analysis.replicas import SLOWER
 from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
-from harness.grading.reports.progress import GradingProgress, read_grading
+from harness.progress.progress_files import (
+    GradingProgress,
+    Latencies,
+    ProgressLine,
+    read_grading,
+    read_progress,
+)
+from harness.progress.progress_line import progress_bar
+from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
-from harness.report.progress_line import duration
-from harness.report.progress_log import Latencies, ProgressLine, read_progress
-from harness.report.runs_table import score
-from harness.text import printable
+from harness.text import duration, printable
 
 _LOOK_S = 1.0
-_SILENT_S = 15.0  # three lines that did not come
-_LONGEST_STEP_S = 600.0  # of grading; after it, the evaluator is assumed to have been killed
+_SILENT_S = 15.0  # as long as three lines of progress take
+_LONGEST_STEP_S = 600.0  # an evaluator that shows no step for longer is assumed to have been killed
 _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 
 def newest_run(folder: Path) -> Path:
     """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
-    for names in ((PROGRESS, GRADING_PROGRESS), (RUN_RECORD,)):  # a run of a few seconds has no line
+    for names in (
+        (PROGRESS, GRADING_PROGRESS),
+        (RUN_RECORD,),
+    ):  # a run of a few seconds has no line of progress
         found = [folder / name for name in names if (folder / name).is_file()]
         if found := found or [path for name in names for path in folder.rglob(name)]:
             return max(found, key=lambda path: path.stat().st_mtime).parent
     raise ConfigError(f"{folder}: no run in it or below; pass the --output-dir of a run that has begun")
 
 
-def watch(folder: Path) -> None:
+def watch(folder: Path, look_s: float = _LOOK_S) -> None:
     """Show the run until it ends, or until q or Ctrl-C. Raises ConfigError where there is none."""
     run = newest_run(folder)
     if sys.stdout.isatty() and sys.stdin.isatty():
-        with _screen() as leaves:
+        with _screen(look_s) as leaves:
             while not leaves():
                 lines = screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)
                 _control(_CLEAR)
@@ -57,7 +65,7 @@ def watch(folder: Path) -> None:
         if (text := _plain_state(run)) not in ("", last):
             last = text
             print(printable(text), flush=True)
-        time.sleep(_LOOK_S)
+        time.sleep(look_s)
     print(ended, flush=True)
 
 
@@ -67,13 +75,13 @@ def _control(text: str) -> None:
 
 
 @contextmanager
-def _screen() -> Iterator[Callable[[], bool]]:
-    """The terminal without echo and cursor; the value waits a second and returns whether q was pressed."""
+def _screen(look_s: float) -> Iterator[Callable[[], bool]]:
+    """The terminal without echo and cursor; the value waits ``look_s`` and returns whether q was pressed."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 
     def leaves() -> bool:
-        ready, _, _ = select.select([descriptor], [], [], _LOOK_S)
+        ready, _, _ = select.select([descriptor], [], [], look_s)
         return bool(ready) and os.read(descriptor, 64)[:1] in (b"q", b"Q", b"")
 
     try:
@@ -107,7 +115,7 @@ def screen(run: Path, now: datetime, width: int) -> list[str]:
 def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
     done, total = line.completed + line.failed, max(line.total or 0, line.issued)
     left = f", about {duration(line.remaining_s)} left" if line.remaining_s is not None and lasts else ""
-    yield f"{_bar(done, total)} {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
+    yield f"{progress_bar(done, total, _BAR)} {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
     silent_s = (now - line.time).total_seconds()
     if lasts and silent_s > _SILENT_S:
         yield f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
@@ -128,15 +136,10 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
 
 def _steps(grading: GradingProgress, now: datetime) -> Iterator[str]:
     done, total = grading.done, grading.total
-    bar = _bar(done, total)
+    bar = progress_bar(done, total, _BAR)
     yield f"grading {bar} {done:,} of {total:,} {grading.stage}, {duration(grading.elapsed_s)}"
     if (silent_s := (now - grading.time).total_seconds()) > _SILENT_S:
         yield f"no step for {duration(silent_s)}: a long one, or the evaluator was killed"
-
-
-def _bar(done: int, total: int) -> str:
-    filled = min(round(_BAR * done / total), _BAR) if total else 0
-    return f"[{'#' * filled}{'.' * (_BAR - filled)}]"
 
 
 def _latencies(part: Latencies | None) -> str:
@@ -166,7 +169,7 @@ def plain(line: ProgressLine) -> str:
 
 
 def _plain_state(run: Path) -> str:
-    """The present line of the run, or of its grading; "" before the first."""
+    """The present line of the run or of its grading; "" before the first one."""
     if _result(run) and (grading := _grading(run, datetime.now(UTC))) is not None:
         steps = f"{grading.done}/{grading.total} {grading.stage}"
         return f"[{duration(grading.elapsed_s)}] grading, {steps}"
@@ -205,7 +208,7 @@ def _result(run: Path) -> str:
     if record is None or record.verdict is None:
         return ""
     reasons = "; ".join(record.verdict.reasons)
-    figures = score(run)
+    figures = score_line(run)
     return (
         f"Result: {record.verdict.result}"
         + (f": {reasons}" if reasons else "")

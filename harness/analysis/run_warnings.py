@@ -1,0 +1,93 @@
+"""Reasons to distrust the figures of a run, a sentence each."""
+
+from collections.abc import Iterator, Mapping
+
+from harness.analysis.client_overhead import lag_warnings, load_warnings, share_warnings
+from harness.analysis.replicas import straggler_warnings
+from harness.analysis.server_load import cache_warnings
+from harness.analysis.statistics import completed
+from harness.record.journal import Rows
+from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
+
+# A query has about a hundred segments; a loss of fewer than one in a thousand does not reach a p99.
+_LOST_FROM = 0.001
+_NAMED = 3  # servers that a warning names
+
+
+def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
+    """The warnings of a run with the figures of ``record``."""
+    limit_ns = record.plan.limits_ns.get("TTFT")
+    if record.statistics is not None:
+        yield from _repeat_warnings(record.statistics)
+        measured = limit_ns is not None and not record.plan.accuracy
+        yield from _stream_warnings(rows, record.statistics, measured=measured)
+    yield from share_warnings(record.client_share, limit_ns)
+    if record.balance is not None:
+        yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
+    if record.client_load is not None:
+        yield from load_warnings(record.client_load)
+    yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
+    yield from network_warnings(record.network)
+    if record.server_load is not None:
+        yield from cache_warnings(record.server_load)
+
+
+def _repeat_warnings(stats: Statistics) -> tuple[str, ...]:
+    """Queries that were not answered at the first attempt."""
+    lines = []
+    if stats.retries:
+        lines.append(
+            f"{stats.retries} requests were retried; "
+            "the latencies of their queries include the failed attempts"
+        )
+    if stats.resumed:
+        lines.append(f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt")
+    return tuple(lines)
+
+
+def _stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[str, ...]:
+    """A warning where a scenario with limits for tokens got answers that show no token's time."""
+    if not measured or not stats.completed:
+        return ()
+    if stats.ttft is None:
+        return (
+            "answers were not streamed: LoadGen's TTFT is the latency of the complete answer, and its TPOT "
+            "has no meaning",
+        )
+    good = completed(rows)
+    good = good[(good["osl"] >= 2) & (good["resumed"] == 0)]
+    at_once = int((good["first_event_tokens"] == good["osl"]).sum())
+    if 2 * at_once <= len(good):
+        return ()
+    return (
+        f"{at_once} of {len(good)} answers came in one event (a proxy or the server's stream interval holds "
+        "tokens back): their TPOT is 0 and shows no token's time",
+    )
+
+
+def network_warnings(network: Mapping[str, ReplicaNetwork]) -> Iterator[str]:
+    """A warning where segments were lost often enough to be seen in the figures."""
+    sent = sum(one.sent for one in network.values())
+    received = sum(one.received for one in network.values())
+    again = sum(one.retransmitted for one in network.values())
+    gaps = sum(one.gaps for one in network.values())
+    parts = []
+    if again > _LOST_FROM * sent:
+        parts.append(f"{again} retransmissions in {sent} segments to the servers")
+    if gaps > _LOST_FROM * received:
+        parts.append(f"{gaps} of {received} segments from them arrived after a missing one")
+    if parts:
+        yield (
+            f"the network loses packets, or a server's full listen queue does: {', '.join(parts)}"
+            f"{_worst(network)}; times include the repetition"
+        )
+
+
+def _worst(network: Mapping[str, ReplicaNetwork]) -> str:
+    lossy = {
+        url: one.retransmitted + one.gaps for url, one in network.items() if one.retransmitted + one.gaps
+    }
+    if len(network) < 2:
+        return ""
+    worst = sorted(lossy, key=lossy.__getitem__, reverse=True)[:_NAMED]
+    return f" ({len(lossy)} of {len(network)} servers, most at {', '.join(worst)})"

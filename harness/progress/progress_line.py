@@ -1,0 +1,199 @@
+"""The line that shows the progress of a run, a ladder or an evaluation."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self, TextIO
+
+from harness.cli.streams import control
+from harness.text import duration, milliseconds
+
+# Seconds between two lines of a run in a log file or a pipe: in the first minute, and after it.
+_PLAIN_EVERY_S, _PLAIN_LATER_S = 10.0, 60.0
+_MOST_KINDS = 3  # kinds of failures that the line names
+_BAR = 30  # columns
+_REDRAW_S, _LINE_S = 0.2, 60.0  # between two states of a bar: on a terminal, and in a log file
+_STEADY_S = 5.0  # an earlier rate says nothing about the time left
+
+
+class LiveLine:
+    """A line that is overwritten on a terminal; elsewhere its users print plain lines now and then."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self.on_terminal = self._stream.isatty()
+        self._is_open = False
+
+    @property
+    def columns(self) -> int:
+        """The longest text. One column stays free: a terminal breaks the line when its last one is filled."""
+        return max(shutil.get_terminal_size().columns - 1, 1)
+
+    def show(self, text: str) -> None:
+        """Overwrite the line of a terminal, else print a line."""
+        if self.on_terminal:
+            control(self._stream, "\r")
+            self._stream.write(text[: self.columns].ljust(self.columns))
+        else:
+            self._stream.write(f"{text}\n")
+        self._stream.flush()
+        self._is_open = self.on_terminal
+
+    def end(self) -> None:
+        """End the line of a terminal, so that it stays."""
+        if self._is_open:
+            self._stream.write("\n")
+            self._stream.flush()
+            self._is_open = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSnapshot:
+    """A run at one moment; None: not known (yet)."""
+
+    elapsed_s: float
+    issued: int
+    completed: int
+    failed: int
+    total: int | None = None
+    """queries that LoadGen will issue"""
+    tokens_per_s: float | None = None
+    """over the last seconds"""
+    ttft_ns: float | None = None
+    """mean so far"""
+    tpot_ns: float | None = None
+    """mean so far"""
+    remaining_s: float | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """by kind"""
+    imbalance: float | None = None
+    """of several replicas, as in ReplicaBalance, over the last minute"""
+    stragglers: int = 0
+    first_tokens: int = 0
+    """queries that have a first token"""
+    sent: int | None = None
+    """requests without an end at the servers, where their number has a limit"""
+
+    @property
+    def in_flight(self) -> int:
+        """Queries issued and not yet ended."""
+        return self.issued - self.completed - self.failed
+
+
+class ProgressPrinter:
+    """Shows a run's progress on stdout."""
+
+    def __init__(self) -> None:
+        self._line = LiveLine()
+        self._last_plain_s = 0.0
+
+    def __call__(self, snapshot: ProgressSnapshot) -> None:
+        """Show the run's present state."""
+        if self._line.on_terminal:
+            self._line.show(terminal_progress(snapshot, self._line.columns))
+        elif snapshot.elapsed_s - self._last_plain_s >= _plain_every_s(snapshot.elapsed_s):
+            self._last_plain_s = snapshot.elapsed_s
+            self._line.show(plain_progress(snapshot))
+
+    def end(self) -> None:
+        """End the line, so that it stays."""
+        self._line.end()
+
+
+def _plain_every_s(elapsed_s: float) -> float:
+    return _PLAIN_EVERY_S if elapsed_s <= _PLAIN_LATER_S else _PLAIN_LATER_S
+
+
+def plain_progress(snapshot: ProgressSnapshot) -> str:
+    """The complete line, for a log file or a pipe."""
+    return ", ".join(_fields(snapshot))
+
+
+def terminal_progress(snapshot: ProgressSnapshot, columns: int) -> str:
+    """The line, cut between fields to at most these columns."""
+    fields = _fields(snapshot)
+    while len(fields) > 1 and len(", ".join(fields)) > columns:
+        fields.pop()
+    return ", ".join(fields)[:columns]
+
+
+def _fields(s: ProgressSnapshot) -> list[str]:
+    """The most important first: the last ones are left out on a narrow terminal."""
+    fields = [
+        f"[{duration(s.elapsed_s)}] {s.completed + s.failed}/{max(s.total or 0, s.issued)} done",
+        _failed(s),
+        f"{duration(s.remaining_s)} left" if s.remaining_s is not None else "",
+        f"{s.stragglers} {'STRAGGLER' if s.stragglers == 1 else 'STRAGGLERS'}" if s.stragglers else "",
+        _in_flight(s),
+        f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else "",
+        f"TTFT {milliseconds(s.ttft_ns)} ms" if s.ttft_ns is not None else "",
+        f"TPOT {milliseconds(s.tpot_ns)} ms" if s.tpot_ns is not None else "",
+        f"imbalance {s.imbalance:.2f}" if s.imbalance is not None else "",
+    ]
+    return [field for field in fields if field]
+
+
+def _in_flight(s: ProgressSnapshot) -> str:
+    """``512 in flight, 5884 waiting``: the other issued queries wait for a request to end."""
+    waiting = 0 if s.sent is None else s.in_flight - s.sent
+    return f"{s.sent} in flight, {waiting} waiting" if waiting > 0 else f"{s.in_flight} in flight"
+
+
+def _failed(s: ProgressSnapshot) -> str:
+    """``3 FAILED (timeout 2, connect 1)``, the most frequent kind first."""
+    if not s.failed:
+        return ""
+    kinds = sorted(s.failures.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{kind} {count}" for kind, count in kinds[:_MOST_KINDS])
+    return f"{s.failed} FAILED ({shown})" if shown else f"{s.failed} FAILED"
+
+
+class ProgressBar:
+    """Shows done / total of the present stage; ends its line when the context ends."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._line, self._clock = LiveLine(stream), clock
+        self._shown_at = -_LINE_S if self._line.on_terminal else clock()
+        self._stage, self._began = "", 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the line of a terminal."""
+        self._line.end()
+
+    def show(self, done: int, total: int, what: str) -> None:
+        """Show a step where one is due: as often as a reader can follow, or once a minute in a log file."""
+        now, pause = self._clock(), _REDRAW_S if self._line.on_terminal else _LINE_S
+        if what != self._stage:
+            self._stage, self._began = what, now
+        if now - self._shown_at < pause and not (self._line.on_terminal and done == total):
+            return
+        self._shown_at = now
+        bar = f"{progress_bar(done, total, _BAR)} " if self._line.on_terminal else ""
+        self._line.show(f"{bar}{done}/{total} {what}{_time_left(now - self._began, done, total)}")
+
+
+def progress_bar(done: int, total: int, width: int) -> str:
+    """``[####......]``"""
+    filled = min(width * done // total, width) if total else 0
+    return f"[{'#' * filled}{'.' * (width - filled)}]"
+
+
+def _time_left(elapsed_s: float, done: int, total: int) -> str:
+    """``, about 1 min 05 s left`` at the rate so far; empty at the beginning and at the end."""
+    if elapsed_s < _STEADY_S or done == total:
+        return ""
+    seconds = round(elapsed_s / done * (total - done))
+    minutes, hours = seconds // 60, seconds // 3600
+    left = f"{hours} h {minutes % 60:02} min" if hours else f"{minutes} min {seconds % 60:02} s"
+    return f", about {left} left"

@@ -1,0 +1,28 @@
+"""Text for people: what is escaped, and how times are written."""
+
+import pytest
+
+from harness.text import duration, printable
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text, with é", "plain text, with é"),
+        ("a\tb\n", "a\\tb\\n"),
+        (HOSTILE, "\\x1b]0;owned\\x07\\x1b[2J\\r\\nOK \\u202etxt\\x9b31m\\ud800"),
+        ("x" * 400, "x" * 297 + "..."),
+        ("\x1b" * 200, "\\x1b" * 74 + "\\..."),
+    ],
+)
+def test_printable(text, shown):
+    assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0s"), (59.9, "59s"), (60, "1m00s"), (3600, "1h00m"), (90061, "25h01m")]
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
