@@ -8,7 +8,7 @@ from typing import Any
 import httptools
 
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import Answer, excerpt
+from sut.wire.base import AnswerReader, excerpt
 from sut.wire.fields import is_harmless
 from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
 
@@ -65,7 +65,7 @@ class ResponseReader:
         "on_body",
     )
 
-    def __init__(self, answer: Answer, *, streams: bool, max_event_bytes: int) -> None:
+    def __init__(self, answer: AnswerReader, *, streams: bool, max_event_bytes: int) -> None:
         self._answer = answer
         self._events = EventReader(max_event_bytes) if streams else None
         self._max_body = max_event_bytes

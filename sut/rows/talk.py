@@ -30,7 +30,7 @@ from sut.client.response import ResponseReader
 from sut.drive import engine_of
 from sut.servers.discovery import discover
 from sut.wire import make_wire, max_event_bytes
-from sut.wire.base import Answer
+from sut.wire.base import AnswerReader
 
 _QUESTIONS_S, _ANSWER_S = 60.0, 3600.0
 _LOOK_S = 0.05
@@ -55,9 +55,9 @@ def talk(options: TalkOptions) -> int:
 
 
 class StreamedAnswer:
-    """An answer's reader that passes its new ids on after every event (sut.wire.base.Answer)."""
+    """An answer's reader that passes its new ids on after every event (sut.wire.base.AnswerReader)."""
 
-    def __init__(self, answer: Answer, on_ids: Callable[[list[int]], None]) -> None:
+    def __init__(self, answer: AnswerReader, on_ids: Callable[[list[int]], None]) -> None:
         self._answer = answer
         self._on_ids = on_ids
         self._passed_on = 0

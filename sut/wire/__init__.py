@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import msgspec
 
 from harness.config.generation import SamplingParameters
-from sut.wire.base import AnswerBounds, Wire
+from sut.wire.base import AnswerBounds
 from sut.wire.fields import AnswersSeen, EventJudge
 from sut.wire.llamacpp import LlamaCppWire
-from sut.wire.openai import OpenAIWire
+from sut.wire.openai import OpenAIWire, TrtllmWire
+from sut.wire.protocol import Wire
 from sut.wire.sglang import SglangWire
-from sut.wire.trtllm import TrtllmWire
 
-_WIRES: Mapping[str, type[SglangWire | LlamaCppWire | OpenAIWire]] = {
+_WIRES: Mapping[str, type[Wire]] = {
     "sglang": SglangWire,
     "llamacpp": LlamaCppWire,
     "trtllm": TrtllmWire,

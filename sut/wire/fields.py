@@ -18,17 +18,18 @@ from typing import Any, TypeAlias
 from harness.record.outcome import Failure, FailureKind
 from sut.wire.base import UNREADABLE, excerpt
 
-Rule: TypeAlias = "str | tuple[str | int | None, ...] | Fields"
-Fields: TypeAlias = "Mapping[str, Rule]"
+Rule: TypeAlias = "str | tuple[str | int | None, ...] | FieldRules"
+FieldRules: TypeAlias = "Mapping[str, Rule]"
 # Rules of documented fields; a tuple has the possible values, a Mapping the fields of an object or of each
 # object in a list. Types that a protocol's reader decodes are not repeated here.
 DATA = "data"  # anything: what the model or the prompt says
 TEXT = "text"  # a string, or null
-OTHERS = "*"  # in Fields: the rule of all other fields
+OTHERS = "*"  # in FieldRules: the rule of all other fields
 NOTHING = "nothing"  # empty, always
 
 _MOST_FORMS = 1024
-_LONG = 1024  # bytes; an event above that may have its prompt in it
+_LONG = 1024  # bytes; the lists of ids in a longer event are cut out, which is faster than digit by digit
+_PROMPT_IDS = b'"prompt_token_ids":['
 _VARYING = b"0123456789,.-+"
 _TEXT_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -45,36 +46,38 @@ _FINE = frozenset([*_OF_SUCCESS, "none", "200", "complete", "completed", "finish
 
 
 @dataclass(frozen=True, slots=True)
-class AnswersSeen:
-    """What the trial answers of a run's servers have shown.
+class EventKeys:
+    """The keys of the fields in which honest events differ, each with the beginning of its value."""
 
-    ``fields``: paths of undocumented fields with text or true. ``names``: of models, or versions of weights.
-    ``ids_change``: whether the events of one answer have different ids, as older trtllm-serve sends them.
-    """
+    text: bytes
+    """Such as ``"text":"``."""
+    ids: bytes
+    """The new ids, such as ``"output_ids":[``."""
+    count: bytes = b""
+    """The tokens so far, such as ``"completion_tokens":``; b"" where events have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersSeen:
+    """What the trial answers of a run's servers have shown."""
 
     fields: frozenset[str] = frozenset()
+    """Paths of undocumented fields with text or true."""
     names: frozenset[str] = frozenset()
+    """Names of models, or versions of weights."""
     ids_change: bool = False
+    """Whether the events of one answer have different ids, as older trtllm-serve sends them."""
 
 
 class EventJudge:
-    """Judges the fields of all events of one protocol; ``seen`` None: learns what trial answers show.
-
-    ``text`` and ``ids``: the keys of these fields with the beginning of their values, ``"text":"`` and
-    ``"output_ids":[``.
-    """
+    """Judges the fields of all events of one protocol; ``seen`` None: learns what trial answers show."""
 
     def __init__(
-        self,
-        documented: Fields,
-        text: bytes,
-        ids: bytes,
-        names: tuple[str, ...],
-        seen: AnswersSeen | None,
+        self, documented: FieldRules, keys: EventKeys, names: tuple[str, ...], seen: AnswersSeen | None
     ) -> None:
         self._documented = documented
-        self._text = text
-        self._ids = ids
+        self._text = keys.text
+        self._ids = keys.ids
         self._forms: set[bytes] = set()
         self._learns = seen is None
         self._fields = set[str]() if seen is None else set(seen.fields)
@@ -120,21 +123,16 @@ class EventJudge:
         looks like a key of an event is one.
         """
         if len(event) > _LONG:
-            event = _without(event, b'"prompt_token_ids":[')
+            event = _without_list(_without_list(event, _PROMPT_IDS), self._ids)
         start = event.find(self._text) + len(self._text)
-        if start < len(self._text):
-            return _without(event, self._ids).translate(None, _VARYING)
-        end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
-        ids = event.find(self._ids, end)
-        if ids < 0:  # before the text, or not there
-            return _without(event[:start] + event[end:], self._ids).translate(None, _VARYING)
-        ids += len(self._ids)
-        rest = event[event.find(b"]", ids) :]
-        return (event[:start] + event[end:ids] + rest).translate(None, _VARYING)
+        if start >= len(self._text):
+            end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
+            event = event[:start] + event[end:]
+        return event.translate(None, _VARYING)
 
 
-def _without(event: bytes, key: bytes) -> bytes:
-    """The event without the content of the list behind ``key``."""
+def _without_list(event: bytes, key: bytes) -> bytes:
+    """The event without the content of the list that begins with ``key``."""
     start = event.find(key) + len(key)
     return event if start < len(key) else event[:start] + event[event.find(b"]", start) :]
 
@@ -155,7 +153,7 @@ class _Reading:
         self._learns = learns
         self.by_form = True
 
-    def take(self, found: dict[str, Any], rules: Fields, path: str = "") -> None:
+    def take(self, found: dict[str, Any], rules: FieldRules, path: str = "") -> None:
         """Judge an object. Raises _FieldError."""
         for name, value in found.items():
             rule = rules.get(name)
