@@ -15,7 +15,7 @@ from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventErro
 _ERROR_BODY_BYTES = 4096
 # How a chunk with complete JSON events ends, in each protocol; the end of an answer never does.
 _EVENT_END = b"}\n\n\r\n"
-_MOST_HELD_BYTES = 1 << 13
+_MOST_DEFERRED_BYTES = 1 << 13
 # Of headers, informational responses, chunk extensions and trailers: more than any answer needs.
 _MOST_AROUND_BYTES = 1 << 18
 # How a line of an event stream begins; anything else at the end of a body is no cut-off event.
@@ -34,9 +34,7 @@ _SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
 class ResponseReader:
     """One response.
 
-    Times are the ``arrived_ns`` values that ``feed`` was given: of the first byte, of the bytes that held
-    the first token, and of the last byte; 0 until then. ``first_event_tokens`` counts the tokens that
-    arrived with the first one. ``tokens`` and failures do not include what is held until ``settle``.
+    ``tokens`` and failures do not include what was deferred, until ``parse_deferred``.
     """
 
     __slots__ = (
@@ -45,14 +43,14 @@ class ResponseReader:
         "_body",
         "_chunked",
         "_complete",
+        "_deferred",
+        "_deferred_bytes",
         "_done",
         "_encoding",
         "_events",
         "_failure",
         "_framed",
         "_headed",
-        "_held",
-        "_held_bytes",
         "_keep_alive",
         "_max_body",
         "_parser",
@@ -77,17 +75,18 @@ class ResponseReader:
         self._failure: Failure | None = None
         self._framed = False
         self._chunked = False
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._deferred: list[bytes] = []
+        self._deferred_bytes = 0
         self._encoding = b""
         self._headed = False  # the headers are complete: what comes now are trailers
         self._complete = False
         self._done = False  # the end mark has come
         self._keep_alive = False
         self._status = 0
+        # Times are the ``arrived_ns`` that ``feed`` was given with these bytes; 0 until they came.
         self.first_byte_ns = 0
         self.first_token_ns = 0
-        self.first_event_tokens = 0
+        self.first_event_tokens = 0  # the tokens that arrived with the first one
         self.last_byte_ns = 0
 
     @property
@@ -120,7 +119,7 @@ class ResponseReader:
         if not self.first_byte_ns:
             self.first_byte_ns = arrived_ns
         self.last_byte_ns = arrived_ns
-        error = self._parse(self._with_held(data) if self._held else data)
+        error = self._parse(self._with_deferred(data) if self._deferred else data)
         if self._pieces and not self._complete:
             self._take_body()
         if error is not None and self._headed and str(error) == _SECOND_LENGTH:
@@ -142,24 +141,24 @@ class ResponseReader:
             self._mark_first(arrived_ns)
         return None
 
-    def hold(self, data: bytes, arrived_ns: int) -> bool:
+    def defer(self, data: bytes, arrived_ns: int) -> bool:
         """Keep events for the next ``feed``: no time depends on those between the first token and the end,
         and parsing them together costs less. False where ``data`` may be the end, or enough is kept.
         """
-        if not self._chunked or self._held_bytes > _MOST_HELD_BYTES or not data.endswith(_EVENT_END):
+        if not self._chunked or self._deferred_bytes > _MOST_DEFERRED_BYTES or not data.endswith(_EVENT_END):
             return False
-        self._held.append(data)
-        self._held_bytes += len(data)
+        self._deferred.append(data)
+        self._deferred_bytes += len(data)
         self.last_byte_ns = arrived_ns
         return True
 
-    def settle(self) -> Outcome | None:
-        """Parse what ``hold`` has kept; its Failure if it has one."""
-        return self.feed(b"", self.last_byte_ns) if self._held else None
+    def parse_deferred(self) -> Outcome | None:
+        """Parse what ``defer`` has kept; its Failure if it has one."""
+        return self.feed(b"", self.last_byte_ns) if self._deferred else None
 
     def closed(self) -> Outcome:
         """The peer closed the connection before an Outcome: allowed only for a body without framing."""
-        if (outcome := self.settle()) is not None:
+        if (outcome := self.parse_deferred()) is not None:
             return outcome
         if self._failure is not None:
             return self._failure
@@ -176,7 +175,7 @@ class ResponseReader:
 
         None for any other body.
         """
-        if (outcome := self.settle()) is not None:
+        if (outcome := self.parse_deferred()) is not None:
             return outcome
         if self._ends_with_connection and self._ends_by_content:
             return self._failure or self._judge(self.last_byte_ns)
@@ -198,11 +197,11 @@ class ResponseReader:
         """Release the parser, which refers to this reader: workers run without a garbage collector."""
         self._parser = None
 
-    def _with_held(self, data: bytes) -> bytes:
-        self._held.append(data)
-        data = b"".join(self._held)
-        self._held.clear()
-        self._held_bytes = 0
+    def _with_deferred(self, data: bytes) -> bytes:
+        self._deferred.append(data)
+        data = b"".join(self._deferred)
+        self._deferred.clear()
+        self._deferred_bytes = 0
         return data
 
     def _parse(self, data: bytes) -> Exception | None:

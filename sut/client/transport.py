@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sut.client.endpoint import AddressPair
-from sut.client.network import TCP_INFO_BYTES, gaps_of
+from sut.client.network_figures import TCP_INFO_BYTES, gaps_of
 
 
 def realtime_offset_ns() -> int:
@@ -100,7 +100,7 @@ class Transport(Protocol):
         """Whether an idle connection may carry another request, as far as can be seen without waiting."""
 
     def info(self) -> bytes:
-        """The kernel's struct tcp_info, for sut.client.network.TcpInfo."""
+        """The kernel's struct tcp_info, for sut.client.network_figures.TcpInfo."""
 
     def close(self) -> None:
         """Close the descriptor."""

@@ -121,8 +121,7 @@ def stream_answer(
     client = HttpClient(
         [endpoint],
         Deadlines(request_s=_ANSWER_S),
-        lambda request: None,
-        lambda request, outcome: outcomes.append(outcome),
+        on_done=lambda request, outcome: outcomes.append(outcome),
     )
     reader = ResponseReader(
         StreamedAnswer(wire.answer(), on_ids),

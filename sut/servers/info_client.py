@@ -24,7 +24,7 @@ from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
 from harness.text import printable
 from sut.client.endpoint import answering, resolve, tls_context
-from sut.client.network import TCP_INFO_BYTES, TcpInfo
+from sut.client.network_figures import TCP_INFO_BYTES, TcpInfo
 from sut.wire.base import UNREADABLE
 
 _MOST_BYTES = 1 << 20

@@ -65,7 +65,7 @@ class Preflight:
     ) -> list["Trial"]:
         """The trial of each replica; without ``to_the_end`` the first failure ends it."""
         deadlines = Deadlines(request_s=self._within_s)
-        client = HttpClient(endpoints, deadlines, lambda request: None, self._on_done)
+        client = HttpClient(endpoints, deadlines, on_done=self._on_done)
         try:
             body = self._wire.render(prompt)
             for index in range(len(endpoints)):

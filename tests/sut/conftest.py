@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sut.client import client
 from sut.client.transport import _SO_TIMESTAMPNS, _TIMESPEC
 from tests.kit import PATIENCE_S, wait_until
 from tests.sut.driver import Driver
@@ -38,9 +39,8 @@ def kernel_stamps():
 
 
 @pytest.fixture
-def drive(monkeypatch):
-    """Make drivers. No connection of theirs grows too old because this process stood still for 2 s."""
-    monkeypatch.setattr("sut.client.client._MAX_IDLE_NS", 1800 * 10**9)
+def drive():
+    """Make drivers."""
     made = []
 
     def make(*urls, **options):
@@ -57,7 +57,7 @@ def pass_time(monkeypatch):
     """Move the client's clock on, but not the times of arrivals: no test waits for a deadline or races it."""
     ahead_ns, now = [0], time.monotonic_ns
     clock = SimpleNamespace(monotonic_ns=lambda: now() + ahead_ns[0])
-    monkeypatch.setattr("sut.client.client.time", clock)
+    monkeypatch.setattr(client, "time", clock)
 
     def move(seconds):
         ahead_ns[0] += int(seconds * 1e9)

@@ -3,15 +3,17 @@
 import json
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, Failure, FailureKind
-from sut.client.deadlines import DeadlineWatch
+from sut.client import connections
+from sut.client.deadline_watch import DeadlineWatch
 from tests.kit import assert_failed, make_request, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.driver import KINDS, answer, assert_completed
+from tests.sut.driver import KINDS, TIMES, answer, assert_completed
 
 
 def test_no_more_descriptors(drive, monkeypatch):
@@ -20,7 +22,7 @@ def test_no_more_descriptors(drive, monkeypatch):
 
     with StubServer() as stub:
         driver = drive(stub.url)
-        monkeypatch.setattr("sut.client.connections.PlainTransport", refuse)
+        monkeypatch.setattr(connections, "PlainTransport", refuse)
         assert_failed(driver.ask(), FailureKind.LOCAL_LIMIT, "Too many open files")
         monkeypatch.undo()
         assert_completed(driver.ask())
@@ -100,12 +102,12 @@ def test_timeouts_do_not_touch_younger_requests(drive, pass_time):
             assert_completed(outcome)
 
 
-def test_a_connection_that_is_never_made_fails(drive, monkeypatch):
-    monkeypatch.setattr("sut.client.client._CONNECT_TIMEOUT_NS", 200_000_000)
+def test_a_connection_that_is_never_made_fails(drive):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
-        driver = drive(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        times = replace(TIMES, connect_ns=200_000_000)
+        driver = drive(f"http://127.0.0.1:{listener.getsockname()[1]}", times=times)
         for _ in range(4):
             driver.start()
         driver.poll_until(lambda: driver.outcomes)

@@ -16,7 +16,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -27,7 +27,7 @@ from harness.config.generation import SamplingParameters
 from harness.errors import machine_failure
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import NOWHERE
-from harness.record.outcome import Completion, Outcome
+from harness.record.outcome import Completion, Failure, Outcome
 from harness.record.resolved_plan import Cpus
 from sut.client.balance import Balance
 from sut.client.client import HttpClient
@@ -36,16 +36,16 @@ from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
-from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
 from sut.supervisor.spawn import die_with_parent, gc_runs, pin
 from sut.wire import Wires, max_event_bytes
 from sut.wire.fields import AnswersSeen
 from sut.worker.journal_writer import JournalWriter
-from sut.worker.retries import Retries
 
 _TICK_S = 0.25
+_FIRST_WAIT_NS = 250_000_000  # before a failed request is sent again; twice as long after each failure
+_LONGEST_WAIT_NS = 8_000_000_000
 _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 
 
@@ -73,10 +73,42 @@ class WorkerSpec:
     journal_dir: Path
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
     cores: Cpus = ()
-    board: ReplicaBoard | None = None
+    board: CounterBoard | None = None
     network: CounterBoard | None = (
-        None  # a row for each replica of each worker, by sut.client.network.Network
+        None  # a row for each replica of each worker, by sut.client.network_figures.Network
     )
+
+
+class Retries:
+    """Decides which requests are sent again, and holds them until then, which counts towards their latency.
+
+    A request of which the server accepted no byte may always be repeated; any other only with
+    ``answers_only``, where the times of answers do not matter.
+    """
+
+    def __init__(self, limit: int, *, answers_only: bool) -> None:
+        self._limit = limit
+        self._answers_only = answers_only
+        self._waiting: list[tuple[int, Request]] = []
+
+    @property
+    def hold_first_tokens(self) -> bool:
+        """Whether a first token is reported only with its answer: another attempt may return another."""
+        return self._answers_only and self._limit > 0
+
+    def takes(self, request: Request, failure: Failure, now: int) -> bool:
+        """Whether the request that failed at ``now`` (monotonic ns) will be sent again."""
+        if request.attempt >= self._limit or not (self._answers_only or not request.accepted):
+            return False
+        wait = min(_FIRST_WAIT_NS << request.attempt, _LONGEST_WAIT_NS)
+        self._waiting.append((now + wait, request))
+        return True
+
+    def due(self, now: int) -> Iterator[Request]:
+        """Remove and return the requests that are due."""
+        ready = [request for until, request in self._waiting if until <= now]
+        self._waiting = [entry for entry in self._waiting if entry[0] > now]
+        yield from ready
 
 
 class Worker:
@@ -107,12 +139,12 @@ class Worker:
         self._client = HttpClient(
             spec.endpoints,
             spec.deadlines,
-            self._on_first_token,
-            self._on_done,
-            self._on_suspect,
-            Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
-            self._on_lost_address,
-            _network_rows(spec),
+            on_first_token=self._on_first_token,
+            on_done=self._on_done,
+            on_suspect=self._on_suspect,
+            on_lost_address=self._on_lost_address,
+            balance=Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
+            network=_network_rows(spec),
         )
         self._backlog: deque[tuple[int, int, int]] = deque()
         self._intake = b""
