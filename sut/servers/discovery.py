@@ -15,10 +15,10 @@ from harness.errors import HarnessError, ServerError, explained
 from harness.record.resolved_plan import ServerInfo
 from harness.report.progress_line import duration
 from harness.text import aligned, printable
-from sut.servers.differences import check_alike, with_differences
-from sut.servers.info_client import InfoClient, NotReadyError, WaitNotices
-from sut.servers.naming import Calls, DuplicateError, Replicas, check_enough, replicas_of
-from sut.servers.pages import Reported, ask_server
+from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
+from sut.servers.info_pages import SettingValues, ask_server
+from sut.servers.naming import DuplicateError, Replicas, check_enough, replicas_of
+from sut.servers.server_checks import check_alike, with_differences
 
 # For a querying thread, after its own deadline: its error says more than that the time is over. Only one that
 # hangs takes all of it.
@@ -30,8 +30,6 @@ _ROWS = 20  # of the table of servers that cannot be used
 _REASON = 160  # characters
 
 log = logging.getLogger("mlperf")
-
-Answer = tuple[ServerInfo, Reported]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class _Asking:
         self._hopeless = False
         self._clients: dict[str, InfoClient] = {}
         self._starting: dict[str, NotReadyError] = {}
-        self.calls: Calls[str, Answer] = Calls(self._ask, urls)
+        self.calls: Calls[str, tuple[ServerInfo, SettingValues]] = Calls(self._ask, urls)
 
     def faults(self) -> list[tuple[str, HarnessError]]:
         """The servers that cannot be used, once all have answered or the time is over.
@@ -141,7 +139,7 @@ class _Asking:
         waits = self._limits.min_replicas is None and self._until > time.monotonic()
         return waits and any(not isinstance(error, NotReadyError) for error in errors)
 
-    def _ask(self, url: str) -> Answer:
+    def _ask(self, url: str) -> tuple[ServerInfo, SettingValues]:
         while True:
             client = InfoClient(url, self._api_key, self._limits.questions_s, self._ca_file, _TIMEOUT_REMEDY)
             self._clients[url] = client

@@ -1,4 +1,4 @@
-"""Requests to a server outside the request path, each within a deadline and of bounded size."""
+"""Requests to servers outside the request path: within a deadline, of bounded size, many at once."""
 
 import logging
 import os
@@ -8,11 +8,11 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -31,12 +31,16 @@ _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0
 _NOTICE_EVERY_S = 10.0
 _ON_TERMINAL_S = 0.5
+_LOOK_S = 0.1
 # httpx's own limit of a read comes later than ours, which first asks the kernel about the connection.
 _LATER_S = 5.0
 # Given to clients that use no TLS: httpx would make a context for each, in 0.8 ms.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 log = logging.getLogger("mlperf")
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 
 class NotReadyError(ServerError):
@@ -240,6 +244,43 @@ def tls_remedy(error: BaseException) -> str:
         case ssl.SSLCertVerificationError():
             return "give the server's certificate, or that of its CA, as --ca-file FILE"
     return "check whether the server speaks TLS; without it --server-url begins with http://"
+
+
+class Calls(Generic[Asked, Found]):
+    """A call for each item, each in a daemon thread, so that one that hangs delays no other.
+
+    ``results`` and ``errors`` fill while they run.
+    """
+
+    def __init__(self, call: Callable[[Asked], Found], items: Iterable[Asked]) -> None:
+        self.results: dict[Asked, Found] = {}
+        self.errors: dict[Asked, Exception] = {}
+        self.items = tuple(items)
+        self._call = call
+        self._ended = threading.Semaphore(0)
+        for item in self.items:
+            threading.Thread(target=self._run, args=(item,), daemon=True).start()
+
+    def _run(self, item: Asked) -> None:
+        try:
+            self.results[item] = self._call(item)
+        except Exception as error:  # noqa: BLE001 - the waiting thread checks the kind
+            self.errors[item] = error
+        finally:
+            self._ended.release()
+
+    def wait(self, within_s: float) -> Iterator[None]:
+        """Yield several times a second until all calls have ended or the time is over."""
+        left, until = len(self.items), time.monotonic() + within_s
+        while left and (patience := until - time.monotonic()) > 0:
+            if self._ended.acquire(timeout=min(_LOOK_S, patience)):
+                left -= 1
+                continue
+            yield
+
+    def running(self) -> list[Asked]:
+        """Items whose calls have not ended yet."""
+        return [item for item in self.items if item not in self.results and item not in self.errors]
 
 
 class WaitNotices:

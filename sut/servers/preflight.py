@@ -17,8 +17,7 @@ from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
-from sut.servers.info_client import InfoClient, WaitNotices
-from sut.servers.naming import Calls
+from sut.servers.info_client import Calls, InfoClient, WaitNotices
 from sut.wire import make_judge, make_wire, max_event_bytes
 from sut.wire.fields import AnswersSeen
 

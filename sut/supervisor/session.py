@@ -27,8 +27,7 @@ from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import loadgen_main
 from sut.peak.closed_loop import closed_loop_main
 from sut.rows.issuer import issuer_main
-from sut.servers.health import ActivityProbe, HealthMonitor
-from sut.servers.recheck import Recheck
+from sut.servers.health import ActivityProbe, HealthMonitor, Recheck
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
 from sut.supervisor.spawn import spawn, stop

@@ -2,7 +2,7 @@
 
 The special tokens have the ids of Llama 3.1. Those between the sample's 1,500 tokens and them are never
 answered: a stand-in for Llama's vocabulary, which is Meta's. The same code always gives the same bytes; who
-changes them, or the sample's tokenizer, raises the version in models.py.
+changes them, or the sample's tokenizer, raises the version in tiny_models.py.
 """
 
 from collections.abc import Iterable, Iterator

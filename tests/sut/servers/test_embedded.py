@@ -17,7 +17,9 @@ from harness.config.benchmark import load_benchmark
 from harness.config.run_options import available_benchmarks
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
-from sut.servers.embedded import EmbeddedEngine, model_for, tiny_model
+from sut.servers.embedded import tiny_models
+from sut.servers.embedded.engine import EmbeddedEngine
+from sut.servers.embedded.tiny_models import model_for, tiny_model
 from tests.faults.going import alive
 from tests.kit import wait_until
 from tests.runs import ROOT
@@ -102,7 +104,7 @@ def test_stop_ends_the_process_at_once(tmp_path):
 STARTER = """
 import os, signal, sys, time
 from pathlib import Path
-from sut.servers.embedded import EmbeddedEngine
+from sut.servers.embedded.engine import EmbeddedEngine
 engine = EmbeddedEngine(Path(sys.argv[1]), log_dir=Path(sys.argv[2]), slots=1)
 engine.start()
 if os.fork() == 0:
@@ -157,7 +159,7 @@ def test_the_seed_arrives_and_a_least_length_is_unknown(engine):
 WRITER = """
 import sys
 from pathlib import Path
-from sut.servers.embedded import tiny_model
+from sut.servers.embedded.tiny_models import tiny_model
 tiny_model(sys.argv[1], Path(sys.argv[2]))
 """
 
@@ -189,6 +191,6 @@ def test_a_benchmark_without_a_tiny_model(tmp_path, name, message):
 @pytest.mark.parametrize("name", available_benchmarks())
 def test_every_tiny_model_has_a_recipe(tmp_path, monkeypatch, name):
     """Without the engine's packages it is the next thing that is missing."""
-    monkeypatch.setattr("sut.servers.embedded.models.find_spec", lambda name: None)
+    monkeypatch.setattr(tiny_models, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"no xllamacpp and no gguf; run \./setup\.sh"):
         model_for(load_benchmark(name), tmp_path)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import ConfigError, ServerError
-from sut.servers.differences import replica_warnings
 from sut.servers.discovery import fault_table
 from sut.servers.info_client import InfoClient
+from sut.servers.server_checks import replica_warnings
 from tests.kit import PATIENCE_S, listening, wait_until
 from tests.stub import Facts, StubServer, refused_url
 from tests.sut.pages import facts, find, pages
