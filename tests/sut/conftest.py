@@ -11,6 +11,7 @@ import pytest
 
 from sut.client import client
 from sut.client.transport import _SO_TIMESTAMPNS, _TIMESPEC
+from sut.servers import info_client
 from tests.kit import PATIENCE_S, wait_until
 from tests.sut.driver import Driver
 from tests.sut.rig import Rig
@@ -63,6 +64,13 @@ def pass_time(monkeypatch):
         ahead_ns[0] += int(seconds * 1e9)
 
     return move
+
+
+@pytest.fixture
+def notices_at_once(monkeypatch):
+    """A wait is reported from its beginning, and again whenever it can be."""
+    monkeypatch.setattr(info_client, "_FIRST_NOTICE_S", 0.0)
+    monkeypatch.setattr(info_client, "_NOTICE_EVERY_S", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,15 @@
 """Questions before the first query: each unusable server is refused in words, and soon."""
 
 import re
+import threading
 import time
 
 import pytest
 
 from harness.errors import ConfigError, ServerError
 from harness.record.resolved_plan import ServerInfo
+from sut.client.network_figures import TcpInfo
+from sut.servers import info_client
 from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
 from tests.kit import listening
@@ -171,14 +174,14 @@ def test_a_key_is_asked_for_although_health_is_open(backend, key):
 
 def test_a_server_that_says_nothing_on_a_bad_network(monkeypatch):
     """Where the kernel has evidence against the network, that is the remedy."""
-    monkeypatch.setattr("sut.servers.info_client.TcpInfo.evidence", lambda info: "lost packets")
+    monkeypatch.setattr(TcpInfo, "evidence", lambda info: "lost packets")
     with listening(lambda connection: connection.recv(1 << 20) and time.sleep(20)) as url:
         assert "/health gave no answer within 0.5 s; lost packets" in refusal(url, seconds=0.5)
 
 
 def test_a_server_that_answers_health_and_then_says_nothing(caplog, monkeypatch):
     """The wait is named: after a second, but a busy machine may let that one and the end pass together."""
-    monkeypatch.setattr("sut.servers.info_client._FIRST_NOTICE_S", 0.0)
+    monkeypatch.setattr(info_client, "_FIRST_NOTICE_S", 0.0)
 
     def answer(connection):
         while b"GET /health" in connection.recv(1 << 16):
@@ -216,7 +219,7 @@ def test_time_that_is_over_before_the_connection_is_there(monkeypatch):
             time.sleep(0.05)
         connection.sendall(b"\r\ncontent-length: 0\r\n\r\n")
 
-    monkeypatch.setattr("sut.servers.info_client.threading.Timer", AtOnce)
+    monkeypatch.setattr(threading, "Timer", AtOnce)
     with listening(trickle) as url, InfoClient(url, None, 60.0) as client, pytest.raises(ServerError):
         client.ask("/health")
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import ConfigError, ServerError
+from sut.servers import discovery
 from sut.servers.discovery import fault_table
 from sut.servers.info_client import InfoClient
 from sut.servers.server_checks import replica_warnings
@@ -63,7 +64,7 @@ def test_fleets(kinds, wait, least, expected, lines, caplog, monkeypatch):
         """Only servers that never answer are meant to be late, and only where nobody waits for them."""
         return InfoClient(url, key, 0.3 if url in stubs.get("silent", ()) and not wait else within_s, *rest)
 
-    monkeypatch.setattr("sut.servers.discovery.InfoClient", client)
+    monkeypatch.setattr(discovery, "InfoClient", client)
     with fleet(**kinds) as (urls, stubs), caplog.at_level("WARNING", "mlperf"):
         if isinstance(expected, str):
             with pytest.raises(ServerError, match=expected) as caught:
@@ -99,10 +100,8 @@ def test_the_table_is_bounded():
     assert row.split() == ["512", "http://h[0-511]:1", "refused"]
 
 
-def test_servers_that_become_ready_are_waited_for(caplog, monkeypatch):
-    monkeypatch.setattr("sut.servers.info_client._FIRST_NOTICE_S", 0.0)
-    monkeypatch.setattr("sut.servers.info_client._NOTICE_EVERY_S", 0.0)
-    monkeypatch.setattr("sut.servers.discovery._PAUSE_S", 0.1)
+def test_servers_that_become_ready_are_waited_for(caplog, monkeypatch, notices_at_once):
+    monkeypatch.setattr(discovery, "_PAUSE_S", 0.1)
 
     def notices():
         return [text for text in caplog.messages if text.startswith("waiting for")]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from harness.errors import ServerError
+from sut.servers import preflight
 from sut.servers.preflight import Preflight, trial_summary
 from tests.kit import VOCABULARY, listening, parameters, wait_until
 from tests.stub import Fault, StubServer, refused_url
@@ -45,7 +46,7 @@ def test_trial_notices_servers_that_close_after_each_answer(announced, monkeypat
     def until_closed(client, seconds):
         wait_until(lambda: client.poll(0.05) or client.keeps_alive() == [True, False])
 
-    monkeypatch.setattr("sut.servers.preflight._poll_for", until_closed)
+    monkeypatch.setattr(preflight, "_poll_for", until_closed)
     with StubServer() as a, StubServer(close_after_response=True, announce_close=announced) as b:
         assert trial(a, b) == [True, False]
 
@@ -67,10 +68,8 @@ def test_trial_of_a_server_that_fails(fault, wording):
     assert str(caught.value).startswith(f"{getattr(bad, 'url', bad)}: the trial request failed: {wording}")
 
 
-def test_trial_of_a_silent_server_ends(caplog, monkeypatch):
+def test_trial_of_a_silent_server_ends(caplog, notices_at_once):
     """Named in the notices of the wait, where the server that has answered no longer is."""
-    monkeypatch.setattr("sut.servers.info_client._FIRST_NOTICE_S", 0.0)
-    monkeypatch.setattr("sut.servers.info_client._NOTICE_EVERY_S", 0.0)
     with (
         caplog.at_level("INFO", "mlperf"),
         StubServer() as good,
