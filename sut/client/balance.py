@@ -13,7 +13,7 @@ _LOAD_BITS = 32
 _ONE = 1 << _LOAD_BITS
 _TURNS = _ONE - 1
 _SHUNNED = 1 << 62  # more than any load
-_FRESH_NS = 2_000_000  # how old the view of other workers' requests may be
+_FRESH_NS = 2_000_000  # the view of other workers' requests may be this old
 
 
 class Balance:
@@ -56,7 +56,7 @@ class Balance:
         self._key[index] -= _ONE
 
     def shun(self, index: int) -> None:
-        """Choose this replica only where all are shunned."""
+        """Choose this replica only if all are shunned."""
         self._key[index] |= _SHUNNED
 
     def allow(self, index: int) -> None:

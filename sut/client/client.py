@@ -25,7 +25,7 @@ from sut.client.transport import KernelClock
 _BATCHED_FROM = 64
 _BATCHED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
-# A longer gap between ticks means that the process was suspended: connects may have completed since.
+# If ticks are further apart, the process was suspended, and connects may have completed since.
 _STOOD_STILL_NS = 1_500_000_000
 # Not the server's fault: this machine has no more descriptors, local ports or buffers.
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
@@ -78,7 +78,7 @@ class HttpClient:
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
         self._watched: dict[int, Callable[[int], None]] = {}
-        # Ids of requests: no other in any run, all of one length, since SGLang aborts by the start of an id.
+        # Ids of all runs differ. They have one length, since SGLang aborts requests by an id's beginning.
         self._id_prefix = f"{int.from_bytes(os.urandom(8)):020d}"
         self._id_numbers = itertools.count()
 
@@ -199,7 +199,7 @@ class HttpClient:
         return connection
 
     def _leave_address(self, replica: ReplicaPool, pair: AddressPair, error: OSError) -> bool:
-        """Whether ``replica`` has other addresses than this one, which gave no connection: they are used."""
+        """Whether ``replica`` has other addresses than this one, which gave no connection; uses those."""
         others = replica.others(pair)
         if not others or error.errno in _OWN_LIMITS:
             return False

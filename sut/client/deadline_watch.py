@@ -80,7 +80,7 @@ class DeadlineWatch:
         return None
 
     def _request_of(self, entry: tuple[int, int]) -> Request | None:
-        """The request; None where it has ended, or where a later attempt has an entry of its own."""
+        """The request; None if it has ended, or if a later attempt has another entry."""
         when, query_id = entry
         request = self._in_flight.get(query_id)
         return request if request is not None and request.next_check_ns == when else None

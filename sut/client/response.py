@@ -13,21 +13,21 @@ from sut.wire.fields import is_harmless
 from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
 
 _ERROR_BODY_BYTES = 4096
-# How a chunk with complete JSON events ends, in each protocol; the end of an answer never does.
+# In each protocol a chunk of complete JSON events ends like this, and the end of an answer never does.
 _EVENT_END = b"}\n\n\r\n"
 _MOST_DEFERRED_BYTES = 1 << 13
-# Of headers, informational responses, chunk extensions and trailers: more than any answer needs.
+# The most bytes of headers, informational responses, chunk extensions and trailers: no answer needs as many.
 _MOST_AROUND_BYTES = 1 << 18
-# How a line of an event stream begins; anything else at the end of a body is no cut-off event.
+# Beginnings of an event stream's lines; any other end of a body is not a cut-off event.
 _EVENT_LINES = (b"data", b"event", b"id", b"retry", b":")
-# What a server may add behind a chunked body; anything else there may be an error that it met in the middle.
+# Trailers that a server may add after a chunked body; any other may report an error that it met meanwhile.
 _TRAILERS = frozenset(
     b"age cache-control connection content-digest content-length content-md5 content-type date digest etag "
     b"expires keep-alive last-modified repr-digest server server-timing trailer traceparent tracestate "
     b"transfer-encoding vary via x-request-id".split()
 )
 _GRPC_OK = (b"grpc-status", b"0")
-# llhttp's word for a Content-Length where chunks already say how long the body is.
+# llhttp's message for a Content-Length header although the body is chunked.
 _SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
 
 
@@ -67,18 +67,18 @@ class ResponseReader:
         self._answer = answer
         self._events = EventReader(max_event_bytes) if streams else None
         self._max_body = max_event_bytes
-        self._pieces: list[bytes] = []  # of the body, from one call of the parser
+        self._pieces: list[bytes] = []  # pieces of the body, from one call of the parser
         self.on_body = self._pieces.append
         self._parser: Any = httptools.HttpResponseParser(self)
         self._body = bytearray()
-        self._around = 0  # bytes since the last that was part of the body
+        self._around = 0  # bytes received since the last piece of the body
         self._failure: Failure | None = None
         self._framed = False
         self._chunked = False
         self._deferred: list[bytes] = []
         self._deferred_bytes = 0
         self._encoding = b""
-        self._headed = False  # the headers are complete: what comes now are trailers
+        self._headed = False  # the headers are complete: headers that follow are trailers
         self._complete = False
         self._done = False  # the end mark has come
         self._keep_alive = False
@@ -143,7 +143,7 @@ class ResponseReader:
 
     def defer(self, data: bytes, arrived_ns: int) -> bool:
         """Keep events for the next ``feed``: no time depends on those between the first token and the end,
-        and parsing them together costs less. False where ``data`` may be the end, or enough is kept.
+        and parsing them together costs less. False if ``data`` may be the end, or enough is kept.
         """
         if not self._chunked or self._deferred_bytes > _MOST_DEFERRED_BYTES or not data.endswith(_EVENT_END):
             return False
@@ -327,7 +327,7 @@ class ResponseReader:
             self._failure = Failure(FailureKind.IN_BAND_ERROR, f"a trailer of the response says {shown}")
 
     def _take_trailers(self, data: bytes) -> None:
-        """Take the trailers that the parser refuses to read on, with a Content-Length among them.
+        """Take trailers with a Content-Length among them, at which the parser stops.
 
         Trailers follow the last chunk, so that the body is complete.
         """

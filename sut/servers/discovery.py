@@ -20,13 +20,13 @@ from sut.servers.info_pages import SettingValues, ask_server
 from sut.servers.naming import DuplicateError, Replicas, check_enough, replicas_of
 from sut.servers.server_checks import check_alike, with_differences
 
-# For a querying thread, after its own deadline: its error says more than that the time is over. Only one that
-# hangs takes all of it.
+# A thread has this long after its own deadline to give its error, which says more than that the time is over.
+# Only one that hangs takes all of it.
 _MARGIN_S = 5.0
 _TIMEOUT_REMEDY = "a busy server may need a larger --preflight-timeout"
 _PAUSE_S = 1.0  # between two queries to a server that is starting
-_STARTING_PER_S = 100  # questions to all of them
-_ROWS = 20  # of the table of servers that cannot be used
+_STARTING_PER_S = 100  # questions to all servers that are starting
+_ROWS = 20  # the most rows of the table of servers that cannot be used
 _REASON = 160  # characters
 
 log = logging.getLogger("mlperf")
@@ -34,10 +34,12 @@ log = logging.getLogger("mlperf")
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The replicas of a run, at least one. ``left_out``: the others by URL, and why (--min-replicas)."""
+    """The replicas of a run."""
 
     found: tuple[ServerInfo, ...]
+    """Those that can be used, at least one."""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    """The reasons why others are left out (--min-replicas), by URL."""
     warnings: tuple[str, ...] = ()
 
 
@@ -119,7 +121,7 @@ class _Asking:
     def faults(self) -> list[tuple[str, HarnessError]]:
         """The servers that cannot be used, once all have answered or the time is over.
 
-        Where waiting cannot help, those that have answered by then: of the others nothing is known.
+        If waiting cannot help, only those that have answered by then: nothing is known of the others.
         """
         left_s = max(self._until - time.monotonic(), 0) + self._limits.questions_s + _MARGIN_S
         with WaitNotices() as notices:
@@ -194,12 +196,12 @@ class _Asking:
 
 
 def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int | None) -> dict[str, str]:
-    """The servers to leave out, and why. Raises HarnessError where they cannot be left out."""
+    """The servers to leave out, and why. Raises HarnessError if they cannot be left out."""
     if not faults:
         return {}
     for _, error in faults:
         if not isinstance(error, ServerError | DuplicateError):
-            raise error  # of this machine or the flags, not of one server
+            raise error  # it concerns this machine or the flags, not one server
     twice = [error for _, error in faults if isinstance(error, DuplicateError)]
     usable = total - len(faults)
     if len(faults) > 1:
@@ -220,7 +222,7 @@ def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int 
 
 
 def left_out_warning(left_out: Mapping[str, str], total: int) -> tuple[str, ...]:
-    """The warning about servers that the run leaves out; none where it uses all."""
+    """The warning about servers that the run leaves out; none if it uses all."""
     if not left_out:
         return ()
     return (f"{len(left_out)} of {total} servers are left out (--min-replicas): {folded(left_out)}",)

@@ -22,13 +22,13 @@ from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotice
 from sut.servers.info_pages import ask_server
 
 _ANSWER_S = 2.0
-_MARGIN_S = 1.0  # for a thread whose own time is over
+_MARGIN_S = 1.0  # a thread whose own time is over has this long to end
 _SETTINGS = ("dp_size", "max_running_requests", "stream_interval")
-_NAMED = 5  # replicas that are out when a run ends
+_NAMED = 5  # the most replicas that are named as out when a run ends
 
-# Names of a Prometheus page that change without work, or by being asked for: of a process
-# (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of the rounds of SGLang's
-# scheduler, which has them without a request too, of HTTP.
+# Parts of the names of metrics that change without work, or by being asked for: those of processes
+# (sglang:process_cpu_seconds_total too), of the time without work, of the rounds of SGLang's scheduler, which
+# also go round without a request, and of HTTP.
 _NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"stage_seconds", b"http")
 
 log = logging.getLogger("mlperf")
@@ -87,7 +87,7 @@ class ActivityProbe:
             self._thread.start()
 
     def _ask_all(self) -> None:
-        """Query one after another until one works, which is enough."""
+        """Query one after another until one works: no more is asked."""
         for url in self._urls:
             if self._works(url):
                 self.seen_s = time.monotonic()
@@ -186,7 +186,7 @@ class HealthMonitor:
     def _send(self, word: str, replica: int) -> None:
         """Under the lock, so that a worker receives a recovery before a later suspicion."""
         for worker in self._workers:
-            with suppress(OSError):  # a worker that has died
+            with suppress(OSError):  # the worker has died
                 worker.send((word, replica))
 
 
@@ -274,14 +274,14 @@ class Recheck:
         return (*self._warnings, *_unasked(calls))
 
     def _ask(self, url: str, within_s: float) -> ServerChange | None:
-        """The change of a server, None for none. Raises HarnessError where its answers do not show it."""
+        """The change of a server, None for none. Raises HarnessError if its answers do not show it."""
         asked_ns, (replica, before) = time.monotonic_ns(), self._servers[url]
         with InfoClient(url, self._api_key, within_s, self._ca_file) as client:
             now, _ = ask_server(client, self._backend)
         was, is_now = differing(before, now)
         missing = no_longer_named(before, now)
         if missing and "model_path" not in was:
-            # A server that starts may lack a page, and is then named by its path instead of its served name.
+            # A server that is starting may lack a page. It is then named by its path, not by its served name.
             raise NotReadyError(f"{url}: does not name its {missing[0].replace('_', ' ')} any more")
         with self._lock:
             self._warnings |= dict.fromkeys(_other_settings(before, now))
@@ -298,7 +298,7 @@ class Recheck:
 
 
 def check_same_servers(before: Sequence[ServerInfo], now: Sequence[ServerInfo]) -> None:
-    """Raise ServerError where the servers of a later run are others than those of an earlier one."""
+    """Raise ServerError if the servers of a later run are not those of an earlier one."""
     for one, other in zip(before, now, strict=False):
         was, is_now = differing(one, other)
         if was:
@@ -315,7 +315,7 @@ def _refusals(changes: Sequence[ServerChange]) -> str:
 
 
 def _other_settings(before: ServerInfo, now: ServerInfo) -> Iterator[str]:
-    """Differences that are none of the model or version."""
+    """Differences in settings, not in model or version."""
     pairs = {name: (getattr(before, name), getattr(now, name)) for name in _SETTINGS}
     pairs |= {name: (one, now.settings.get(name)) for name, one in before.settings.items()}
     for name, (one, other) in pairs.items():
@@ -324,11 +324,11 @@ def _other_settings(before: ServerInfo, now: ServerInfo) -> Iterator[str]:
 
 
 def _unasked(calls: Calls[str, ServerChange | None]) -> Iterator[str]:
-    """A warning about the servers whose answers do not show what they are now."""
+    """A warning about servers that gave no usable answer at the end."""
     without = [url for url in calls.items if url not in calls.results]
     if not without:
         return
-    error = calls.errors.get(without[0], "no answer in time")  # whatever it is, the run has its result
+    error = calls.errors.get(without[0], "no answer in time")  # of any kind: the run has its result
     why = str(error).removeprefix(f"{without[0]}: ").partition(";")[0]
     yield (
         f"not asked again at the end: {folded(without)} ({why}), so it is not known whether "

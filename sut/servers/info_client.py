@@ -32,7 +32,7 @@ _FIRST_NOTICE_S = 1.0
 _NOTICE_EVERY_S = 10.0
 _ON_TERMINAL_S = 0.5
 _LOOK_S = 0.1
-# httpx's own limit of a read comes later than ours, which first asks the kernel about the connection.
+# httpx's limit of a read is this much later than ours, which first asks the kernel about the connection.
 _LATER_S = 5.0
 # Given to clients that use no TLS: httpx would make a context for each, in 0.8 ms.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -70,11 +70,11 @@ class InfoClient:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
         self.asking = ""
-        self.headers: Mapping[str, str] = {}  # of the last answer, names in lower case
+        self.headers: Mapping[str, str] = {}  # those of the last answer, names in lower case
         self._within_s = within_s
         self._remedy = remedy
         self._until = time.monotonic() + within_s
-        # The certificates of the request path: httpx's own would be others.
+        # The certificates are those of the request path: httpx would load others.
         verify = _NO_TLS if urlsplit(url).scheme == "http" else _certificates(ca_file, _environment())
         self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
 
@@ -160,16 +160,16 @@ class InfoClient:
     def _keep_socket(self, event: str, facts: Mapping[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = facts["return_value"].get_extra_info("socket")
-            if self._expired:  # while it was connected
+            if self._expired:  # meanwhile
                 self._expire()
 
     def _expire(self) -> None:
         self._expired = True
         if self._socket is not None:
-            with suppress(OSError):  # closed in the meantime
+            with suppress(OSError):  # it was closed meanwhile
                 info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
                 self._remedy = TcpInfo.of(info).evidence() or self._remedy
-                # Of the plain socket: an SSLSocket's own would take its state from the thread that reads.
+                # The plain socket's method: an SSLSocket's would take the state of TLS from its reader.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _late(self, path: str) -> ServerError:
@@ -202,9 +202,9 @@ def _answering(url: str) -> str | None:
 
 
 def place_of(url: str, chosen: str | None = None) -> tuple[str, dict[str, str], dict[str, str]]:
-    """For httpx: where to connect; headers and extensions with the name if that is an address of it.
+    """For httpx: where to connect, and headers and extensions that hold the name if that is an address.
 
-    ``chosen``: the address, where the URL names none.
+    ``chosen``: the address for a URL that names none.
     """
     base, address = split_address(url)
     address = address or chosen
@@ -284,13 +284,13 @@ class Calls(Generic[Asked, Found]):
 
 
 class WaitNotices:
-    """Reports about a wait: on a terminal one line that is overwritten; elsewhere lines, after a second and
-    then every ten.
+    """Reports about a wait: on a terminal one line that is overwritten; elsewhere a line after a second, and
+    then every ten seconds.
     """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        # Without a handler for messages the caller is a Python program that wants none.
+        # A caller without a handler for messages is a Python program that wants none.
         self._terminal = (
             sys.stderr.isatty() and logging.getLogger().hasHandlers() and log.isEnabledFor(logging.INFO)
         )
@@ -304,7 +304,7 @@ class WaitNotices:
         self.end()
 
     def tick(self, what: str) -> None:
-        """Report that the program waits for ``what``, where a report is due."""
+        """Report that the program waits for ``what``, if a report is due."""
         waited_s = time.monotonic() - self._began
         if waited_s < self._next_s:
             return

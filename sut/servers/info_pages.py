@@ -13,7 +13,7 @@ from harness.record.resolved_plan import Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
 
 SettingValues = dict[str, str | int | float | bool]
-_NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; ours of PyTorch names itself as the engine
+_NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; our PyTorch server names itself as the engine
 _MOST = 2**31 - 1
 _LONGEST_NAME = 1000
 # A Hugging Face cache keeps each revision in a folder of its own.
@@ -46,7 +46,7 @@ _SETTINGS = (
 )
 
 GATEWAY = "SMG or sglang-router"
-# The beginning of a Server header, in lower case; engines have others (uvicorn, llama.cpp).
+# Proxies by the beginning of their Server header, in lower case; engines have others (uvicorn, llama.cpp).
 _PROXIES = {
     "nginx": "nginx",
     "openresty": "nginx",
@@ -91,7 +91,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
         url=control.url,
         wire="sglang",
         engine=_text(info, "engine") or "SGLang",
-        # A weight update moves the first (SGLang's http_server.py), earlier versions have only the second.
+        # A weight update changes the first (SGLang's http_server.py); earlier versions have only the second.
         model=_text(model, "served_model_name") or _text(info, "served_model_name") or path,
         model_path=path,
         revision=_text(info, "revision") or _snapshot(path),
@@ -194,7 +194,7 @@ def _integer(values: Mapping[str, Any], key: str) -> int | None:
 
 
 def _settings(info: Mapping[str, Any]) -> SettingValues:
-    """Those of ``_SETTINGS`` for which the server reports a plain value."""
+    """The ``_SETTINGS`` for which the server reports a plain value."""
     plain = _plain_values(info)
     return {name: plain[name] for name in _SETTINGS if name in plain}
 
@@ -219,9 +219,9 @@ def _snapshot(path: str | None) -> str | None:
 
 
 def router_of(control: InfoClient, headers: Mapping[str, str]) -> Router | None:
-    """The router in front of a server, by the ``headers`` of an answer and a page of its own; None: not seen.
+    """The router in front of a server, by the ``headers`` of an answer and a page of its own; None for none.
 
-    Probed on SMG 1.13.0 and nginx 1.22.1; others by the headers that they are documented to send.
+    Tried with SMG 1.13.0 and nginx 1.22.1; others are known by the headers that they are documented to send.
     """
     try:
         workers = (control.first_json(("/workers",)) or {}).get("workers")
@@ -229,7 +229,7 @@ def router_of(control: InfoClient, headers: Mapping[str, str]) -> Router | None:
             version = _gateway_version(control)
             return Router(GATEWAY, version=version, servers=min(len(workers), _MOST_SERVERS))
     except ServerError:
-        pass  # only asked to see a router: the headers remain
+        pass  # the headers may still show a router
     server, via = headers.get("server", "")[:_LONGEST_HEADER], headers.get("via", "")[:_LONGEST_HEADER]
     for beginning, name in _PROXIES.items():
         if server.lower().startswith(beginning):

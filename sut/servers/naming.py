@@ -20,10 +20,12 @@ class DuplicateError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """One URL for each replica. ``faults``: URLs that name no replica, and why."""
+    """The replicas that URLs name."""
 
     urls: tuple[str, ...]
+    """One for each replica."""
     faults: tuple[tuple[str, HarnessError], ...] = ()
+    """URLs that name no replica, and why."""
     warnings: tuple[str, ...] = ()
 
 
@@ -148,7 +150,7 @@ def _same_server(one: str, other: str) -> bool:
 
 
 def check_enough(enough: int | None, urls: Sequence[str]) -> None:
-    """Raise ConfigError where --min-replicas is more than there are, ServerError where there is none."""
+    """Raise ConfigError if --min-replicas is more than there are, ServerError if there is none."""
     if not urls:
         raise ServerError("no server is left; correct --server-url")
     if enough is not None and enough > len(urls):

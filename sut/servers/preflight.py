@@ -25,7 +25,7 @@ _TRIAL_TOKENS = 4
 _LINGER_S = 0.15  # a server that closes after each answer does so within this time
 _FLUSH_S = 1.0
 _FLUSHES_PER_S = 100
-_OUTLIER = 2.0  # times the median
+_OUTLIER = 2.0  # a time this many times the median is one
 
 
 class Preflight:
@@ -120,19 +120,19 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a replica's trial request; ``seconds`` None where it did not end.
-
-    ``repeats_ids``: whether the answer carried the request's id.
-    """
+    """The result of a replica's trial request."""
 
     keeps_alive: bool
+    """Whether the replica left the connection open."""
     repeats_ids: bool
+    """Whether the answer carried the request's id."""
     seconds: float | None
+    """None: it did not end."""
     error: ServerError | None
 
 
 def trial_summary(servers: Sequence[ServerInfo]) -> str:
-    """The trial requests' times in one line, with the slowest three where they are outliers."""
+    """The trial requests' times in one line, with those of the slowest three that are outliers."""
     times = sorted((one.trial_s, one.url) for one in servers if one.trial_s is not None)
     if not times:
         return ""

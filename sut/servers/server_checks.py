@@ -15,7 +15,8 @@ from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.servers.info_pages import GATEWAY, SettingValues
 
-# SGLang passes on tokens of unstreamed answers in steps of 50, too: from there on streams cost it no more.
+# SGLang also passes on the tokens of unstreamed answers in steps of 50: with this interval, or a longer one,
+# streams cost it no more.
 _CHEAP_STREAM_INTERVAL = 50
 
 # Words that name a number format, a quantisation tool or a file format, as in published names:
@@ -26,10 +27,10 @@ _FORM_WORD = re.compile(
     r"|awq|gptq|gguf|ggml|hf|quant|quanti[sz]ed|quark|modelopt|autoround|marlin|ptq|dynamic|static"
     r"|mlperf|preview"
 )
-_VERSION = re.compile(r"v\d+")  # of a form, as in DeepSeek-R1-FP4-v2; alone it is another model's
+_VERSION = re.compile(r"v\d+")  # of a form, as in DeepSeek-R1-FP4-v2; alone it is that of another model
 # Folders below that of the model, as in /model/gpt-oss-120b/orig and in a Hugging Face cache.
 _PLAIN_FOLDERS = frozenset(["orig", "original", "main", "hf", "model", "weights", "snapshots", "."])
-REVISION = re.compile(r"[0-9a-f]{7,40}")  # of a model: a git hash, perhaps abbreviated
+REVISION = re.compile(r"[0-9a-f]{7,40}")  # a model's revision: a git hash, perhaps abbreviated
 _SEPARATORS = re.compile(r"[-_. ]+")
 
 # Fields that differ by nature or with time, and those that may hold a secret, such as the start command.
@@ -40,7 +41,7 @@ _OWN = re.compile(
 )
 _NOT_COMPARED = ("url", "trial_s", "settings", "differs")
 _MOST_VALUES = 4
-# What all replicas that name it have in common, besides protocol, model and version.
+# Fields that all replicas that name them have in common, as they have protocol, model and version.
 _ALIKE = ("revision", "weight_version", "vocabulary_size", "context_length")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _REMEDY = "one run needs equal replicas: start those that differ like the others, or do not name them"
@@ -168,7 +169,7 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
 
 
 def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
-    """Warnings about a quantised or converted form of the rules' model, or a model known only by name."""
+    """Warnings about a quantised or converted form of the rules' model, or a model known by name only."""
 
     def known_by_name(fact: ServerInfo) -> str | None:
         path = fact.model_path
@@ -197,7 +198,7 @@ def _match_of(fact: ServerInfo, wanted: str) -> Match:
 
 
 def _same_revision(revision: str, wanted: str | None) -> bool:
-    """False where they differ. Branches and tags (``main``) are no revision; an abbreviated hash is."""
+    """False if they differ. Branches and tags (``main``) are not compared; an abbreviated hash is."""
     return wanted is None or not REVISION.fullmatch(revision) or wanted.startswith(revision)
 
 
@@ -276,7 +277,7 @@ def check_alike(facts: Sequence[ServerInfo]) -> None:
 
 
 def _compared(fact: ServerInfo, name: str) -> Any:
-    """A value that can be compared: a branch or a part of a hash may be the same revision as another."""
+    """A field's value if it can be compared: a branch or a part of a hash may name any revision."""
     value = getattr(fact, name)
     return None if name == "revision" and value is not None and not _HASH.fullmatch(value) else value
 

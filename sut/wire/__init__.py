@@ -37,10 +37,7 @@ def make_wire(
 
 
 class Wires:
-    """The protocol objects of a run: one for each limit of output tokens that its samples have.
-
-    ``seen``: what the trial answers have shown.
-    """
+    """The protocol objects of a run: one for each limit of output tokens that its samples have."""
 
     def __init__(
         self,

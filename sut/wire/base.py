@@ -15,8 +15,8 @@ from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 IdArray: TypeAlias = "array[int]"  # of unsigned 32-bit integers
 
 MAX_DETAIL = 240
-_EXCERPT_BYTES = 4096  # searched for the API key
-# A cumulative event repeats every id and, without --skip-tokenizer-init, all text: bytes for each token.
+_EXCERPT_BYTES = 4096  # the API key is masked in this many
+# Bytes for each token: a cumulative event repeats every id and, without --skip-tokenizer-init, all text.
 BYTES_PER_TOKEN = 128
 BYTES_PER_EVENT = 1 << 20
 # The default of a member that is kept as bytes; msgspec cannot decode a Raw that may also be None.
@@ -25,9 +25,9 @@ NO_BYTES = msgspec.Raw(b"null")
 _COMPLETE = ("stop", "length")
 # SGLang's and vLLM's names for a request that the server gave up.
 _BROKEN_OFF = ("abort", "error")
-# What msgspec raises for bytes that are not the JSON that was expected, endless nesting included.
+# Errors of msgspec for bytes that are not the expected JSON, endless nesting included.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Half a character: servers cut text there, and no text of an answer is read.
+# Half a character, at which servers may cut text. It is replaced, since no text of an answer is used.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _Event = TypeVar("_Event")
 
@@ -54,19 +54,19 @@ class AnswerReader(Protocol):
 
     @property
     def first_id(self) -> int:
-        """The first of them, -1 before."""
+        """The first output token, -1 before it came."""
 
     @property
     def ids(self) -> IdArray:
-        """All of them; not to be changed."""
+        """All output tokens; not to be changed."""
 
     @property
     def id(self) -> str:
-        """The id that its events carry, "" where they have none."""
+        """The id that its events carry, "" for none."""
 
     @property
     def prompt_ids(self) -> bytes:
-        """The prompt's ids as the server repeats them, a JSON list; b"" where it does not."""
+        """The prompt's ids as the server repeats them, a JSON list; b"" for none."""
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's payload; a Failure ends the answer."""

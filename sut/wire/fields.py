@@ -1,8 +1,8 @@
 """Which fields an event may have and what they may say, judged once for each form of event.
 
-A complete answer consists of fields that are known: the protocol documents them, or the trial answers of the
-run's servers had them. Of an unknown field only what cannot mean a failure is accepted: nothing (null, false,
-0, "", [] and {}), or numbers, under a name that is not one of failures. Text or true in an unknown field is a
+A complete answer consists of known fields: the protocol documents them, or the trial answers of the run's
+servers had them. An unknown field is accepted only if it cannot mean a failure: it is empty (null, false, 0,
+"", [] and {}) or a number, and its name does not speak of failures. Text or true in an unknown field is a
 failure, whatever it says; so is a key that is given twice, at any depth.
 
 An event's *form* is its bytes without what differs between honest events: text, ids, numbers. Decoding an
@@ -20,20 +20,21 @@ from sut.wire.base import UNREADABLE, excerpt
 
 Rule: TypeAlias = "str | tuple[str | int | None, ...] | FieldRules"
 FieldRules: TypeAlias = "Mapping[str, Rule]"
-# Rules of documented fields; a tuple has the possible values, a Mapping the fields of an object or of each
-# object in a list. Types that a protocol's reader decodes are not repeated here.
-DATA = "data"  # anything: what the model or the prompt says
+# The rule of a documented field: one of these words, a tuple of the possible values, or a Mapping with the
+# rules of an object's fields, or of each object's in a list. Types that a protocol's reader decodes are not
+# here.
+DATA = "data"  # anything: it comes from the model or the prompt
 TEXT = "text"  # a string, or null
-OTHERS = "*"  # in FieldRules: the rule of all other fields
-NOTHING = "nothing"  # empty, always
+OTHERS = "*"  # a key of FieldRules, for all other fields
+NOTHING = "nothing"  # always empty
 
 _MOST_FORMS = 1024
-_LONG = 1024  # bytes; the lists of ids in a longer event are cut out, which is faster than digit by digit
+_LONG = 1024  # bytes; a longer event's lists of ids are cut out first, which is faster than digit by digit
 _PROMPT_IDS = b'"prompt_token_ids":['
 _VARYING = b"0123456789,.-+"
 _TEXT_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-# Words in the names of fields that are there to report failures.
+# Words in the names of fields that report failures.
 _OF_FAILURE = frozenset((
     "err", "errs", "errno", "error", "errors", "fail", "fails", "failed", "failing", "failure", "failures",
     "fault", "faults", "fatal", "abort", "aborts", "aborted", "exception", "exceptions", "traceback",
@@ -177,7 +178,7 @@ class _Reading:
                         self._unknown(path + name, name, each, bad=False)
 
     def _unknown(self, path: str, name: str, value: Any, *, bad: bool) -> None:
-        """Judge a field that no document names; ``bad``: it is inside of one with a name of failures."""
+        """Judge an undocumented field; ``bad``: it is inside of one whose name speaks of failures."""
         words = {word.lower() for word in _WORDS.findall(name)}
         bad = bad or not words.isdisjoint(_OF_FAILURE)
         if isinstance(value, dict):
@@ -191,7 +192,7 @@ class _Reading:
                 raise _not_honest(path, value)
         else:
             good = not words.isdisjoint(_OF_SUCCESS)
-            self.by_form = self.by_form and not (bad or good)  # a form does not show the number
+            self.by_form = self.by_form and not (bad or good)  # forms have no numbers
             if (bad and value not in (None, False, 0, 200)) or (good and value in (False, 0)):
                 raise _not_honest(path, value)
 
@@ -205,7 +206,7 @@ class _Reading:
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Whether a trailer says nothing of a failure: it is a number at most."""
+    """Whether a trailer does not speak of a failure: it is empty or a number."""
     words = (word.lower() for word in _WORDS.findall(name))
     return not value or (_OF_FAILURE.isdisjoint(words) and value.replace(".", "", 1).isdecimal())
 

@@ -87,7 +87,7 @@ class OpenAIAnswer(TokenAnswer):
 
     __slots__ = ("_begun", "_reason", "_usage")
     keys = EventKeys(b'"text":"', b'"token_ids":[')
-    _one_id = True  # in all chunks
+    _one_id = True  # all chunks of an answer have the same
 
     def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
         super().__init__(limits, judge)
@@ -103,7 +103,7 @@ class OpenAIAnswer(TokenAnswer):
         return self._check(chunk, readable) or self._accept(chunk, readable)
 
     def _check(self, chunk: _Chunk, data: bytes) -> Failure | None:
-        """Whether the chunk is honest, of this answer and of this model."""
+        """Check that the chunk is honest, of this answer and of this model."""
         choice = chunk.choices[0] if chunk.choices else None
         reason = None if choice is None else choice.finish_reason
         if choice is not None and reason is not None:
@@ -125,7 +125,7 @@ class OpenAIAnswer(TokenAnswer):
         return self._check_request(chunk, choice)
 
     def _check_request(self, chunk: _Chunk, choice: _Choice | None) -> Failure | None:
-        """Whether the chunk belongs to the same request as those before it."""
+        """Check that the chunk belongs to the same request as those before it."""
         found = chunk.id or ""
         if not self._begun:
             self._begun, self.id = True, found

@@ -17,7 +17,7 @@ from harness.record.outcome import Failure, Outcome
 from sut.wire.base import AnswerBounds, AnswerReader, IdArray, append_ids, wrong_id
 from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
 
-# If an answer's events differ in more than that, they are decoded, and no more patterns are looked for.
+# After this many patterns no more are looked for: the events differ in more, and the others are decoded.
 _MOST_PATTERNS = 4
 _TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 # Text with the short escapes; what has others (\u) is left to the decoder.
@@ -33,13 +33,13 @@ class Pattern:
     def __init__(self, head: bytes, from_text: bytes, to_count: bytes, end: bytes | None) -> None:
         self._head = head
         self._from_text = from_text
-        self._to_ids = head + from_text  # where there is no text
+        self._to_ids = head + from_text  # the same without text
         self._to_count = to_count
         self._end = end
 
     @classmethod
     def of(cls, event: bytes, keys: EventKeys) -> "Pattern | None":
-        """Of an event of valid JSON; None where its keys are not there once each, in this order."""
+        """The pattern of an event of valid JSON; None unless its keys are there once each, in this order."""
         ids = event.find(keys.ids) + len(keys.ids)
         if event.count(keys.ids) != 1:
             return None
@@ -105,7 +105,9 @@ class TokenAnswer:
         self._limits = limits
         self._judge = judge
         self._ids: IdArray = array("I")  # 4 bytes each, a tenth of the size of a list of ints
-        self._pattern: Pattern | None = None  # of the latest event that was decoded, if it was not the last
+        self._pattern: Pattern | None = (
+            None  # that of the latest decoded event, unless the answer ended with it
+        )
         self._patterns = 0
 
     @property
@@ -188,7 +190,7 @@ class Wire:
         return self._head + msgspec.json.encode(token_ids) + self._tail
 
     def opening(self, request_id: str, body_bytes: int) -> bytes:
-        """The headers that end a request's head, and its body's opening brace, where the id has its place.
+        """The headers that end a request's head, and its body's opening brace, after which an id may stand.
 
         ``body_bytes``: the size of the body that ``render`` gave, of which all but the brace follows.
         A protocol whose answers do not repeat the id sends none.

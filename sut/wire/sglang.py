@@ -38,7 +38,7 @@ from sut.wire.base import (
 from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, EventJudge, EventKeys, FieldRules
 from sut.wire.protocol import TokenAnswer, Wire
 
-# The two ways in which SGLang's compact JSON begins: with --skip-tokenizer-init, and with text.
+# SGLang's compact JSON begins in one of two ways: with --skip-tokenizer-init, or with text.
 _BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['
 _COMMA, _BRACKET = b",]"
 _FIELDS: FieldRules = {
@@ -94,7 +94,7 @@ class SglangAnswer(TokenAnswer):
     def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
         super().__init__(limits, judge)
         self._cumulative: bool | None = None  # unknown until the second event with ids
-        self._shown: _Shown | None = None  # by the previous event, if it began as SGLang's do
+        self._shown: _Shown | None = None  # what the previous event has shown, if it began as SGLang's do
         self._meta: _MetaInfo | None = None
 
     def feed(self, event: bytes) -> Failure | None:
@@ -204,7 +204,7 @@ class _Shown:
 
     @classmethod
     def by(cls, event: bytes) -> "_Shown | None":
-        """Of an accepted event; None where it does not begin as SGLang's do."""
+        """What an accepted event has shown; None unless it begins as SGLang's do."""
         if event.startswith(_BARE):
             text, start = b"", len(_BARE)
         else:
@@ -216,9 +216,9 @@ class _Shown:
         return cls(text, event[start : event.find(b"]", start)])
 
     def rest_of(self, event: bytes) -> bytes | None:
-        """``event`` without what was shown: JSON exactly when ``event`` is. It counts as shown from now on.
+        """``event`` without what was shown: JSON exactly when ``event`` is. Its content counts as shown then.
 
-        None where ``event`` does not repeat what was shown.
+        None if ``event`` does not repeat what was shown.
         """
         known, ids = self._text, self._ids
         head = start = None

@@ -3,10 +3,14 @@
 Callbacks only: no task, future or queue for an event. The loop sleeps in epoll; a tick four times a second
 handles deadlines, idle connections, retries and the journal.
 
-Dialogue on ``control``: ("ready", None) or ("error", text) after the start; then ("suspect", replica),
-("address", text) and ("journal", text) for a replica that looks dead, an address of one that gives no
-connection, and a journal that cannot be written; ("suspect", replica)
-and ("trust", replica) come back when the supervisor has checked that replica's health.
+Messages on ``control``, to the supervisor:
+
+    ("ready", None) or ("error", text)  after the start
+    ("suspect", replica)                a replica looks dead
+    ("address", text)                   an address of a replica gives no connection
+    ("journal", text)                   the journal cannot be written
+
+and from it, when it has checked a replica's health: ("suspect", replica) or ("trust", replica).
 """
 
 import contextlib
@@ -51,32 +55,35 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """The settings of one worker; ``max_in_flight`` 0 means no limit. ``board``: shared with other workers.
-
-    ``seen``: what the trial answers have shown. ``first_tokens``: whether LoadGen waits for them.
-    ``accuracy``: answers matter, not their times. ``saved``: answers of an earlier attempt, by sample.
-    """
+    """The settings of one worker."""
 
     index: int
     endpoints: tuple[Endpoint, ...]
     wire: str
     model: str
+    """The served name."""
     seen: AnswersSeen
+    """What the trial answers have shown."""
     parameters: SamplingParameters
     vocabulary_size: int
     max_in_flight: int
+    """0: no limit."""
     warm_connections: int
+    """Connections that are opened to each replica before the start."""
     deadlines: Deadlines
     retries: int
     first_tokens: bool
+    """Whether LoadGen waits for them."""
     accuracy: bool
+    """Whether answers matter, and their times do not."""
     journal_dir: Path
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
+    """Answers of an earlier attempt, by sample."""
     cores: Cpus = ()
     board: CounterBoard | None = None
-    network: CounterBoard | None = (
-        None  # a row for each replica of each worker, by sut.client.network_figures.Network
-    )
+    """Requests in flight: a row for each worker, a column for each replica."""
+    network: CounterBoard | None = None
+    """A row for each replica of each worker; columns by sut.client.network_figures.Network."""
 
 
 class Retries:
@@ -289,7 +296,7 @@ class Worker:
         self._counters[Counter.TTFT_SUM_NS] += request.reader.first_token_ns - request.issued_ns
 
     def _send_first_token(self, request: Request, arrived_ns: int) -> None:
-        """``arrived_ns``: arrival of the bytes after which it may be reported: start of the client share."""
+        """``arrived_ns``: when the bytes came after which it may be reported; client share begins then."""
         if self._spec.first_tokens:
             self._messages.add(
                 request.query_id, FIRST, arrived_ns, request.reader.first_id.to_bytes(4, "little")
@@ -311,9 +318,7 @@ class Worker:
             request.issued_ns,
             request.sent_ns,
             reader.first_byte_ns,
-            reader.first_token_ns
-            if self._streams
-            else 0,  # no token's time is known of an answer that is not streamed
+            reader.first_token_ns if self._streams else 0,  # else no token's time is known
             reader.last_byte_ns,
         )
         self._journal.add(
