@@ -161,7 +161,7 @@ def test_a_recorded_vllm_that_was_ended_in_the_middle():
     data = (DATA / "vllm_http_aborted.txt").read_bytes()
     assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     response = reader_of("openai", max_new_tokens=4000)
-    assert_failed(response.feed(data, 1), FailureKind.ABORTED, "after 63 tokens")
+    assert_failed(response.feed(data, 1), FailureKind.ABORTED, "63 tokens")
 
 
 def test_until_close_cut_at_every_byte():
@@ -396,7 +396,7 @@ def test_an_endless_event_or_answer_is_too_large(streams):
 
 
 def test_an_event_cut_off_inside_a_framed_body():
-    assert_failed(run([chunked(*EVENTS[:2], EVENTS[2][:50])]), FailureKind.TRUNCATED, "after 2 tokens")
+    assert_failed(run([chunked(*EVENTS[:2], EVENTS[2][:50])]), FailureKind.TRUNCATED, "2 tokens")
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -415,7 +415,7 @@ def test_what_is_no_json_is_named_so(streams, body, more, wording):
 
 def test_one_document_where_a_stream_was_asked_for():
     assert_failed(run([sized(JSON_ERROR)]), FailureKind.IN_BAND_ERROR, "boom")
-    assert_failed(run([sized(WHOLE)]), FailureKind.MALFORMED, "where a stream was asked for")
+    assert_failed(run([sized(WHOLE)]), FailureKind.MALFORMED, WHOLE[:20].decode())
 
 
 @pytest.mark.parametrize("cut", range(12))

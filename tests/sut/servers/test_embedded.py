@@ -135,14 +135,14 @@ def test_a_broken_model_is_a_server_error_with_the_engines_words(tmp_path):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF, but not really")
     engine = EmbeddedEngine(broken, log_dir=tmp_path / "logs")
-    with pytest.raises(ServerError, match=r"ended with exit code .*broken\.gguf"):
+    with pytest.raises(ServerError, match=r"broken\.gguf"):
         engine.start()
     assert engine.pid is None
 
 
 def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path):
     engine = EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path, start_timeout_s=0.2)
-    with pytest.raises(ServerError, match=r"not ready after 0\.2 s"):
+    with pytest.raises(ServerError, match=r"\b0\.2 s"):
         engine.start()
     assert engine.pid is None
 
@@ -177,7 +177,7 @@ def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path
 
 def test_an_unusable_cache_directory_is_a_config_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write the model tiny-gpt-oss"):
+    with pytest.raises(ConfigError, match="tiny-gpt-oss"):
         tiny_model("tiny-gpt-oss", tmp_path / "file" / "cache")
 
 
@@ -192,5 +192,5 @@ def test_a_benchmark_without_a_tiny_model(tmp_path, name, message):
 def test_every_tiny_model_has_a_recipe(tmp_path, monkeypatch, name):
     """Without the engine's packages it is the next thing that is missing."""
     monkeypatch.setattr(tiny_models, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"no xllamacpp and no gguf; run \./setup\.sh"):
+    with pytest.raises(ConfigError, match=r"xllamacpp.*gguf.*\./setup\.sh"):
         model_for(load_benchmark(name), tmp_path)

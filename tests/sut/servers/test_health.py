@@ -1,5 +1,6 @@
 """Servers during a run: replicas that are out, what counts as work, and what as another server."""
 
+import re
 import threading
 from multiprocessing import Pipe
 
@@ -178,33 +179,45 @@ def asked_again(before, after, tmp_path, backend="sglang"):
 
 LIST = "/v1/models"
 CHANGES = {
-    "path": (SGLANG, changed(SGLANG, "/model_info", model_path="other"), "model path openai/gpt-oss-120b is"),
+    "path": (
+        SGLANG,
+        changed(SGLANG, "/model_info", model_path="other"),
+        ("model path", "openai/gpt-oss-120b", "other"),
+    ),
     "weights": (
         SGLANG,
         changed(SGLANG, "/model_info", weight_version="v2"),
-        "weight version default is now v2",
+        ("weight version", "default", "v2"),
     ),
-    "name": (SGLANG, changed(SGLANG, "/server_info", served_model_name="other"), "gpt-oss-120b is now other"),
-    "version": (SGLANG, changed(SGLANG, "/server_info", version="1"), "version 0.5.23 is now 1"),
-    "vocabulary": (SGLANG, changed(SGLANG, "/server_info", vocab_size=7), "vocabulary size 201088 is now 7"),
-    "context": (SGLANG, changed(SGLANG, "/server_info", context_length=8), "context length 4096 is now 8"),
+    "name": (SGLANG, changed(SGLANG, "/server_info", served_model_name="other"), ("gpt-oss-120b", "other")),
+    "version": (SGLANG, changed(SGLANG, "/server_info", version="1"), ("version", "0.5.23", "1")),
+    "vocabulary": (SGLANG, changed(SGLANG, "/server_info", vocab_size=7), ("vocabulary size", "201088", "7")),
+    "context": (SGLANG, changed(SGLANG, "/server_info", context_length=8), ("context length", "4096", "8")),
     "path and no more pages": (
         SGLANG,
         {"/health": b"", "/model_info": {"model_path": "other"}},
-        "gpt-oss-120b is now other",
+        ("gpt-oss-120b", "other"),
     ),
-    "name behind a router": (BEHIND, changed(BEHIND, "/server_info", served_model_name="o"), "is now o"),
-    "vLLM": (VLLM, changed(VLLM, LIST, data=[VLLM[LIST]["data"][0] | {"root": "/m/o"}]), "is now /m/o"),
-    "vLLM's version": (VLLM, changed(VLLM, "/version", version="0.33"), "version 0.32.0 is now 0.33"),
-    "llama.cpp": (LLAMA, changed(LLAMA, LIST, data=[LLAMA_MODELS | {"id": "o"}]), "tiny.gguf is now o"),
+    "name behind a router": (
+        BEHIND,
+        changed(BEHIND, "/server_info", served_model_name="o"),
+        ("gpt-oss-120b", "o"),
+    ),
+    "vLLM": (
+        VLLM,
+        changed(VLLM, LIST, data=[VLLM[LIST]["data"][0] | {"root": "/m/o"}]),
+        ("/m/gpt-oss-120b", "/m/o"),
+    ),
+    "vLLM's version": (VLLM, changed(VLLM, "/version", version="0.33"), ("version", "0.32.0", "0.33")),
+    "llama.cpp": (LLAMA, changed(LLAMA, LIST, data=[LLAMA_MODELS | {"id": "o"}]), ("tiny.gguf", "o")),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_server(name, tmp_path):
-    before, after, words = CHANGES[name]
+    before, after, values = CHANGES[name]
     recheck, answer, warnings = asked_again(before, after, tmp_path, "openai" if LIST in before else "sglang")
-    assert words in answer and "start it as it was" in answer
+    assert all(re.search(rf"(?<!\S){re.escape(value)}(?![\w.])", answer) for value in values), answer
     assert recheck.none_left() == answer
     (change,) = recheck.changes
     assert (change.replica, change.right_until_ns) == (0, 0)
@@ -218,18 +231,18 @@ SAME = {
         SGLANG,
         changed(SGLANG, "/server_info", quantization="fp8"),
         "",
-        ("quantization mxfp4 is now fp8",),
+        ("quantization", "mxfp4", "fp8"),
     ),
     "another path behind a router": (BEHIND, changed(BEHIND, "/model_info", model_path="/nfs/gpt"), "", ()),
     "a name that was not there": (changed(SGLANG, "/server_info", version=None), SGLANG, "", ()),
     "a page less": (
         SGLANG,
         {name: page for name, page in SGLANG.items() if name != "/server_info"},
-        "does not name its vocabulary size any more",
-        ("not asked again at the end", "does not name its vocabulary size any more"),
+        "vocabulary size",
+        ("vocabulary size",),
     ),
-    "it starts": (SGLANG, SGLANG | {"/health": 503}, "/health answered 503", ("not asked again", "503")),
-    "another kind": (SGLANG, VLLM, "no SGLang server", ("not asked again", "no SGLang server")),
+    "it starts": (SGLANG, SGLANG | {"/health": 503}, "503", ("503",)),
+    "another kind": (SGLANG, VLLM, "/model_info", ("/model_info",)),
 }
 
 
@@ -247,7 +260,7 @@ def test_a_server_that_is_gone_at_the_end_is_a_warning(tmp_path):
     with pages(SGLANG) as url:
         recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
     (warning,) = recheck.ask_all(20)
-    assert warning.startswith(f"not asked again at the end: {url} (not reachable")
+    assert url in warning
 
 
 def test_servers_are_watched_one_after_another(tmp_path):
@@ -271,5 +284,5 @@ def test_servers_are_watched_one_after_another(tmp_path):
 def test_the_servers_of_a_search_stay_the_same():
     servers = [facts("http://a", model="m"), facts("http://b", model="m")]
     check_same_servers(servers, servers)
-    with pytest.raises(ServerError, match=r"http://b: model m is now other.*--resume"):
+    with pytest.raises(ServerError, match=r"http://b: .*\bm\b.*\bother\b.*--resume"):
         check_same_servers(servers, [servers[0], facts("http://b", model="other")])

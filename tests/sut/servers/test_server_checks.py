@@ -113,18 +113,20 @@ def test_a_small_stream_interval_is_named_where_offline_streams(interval, warns)
         (
             {"context_length": 10339},
             100,
-            "context of 10339 tokens, expected 10340 (longest prompt 100 + max_new",
+            "10339 10340 100 10240",
         ),
-        ({"context_length": 100}, 1, "context of 100 tokens, expected 10241 (longest prompt 1 + max_new"),
+        ({"context_length": 100}, 1, "100 10241 1 10240"),
         ({}, 10**6, ""),
         ({"vocabulary_size": 201088}, 10, ""),
-        ({"vocabulary_size": 201087}, 10, "model with 201087 token ids, the dataset needs 201088"),
+        ({"vocabulary_size": 201087}, 10, "201087 201088"),
     ],
 )
 def test_capacity(said, prompt, refused):
     servers = [facts("http://a", context_length=10**9), facts("http://b", **said)]
-    with pytest.raises(ServerError, match=re.escape(f"http://b: {refused}")) if refused else nullcontext():
+    with pytest.raises(ServerError, match=r"^http://b: ") if refused else nullcontext() as caught:
         check_capacity(servers, prompt, 10240, VOCABULARY)
+    if caught:
+        assert re.findall(r"\d+", str(caught.value)) == refused.split()
 
 
 @pytest.mark.parametrize(
