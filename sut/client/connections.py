@@ -11,7 +11,7 @@ from sut.client.endpoint import AddressPair, Endpoint, tls_context
 from sut.client.network_figures import Figures, Network
 from sut.client.response import ResponseReader
 from sut.client.transport import KernelClock, PlainTransport, TlsTransport, Transport
-from sut.wire.base import excerpt
+from sut.wire.answer_checks import excerpt
 
 _SUSPICIOUS = 3  # failures in a row
 _SIGNS_OF_DEATH = (
@@ -64,7 +64,7 @@ class Request:
         self.issued_ns = issued_ns
         self.body = body  # the JSON of the request
         self.reader = reader  # of its answer
-        self.opening = opening  # its protocol's: sut.wire.protocol.Wire.opening
+        self.opening = opening  # its protocol's: sut.wire.wire.Wire.opening
         self.id = ""  # the server is asked to repeat it; another one in each attempt
         self.started_ns = 0
         self.next_check_ns = 0  # of its deadlines

@@ -8,7 +8,7 @@ from typing import Any
 import httptools
 
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import AnswerReader, excerpt
+from sut.wire.answer_checks import AnswerReader, excerpt
 from sut.wire.fields import is_harmless
 from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
 

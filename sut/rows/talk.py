@@ -30,7 +30,7 @@ from sut.client.response import ResponseReader
 from sut.drive import engine_of
 from sut.servers.discovery import discover
 from sut.wire import make_wire, max_event_bytes
-from sut.wire.base import AnswerReader
+from sut.wire.answer_checks import AnswerReader
 
 _QUESTIONS_S, _ANSWER_S = 60.0, 3600.0
 _LOOK_S = 0.05
@@ -55,7 +55,7 @@ def talk(options: TalkOptions) -> int:
 
 
 class StreamedAnswer:
-    """An answer's reader that passes its new ids on after every event (sut.wire.base.AnswerReader)."""
+    """An AnswerReader that passes the new ids on after every event."""
 
     def __init__(self, answer: AnswerReader, on_ids: Callable[[list[int]], None]) -> None:
         self._answer = answer

@@ -25,7 +25,7 @@ from harness.errors import ServerError
 from harness.text import printable
 from sut.client.endpoint import answering, resolve, tls_context
 from sut.client.network_figures import TCP_INFO_BYTES, TcpInfo
-from sut.wire.base import UNREADABLE
+from sut.wire.answer_checks import UNREADABLE
 
 _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0

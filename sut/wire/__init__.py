@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import msgspec
 
 from harness.config.generation import SamplingParameters
-from sut.wire.base import AnswerBounds
+from sut.wire.answer_checks import AnswerBounds
 from sut.wire.fields import AnswersSeen, EventJudge
 from sut.wire.llamacpp import LlamaCppWire
 from sut.wire.openai import OpenAIWire, TrtllmWire
-from sut.wire.protocol import Wire
 from sut.wire.sglang import SglangWire
+from sut.wire.wire import Wire
 
 _WIRES: Mapping[str, type[Wire]] = {
     "sglang": SglangWire,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from harness.record.outcome import Failure, FailureKind
-from sut.wire.base import UNREADABLE, excerpt
+from sut.wire.answer_checks import UNREADABLE, excerpt
 
 Rule: TypeAlias = "str | tuple[str | int | None, ...] | FieldRules"
 FieldRules: TypeAlias = "Mapping[str, Rule]"

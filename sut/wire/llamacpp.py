@@ -9,7 +9,7 @@ import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
-from sut.wire.base import (
+from sut.wire.answer_checks import (
     UNREADABLE,
     AnswerBounds,
     after_end,
@@ -24,7 +24,7 @@ from sut.wire.base import (
     wrong_count,
 )
 from sut.wire.fields import DATA, TEXT, EventJudge, EventKeys, FieldRules
-from sut.wire.protocol import TokenAnswer, Wire
+from sut.wire.wire import TokenAnswer, Wire
 
 _FIELDS: FieldRules = {
     "content": TEXT,

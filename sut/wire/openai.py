@@ -13,7 +13,7 @@ import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import (
+from sut.wire.answer_checks import (
     NO_BYTES,
     UNREADABLE,
     AnswerBounds,
@@ -32,7 +32,7 @@ from sut.wire.base import (
     whole_answer,
 )
 from sut.wire.fields import DATA, TEXT, AnswersSeen, EventJudge, EventKeys, FieldRules
-from sut.wire.protocol import TokenAnswer, Wire
+from sut.wire.wire import TokenAnswer, Wire
 
 _OBJECTS = ("text_completion", None)
 _FIELDS: FieldRules = {

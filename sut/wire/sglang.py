@@ -15,7 +15,7 @@ import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import (
+from sut.wire.answer_checks import (
     NO_BYTES,
     UNREADABLE,
     AnswerBounds,
@@ -36,7 +36,7 @@ from sut.wire.base import (
     wrong_count,
 )
 from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, EventJudge, EventKeys, FieldRules
-from sut.wire.protocol import TokenAnswer, Wire
+from sut.wire.wire import TokenAnswer, Wire
 
 # SGLang's compact JSON begins in one of two ways: with --skip-tokenizer-init, or with text.
 _BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['

@@ -7,7 +7,7 @@ import pytest
 
 from harness.record.outcome import Completion
 from sut.client.response import ResponseReader
-from sut.wire import base, llamacpp, openai, sglang
+from sut.wire import answer_checks, llamacpp, openai, sglang
 from tests.fuzz import answers, session
 from tests.fuzz.session import TARGETS, HangError, run_one
 
@@ -32,8 +32,8 @@ def test_the_undamaged_input_completes_in_any_pieces(name):
 
 
 def believe_any_count(monkeypatch):
-    monkeypatch.setattr(base, "wrong_count", lambda *_: None)
-    true = base.whole_answer
+    monkeypatch.setattr(answer_checks, "wrong_count", lambda *_: None)
+    true = answer_checks.whole_answer
     for module in (sglang, openai, llamacpp):
         monkeypatch.setattr(module, "whole_answer", lambda ids, claimed, *rest: true(ids, None, *rest))
     for module in (sglang, llamacpp):

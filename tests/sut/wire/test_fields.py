@@ -6,7 +6,7 @@ import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.wire import fields, make_judge, make_wire
-from sut.wire import protocol as protocol_module
+from sut.wire import wire as wire_module
 from sut.wire.fields import AnswersSeen
 from tests.kit import VOCABULARY, assert_failed, parameters
 from tests.sut.wire.judging import FORMS, GREEDY, assert_completed, judge, recorded
@@ -209,7 +209,7 @@ def test_a_compared_event_is_judged_as_a_decoded_one(protocol, events, monkeypat
             damaged.append(event[:at] + piece + event[at + 1 :])
     sent = [[*events[:place], bad, *events[place + 1 :]] for bad in damaged]
     compared = [result(protocol, stream) for stream in sent]
-    monkeypatch.setattr(protocol_module, "_MOST_PATTERNS", 0)
+    monkeypatch.setattr(wire_module, "_MOST_PATTERNS", 0)
     for stream, found in zip(sent, compared, strict=True):
         assert result(protocol, stream) == found, stream[place]
 

@@ -14,7 +14,7 @@ import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, Outcome
-from sut.wire.base import AnswerBounds, AnswerReader, IdArray, append_ids, wrong_id
+from sut.wire.answer_checks import AnswerBounds, AnswerReader, IdArray, append_ids, wrong_id
 from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
 
 # After this many patterns no more are looked for: the events differ in more, and the others are decoded.
