@@ -15,7 +15,7 @@ import time
 from array import array
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -85,22 +85,27 @@ def reachable(pairs: tuple[AddressPair, ...]) -> tuple[AddressPair, ...]:
     """
     if len(pairs) < 2:
         return pairs
-    waiting = {connecting.fileno(): (connecting, pair) for pair in pairs if (connecting := _begin(pair))}
-    working = set(_accepted(waiting))
-    for connecting, _ in waiting.values():
-        connecting.close()
+    with _connecting(pairs) as accepted:
+        working = set(accepted)
     return tuple(pair for pair in pairs if pair in working) or pairs
 
 
 def answering(pairs: Sequence[AddressPair]) -> AddressPair | None:
     """The first pair that accepts a connection, within a second."""
+    with _connecting(pairs) as accepted:
+        return next(accepted, None)
+
+
+@contextmanager
+def _connecting(pairs: Iterable[AddressPair]) -> Iterator[Iterator[AddressPair]]:
+    """Connections to all pairs at once; yields those pairs that accept, as they do, for a second."""
     waiting = {connecting.fileno(): (connecting, pair) for pair in pairs if (connecting := _begin(pair))}
-    accepted = _accepted(waiting)
-    first = next(accepted, None)
-    accepted.close()
-    for connecting, _ in waiting.values():
-        connecting.close()
-    return first
+    try:
+        with closing(_accepted(waiting)) as accepted:
+            yield accepted
+    finally:
+        for connecting, _ in waiting.values():
+            connecting.close()
 
 
 def _begin(pair: AddressPair) -> socket.socket | None:

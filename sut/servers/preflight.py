@@ -51,14 +51,6 @@ class Preflight:
         """What the answers have shown."""
         return self._judge.seen
 
-    def run(self, endpoints: Sequence[Endpoint], prompt: list[int]) -> list[bool]:
-        """Whether each replica keeps its connections. Raises ServerError for the first that fails."""
-        trials = self.try_all(endpoints, prompt)
-        for trial in trials:
-            if trial.error is not None:
-                raise trial.error
-        return [trial.keeps_alive for trial in trials]
-
     def try_all(
         self, endpoints: Sequence[Endpoint], prompt: list[int], *, to_the_end: bool = False
     ) -> list["Trial"]:

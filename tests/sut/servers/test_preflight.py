@@ -17,7 +17,16 @@ def trial(*servers, prompt=(1,), seconds=20.0, **changes):
     """Which servers keep their connection, after a trial of each with these parameters."""
     url = getattr(servers[0], "url", servers[0])
     given = parameters(**{"max_new_tokens": 10240} | changes)
-    return Preflight(facts(url), given, VOCABULARY, seconds).run(endpoints(*servers), list(prompt))
+    return kept_alive(Preflight(facts(url), given, VOCABULARY, seconds), endpoints(*servers), list(prompt))
+
+
+def kept_alive(trials, servers, prompt):
+    """Whether each server keeps its connections. Raises the error of the first that fails."""
+    results = trials.try_all(servers, prompt)
+    for result in results:
+        if result.error is not None:
+            raise result.error
+    return [result.keeps_alive for result in results]
 
 
 @pytest.mark.parametrize("wire", ["sglang", "openai", "trtllm"])
@@ -25,8 +34,8 @@ def trial(*servers, prompt=(1,), seconds=20.0, **changes):
 def test_trial(wire, stream):
     given = parameters(max_new_tokens=10240, stream=stream)
     with StubServer() as a, StubServer() as b:
-        preflight = Preflight(facts(a.url, wire, served_name="gpt-oss-120b"), given, VOCABULARY, 20)
-        assert preflight.run(endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
+        trials = Preflight(facts(a.url, wire, served_name="gpt-oss-120b"), given, VOCABULARY, 20)
+        assert kept_alive(trials, endpoints(a, b, wire=wire), [200006, 1, 2]) == [True, True]
         for stub in (a, b):
             (request,) = stub.requests
             assert request.prompt_ids == [200006, 1, 2]
@@ -115,8 +124,8 @@ def test_trial_with_a_wrong_prompt_count():
 
 def test_all_trials_to_the_end_and_who_failed():
     with StubServer() as a, StubServer(faults=Fault.HTTP_500) as b, StubServer() as c:
-        preflight = Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20)
-        found = preflight.try_all(endpoints(a, b, c), [1], to_the_end=True)
+        trials = Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20)
+        found = trials.try_all(endpoints(a, b, c), [1], to_the_end=True)
     assert [one.error is None for one in found] == [True, False, True]
     assert all(one.seconds > 0 for one in found)
 
