@@ -1,6 +1,7 @@
 """Wire protocols of inference servers, and the choice of one by its name."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
@@ -47,19 +48,18 @@ class Wires:
         model: str,
         seen: AnswersSeen | None = None,
     ) -> None:
-        self._made = name, vocabulary_size, model
-        self._judge = make_judge(name, model, seen)
+        judge = make_judge(name, model, seen)
         self._parameters = parameters
+        self._make = partial(make_wire, name, vocabulary_size=vocabulary_size, model=model, judge=judge)
         self._by_limit: dict[int, Wire] = {}
 
     def of(self, limit: int) -> Wire:
         """The protocol for answers of at most ``limit`` tokens; 0: as many as the run's parameters allow."""
         wire = self._by_limit.get(limit)
         if wire is None:
-            name, vocabulary_size, model = self._made
             parameters = self._parameters
             limited = msgspec.structs.replace(parameters, max_new_tokens=limit) if limit else parameters
-            wire = self._by_limit[limit] = make_wire(name, limited, vocabulary_size, model, self._judge)
+            wire = self._by_limit[limit] = self._make(limited)
         return wire
 
 
