@@ -29,7 +29,7 @@ from sut.client.endpoint import resolve_endpoint
 from sut.client.response import ResponseReader
 from sut.drive import engine_of
 from sut.servers.discovery import discover
-from sut.wire import make_wire, max_event_bytes
+from sut.wire import make_wire
 from sut.wire.answer_checks import AnswerReader
 
 _QUESTIONS_S, _ANSWER_S = 60.0, 3600.0
@@ -126,7 +126,7 @@ def stream_answer(
     reader = ResponseReader(
         StreamedAnswer(wire.answer(), on_ids),
         streams=wire.streams,
-        max_event_bytes=max_event_bytes(parameters, vocabulary_size),
+        max_event_bytes=wire.max_event_bytes,
     )
     body = memoryview(wire.render(prompt))
     try:

@@ -18,7 +18,7 @@ from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.servers.info_client import Calls, InfoClient, WaitNotices
-from sut.wire import make_judge, make_wire, max_event_bytes
+from sut.wire import make_judge, make_wire
 from sut.wire.fields import AnswersSeen
 
 _TRIAL_TOKENS = 4
@@ -40,7 +40,6 @@ class Preflight:
         )
         self._judge = make_judge(facts.wire, facts.served_name)
         self._wire = make_wire(facts.wire, small, vocabulary_size, facts.served_name, self._judge)
-        self._event_bytes = max_event_bytes(small, vocabulary_size)
         self._within_s = within_s
         self._outcomes: dict[int, Outcome] = {}
         self._seconds: dict[int, float] = {}
@@ -74,7 +73,7 @@ class Preflight:
 
     def _request(self, index: int, body: bytes) -> Request:
         reader = ResponseReader(
-            self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._event_bytes
+            self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._wire.max_event_bytes
         )
         return Request(index, 0, time.monotonic_ns(), memoryview(body), reader, self._wire.opening)
 

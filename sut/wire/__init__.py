@@ -6,7 +6,6 @@ from functools import partial
 import msgspec
 
 from harness.config.generation import SamplingParameters
-from sut.wire.answer_checks import AnswerBounds
 from sut.wire.fields import AnswersSeen, EventJudge
 from sut.wire.llamacpp import LlamaCppWire
 from sut.wire.openai import OpenAIWire, TrtllmWire
@@ -61,8 +60,3 @@ class Wires:
             limited = msgspec.structs.replace(parameters, max_new_tokens=limit) if limit else parameters
             wire = self._by_limit[limit] = self._make(limited)
         return wire
-
-
-def max_event_bytes(parameters: SamplingParameters, vocabulary_size: int) -> int:
-    """The largest event that an honest answer can hold."""
-    return AnswerBounds(parameters.max_new_tokens, vocabulary_size).max_event_bytes

@@ -172,6 +172,9 @@ class Wire:
         self.streams = parameters.stream
         self._judge = judge
         self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
+        self.max_event_bytes = (
+            self._limits.max_event_bytes
+        )  # the largest event that an honest answer can hold
         self._head = b'{"%b":' % self.prompt_key
         self._tail = b"," + msgspec.json.encode(self.options(parameters, model))[1:]
 

@@ -43,7 +43,7 @@ from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMe
 from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
 from sut.supervisor.spawn import die_with_parent, gc_runs, pin
-from sut.wire import Wires, max_event_bytes
+from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
 from sut.worker.journal_writer import JournalWriter
 
@@ -136,7 +136,6 @@ class Worker:
         self._counters = counters
         self._wires = Wires(spec.wire, spec.parameters, spec.vocabulary_size, spec.model, spec.seen)
         self._streams = spec.parameters.stream
-        self._event_bytes = max_event_bytes(spec.parameters, spec.vocabulary_size)
         self._journal = JournalWriter(
             spec.journal_dir, f"worker{spec.index}", spec.index, keep_answers=spec.accuracy
         )
@@ -266,7 +265,7 @@ class Worker:
 
     def _send(self, query_id: int, sample_index: int, issued_ns: int, attempt: int) -> None:
         wire = self._wires.of(self._store.limit(sample_index))
-        reader = ResponseReader(wire.answer(), streams=self._streams, max_event_bytes=self._event_bytes)
+        reader = ResponseReader(wire.answer(), streams=self._streams, max_event_bytes=wire.max_event_bytes)
         self._counters[Counter.SENT] += 1
         body = self._store.request(sample_index)
         request = Request(query_id, sample_index, issued_ns, body, reader, wire.opening)
