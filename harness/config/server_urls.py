@@ -61,7 +61,7 @@ def _add(urls: list[str], part: str, source: str) -> None:
 
 
 def split_address(url: str) -> tuple[str, str | None]:
-    """The URL without its address, and the address; None where the name is to be looked up."""
+    """The URL without its address, and the address; None if the name is to be looked up."""
     base, _, address = url.partition("#")
     return base, address or None
 

@@ -66,7 +66,7 @@ _MOST_SERVERS = 1 << 20
 def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, SettingValues]:
     """The server's facts, and the plain values of SGLang's /server_info.
 
-    Raises NotReadyError where it may be starting, ServerError for a server that cannot be used.
+    Raises NotReadyError if it may be starting, ServerError for a server that cannot be used.
     """
     status, _ = control.ask("/health")
     if status != 200:
@@ -120,7 +120,7 @@ def _sglang_ranks(info: Mapping[str, Any]) -> int | None:
 def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     """Requests that all ranks together run at once.
 
-    The limit in force is that of a rank: SGLang lowers it where the memory does not suffice. The flag
+    The limit in force is that of a rank: SGLang lowers it if the memory does not suffice. The flag
     --max-running-requests counts for each rank in plain data parallelism, and is divided among the ranks with
     data-parallel attention (resolve_max_num_reqs in SGLang 0.5.23's kv_cache_configurator.py).
     """

@@ -225,7 +225,7 @@ def check_capacity(
 ) -> None:
     """Check prompts and answers against the context, and ids against the vocabulary. Raises ServerError.
 
-    ``needed``: the most tokens of a prompt and its answer, where that is not the sum of the two.
+    ``needed``: the most tokens of a prompt and its answer, if that is not the sum of the two.
     """
     needed = needed or longest_prompt + max_new_tokens
     for fact in facts:

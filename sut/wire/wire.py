@@ -17,7 +17,7 @@ from harness.record.outcome import Failure, Outcome
 from sut.wire.answer_checks import AnswerBounds, AnswerReader, IdArray, append_ids, wrong_id
 from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
 
-# After this many patterns no more are looked for: the events differ in more, and the others are decoded.
+# The most patterns that are tried for one answer; an event that does not have the latest one is decoded.
 _MOST_PATTERNS = 4
 _TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 # Text with the short escapes; what has others (\u) is left to the decoder.
@@ -105,10 +105,8 @@ class TokenAnswer:
         self._limits = limits
         self._judge = judge
         self._ids: IdArray = array("I")  # 4 bytes each, a tenth of the size of a list of ints
-        self._pattern: Pattern | None = (
-            None  # that of the latest decoded event, unless the answer ended with it
-        )
-        self._patterns = 0
+        self._pattern: Pattern | None = None  # the latest one; None after the last event
+        self._patterns = 0  # tried so far
 
     @property
     def ids(self) -> IdArray:

@@ -90,7 +90,7 @@ class Retries:
     """Decides which requests are sent again, and holds them until then, which counts towards their latency.
 
     A request of which the server accepted no byte may always be repeated; any other only with
-    ``answers_only``, where the times of answers do not matter.
+    ``answers_only``: times of answers do not matter then.
     """
 
     def __init__(self, limit: int, *, answers_only: bool) -> None:
