@@ -23,9 +23,9 @@ from sut.ipc.request_store import render_requests
 from sut.prepare import Prepared
 from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
-from sut.servers.embedded.models import model_for
+from sut.servers.embedded.tiny_models import model_for
+from sut.servers.health import Recheck
 from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_summary
-from sut.servers.recheck import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.machine_limits import local_ports

@@ -18,13 +18,13 @@ from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
 from harness.record.resolved_plan import Placement, ResolvedPlan, ServerInfo
 from sut.loadgen.binding import Readback
-from sut.servers.differences import replica_warnings
-from sut.servers.routers import router_warnings
-from sut.servers.server_info import (
+from sut.servers.server_checks import (
     check_capacity,
     model_deviations,
     model_warnings,
     parameter_warnings,
+    replica_warnings,
+    router_warnings,
     stream_warnings,
 )
 from sut.supervisor.connection_limits import ConnectionLimits

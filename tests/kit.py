@@ -19,7 +19,7 @@ from harness.dataset.samples import SampleSet
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.connections import Request
 from sut.client.response import ResponseReader
-from sut.wire import make_wire, max_event_bytes
+from sut.wire import make_wire
 
 DATA = Path(__file__).parent / "data"  # recorded answers of real servers
 VOCABULARY = 201088
@@ -39,10 +39,8 @@ def wire_of(protocol: str = "sglang", **changes: Any):
 
 def reader_of(protocol: str = "sglang", most: int | None = None, **changes: Any) -> ResponseReader:
     """A reader of one response in the protocol with ``parameters(**changes)``."""
-    given = parameters(**changes)
-    bound = most or max_event_bytes(given, VOCABULARY)
-    answer = make_wire(protocol, given, VOCABULARY, "m").answer()
-    return ResponseReader(answer, streams=given.stream, max_event_bytes=bound)
+    wire = wire_of(protocol, **changes)
+    return ResponseReader(wire.answer(), streams=wire.streams, max_event_bytes=most or wire.max_event_bytes)
 
 
 def make_request(prompt: list[int], query_id: int = 0, protocol: str = "sglang", **changes: Any) -> Request:

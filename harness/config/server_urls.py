@@ -1,4 +1,4 @@
-"""Names of servers: what --server-url may hold, as one URL for each replica, and the way back.
+"""Names of servers: what --server-url may hold, as one URL for each replica, and shortened again.
 
 A replica that is one address of a name is ``http://NAME:PORT#ADDRESS``: requests and certificates have the
 name, connections go to the address.
@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from harness.errors import ConfigError
 
-DNS = "dns+"  # before http: a replica for each address of the name
+DNS = "dns+"  # stands before http: a replica for each address of the name
 MOST_SERVERS = 8192
 _MOST_BYTES = 1 << 20
 _FLAG = "--server-url"
-_COMMAS = re.compile(r",(?![^\[\]]*\])")  # outside of brackets
+_COMMAS = re.compile(r",(?![^\[\]]*\])")  # those outside of brackets
 _LIST = re.compile(r"\[([0-9,-]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _PORTS = re.compile(r"[0-9]+-[0-9]+")
@@ -27,7 +27,8 @@ _SLURM_HOST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
 _PLACE = re.compile(r"(?:[A-Za-z0-9+.-]*://)?[^/?#\s]*")
-# The usual beginnings of keys, or a name that says so: a server's path is in every file of a run.
+# The usual beginnings of keys, or a name that says so: such a URL is refused, since every file of a run has
+# it.
 _KEY = re.compile(
     r"(?i)(?:^|[/=])(?:sk|hf|gsk|xai|ghp|nvapi)[-_][a-z0-9_-]{16,}|(?:key|token|secret|password)="
 )
@@ -38,8 +39,8 @@ def parse_server_urls(values: Sequence[str], flag: str = _FLAG) -> tuple[str, ..
     """The URLs that ``values`` name, in their order, without a trailing slash. Raises ConfigError.
 
     A value is a URL, ``@FILE`` or ``slurm:HOSTS:PORTS``, or several with commas between. URLs may hold
-    lists as Slurm writes them (``http://node[001-064,70]:30000-30007``). ``dns+http`` stays: an address is
-    a matter of the moment. The same URL may come twice: see sut.servers.naming.
+    lists as Slurm writes them (``http://node[001-064,70]:30000-30007``). ``dns+http`` stays, since addresses
+    are looked up when a run begins. The same URL may come twice: see sut.servers.naming.
     """
     urls: list[str] = []
     for value in values:
@@ -60,7 +61,7 @@ def _add(urls: list[str], part: str, source: str) -> None:
 
 
 def split_address(url: str) -> tuple[str, str | None]:
-    """The URL without its address, and the address; None where the name is to be looked up."""
+    """The URL without its address, and the address; None if the name is to be looked up."""
     base, _, address = url.partition("#")
     return base, address or None
 
@@ -108,7 +109,7 @@ def _read(path: Path, flag: str) -> str:
 
 
 def _parts(text: str, source: str) -> Iterator[str]:
-    """Between commas; a ``slurm:`` part keeps all commas up to its ports, and behind them."""
+    """Split at commas; a ``slurm:`` part keeps those between its hosts and between its ports."""
     pieces = [piece.strip() for piece in _COMMAS.split(text)]
     while pieces:
         piece = pieces.pop(0)
@@ -142,7 +143,7 @@ def _slurm(text: str, source: str) -> Iterator[str]:
 
 
 def _expanded(url: str, source: str) -> Iterator[str]:
-    """A URL for each host of its lists, each port of its range, and each address behind it."""
+    """A URL for each host of its lists, each port of its range, and each address after them."""
     scheme, mark, rest = url.partition("://")
     end = min((at for sign in "/?#" if (at := rest.find(sign)) >= 0), default=len(rest))
     authority, tail = rest[:end], rest[end:]
@@ -219,7 +220,7 @@ def _check_url(url: str, source: str) -> None:
 
 
 def _without_path(url: str) -> str:
-    """A URL that is refused, as a message shows it: a key may be anywhere behind its host."""
+    """A URL that is refused, as a message shows it: a key may be anywhere after its host."""
     found = _PLACE.match(url)
     place = found[0] if found else ""
     return place if place == url else f"{place}…"
@@ -250,7 +251,7 @@ def default_port(url: str) -> int:
     return parts.port or (443 if parts.scheme.endswith("https") else 80)
 
 
-# -- the way back
+# -- shortened again
 
 
 def folded(urls: Iterable[str], most: int = 8) -> str:

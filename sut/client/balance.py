@@ -5,24 +5,26 @@ The choice is one ``argmin``, so it costs the same for one replica and for hundr
 
 import numpy as np
 
-from sut.ipc.replica_board import ReplicaBoard
+from sut.ipc.counters import CounterBoard
 
-# A key of a replica, the smallest is chosen: the number in flight, and below it the number of the start that
-# was its last, so that ties go round.
+# Each replica has a key, and the smallest is chosen: the number in flight in the upper bits, below it the
+# number of its latest start, so that ties go round.
 _LOAD_BITS = 32
 _ONE = 1 << _LOAD_BITS
 _TURNS = _ONE - 1
 _SHUNNED = 1 << 62  # more than any load
-_FRESH_NS = 2_000_000  # how old the view of other workers' requests may be
+_FRESH_NS = 2_000_000  # the view of other workers' requests may be this old
 
 
 class Balance:
-    """The loads of all replicas as one worker sees them."""
+    """The loads of all replicas as one worker sees them.
 
-    def __init__(self, replicas: int, board: ReplicaBoard | None = None, worker: int = 0) -> None:
-        board = board or ReplicaBoard(1, replicas)
-        workers = len(board.in_flight)
-        self._all = board.in_flight
+    ``board`` counts the requests in flight: a row for each worker, a column for each replica.
+    """
+
+    def __init__(self, replicas: int, board: CounterBoard | None = None, worker: int = 0) -> None:
+        self._all = (board or CounterBoard(1, replicas)).values()
+        workers = len(self._all)
         # Each worker begins at another replica.
         first = np.arange(replicas) - worker * replicas // workers
         self._keys = (first % replicas).astype(np.int64)
@@ -54,7 +56,7 @@ class Balance:
         self._key[index] -= _ONE
 
     def shun(self, index: int) -> None:
-        """Choose this replica only where all are shunned."""
+        """Choose this replica only if all are shunned."""
         self._key[index] |= _SHUNNED
 
     def allow(self, index: int) -> None:
@@ -64,4 +66,4 @@ class Balance:
     def _refresh(self, now: int) -> None:
         self._refresh_ns = now + _FRESH_NS
         self._keys &= _SHUNNED | _TURNS
-        self._keys |= self._all.sum(axis=0, dtype=np.int64) << _LOAD_BITS
+        self._keys |= self._all.sum(axis=0) << _LOAD_BITS

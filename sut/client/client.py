@@ -11,35 +11,27 @@ import select
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 from sut.client.balance import Balance
-from sut.client.connections import Connection, Replica, Request
-from sut.client.deadlines import DeadlineWatch
+from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Request
+from sut.client.deadline_watch import DeadlineWatch
 from sut.client.endpoint import AddressPair, Endpoint
-from sut.client.network import GIVEN_UP, Figures, Network, TcpInfo, count_closed, count_connect
+from sut.client.network_figures import GIVEN_UP, Figures, Network, TcpInfo, count_closed, count_connect
 from sut.client.poller import Poller
 from sut.client.transport import KernelClock
-from sut.wire.base import excerpt
 
 # With at least this number of requests in flight, streams with events this far apart are polled in batches.
 _BATCHED_FROM = 64
 _BATCHED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
-_CONNECT_TIMEOUT_NS = 10_000_000_000
-_NEXT_ADDRESS_NS = 2_000_000_000  # where a name has another address: time for one lost SYN
-# uvicorn closes connections that were idle for 5 s; an older one is not used for a query.
-_MAX_IDLE_NS = 2_000_000_000
-# A longer gap between ticks means that the process was suspended: connects may have completed since.
+# If ticks are further apart, the process was suspended, and connects may have completed since.
 _STOOD_STILL_NS = 1_500_000_000
 # Not the server's fault: this machine has no more descriptors, local ports or buffers.
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
+_TIMES = ConnectionTimes()
 _READ = select.EPOLLIN | select.EPOLLRDHUP
 _READ_WRITE = _READ | select.EPOLLOUT
-_BEFORE_PROMPT = 32  # bytes at the start of a request's body, with the prompt's bracket among them
-_ids_of = msgspec.json.Decoder(list[int]).decode
 
 
 class HttpClient:
@@ -48,29 +40,31 @@ class HttpClient:
     A replica that fails repeatedly gets no more requests, and ``on_suspect`` is called with its index, until
     ``trust`` is called after a successful health check. An address of a replica that gives no connection is
     not used again until then, its others are, and ``on_lost_address`` is called with a sentence.
-    ``network``: where to count what is known of each replica's network. ``receptions`` counts reads that
-    brought bytes, ``partial_tokens`` the tokens so far of the answers in flight.
+    ``network``: where to count what is known of each replica's network.
     """
 
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
         deadlines: Deadlines,
-        on_first_token: Callable[[Request], None],
+        *,
         on_done: Callable[[Request, Outcome], None],
+        on_first_token: Callable[[Request], None] = lambda request: None,
         on_suspect: Callable[[int], None] = lambda index: None,
-        balance: Balance | None = None,
         on_lost_address: Callable[[str], None] = lambda text: None,
+        balance: Balance | None = None,
         network: Sequence[Figures] | None = None,
+        times: ConnectionTimes = _TIMES,
     ) -> None:
-        self.opened = 0
-        self.receptions = 0
-        self.partial_tokens = 0
+        self.opened = 0  # connections
+        self.receptions = 0  # reads that brought bytes
+        self.partial_tokens = 0  # tokens so far of the answers in flight
         self.in_flight: dict[int, Request] = {}  # in the order of their start
+        self._times = times
         self._poller = Poller()
         figures: Sequence[Figures | None] = network or [None] * len(endpoints)
         self._replicas = [
-            Replica(index, endpoint, figures[index]) for index, endpoint in enumerate(endpoints)
+            ReplicaPool(index, endpoint, figures[index]) for index, endpoint in enumerate(endpoints)
         ]
         self._trusted = list(self._replicas)
         self._balance = balance or Balance(len(endpoints))
@@ -84,7 +78,7 @@ class HttpClient:
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
         self._watched: dict[int, Callable[[int], None]] = {}
-        # Ids of requests: no other in any run, all of one length, since SGLang aborts by the start of an id.
+        # Ids of all runs differ. They have one length, since SGLang aborts requests by an id's beginning.
         self._id_prefix = f"{int.from_bytes(os.urandom(8)):020d}"
         self._id_numbers = itertools.count()
 
@@ -137,7 +131,7 @@ class HttpClient:
         self._deadlines.add(request)
         self._connect(request, replica)
 
-    def _connect(self, request: Request, replica: Replica) -> None:
+    def _connect(self, request: Request, replica: ReplicaPool) -> None:
         try:
             connection = self._take_idle(replica, time.monotonic_ns()) or self._open(replica)
         except OSError as error:
@@ -172,7 +166,7 @@ class HttpClient:
             self._expire_connecting(now)
         self._ticked_ns = now
         for replica in self._replicas:
-            while replica.idle and now - replica.idle[0].used_ns > _MAX_IDLE_NS:
+            while replica.idle and now - replica.idle[0].used_ns > self._times.idle_ns:
                 self._close(replica.idle.pop(0))
 
     def keeps_alive(self) -> list[bool]:
@@ -187,7 +181,7 @@ class HttpClient:
 
     # -- connections
 
-    def _open(self, replica: Replica) -> Connection:
+    def _open(self, replica: ReplicaPool) -> Connection:
         while True:
             opened_ns = time.monotonic_ns()
             try:
@@ -204,8 +198,8 @@ class HttpClient:
         self.opened += 1
         return connection
 
-    def _leave_address(self, replica: Replica, pair: AddressPair, error: OSError) -> bool:
-        """Whether ``replica`` has other addresses than this one, which gave no connection: they are used."""
+    def _leave_address(self, replica: ReplicaPool, pair: AddressPair, error: OSError) -> bool:
+        """Whether ``replica`` has other addresses than this one, which gave no connection; uses those."""
         others = replica.others(pair)
         if not others or error.errno in _OWN_LIMITS:
             return False
@@ -217,10 +211,10 @@ class HttpClient:
             )
         return True
 
-    def _take_idle(self, replica: Replica, now: int) -> Connection | None:
+    def _take_idle(self, replica: ReplicaPool, now: int) -> Connection | None:
         while replica.idle:
             connection = replica.idle.pop()
-            if now - connection.used_ns <= _MAX_IDLE_NS and connection.transport.alive():
+            if now - connection.used_ns <= self._times.idle_ns and connection.transport.alive():
                 return connection
             self._close(connection)
         return None
@@ -230,13 +224,11 @@ class HttpClient:
         self._connecting.pop(connection.fd, None)
         count_closed(connection.replica.network, TcpInfo.of(connection.transport.info()))
         connection.request = None  # breaks the reference cycle: workers run without a garbage collector
-        self._poller.batched -= connection.batched
-        connection.batched = False
-        connection.transport.close()  # which removes it from its poll set
+        self._poller.forget(connection.fd)
+        connection.transport.close()
 
     def _release(self, connection: Connection) -> None:
         connection.request = None
-        connection.in_flow = False
         if connection.batched:
             connection.batched = False
             self._poller.to_immediate(connection.fd, connection.mask)
@@ -289,7 +281,7 @@ class HttpClient:
     def _listen(self, connection: Connection, mask: int) -> None:
         if connection.mask != mask:
             connection.mask = mask
-            self._poller.modify(connection.fd, mask, batched=connection.batched)
+            self._poller.modify(connection.fd, mask)
 
     def _receive(self, connection: Connection) -> None:
         request = connection.request
@@ -307,16 +299,17 @@ class HttpClient:
             return
         before_ns = request.reader.last_byte_ns
         if (
-            connection.in_flow
+            connection.batched
             and arrived_ns - before_ns <= self._deadlines.stall_ns
-            and request.reader.hold(data, arrived_ns)
+            and request.reader.defer(data, arrived_ns)
         ):
             return
         arrived_ns = connection.transport.complete_ns(arrived_ns)
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
             if isinstance(outcome, Completion):
-                outcome = self._refusal(request, outcome, before_ns) or outcome
+                refusal = request.refusal(outcome, self._replicas[request.replica].endpoint)
+                outcome = refusal or self._deadlines.missed_at_end(request, before_ns) or outcome
             self._finish(request, outcome)
             return
         tokens = request.reader.tokens
@@ -328,20 +321,9 @@ class HttpClient:
         elif arrived_ns - before_ns > _BATCHED_GAP_NS:
             if failure := self._deadlines.missed_between(request, before_ns):
                 self._finish(request, failure)
-            elif not connection.in_flow and len(self.in_flight) >= _BATCHED_FROM:
-                self._flows(connection, request)
-
-    def _refusal(self, request: Request, answer: Completion, before_ns: int) -> Failure | None:
-        """The Failure of a complete answer that is to another request, or too late."""
-        if request.connection is not None and request.connection.unsent:
-            return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
-        if failure := _of_other_request(request, self._replicas[request.replica].endpoint):
-            return failure
-        counted, known = answer.prompt_tokens, request.prompt_tokens
-        if counted is not None and known is not None and counted != known:
-            detail = f"the answer is to a prompt of {counted} tokens, the query's has {known}"
-            return Failure(FailureKind.TOKEN_COUNT, detail)
-        return self._deadlines.missed_at_end(request, before_ns)
+            elif not connection.batched and len(self.in_flight) >= _BATCHED_FROM and request.first_token_sent:
+                connection.batched = True
+                self._poller.to_batched(connection.fd, connection.mask)
 
     def _end_late(self) -> None:
         """Fail the requests that are beyond a deadline, by the arrival of what the kernel holds for them."""
@@ -350,7 +332,7 @@ class HttpClient:
             self._read_arrived(request, now)
             if self.in_flight.get(request.query_id) is not request:
                 continue
-            if failure := request.reader.settle() or self._deadlines.missed(request, now):
+            if failure := request.reader.parse_deferred() or self._deadlines.missed(request, now):
                 self._finish(request, failure)
             else:
                 self._deadlines.add_again(request, now)
@@ -363,11 +345,6 @@ class HttpClient:
             self._receive(connection)
             if self.receptions == before or request.reader.last_byte_ns > until_ns:
                 return
-
-    def _flows(self, connection: Connection, request: Request) -> None:
-        if request.first_token_sent:
-            connection.in_flow = connection.batched = True
-            self._poller.to_batched(connection.fd, connection.mask)
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
         request, replica = connection.request, connection.replica
@@ -426,43 +403,19 @@ class HttpClient:
         self._on_done(request, outcome)
 
     def _expire_connecting(self, now: int) -> None:
-        earliest_ns = now - min(_NEXT_ADDRESS_NS, _CONNECT_TIMEOUT_NS)
+        times = self._times
+        earliest_ns = now - min(times.next_address_ns, times.connect_ns)
         for connection in [c for c in self._connecting.values() if c.opened_ns < earliest_ns]:
-            limit_ns = _NEXT_ADDRESS_NS if connection.replica.others(connection.pair) else _CONNECT_TIMEOUT_NS
+            has_others = connection.replica.others(connection.pair)
+            limit_ns = times.next_address_ns if has_others else times.connect_ns
             if now - connection.opened_ns > limit_ns:
                 late = TimeoutError(f"no connection within {limit_ns / 1e9:g} s")
                 self._lost(connection, FailureKind.CONNECT, late)
 
 
-def _no_connection(replica: Replica, error: OSError) -> Failure:
+def _no_connection(replica: ReplicaPool, error: OSError) -> Failure:
     kind = FailureKind.LOCAL_LIMIT if error.errno in _OWN_LIMITS else FailureKind.CONNECT
     return Failure(kind, f"{replica.endpoint.url}: {error.strerror or error}")
-
-
-def _of_other_request(request: Request, endpoint: Endpoint) -> Failure | None:
-    """The Failure of an answer that carries another id or prompt than its request.
-
-    Where a server does not repeat ids, its connections carry one request only.
-    """
-    if endpoint.repeats_ids and not request.is_answered_by_id:
-        found = excerpt(request.reader.answer_id.encode())
-        return Failure(FailureKind.OTHER_REQUEST, f"the answer has the id {found!r}, expected {request.id}")
-    if (repeated := request.reader.prompt_ids) and not _same_ids(repeated, request.body):
-        detail = f"the answer is to another prompt: {excerpt(repeated[:80])}"
-        return Failure(FailureKind.OTHER_REQUEST, detail)
-    return None
-
-
-def _same_ids(repeated: bytes, body: memoryview) -> bool:
-    """Whether a JSON list is the first one of a request's body: its prompt."""
-    start = bytes(body[:_BEFORE_PROMPT]).index(b"[")
-    if bytes(body[start : start + len(repeated)]) == repeated:
-        return True
-    end = bytes(body).index(b"]", start) + 1
-    try:
-        return _ids_of(repeated) == _ids_of(body[start:end])
-    except msgspec.DecodeError:
-        return False
 
 
 def _with_evidence(outcome: Outcome, connection: Connection) -> Outcome:

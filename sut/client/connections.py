@@ -2,12 +2,16 @@
 
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from harness.record.outcome import Completion, FailureKind, Outcome
+import msgspec
+
+from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 from sut.client.endpoint import AddressPair, Endpoint, tls_context
-from sut.client.network import Figures, Network
+from sut.client.network_figures import Figures, Network
 from sut.client.response import ResponseReader
 from sut.client.transport import KernelClock, PlainTransport, TlsTransport, Transport
+from sut.wire.answer_checks import excerpt
 
 _SUSPICIOUS = 3  # failures in a row
 _SIGNS_OF_DEATH = (
@@ -19,15 +23,12 @@ _SIGNS_OF_DEATH = (
 )
 
 
-class Request:
-    """One query in flight.
+_BEFORE_PROMPT = 32  # bytes at the start of a request's body, the prompt's bracket among them
+_ids_of = msgspec.json.Decoder(list[int]).decode
 
-    LoadGen's ids, the times so far in monotonic ns (0 until they came), and the reader of its answer.
-    ``body``: the JSON of the request, ``opening``: the sut.wire.base.Wire's function of that name.
-    ``id``: the one that the server is asked to repeat, another one in each attempt.
-    ``accepted``: whether a byte of it was handed to the kernel for the server; ``attempt`` counts from 0.
-    ``prompt_tokens``: the count that the server must report, where it reports one; None: any.
-    """
+
+class Request:
+    """One query in flight. Times are monotonic ns, 0 until they came."""
 
     __slots__ = (
         "accepted",
@@ -37,7 +38,7 @@ class Request:
         "first_token_sent",
         "id",
         "issued_ns",
-        "look_ns",
+        "next_check_ns",
         "opening",
         "prompt_tokens",
         "query_id",
@@ -58,23 +59,42 @@ class Request:
         reader: ResponseReader,
         opening: Callable[[str, int], bytes],
     ) -> None:
-        self.query_id = query_id
+        self.query_id = query_id  # this and the two that follow are LoadGen's
         self.sample_index = sample_index
         self.issued_ns = issued_ns
-        self.body = body
-        self.reader = reader
-        self.opening = opening
-        self.id = ""
+        self.body = body  # the JSON of the request
+        self.reader = reader  # of its answer
+        self.opening = opening  # its protocol's: sut.wire.wire.Wire.opening
+        self.id = ""  # the server is asked to repeat it; another one in each attempt
         self.started_ns = 0
-        self.look_ns = 0  # when its deadlines are checked next
+        self.next_check_ns = 0  # of its deadlines
         self.sent_ns = 0
-        self.tokens = 0  # of its answer so far, as its client counts them
+        self.tokens = 0  # tokens of its answer so far, as its client counts them
         self.replica = 0
         self.first_token_sent = False
-        self.accepted = False
-        self.attempt = 0
-        self.prompt_tokens: int | None = None
+        self.accepted = False  # whether a byte of it was handed to the kernel for the server
+        self.attempt = 0  # counts from 0
+        self.prompt_tokens: int | None = None  # the count that a server must report if it reports one
         self.connection: Connection | None = None
+
+    def refusal(self, answer: Completion, endpoint: Endpoint) -> Failure | None:
+        """The Failure of a complete answer that came too early, or is to another request.
+
+        If a server does not repeat ids, its connections carry one request only.
+        """
+        if self.connection is not None and self.connection.unsent:
+            return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
+        if endpoint.repeats_ids and not self.is_answered_by_id:
+            found = excerpt(self.reader.answer_id.encode())
+            return Failure(FailureKind.OTHER_REQUEST, f"the answer has the id {found!r}, expected {self.id}")
+        if (repeated := self.reader.prompt_ids) and not _same_ids(repeated, self.body):
+            detail = f"the answer is to another prompt: {excerpt(repeated[:80])}"
+            return Failure(FailureKind.OTHER_REQUEST, detail)
+        counted, known = answer.prompt_tokens, self.prompt_tokens
+        if counted is not None and known is not None and counted != known:
+            detail = f"the answer is to a prompt of {counted} tokens, the query's has {known}"
+            return Failure(FailureKind.TOKEN_COUNT, detail)
+        return None
 
     @property
     def is_answered_by_id(self) -> bool:
@@ -82,8 +102,32 @@ class Request:
         return self.id in self.reader.answer_id
 
 
-class Replica:
-    """One endpoint inside one worker, its idle connections, and the figures of its network.
+def _same_ids(repeated: bytes, body: memoryview) -> bool:
+    """Whether a JSON list is the first one of a request's body: its prompt."""
+    start = bytes(body[:_BEFORE_PROMPT]).index(b"[")
+    if bytes(body[start : start + len(repeated)]) == repeated:
+        return True
+    end = bytes(body).index(b"]", start) + 1
+    try:
+        return _ids_of(repeated) == _ids_of(body[start:end])
+    except msgspec.DecodeError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTimes:
+    """How long connections may take and stay idle."""
+
+    connect_ns: int = 10_000_000_000
+    """Until a connection is established."""
+    next_address_ns: int = 2_000_000_000
+    """The same if the name has another address: time for one lost SYN."""
+    idle_ns: int = 2_000_000_000
+    """An older connection is not used for a query: uvicorn closes those that were idle for 5 s."""
+
+
+class ReplicaPool:
+    """One replica in one worker: its connections and the figures of its network.
 
     Connections take turns on ``pairs``: those of the endpoint, without addresses that gave no connection.
     """
@@ -105,11 +149,11 @@ class Replica:
         self.endpoint = endpoint
         self.network: Figures = array("q", [0] * len(Network)) if network is None else network
         self.pairs = endpoint.pairs
-        self.pair = self.pairs[0]  # of the latest connection
+        self.pair = self.pairs[0]  # the latest connection's
         self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
         self._context = tls_context(endpoint.ca_file) if endpoint.tls else None
-        self._turn = -1  # of the endpoint's routes
+        self._turn = -1  # index of the latest connection's pair
 
     def fails_again(self, outcome: Outcome) -> bool:
         """Count an outcome; True when the replica looks dead and needs a health check."""
@@ -143,7 +187,6 @@ class Connection:
     __slots__ = (
         "batched",
         "fd",
-        "in_flow",
         "mask",
         "opened_ns",
         "pair",
@@ -155,14 +198,13 @@ class Connection:
         "used_ns",
     )
 
-    def __init__(self, replica: Replica, transport: Transport) -> None:
+    def __init__(self, replica: ReplicaPool, transport: Transport) -> None:
         self.replica = replica
         self.pair = replica.pair
         self.transport = transport
         self.fd = transport.fileno()
         self.ready = False
-        self.in_flow = False  # nothing of its answer is urgent until the end
-        self.batched = False  # see sut/client/poller.py
+        self.batched = False  # nothing of its answer is urgent until the end: see sut/client/poller.py
         self.mask = 0
         self.request: Request | None = None
         self.unsent: list[bytes | memoryview] = []

@@ -15,7 +15,7 @@ import time
 from array import array
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,11 +35,13 @@ _MOST_LOOKUPS = 128
 
 @dataclass(frozen=True, slots=True)
 class AddressPair:
-    """One pair of addresses; ``source`` "" leaves the choice to the kernel."""
+    """One pair of addresses."""
 
     family: int
     address: tuple[str, int]
+    """Destination address and port."""
     source: str = ""
+    """Source address; "" leaves the choice to the kernel."""
 
 
 def resolve(host: str, port: int) -> tuple[AddressPair, ...]:
@@ -78,27 +80,32 @@ def sources(pair: AddressPair) -> tuple[str, ...]:
 
 
 def reachable(pairs: tuple[AddressPair, ...]) -> tuple[AddressPair, ...]:
-    """Pairs that accept a connection within a second; a single one is not tried. All of them when none does:
+    """Pairs that accept a connection within a second; a single one is not tried. All of them if none does:
     the trial request then reports the reason.
     """
     if len(pairs) < 2:
         return pairs
-    waiting = {connecting.fileno(): (connecting, pair) for pair in pairs if (connecting := _begin(pair))}
-    working = set(_accepted(waiting))
-    for connecting, _ in waiting.values():
-        connecting.close()
+    with _connecting(pairs) as accepted:
+        working = set(accepted)
     return tuple(pair for pair in pairs if pair in working) or pairs
 
 
 def answering(pairs: Sequence[AddressPair]) -> AddressPair | None:
     """The first pair that accepts a connection, within a second."""
+    with _connecting(pairs) as accepted:
+        return next(accepted, None)
+
+
+@contextmanager
+def _connecting(pairs: Iterable[AddressPair]) -> Iterator[Iterator[AddressPair]]:
+    """Connections to all pairs at once; yields those pairs that accept, as they do, for a second."""
     waiting = {connecting.fileno(): (connecting, pair) for pair in pairs if (connecting := _begin(pair))}
-    accepted = _accepted(waiting)
-    first = next(accepted, None)
-    accepted.close()
-    for connecting, _ in waiting.values():
-        connecting.close()
-    return first
+    try:
+        with closing(_accepted(waiting)) as accepted:
+            yield accepted
+    finally:
+        for connecting, _ in waiting.values():
+            connecting.close()
 
 
 def _begin(pair: AddressPair) -> socket.socket | None:
@@ -139,21 +146,22 @@ def _kernels_choice(pair: AddressPair) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One replica, resolved. Its connections take turns on ``pairs``; the addresses ``silent`` gave none.
-
-    ``head`` is the start of every request to it and may hold the API key. ``ca_file``: see tls_context.
-    ``repeats_ids``: whether its trial answer carried the request's id, so that every answer must.
-    """
+    """One replica, resolved."""
 
     url: str
     host: str
     pairs: tuple[AddressPair, ...]
+    """Its connections take turns on them."""
     tls: bool
     head: bytes
+    """The beginning of every request to it. It may hold the API key."""
     keep_alive: bool = True
     repeats_ids: bool = False
+    """Whether its trial answer carried the request's id, so that every answer must."""
     ca_file: Path | None = None
+    """See tls_context."""
     silent: tuple[str, ...] = ()
+    """Addresses of its name that gave no connection."""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url})"
@@ -179,7 +187,7 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
 def resolve_endpoints(
     urls: Sequence[str], path: str, api_key: str | None, ca_file: Path | None = None
 ) -> list[Endpoint]:
-    """The endpoint of each URL, names looked up side by side. Raises ServerError for one that is unknown."""
+    """The endpoint of each URL, names looked up in parallel. Raises ServerError for one that is unknown."""
     with ThreadPoolExecutor(min(len(urls), _MOST_LOOKUPS)) as pool:
         return list(pool.map(lambda url: resolve_endpoint(url, path, api_key, ca_file), urls))
 
@@ -245,7 +253,7 @@ def _ipv4() -> Iterator[tuple[str, str]]:
 
 
 def ipv6(if_inet6: str) -> Iterator[tuple[str, str]]:
-    """Of the text of /proc/net/if_inet6: address, interface number, prefix, scope, flags, name."""
+    """Names and addresses from /proc/net/if_inet6: address, number, prefix, scope, flags, name a line."""
     for line in if_inet6.splitlines():
         digits, _, _, scope, _, name = line.split()
         if scope == _GLOBAL_SCOPE:

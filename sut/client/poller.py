@@ -15,7 +15,7 @@ Event = tuple[int, int]  # descriptor and mask
 
 
 class Poller:
-    """Every descriptor is in one of the two sets; closing it removes it."""
+    """Every descriptor is in one of the two sets; ``forget`` it when it is closed."""
 
     __slots__ = ("_batched", "_immediate", "_more", "batched")
 
@@ -23,27 +23,31 @@ class Poller:
         self._immediate = select.epoll()
         self._batched = select.epoll()
         self._more = False
-        self.batched = 0  # descriptors that ``to_batched`` has moved; to be decreased when one is closed
+        self.batched: set[int] = set()
 
     def register(self, descriptor: int, mask: int) -> None:
         """Serve a new descriptor at once."""
         self._immediate.register(descriptor, mask)
 
-    def modify(self, descriptor: int, mask: int, *, batched: bool = False) -> None:
+    def modify(self, descriptor: int, mask: int) -> None:
         """Wait for other events."""
-        (self._batched if batched else self._immediate).modify(descriptor, mask)
+        (self._batched if descriptor in self.batched else self._immediate).modify(descriptor, mask)
 
     def to_batched(self, descriptor: int, mask: int) -> None:
         """Poll it in batches from now on."""
         self._immediate.unregister(descriptor)
         self._batched.register(descriptor, mask)
-        self.batched += 1
+        self.batched.add(descriptor)
 
     def to_immediate(self, descriptor: int, mask: int) -> None:
         """Serve it at once again from now on."""
         self._batched.unregister(descriptor)
         self._immediate.register(descriptor, mask)
-        self.batched -= 1
+        self.batched.remove(descriptor)
+
+    def forget(self, descriptor: int) -> None:
+        """Note that a descriptor is closed, which removes it from its set."""
+        self.batched.discard(descriptor)
 
     def poll(self, timeout_s: float) -> list[Event]:
         """Events: at once for the immediate set, within NAP_S for the batched one; [] after the timeout."""

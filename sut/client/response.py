@@ -8,35 +8,33 @@ from typing import Any
 import httptools
 
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import Answer, excerpt
+from sut.wire.answer_checks import AnswerReader, excerpt
 from sut.wire.fields import is_harmless
 from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
 
 _ERROR_BODY_BYTES = 4096
-# How a chunk with complete JSON events ends, in each protocol; the end of an answer never does.
+# In each protocol a chunk of complete JSON events ends like this, and the end of an answer never does.
 _EVENT_END = b"}\n\n\r\n"
-_MOST_HELD_BYTES = 1 << 13
-# Of headers, informational responses, chunk extensions and trailers: more than any answer needs.
+_MOST_DEFERRED_BYTES = 1 << 13
+# The most bytes of headers, informational responses, chunk extensions and trailers: no answer needs as many.
 _MOST_AROUND_BYTES = 1 << 18
-# How a line of an event stream begins; anything else at the end of a body is no cut-off event.
+# Beginnings of an event stream's lines; any other end of a body is not a cut-off event.
 _EVENT_LINES = (b"data", b"event", b"id", b"retry", b":")
-# What a server may add behind a chunked body; anything else there may be an error that it met in the middle.
+# Trailers that a server may add after a chunked body; any other may report an error that it met meanwhile.
 _TRAILERS = frozenset(
     b"age cache-control connection content-digest content-length content-md5 content-type date digest etag "
     b"expires keep-alive last-modified repr-digest server server-timing trailer traceparent tracestate "
     b"transfer-encoding vary via x-request-id".split()
 )
 _GRPC_OK = (b"grpc-status", b"0")
-# llhttp's word for a Content-Length where chunks already say how long the body is.
+# llhttp's message for a Content-Length header although the body is chunked.
 _SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
 
 
 class ResponseReader:
     """One response.
 
-    Times are the ``arrived_ns`` values that ``feed`` was given: of the first byte, of the bytes that held
-    the first token, and of the last byte; 0 until then. ``first_event_tokens`` counts the tokens that
-    arrived with the first one. ``tokens`` and failures do not include what is held until ``settle``.
+    ``tokens`` and failures do not include what was deferred, until ``parse_deferred``.
     """
 
     __slots__ = (
@@ -45,14 +43,14 @@ class ResponseReader:
         "_body",
         "_chunked",
         "_complete",
+        "_deferred",
+        "_deferred_bytes",
         "_done",
         "_encoding",
         "_events",
         "_failure",
         "_framed",
         "_headed",
-        "_held",
-        "_held_bytes",
         "_keep_alive",
         "_max_body",
         "_parser",
@@ -65,29 +63,30 @@ class ResponseReader:
         "on_body",
     )
 
-    def __init__(self, answer: Answer, *, streams: bool, max_event_bytes: int) -> None:
+    def __init__(self, answer: AnswerReader, *, streams: bool, max_event_bytes: int) -> None:
         self._answer = answer
         self._events = EventReader(max_event_bytes) if streams else None
         self._max_body = max_event_bytes
-        self._pieces: list[bytes] = []  # of the body, from one call of the parser
+        self._pieces: list[bytes] = []  # pieces of the body, from one call of the parser
         self.on_body = self._pieces.append
         self._parser: Any = httptools.HttpResponseParser(self)
         self._body = bytearray()
-        self._around = 0  # bytes since the last that was part of the body
+        self._around = 0  # bytes received since the last piece of the body
         self._failure: Failure | None = None
         self._framed = False
         self._chunked = False
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._deferred: list[bytes] = []
+        self._deferred_bytes = 0
         self._encoding = b""
-        self._headed = False  # the headers are complete: what comes now are trailers
+        self._headed = False  # the headers are complete: headers that follow are trailers
         self._complete = False
         self._done = False  # the end mark has come
         self._keep_alive = False
         self._status = 0
+        # Times are the ``arrived_ns`` that ``feed`` was given with these bytes; 0 until they came.
         self.first_byte_ns = 0
         self.first_token_ns = 0
-        self.first_event_tokens = 0
+        self.first_event_tokens = 0  # the tokens that arrived with the first one
         self.last_byte_ns = 0
 
     @property
@@ -120,7 +119,7 @@ class ResponseReader:
         if not self.first_byte_ns:
             self.first_byte_ns = arrived_ns
         self.last_byte_ns = arrived_ns
-        error = self._parse(self._with_held(data) if self._held else data)
+        error = self._parse(self._with_deferred(data) if self._deferred else data)
         if self._pieces and not self._complete:
             self._take_body()
         if error is not None and self._headed and str(error) == _SECOND_LENGTH:
@@ -142,24 +141,24 @@ class ResponseReader:
             self._mark_first(arrived_ns)
         return None
 
-    def hold(self, data: bytes, arrived_ns: int) -> bool:
+    def defer(self, data: bytes, arrived_ns: int) -> bool:
         """Keep events for the next ``feed``: no time depends on those between the first token and the end,
-        and parsing them together costs less. False where ``data`` may be the end, or enough is kept.
+        and parsing them together costs less. False if ``data`` may be the end, or enough is kept.
         """
-        if not self._chunked or self._held_bytes > _MOST_HELD_BYTES or not data.endswith(_EVENT_END):
+        if not self._chunked or self._deferred_bytes > _MOST_DEFERRED_BYTES or not data.endswith(_EVENT_END):
             return False
-        self._held.append(data)
-        self._held_bytes += len(data)
+        self._deferred.append(data)
+        self._deferred_bytes += len(data)
         self.last_byte_ns = arrived_ns
         return True
 
-    def settle(self) -> Outcome | None:
-        """Parse what ``hold`` has kept; its Failure if it has one."""
-        return self.feed(b"", self.last_byte_ns) if self._held else None
+    def parse_deferred(self) -> Outcome | None:
+        """Parse what ``defer`` has kept; its Failure if it has one."""
+        return self.feed(b"", self.last_byte_ns) if self._deferred else None
 
     def closed(self) -> Outcome:
         """The peer closed the connection before an Outcome: allowed only for a body without framing."""
-        if (outcome := self.settle()) is not None:
+        if (outcome := self.parse_deferred()) is not None:
             return outcome
         if self._failure is not None:
             return self._failure
@@ -176,7 +175,7 @@ class ResponseReader:
 
         None for any other body.
         """
-        if (outcome := self.settle()) is not None:
+        if (outcome := self.parse_deferred()) is not None:
             return outcome
         if self._ends_with_connection and self._ends_by_content:
             return self._failure or self._judge(self.last_byte_ns)
@@ -198,11 +197,11 @@ class ResponseReader:
         """Release the parser, which refers to this reader: workers run without a garbage collector."""
         self._parser = None
 
-    def _with_held(self, data: bytes) -> bytes:
-        self._held.append(data)
-        data = b"".join(self._held)
-        self._held.clear()
-        self._held_bytes = 0
+    def _with_deferred(self, data: bytes) -> bytes:
+        self._deferred.append(data)
+        data = b"".join(self._deferred)
+        self._deferred.clear()
+        self._deferred_bytes = 0
         return data
 
     def _parse(self, data: bytes) -> Exception | None:
@@ -328,7 +327,7 @@ class ResponseReader:
             self._failure = Failure(FailureKind.IN_BAND_ERROR, f"a trailer of the response says {shown}")
 
     def _take_trailers(self, data: bytes) -> None:
-        """Take the trailers that the parser refuses to read on, with a Content-Length among them.
+        """Take trailers with a Content-Length among them, at which the parser stops.
 
         Trailers follow the last chunk, so that the body is complete.
         """

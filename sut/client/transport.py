@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sut.client.endpoint import AddressPair
-from sut.client.network import TCP_INFO_BYTES, gaps_of
+from sut.client.network_figures import TCP_INFO_BYTES, gaps_of
 
 
 def realtime_offset_ns() -> int:
@@ -51,16 +51,16 @@ _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
 _IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
 _TIMESPEC = struct.Struct("@qq")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
-_SLACK_NS = 1_000_000  # between two clocks, one of them slewed
-# The stamp is the last segment's, and that may have waited for a lost one before it: what is read later than
-# this after its stamp, on a connection that has lost segments, counts as arrived when it is read.
+_SLACK_NS = 1_000_000  # two clocks may differ by this, since one of them is slewed
+# The stamp is the last segment's, which may have waited for a lost one before it. On a connection that has
+# lost segments, bytes count as arrived when they are read, if that is at least this long after their stamp.
 LATE_NS = 5_000_000
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 
-# Nothing may arrive for an hour before a complete answer: probes keep the connection open in routers, and a
-# machine that has died is detected after two minutes; also one that owes an acknowledgement, for which the
-# kernel alone would wait a quarter of an hour. With a user timeout the number of probes does not count, and
-# one lost probe must not end a connection: so the timeout is as long as all of them.
+# An answer that is not streamed may take an hour, in which nothing arrives. Keep-alive probes hold the
+# connection open in routers, and detect a machine that has died after two minutes. The user timeout does the
+# same for one that owes an acknowledgement, for which the kernel alone would wait a quarter of an hour. It
+# replaces the number of probes, so it is as long as all of them: one lost probe must not end a connection.
 _IDLE_S, _INTERVAL_S, _PROBES = 60, 15, 4
 GIVE_UP_S = _IDLE_S + _INTERVAL_S * _PROBES
 _KEEP_ALIVE = (
@@ -100,14 +100,14 @@ class Transport(Protocol):
         """Whether an idle connection may carry another request, as far as can be seen without waiting."""
 
     def info(self) -> bytes:
-        """The kernel's struct tcp_info, for sut.client.network.TcpInfo."""
+        """The kernel's struct tcp_info, for sut.client.network_figures.TcpInfo."""
 
     def close(self) -> None:
         """Close the descriptor."""
 
 
 class PlainTransport:
-    """TCP; arrival is the kernel's receive stamp where there is one to trust, else the moment of the read."""
+    """TCP; arrival is the kernel's receive stamp if it can be trusted, else the moment of the read."""
 
     __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg_into", "_socket")
 
@@ -160,7 +160,7 @@ class PlainTransport:
         return data, now
 
     def complete_ns(self, arrived_ns: int) -> int:
-        """The time of the latest read where its last segment may have waited for a lost one."""
+        """As Transport: the moment of the read if the last segment may have waited for a lost one."""
         now = time.monotonic_ns()
         return arrived_ns if now - arrived_ns < LATE_NS or not gaps_of(self.info()) else now
 
@@ -207,7 +207,7 @@ class TlsTransport:
         if self._tls is None:
             if not _connected(self._plain):
                 return False
-            # Not before: on a socket that still connects, wrapping tries to read and fails.
+            # Not earlier: wrapping a socket that is still connecting tries to read and fails.
             self._tls = self._context.wrap_socket(
                 self._plain,
                 server_hostname=self._host,
@@ -245,7 +245,7 @@ class TlsTransport:
                 break
             except OSError:
                 if parts:
-                    break  # it will come again
+                    break  # the next call raises it again
                 raise
             if not data:
                 return (b"".join(parts), time.monotonic_ns())

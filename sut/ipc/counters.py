@@ -42,7 +42,11 @@ _COLUMNS = FIRST_FAILURE + max(FailureKind) + 1
 
 
 class CounterBoard:
-    """``rows`` rows of counters over one memfd. A row has one writer; readers may see it mid-update."""
+    """``rows`` rows of counters over one memfd. A row has one writer; readers may see it mid-update.
+
+    By default the columns are those of Counter and one for each FailureKind; a board of other columns has
+    ``row`` and ``values``.
+    """
 
     def __init__(self, rows: int, columns: int = _COLUMNS, descriptor: int | None = None) -> None:
         size = rows * columns * 8

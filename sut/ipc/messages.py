@@ -18,13 +18,16 @@ TOKEN_MESSAGE_STRUCT = struct.Struct("<QIIq")  # query id, size in bytes, kind, 
 
 
 class TokenMessage(NamedTuple):
-    """One message from a worker; ``offset`` and ``size`` locate its token bytes in the buffer."""
+    """One message from a worker."""
 
     query_id: int
     kind: int
+    """FIRST, COMPLETE or FAILED."""
     arrived_ns: int
     offset: int
+    """The place of its token bytes in the buffer."""
     size: int
+    """The number of its token bytes."""
 
 
 class TokenMessageReader:

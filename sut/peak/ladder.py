@@ -32,7 +32,7 @@ from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
 from sut.servers.discovery import find_servers
-from sut.servers.recheck import Recheck
+from sut.servers.health import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.machine_limits import machine_limits

@@ -28,7 +28,7 @@ from harness.record.run_record import RunRecord
 from sut.peak.emptying import empty_servers
 from sut.peak.ladder import OpenLadder, open_ladder
 from sut.run import run
-from sut.servers.recheck import check_same_servers
+from sut.servers.health import check_same_servers
 
 LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 

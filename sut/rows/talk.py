@@ -29,8 +29,8 @@ from sut.client.endpoint import resolve_endpoint
 from sut.client.response import ResponseReader
 from sut.drive import engine_of
 from sut.servers.discovery import discover
-from sut.wire import make_wire, max_event_bytes
-from sut.wire.base import Answer
+from sut.wire import make_wire
+from sut.wire.answer_checks import AnswerReader
 
 _QUESTIONS_S, _ANSWER_S = 60.0, 3600.0
 _LOOK_S = 0.05
@@ -55,9 +55,9 @@ def talk(options: TalkOptions) -> int:
 
 
 class StreamedAnswer:
-    """An answer's reader that passes its new ids on after every event (sut.wire.base.Answer)."""
+    """An AnswerReader that passes the new ids on after every event."""
 
-    def __init__(self, answer: Answer, on_ids: Callable[[list[int]], None]) -> None:
+    def __init__(self, answer: AnswerReader, on_ids: Callable[[list[int]], None]) -> None:
         self._answer = answer
         self._on_ids = on_ids
         self._passed_on = 0
@@ -121,13 +121,12 @@ def stream_answer(
     client = HttpClient(
         [endpoint],
         Deadlines(request_s=_ANSWER_S),
-        lambda request: None,
-        lambda request, outcome: outcomes.append(outcome),
+        on_done=lambda request, outcome: outcomes.append(outcome),
     )
     reader = ResponseReader(
         StreamedAnswer(wire.answer(), on_ids),
         streams=wire.streams,
-        max_event_bytes=max_event_bytes(parameters, vocabulary_size),
+        max_event_bytes=wire.max_event_bytes,
     )
     body = memoryview(wire.render(prompt))
     try:

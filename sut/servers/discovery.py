@@ -14,31 +14,31 @@ from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
 from harness.record.resolved_plan import ServerInfo
 from harness.text import aligned, duration, printable
-from sut.servers.differences import check_alike, with_differences
-from sut.servers.info_client import InfoClient, NotReadyError, WaitNotices
-from sut.servers.naming import Calls, DuplicateError, Replicas, check_enough, replicas_of
-from sut.servers.pages import Reported, ask_server
+from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
+from sut.servers.info_pages import SettingValues, ask_server
+from sut.servers.naming import DuplicateError, Replicas, check_enough, replicas_of
+from sut.servers.server_checks import check_alike, with_differences
 
-# For a querying thread, after its own deadline: its error says more than that the time is over. Only one that
-# hangs takes all of it.
+# A thread has this long after its own deadline to give its error, which says more than that the time is over.
+# Only one that hangs takes all of it.
 _MARGIN_S = 5.0
 _TIMEOUT_REMEDY = "a busy server may need a larger --preflight-timeout"
 _PAUSE_S = 1.0  # between two queries to a server that is starting
-_STARTING_PER_S = 100  # questions to all of them
-_ROWS = 20  # of the table of servers that cannot be used
+_STARTING_PER_S = 100  # questions to all servers that are starting
+_ROWS = 20  # the most rows of the table of servers that cannot be used
 _REASON = 160  # characters
 
 log = logging.getLogger("mlperf")
 
-Answer = tuple[ServerInfo, Reported]
-
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The replicas of a run, at least one. ``left_out``: the others by URL, and why (--min-replicas)."""
+    """The replicas of a run."""
 
     found: tuple[ServerInfo, ...]
+    """Those that can be used, at least one."""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    """The reasons why others are left out (--min-replicas), by URL."""
     warnings: tuple[str, ...] = ()
 
 
@@ -115,12 +115,12 @@ class _Asking:
         self._hopeless = False
         self._clients: dict[str, InfoClient] = {}
         self._starting: dict[str, NotReadyError] = {}
-        self.calls: Calls[str, Answer] = Calls(self._ask, urls)
+        self.calls: Calls[str, tuple[ServerInfo, SettingValues]] = Calls(self._ask, urls)
 
     def faults(self) -> list[tuple[str, HarnessError]]:
         """The servers that cannot be used, once all have answered or the time is over.
 
-        Where waiting cannot help, those that have answered by then: of the others nothing is known.
+        If waiting cannot help, only those that have answered by then: nothing is known of the others.
         """
         left_s = max(self._until - time.monotonic(), 0) + self._limits.questions_s + _MARGIN_S
         with WaitNotices() as notices:
@@ -140,7 +140,7 @@ class _Asking:
         waits = self._limits.min_replicas is None and self._until > time.monotonic()
         return waits and any(not isinstance(error, NotReadyError) for error in errors)
 
-    def _ask(self, url: str) -> Answer:
+    def _ask(self, url: str) -> tuple[ServerInfo, SettingValues]:
         while True:
             client = InfoClient(url, self._api_key, self._limits.questions_s, self._ca_file, _TIMEOUT_REMEDY)
             self._clients[url] = client
@@ -195,12 +195,12 @@ class _Asking:
 
 
 def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int | None) -> dict[str, str]:
-    """The servers to leave out, and why. Raises HarnessError where they cannot be left out."""
+    """The servers to leave out, and why. Raises HarnessError if they cannot be left out."""
     if not faults:
         return {}
     for _, error in faults:
         if not isinstance(error, ServerError | DuplicateError):
-            raise error  # of this machine or the flags, not of one server
+            raise error  # it concerns this machine or the flags, not one server
     twice = [error for _, error in faults if isinstance(error, DuplicateError)]
     usable = total - len(faults)
     if len(faults) > 1:
@@ -221,7 +221,7 @@ def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int 
 
 
 def left_out_warning(left_out: Mapping[str, str], total: int) -> tuple[str, ...]:
-    """The warning about servers that the run leaves out; none where it uses all."""
+    """The warning about servers that the run leaves out; none if it uses all."""
     if not left_out:
         return ()
     return (f"{len(left_out)} of {total} servers are left out (--min-replicas): {folded(left_out)}",)

@@ -1,32 +1,39 @@
-"""Health checks of suspected replicas during a run, whose results are sent to the workers.
+"""The servers during a run: whether they are healthy, whether they work, and whether they are still the same.
 
-Only suspected replicas are polled, or all when nothing arrives from any, so healthy ones see no extra
-traffic.
+Only suspected replicas are polled for their health, or all when nothing arrives from any, so healthy ones see
+no extra traffic.
 """
 
+import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from harness.errors import ServerError
-from sut.servers.info_client import InfoClient
+from harness.config.run_options import Backend
+from harness.config.server_urls import folded
+from harness.errors import HarnessError, ServerError
+from harness.record.resolved_plan import ServerInfo
+from harness.record.server_changes import ServerChange, differing, keep_change, no_longer_named
+from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
+from sut.servers.info_pages import ask_server
 
 _ANSWER_S = 2.0
-_PAUSE_S = 1.0
-_NAMED = 5  # replicas that are out when a run ends
+_MARGIN_S = 1.0  # a thread whose own time is over has this long to end
+_SETTINGS = ("dp_size", "max_running_requests", "stream_interval")
+_NAMED = 5  # the most replicas that are named as out when a run ends
 
-# Names of a Prometheus page that change without work, or by being asked for: of a process
-# (also SGLang's sglang:process_cpu_seconds_total), of the time without work, of the rounds of SGLang's
-# scheduler, which has them without a request too, of HTTP.
+# Parts of the names of metrics that change without work, or by being asked for: those of processes
+# (sglang:process_cpu_seconds_total too), of the time without work, of the rounds of SGLang's scheduler, which
+# also go round without a request, and of HTTP.
 _NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"stage_seconds", b"http")
 
 log = logging.getLogger("mlperf")
 
-Ask = Callable[[str], str]  # a replica's URL; "" when it is healthy, else the error
+AskHealth = Callable[[str], str]  # a replica's URL; "" when it is healthy, else the error
 
 
 def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> str:
@@ -51,10 +58,10 @@ def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> byte
             return None
     if status != 200 or body.strip() == b"[]":
         return None
-    return b"\n".join(line for line in body.splitlines() if _tells_of_work(line)) or None
+    return b"\n".join(line for line in body.splitlines() if _shows_work(line)) or None
 
 
-def _tells_of_work(line: bytes) -> bool:
+def _shows_work(line: bytes) -> bool:
     name = line.partition(b"{")[0]
     return not (name.startswith(b"#") or any(word in name for word in _NOT_WORK))
 
@@ -65,7 +72,7 @@ class ActivityProbe:
     A replica works when its metrics change, or when it has none and is healthy.
     """
 
-    def __init__(self, urls: Sequence[str], ask: Ask, work: Callable[[str], bytes | None]) -> None:
+    def __init__(self, urls: Sequence[str], ask: AskHealth, work: Callable[[str], bytes | None]) -> None:
         self.seen_s = time.monotonic()  # when work was last observed
         self._urls = urls
         self._ask = ask
@@ -80,7 +87,7 @@ class ActivityProbe:
             self._thread.start()
 
     def _ask_all(self) -> None:
-        """Query one after another until one works, which is enough."""
+        """Query one after another until one works: no more is asked."""
         for url in self._urls:
             if self._works(url):
                 self.seen_s = time.monotonic()
@@ -102,10 +109,12 @@ class HealthMonitor:
         self,
         urls: Sequence[str],
         workers: Sequence[Connection],
-        ask: Ask,
+        ask: AskHealth,
         none_left: Callable[[], str] = lambda: "",
+        pause_s: float = 1.0,
     ) -> None:
         """``none_left``: why no replica can recover any more, "" while one can."""
+        self._pause_s = pause_s  # between two checks of a replica
         self.none_left = none_left
         self._outages: list[str] = []
         self._urls = urls
@@ -152,7 +161,7 @@ class HealthMonitor:
         began = time.monotonic()
         while (wrong := self._ask(self._urls[replica])) and not self.closed.is_set():
             self._note_out(replica, began, wrong)
-            self.closed.wait(_PAUSE_S)
+            self.closed.wait(self._pause_s)
         with self._lock:
             self._asking.discard(replica)
             if self.closed.is_set():
@@ -161,7 +170,7 @@ class HealthMonitor:
             text = f"{self._urls[replica]} was out of use for {time.monotonic() - began:.0f} s"
             if was_out:
                 self._outages.append(text)
-            self._tell("trust", replica)
+            self._send("trust", replica)
         if was_out:
             log.warning("%s and is healthy again", text)
 
@@ -170,12 +179,158 @@ class HealthMonitor:
             before = self._out.get(replica)
             self._out[replica] = (began, wrong)
             if before is None:
-                self._tell("suspect", replica)
+                self._send("suspect", replica)
         if before is None or before[1] != wrong:
             log.warning("replica out of use: %s", wrong)
 
-    def _tell(self, word: str, replica: int) -> None:
-        """Under the lock: a later suspicion must not be told before an earlier recovery."""
+    def _send(self, word: str, replica: int) -> None:
+        """Under the lock, so that a worker receives a recovery before a later suspicion."""
         for worker in self._workers:
-            with suppress(OSError):  # a worker that has died
+            with suppress(OSError):  # the worker has died
                 worker.send((word, replica))
+
+
+class Recheck:
+    """The servers of a run, compared with what they named at its start. Thread-safe.
+
+    A server that names something else is not used any more: ``changes`` has it, and the journal.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[ServerInfo],
+        backend: Backend,
+        api_key: str | None,
+        ca_file: Path | None,
+        within_s: float,
+        journal: Path,
+    ) -> None:
+        self.urls = [server.url for server in servers]
+        self._servers = {server.url: (index, server) for index, server in enumerate(servers)}
+        self._backend = backend
+        self._api_key = api_key
+        self._ca_file = ca_file
+        self._within_s = within_s
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._right_ns: dict[str, int] = {}
+        self._changes: dict[str, ServerChange] = {}
+        self._warnings: dict[str, None] = {}
+
+    @property
+    def changes(self) -> tuple[ServerChange, ...]:
+        """The servers that have changed."""
+        with self._lock:
+            return tuple(self._changes.values())
+
+    def health(self, url: str) -> str:
+        """The error of a server's /health, "" for none."""
+        return ask_health(url, self._api_key, self._ca_file)
+
+    def work(self, url: str) -> bytes | None:
+        """A server's signs of work."""
+        return ask_work(url, self._api_key, self._ca_file)
+
+    def recovered(self, url: str) -> str:
+        """Why a replica cannot be used, "" when it is healthy and the server that it was at the start."""
+        if url in self._changes:
+            return _refusal(self._changes[url])
+        if wrong := self.health(url):
+            return wrong
+        try:
+            change = self._ask(url, self._within_s)
+        except (HarnessError, OSError) as error:
+            return str(error)
+        return "" if change is None else _refusal(change)
+
+    def watch(self, on_change: Callable[[int], None], ended: threading.Event, round_s: float = 60.0) -> None:
+        """Ask one server after another until ``ended``, all in ``round_s``; ``on_change`` gets an index.
+
+        For runs whose times do not matter: it bounds the answers that a change puts in doubt.
+        """
+        for url in itertools.cycle(self.urls):
+            if ended.wait(round_s / len(self.urls)):
+                return
+            with suppress(HarnessError, OSError):  # workers notice a server that fails
+                if url not in self._changes and self._ask(url, self._within_s):
+                    on_change(self._servers[url][0])
+
+    def none_left(self) -> str:
+        """Why no query can be answered any more; "" while a replica may recover."""
+        changes = self.changes
+        if len(changes) < len(self.urls):
+            return ""
+        return _refusal(changes[-1]) if len(changes) == 1 else _refusals(changes)
+
+    def ask_all(self, within_s: float) -> tuple[str, ...]:
+        """Ask all servers once more; returns warnings, also about those that gave no answer."""
+        left = [url for url in self.urls if url not in self._changes]
+        calls = Calls(lambda url: self._ask(url, within_s), left)
+        with WaitNotices() as notices:
+            for _ in calls.wait(within_s + _MARGIN_S):
+                notices.tick(
+                    f"the answers of {folded(calls.running(), 3)}, asked again at the end of the run"
+                )
+        return (*self._warnings, *_unasked(calls))
+
+    def _ask(self, url: str, within_s: float) -> ServerChange | None:
+        """The change of a server, None for none. Raises HarnessError if its answers do not show it."""
+        asked_ns, (replica, before) = time.monotonic_ns(), self._servers[url]
+        with InfoClient(url, self._api_key, within_s, self._ca_file) as client:
+            now, _ = ask_server(client, self._backend)
+        was, is_now = differing(before, now)
+        missing = no_longer_named(before, now)
+        if missing and "model_path" not in was:
+            # A server that is starting may lack a page. It is then named by its path, not by its served name.
+            raise NotReadyError(f"{url}: does not name its {missing[0].replace('_', ' ')} any more")
+        with self._lock:
+            self._warnings |= dict.fromkeys(_other_settings(before, now))
+            if not was:
+                self._right_ns[url] = asked_ns
+                return None
+            change = ServerChange(
+                url=url, replica=replica, was=was, now=is_now, right_until_ns=self._right_ns.get(url, 0)
+            )
+            self._changes[url] = change
+            with suppress(OSError):  # a full disk ends the run anyway
+                keep_change(self._journal, change)
+        return change
+
+
+def check_same_servers(before: Sequence[ServerInfo], now: Sequence[ServerInfo]) -> None:
+    """Raise ServerError if the servers of a later run are not those of an earlier one."""
+    for one, other in zip(before, now, strict=False):
+        was, is_now = differing(one, other)
+        if was:
+            change = ServerChange(url=other.url, replica=0, was=was, now=is_now, right_until_ns=0)
+            raise ServerError(f"{change.reason}; start it as it was, then --resume measures the rest")
+
+
+def _refusal(change: ServerChange) -> str:
+    return f"{change.reason}; it gets no more queries: start it as it was when the run began"
+
+
+def _refusals(changes: Sequence[ServerChange]) -> str:
+    return f"all {len(changes)} servers have changed; the first: {_refusal(changes[0])}"
+
+
+def _other_settings(before: ServerInfo, now: ServerInfo) -> Iterator[str]:
+    """Differences in settings, not in model or version."""
+    pairs = {name: (getattr(before, name), getattr(now, name)) for name in _SETTINGS}
+    pairs |= {name: (one, now.settings.get(name)) for name, one in before.settings.items()}
+    for name, (one, other) in pairs.items():
+        if None not in (one, other) and one != other:
+            yield f"{now.url}: {name.replace('_', ' ')} {one} is now {other}, as after another start"
+
+
+def _unasked(calls: Calls[str, ServerChange | None]) -> Iterator[str]:
+    """A warning about servers that gave no usable answer at the end."""
+    without = [url for url in calls.items if url not in calls.results]
+    if not without:
+        return
+    error = calls.errors.get(without[0], "no answer in time")  # of any kind: the run has its result
+    why = str(error).removeprefix(f"{without[0]}: ").partition(";")[0]
+    yield (
+        f"not asked again at the end: {folded(without)} ({why}), so it is not known whether "
+        "the model was the same until then"
+    )

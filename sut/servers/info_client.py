@@ -1,4 +1,4 @@
-"""Requests to a server outside the request path, each within a deadline and of bounded size."""
+"""Requests to servers outside the request path: within a deadline, of bounded size, many at once."""
 
 import logging
 import os
@@ -8,11 +8,11 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,19 +24,23 @@ from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
 from harness.text import printable
 from sut.client.endpoint import answering, resolve, tls_context
-from sut.client.network import TCP_INFO_BYTES, TcpInfo
-from sut.wire.base import UNREADABLE
+from sut.client.network_figures import TCP_INFO_BYTES, TcpInfo
+from sut.wire.answer_checks import UNREADABLE
 
 _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0
 _NOTICE_EVERY_S = 10.0
 _ON_TERMINAL_S = 0.5
-# httpx's own limit of a read comes later than ours, which first asks the kernel about the connection.
+_LOOK_S = 0.1
+# httpx's limit of a read is this much later than ours, which first asks the kernel about the connection.
 _LATER_S = 5.0
 # Given to clients that use no TLS: httpx would make a context for each, in 0.8 ms.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 log = logging.getLogger("mlperf")
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 
 class NotReadyError(ServerError):
@@ -66,11 +70,11 @@ class InfoClient:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
         self.asking = ""
-        self.headers: Mapping[str, str] = {}  # of the last answer, names in lower case
+        self.headers: Mapping[str, str] = {}  # those of the last answer, names in lower case
         self._within_s = within_s
         self._remedy = remedy
         self._until = time.monotonic() + within_s
-        # The certificates of the request path: httpx's own would be others.
+        # The certificates are those of the request path: httpx would load others.
         verify = _NO_TLS if urlsplit(url).scheme == "http" else _certificates(ca_file, _environment())
         self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
 
@@ -156,16 +160,16 @@ class InfoClient:
     def _keep_socket(self, event: str, facts: Mapping[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = facts["return_value"].get_extra_info("socket")
-            if self._expired:  # while it was connected
+            if self._expired:  # meanwhile
                 self._expire()
 
     def _expire(self) -> None:
         self._expired = True
         if self._socket is not None:
-            with suppress(OSError):  # closed in the meantime
+            with suppress(OSError):  # it was closed meanwhile
                 info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
                 self._remedy = TcpInfo.of(info).evidence() or self._remedy
-                # Of the plain socket: an SSLSocket's own would take its state from the thread that reads.
+                # The plain socket's method: an SSLSocket's would take the state of TLS from its reader.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _late(self, path: str) -> ServerError:
@@ -198,9 +202,9 @@ def _answering(url: str) -> str | None:
 
 
 def place_of(url: str, chosen: str | None = None) -> tuple[str, dict[str, str], dict[str, str]]:
-    """For httpx: where to connect; headers and extensions with the name if that is an address of it.
+    """For httpx: where to connect, and headers and extensions that hold the name if that is an address.
 
-    ``chosen``: the address, where the URL names none.
+    ``chosen``: the address for a URL that names none.
     """
     base, address = split_address(url)
     address = address or chosen
@@ -242,14 +246,51 @@ def tls_remedy(error: BaseException) -> str:
     return "check whether the server speaks TLS; without it --server-url begins with http://"
 
 
+class Calls(Generic[Asked, Found]):
+    """A call for each item, each in a daemon thread, so that one that hangs delays no other.
+
+    ``results`` and ``errors`` fill while they run.
+    """
+
+    def __init__(self, call: Callable[[Asked], Found], items: Iterable[Asked]) -> None:
+        self.results: dict[Asked, Found] = {}
+        self.errors: dict[Asked, Exception] = {}
+        self.items = tuple(items)
+        self._call = call
+        self._ended = threading.Semaphore(0)
+        for item in self.items:
+            threading.Thread(target=self._run, args=(item,), daemon=True).start()
+
+    def _run(self, item: Asked) -> None:
+        try:
+            self.results[item] = self._call(item)
+        except Exception as error:  # noqa: BLE001 - the waiting thread checks the kind
+            self.errors[item] = error
+        finally:
+            self._ended.release()
+
+    def wait(self, within_s: float) -> Iterator[None]:
+        """Yield several times a second until all calls have ended or the time is over."""
+        left, until = len(self.items), time.monotonic() + within_s
+        while left and (patience := until - time.monotonic()) > 0:
+            if self._ended.acquire(timeout=min(_LOOK_S, patience)):
+                left -= 1
+                continue
+            yield
+
+    def running(self) -> list[Asked]:
+        """Items whose calls have not ended yet."""
+        return [item for item in self.items if item not in self.results and item not in self.errors]
+
+
 class WaitNotices:
-    """Reports about a wait: on a terminal one line that is overwritten; elsewhere lines, after a second and
-    then every ten.
+    """Reports about a wait: on a terminal one line that is overwritten; elsewhere a line after a second, and
+    then every ten seconds.
     """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        # Without a handler for messages the caller is a Python program that wants none.
+        # A caller without a handler for messages is a Python program that wants none.
         self._terminal = (
             sys.stderr.isatty() and logging.getLogger().hasHandlers() and log.isEnabledFor(logging.INFO)
         )
@@ -263,7 +304,7 @@ class WaitNotices:
         self.end()
 
     def tick(self, what: str) -> None:
-        """Report that the program waits for ``what``, where a report is due."""
+        """Report that the program waits for ``what``, if a report is due."""
         waited_s = time.monotonic() - self._began
         if waited_s < self._next_s:
             return

@@ -2,60 +2,16 @@
 
 import ipaddress
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from harness.config.server_urls import DNS, at_address, default_port, folded, split_address
 from harness.errors import ConfigError, HarnessError, ServerError
 from sut.client.endpoint import is_own_host
-from sut.servers.info_client import NotReadyError
+from sut.servers.info_client import Calls, NotReadyError
 
 LOOKUP_S = 10.0
-_LOOK_S = 0.1
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
-
-
-class Calls(Generic[Item, Found]):
-    """A call for each item, each in a daemon thread, so that one that hangs delays no other.
-
-    ``results`` and ``errors`` fill while they run.
-    """
-
-    def __init__(self, call: Callable[[Item], Found], items: Iterable[Item]) -> None:
-        self.results: dict[Item, Found] = {}
-        self.errors: dict[Item, Exception] = {}
-        self.items = tuple(items)
-        self._call = call
-        self._ended = threading.Semaphore(0)
-        for item in self.items:
-            threading.Thread(target=self._run, args=(item,), daemon=True).start()
-
-    def _run(self, item: Item) -> None:
-        try:
-            self.results[item] = self._call(item)
-        except Exception as error:  # noqa: BLE001 - the waiting thread checks the kind
-            self.errors[item] = error
-        finally:
-            self._ended.release()
-
-    def wait(self, within_s: float) -> Iterator[None]:
-        """Yield now and then until all calls have ended or the time is over."""
-        left, until = len(self.items), time.monotonic() + within_s
-        while left and (patience := until - time.monotonic()) > 0:
-            if self._ended.acquire(timeout=min(_LOOK_S, patience)):
-                left -= 1
-                continue
-            yield
-
-    def running(self) -> list[Item]:
-        """Items whose calls have not ended yet."""
-        return [item for item in self.items if item not in self.results and item not in self.errors]
 
 
 class DuplicateError(ConfigError):
@@ -64,10 +20,12 @@ class DuplicateError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """One URL for each replica. ``faults``: URLs that name no replica, and why."""
+    """The replicas that URLs name."""
 
     urls: tuple[str, ...]
+    """One for each replica."""
     faults: tuple[tuple[str, HarnessError], ...] = ()
+    """URLs that name no replica, and why."""
     warnings: tuple[str, ...] = ()
 
 
@@ -192,7 +150,7 @@ def _same_server(one: str, other: str) -> bool:
 
 
 def check_enough(enough: int | None, urls: Sequence[str]) -> None:
-    """Raise ConfigError where --min-replicas is more than there are, ServerError where there is none."""
+    """Raise ConfigError if --min-replicas is more than there are, ServerError if there is none."""
     if not urls:
         raise ServerError("no server is left; correct --server-url")
     if enough is not None and enough > len(urls):

@@ -17,16 +17,15 @@ from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
-from sut.servers.info_client import InfoClient, WaitNotices
-from sut.servers.naming import Calls
-from sut.wire import make_judge, make_wire, max_event_bytes
+from sut.servers.info_client import Calls, InfoClient, WaitNotices
+from sut.wire import make_judge, make_wire
 from sut.wire.fields import AnswersSeen
 
 _TRIAL_TOKENS = 4
 _LINGER_S = 0.15  # a server that closes after each answer does so within this time
 _FLUSH_S = 1.0
 _FLUSHES_PER_S = 100
-_OUTLIER = 2.0  # times the median
+_OUTLIER = 2.0  # a time this many times the median is one
 
 
 class Preflight:
@@ -41,7 +40,6 @@ class Preflight:
         )
         self._judge = make_judge(facts.wire, facts.served_name)
         self._wire = make_wire(facts.wire, small, vocabulary_size, facts.served_name, self._judge)
-        self._event_bytes = max_event_bytes(small, vocabulary_size)
         self._within_s = within_s
         self._outcomes: dict[int, Outcome] = {}
         self._seconds: dict[int, float] = {}
@@ -52,20 +50,12 @@ class Preflight:
         """What the answers have shown."""
         return self._judge.seen
 
-    def run(self, endpoints: Sequence[Endpoint], prompt: list[int]) -> list[bool]:
-        """Whether each replica keeps its connections. Raises ServerError for the first that fails."""
-        trials = self.try_all(endpoints, prompt)
-        for trial in trials:
-            if trial.error is not None:
-                raise trial.error
-        return [trial.keeps_alive for trial in trials]
-
     def try_all(
         self, endpoints: Sequence[Endpoint], prompt: list[int], *, to_the_end: bool = False
     ) -> list["Trial"]:
         """The trial of each replica; without ``to_the_end`` the first failure ends it."""
         deadlines = Deadlines(request_s=self._within_s)
-        client = HttpClient(endpoints, deadlines, lambda request: None, self._on_done)
+        client = HttpClient(endpoints, deadlines, on_done=self._on_done)
         try:
             body = self._wire.render(prompt)
             for index in range(len(endpoints)):
@@ -83,7 +73,7 @@ class Preflight:
 
     def _request(self, index: int, body: bytes) -> Request:
         reader = ResponseReader(
-            self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._event_bytes
+            self._wire.answer(), streams=self._wire.streams, max_event_bytes=self._wire.max_event_bytes
         )
         return Request(index, 0, time.monotonic_ns(), memoryview(body), reader, self._wire.opening)
 
@@ -121,19 +111,19 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a replica's trial request; ``seconds`` None where it did not end.
-
-    ``repeats_ids``: whether the answer carried the request's id.
-    """
+    """The result of a replica's trial request."""
 
     keeps_alive: bool
+    """Whether the replica left the connection open."""
     repeats_ids: bool
+    """Whether the answer carried the request's id."""
     seconds: float | None
+    """None: it did not end."""
     error: ServerError | None
 
 
 def trial_summary(servers: Sequence[ServerInfo]) -> str:
-    """The trial requests' times in one line, with the slowest three where they are outliers."""
+    """The trial requests' times in one line, with those of the slowest three that are outliers."""
     times = sorted((one.trial_s, one.url) for one in servers if one.trial_s is not None)
     if not times:
         return ""

@@ -20,21 +20,19 @@ from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Placement
 from harness.record.run_record import ReplicaNetwork
 from sut.client.endpoint import Endpoint
-from sut.client.network import Network, network_of_replicas
+from sut.client.network_figures import Network, network_of_replicas
 from sut.ipc.counters import Counter, CounterBoard
-from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
 from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import loadgen_main
 from sut.peak.closed_loop import closed_loop_main
 from sut.rows.issuer import issuer_main
-from sut.servers.health import ActivityProbe, HealthMonitor
-from sut.servers.recheck import Recheck
+from sut.servers.health import ActivityProbe, HealthMonitor, Recheck
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
 from sut.supervisor.spawn import spawn, stop
 from sut.wire.fields import AnswersSeen
-from sut.worker.process import WorkerSpec, worker_main
+from sut.worker.worker import WorkerSpec, worker_main
 
 _SETTINGS_S = 60.0
 _READY_S = 60.0
@@ -90,7 +88,7 @@ class QuerySession:
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
         self._loadgen = self._start_first(rows, closed_loop=closed_loop, trace=trace)
         self._workers: list[Child] = []
-        self._replicas: ReplicaBoard | None = None
+        self._replicas: CounterBoard | None = None
         self._network: CounterBoard | None = None
         self._monitor: Monitor | None = None
 
@@ -114,7 +112,7 @@ class QuerySession:
         Raises RunError when one cannot start, or when LoadGen's process has ended by then.
         """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
-        self._replicas = ReplicaBoard(len(self._pairs), len(target.endpoints))
+        self._replicas = CounterBoard(len(self._pairs), len(target.endpoints))
         self._network = CounterBoard(len(self._pairs) * len(target.endpoints), len(Network))
         shares = _shares(max_concurrency, len(self._pairs))
         self._capacities = [share + _PREFETCH if share else 0 for share in shares]
@@ -212,7 +210,7 @@ class QuerySession:
     def in_flight(self) -> npt.NDArray[np.int64]:
         """The number of requests on each replica."""
         board = self._replicas
-        return np.zeros(1, np.int64) if board is None else board.in_flight.sum(axis=0, dtype=np.int64)
+        return np.zeros(1, np.int64) if board is None else board.values().sum(axis=0)
 
     def abort(self) -> Lost:
         """End every process: workers close their channels and flush their journals, LoadGen writes its logs.
@@ -244,7 +242,7 @@ class QuerySession:
 
     def _forget(self, worker: int) -> None:
         if self._replicas is not None:
-            self._replicas.forget(worker)
+            self._replicas.values()[worker] = 0
 
     def _require_loadgen(self) -> None:
         process = self._loadgen.process

@@ -1,18 +1,18 @@
 """Wire protocols of inference servers, and the choice of one by its name."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
 from harness.config.generation import SamplingParameters
-from sut.wire.base import AnswerBounds, Wire
 from sut.wire.fields import AnswersSeen, EventJudge
 from sut.wire.llamacpp import LlamaCppWire
-from sut.wire.openai import OpenAIWire
+from sut.wire.openai import OpenAIWire, TrtllmWire
 from sut.wire.sglang import SglangWire
-from sut.wire.trtllm import TrtllmWire
+from sut.wire.wire import Wire
 
-_WIRES: Mapping[str, type[SglangWire | LlamaCppWire | OpenAIWire]] = {
+_WIRES: Mapping[str, type[Wire]] = {
     "sglang": SglangWire,
     "llamacpp": LlamaCppWire,
     "trtllm": TrtllmWire,
@@ -37,10 +37,7 @@ def make_wire(
 
 
 class Wires:
-    """The protocol objects of a run: one for each limit of output tokens that its samples have.
-
-    ``seen``: what the trial answers have shown.
-    """
+    """The protocol objects of a run: one for each limit of output tokens that its samples have."""
 
     def __init__(
         self,
@@ -50,22 +47,16 @@ class Wires:
         model: str,
         seen: AnswersSeen | None = None,
     ) -> None:
-        self._made = name, vocabulary_size, model
-        self._judge = make_judge(name, model, seen)
+        judge = make_judge(name, model, seen)
         self._parameters = parameters
+        self._make = partial(make_wire, name, vocabulary_size=vocabulary_size, model=model, judge=judge)
         self._by_limit: dict[int, Wire] = {}
 
     def of(self, limit: int) -> Wire:
         """The protocol for answers of at most ``limit`` tokens; 0: as many as the run's parameters allow."""
         wire = self._by_limit.get(limit)
         if wire is None:
-            name, vocabulary_size, model = self._made
             parameters = self._parameters
             limited = msgspec.structs.replace(parameters, max_new_tokens=limit) if limit else parameters
-            wire = self._by_limit[limit] = make_wire(name, limited, vocabulary_size, model, self._judge)
+            wire = self._by_limit[limit] = self._make(limited)
         return wire
-
-
-def max_event_bytes(parameters: SamplingParameters, vocabulary_size: int) -> int:
-    """The largest event that an honest answer can hold."""
-    return AnswerBounds(parameters.max_new_tokens, vocabulary_size).max_event_bytes

@@ -1,8 +1,8 @@
 """Which fields an event may have and what they may say, judged once for each form of event.
 
-A complete answer consists of fields that are known: the protocol documents them, or the trial answers of the
-run's servers had them. Of an unknown field only what cannot mean a failure is accepted: nothing (null, false,
-0, "", [] and {}), or numbers, under a name that is not one of failures. Text or true in an unknown field is a
+A complete answer consists of known fields: the protocol documents them, or the trial answers of the run's
+servers had them. An unknown field is accepted only if it cannot mean a failure: it is empty (null, false, 0,
+"", [] and {}) or a number, and its name does not speak of failures. Text or true in an unknown field is a
 failure, whatever it says; so is a key that is given twice, at any depth.
 
 An event's *form* is its bytes without what differs between honest events: text, ids, numbers. Decoding an
@@ -16,23 +16,25 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from harness.record.outcome import Failure, FailureKind
-from sut.wire.base import UNREADABLE, excerpt
+from sut.wire.answer_checks import UNREADABLE, excerpt
 
-Rule: TypeAlias = "str | tuple[str | int | None, ...] | Fields"
-Fields: TypeAlias = "Mapping[str, Rule]"
-# Rules of documented fields; a tuple has the possible values, a Mapping the fields of an object or of each
-# object in a list. Types that a protocol's reader decodes are not repeated here.
-DATA = "data"  # anything: what the model or the prompt says
+Rule: TypeAlias = "str | tuple[str | int | None, ...] | FieldRules"
+FieldRules: TypeAlias = "Mapping[str, Rule]"
+# The rule of a documented field: one of these words, a tuple of the possible values, or a Mapping with the
+# rules of an object's fields, or of each object's in a list. Types that a protocol's reader decodes are not
+# here.
+DATA = "data"  # anything: it comes from the model or the prompt
 TEXT = "text"  # a string, or null
-OTHERS = "*"  # in Fields: the rule of all other fields
-NOTHING = "nothing"  # empty, always
+OTHERS = "*"  # a key of FieldRules, for all other fields
+NOTHING = "nothing"  # always empty
 
 _MOST_FORMS = 1024
-_LONG = 1024  # bytes; an event above that may have its prompt in it
+_LONG = 1024  # bytes; a longer event's lists of ids are cut out first, which is faster than digit by digit
+_PROMPT_IDS = b'"prompt_token_ids":['
 _VARYING = b"0123456789,.-+"
 _TEXT_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-# Words in the names of fields that are there to report failures.
+# Words in the names of fields that report failures.
 _OF_FAILURE = frozenset((
     "err", "errs", "errno", "error", "errors", "fail", "fails", "failed", "failing", "failure", "failures",
     "fault", "faults", "fatal", "abort", "aborts", "aborted", "exception", "exceptions", "traceback",
@@ -45,36 +47,38 @@ _FINE = frozenset([*_OF_SUCCESS, "none", "200", "complete", "completed", "finish
 
 
 @dataclass(frozen=True, slots=True)
-class AnswersSeen:
-    """What the trial answers of a run's servers have shown.
+class EventKeys:
+    """The keys of the fields in which honest events differ, each with the beginning of its value."""
 
-    ``fields``: paths of undocumented fields with text or true. ``names``: of models, or versions of weights.
-    ``ids_change``: whether the events of one answer have different ids, as older trtllm-serve sends them.
-    """
+    text: bytes
+    """Such as ``"text":"``."""
+    ids: bytes
+    """The new ids, such as ``"output_ids":[``."""
+    count: bytes = b""
+    """The tokens so far, such as ``"completion_tokens":``; b"" where events have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersSeen:
+    """What the trial answers of a run's servers have shown."""
 
     fields: frozenset[str] = frozenset()
+    """Paths of undocumented fields with text or true."""
     names: frozenset[str] = frozenset()
+    """Names of models, or versions of weights."""
     ids_change: bool = False
+    """Whether the events of one answer have different ids, as older trtllm-serve sends them."""
 
 
 class EventJudge:
-    """Judges the fields of all events of one protocol; ``seen`` None: learns what trial answers show.
-
-    ``text`` and ``ids``: the keys of these fields with the beginning of their values, ``"text":"`` and
-    ``"output_ids":[``.
-    """
+    """Judges the fields of all events of one protocol; ``seen`` None: learns what trial answers show."""
 
     def __init__(
-        self,
-        documented: Fields,
-        text: bytes,
-        ids: bytes,
-        names: tuple[str, ...],
-        seen: AnswersSeen | None,
+        self, documented: FieldRules, keys: EventKeys, names: tuple[str, ...], seen: AnswersSeen | None
     ) -> None:
         self._documented = documented
-        self._text = text
-        self._ids = ids
+        self._text = keys.text
+        self._ids = keys.ids
         self._forms: set[bytes] = set()
         self._learns = seen is None
         self._fields = set[str]() if seen is None else set(seen.fields)
@@ -120,21 +124,16 @@ class EventJudge:
         looks like a key of an event is one.
         """
         if len(event) > _LONG:
-            event = _without(event, b'"prompt_token_ids":[')
+            event = _without_list(_without_list(event, _PROMPT_IDS), self._ids)
         start = event.find(self._text) + len(self._text)
-        if start < len(self._text):
-            return _without(event, self._ids).translate(None, _VARYING)
-        end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
-        ids = event.find(self._ids, end)
-        if ids < 0:  # before the text, or not there
-            return _without(event[:start] + event[end:], self._ids).translate(None, _VARYING)
-        ids += len(self._ids)
-        rest = event[event.find(b"]", ids) :]
-        return (event[:start] + event[end:ids] + rest).translate(None, _VARYING)
+        if start >= len(self._text):
+            end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
+            event = event[:start] + event[end:]
+        return event.translate(None, _VARYING)
 
 
-def _without(event: bytes, key: bytes) -> bytes:
-    """The event without the content of the list behind ``key``."""
+def _without_list(event: bytes, key: bytes) -> bytes:
+    """The event without the content of the list that begins with ``key``."""
     start = event.find(key) + len(key)
     return event if start < len(key) else event[:start] + event[event.find(b"]", start) :]
 
@@ -155,7 +154,7 @@ class _Reading:
         self._learns = learns
         self.by_form = True
 
-    def take(self, found: dict[str, Any], rules: Fields, path: str = "") -> None:
+    def take(self, found: dict[str, Any], rules: FieldRules, path: str = "") -> None:
         """Judge an object. Raises _FieldError."""
         for name, value in found.items():
             rule = rules.get(name)
@@ -179,7 +178,7 @@ class _Reading:
                         self._unknown(path + name, name, each, bad=False)
 
     def _unknown(self, path: str, name: str, value: Any, *, bad: bool) -> None:
-        """Judge a field that no document names; ``bad``: it is inside of one with a name of failures."""
+        """Judge an undocumented field; ``bad``: it is inside of one whose name speaks of failures."""
         words = {word.lower() for word in _WORDS.findall(name)}
         bad = bad or not words.isdisjoint(_OF_FAILURE)
         if isinstance(value, dict):
@@ -193,7 +192,7 @@ class _Reading:
                 raise _not_honest(path, value)
         else:
             good = not words.isdisjoint(_OF_SUCCESS)
-            self.by_form = self.by_form and not (bad or good)  # a form does not show the number
+            self.by_form = self.by_form and not (bad or good)  # forms have no numbers
             if (bad and value not in (None, False, 0, 200)) or (good and value in (False, 0)):
                 raise _not_honest(path, value)
 
@@ -207,7 +206,7 @@ class _Reading:
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Whether a trailer says nothing of a failure: it is a number at most."""
+    """Whether a trailer does not speak of a failure: it is empty or a number."""
     words = (word.lower() for word in _WORDS.findall(name))
     return not value or (_OF_FAILURE.isdisjoint(words) and value.replace(".", "", 1).isdecimal())
 

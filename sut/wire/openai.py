@@ -7,18 +7,16 @@ A request carries an id in the header ``X-Request-Id``, which vLLM prefers to on
 of vLLM's answer has ``cmpl-`` and that id. The fields are those of vLLM 0.32.0 and of trtllm-serve.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import (
+from sut.wire.answer_checks import (
     NO_BYTES,
     UNREADABLE,
     AnswerBounds,
-    DeltaAnswer,
     after_end,
     decoded,
     excerpt,
@@ -33,12 +31,11 @@ from sut.wire.base import (
     too_many,
     whole_answer,
 )
-from sut.wire.fields import DATA, TEXT, AnswersSeen, EventJudge, Fields
-from sut.wire.pattern import MOST_PATTERNS, Pattern
+from sut.wire.fields import DATA, TEXT, AnswersSeen, EventJudge, EventKeys, FieldRules
+from sut.wire.wire import TokenAnswer, Wire
 
-_KEYS = b'"text":"', b'"token_ids":['
 _OBJECTS = ("text_completion", None)
-_FIELDS: Fields = {
+_FIELDS: FieldRules = {
     "id": TEXT,
     "object": _OBJECTS,
     "created": DATA,
@@ -85,91 +82,28 @@ class _Chunk(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class OpenAIWire:
-    """Renders requests for and reads answers of ``/v1/completions``."""
-
-    path = "/v1/completions"
-
-    def __init__(
-        self, parameters: SamplingParameters, vocabulary_size: int, model: str, judge: EventJudge
-    ) -> None:
-        self.streams = parameters.stream
-        self._judge = judge
-        self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
-        options = {"model": model} | self.options(parameters)
-        self._tail = b"," + msgspec.json.encode(options)[1:]
-
-    def render(self, token_ids: Sequence[int]) -> bytes:
-        """``{"prompt":[...],"model":...,"max_tokens":...,"stream":true,...}``, the ids first."""
-        return b'{"prompt":' + msgspec.json.encode(token_ids) + self._tail
-
-    @staticmethod
-    def judge(model: str, seen: AnswersSeen | None) -> EventJudge:
-        """The judge of this protocol's events, for answers of ``model``."""
-        return EventJudge(_FIELDS, *_KEYS, (model,), seen)
-
-    def opening(self, request_id: str, body_bytes: int) -> bytes:
-        """The id as a header."""
-        return b"X-Request-Id: %b\r\nContent-Length: %d\r\n\r\n{" % (request_id.encode(), body_bytes)
-
-    def answer(self) -> "OpenAIAnswer":
-        """A reader for one new answer."""
-        return OpenAIAnswer(self._limits, self._judge)
-
-    @staticmethod
-    def options(parameters: SamplingParameters) -> dict[str, Any]:
-        """All of a request but prompt and model, under vLLM's names."""
-        return completion_options(parameters) | {
-            "top_k": parameters.top_k or -1,
-            "return_token_ids": True,
-            **parameters.extra,
-        }
-
-
-def completion_options(parameters: SamplingParameters) -> dict[str, Any]:
-    """The common parameters of servers of completions."""
-    options: dict[str, Any] = {
-        "max_tokens": parameters.max_new_tokens,
-        "temperature": parameters.temperature,
-        "top_p": parameters.top_p,
-        "skip_special_tokens": parameters.skip_special_tokens,
-        "stream": parameters.stream,
-        **given(min_tokens=parameters.min_new_tokens, seed=parameters.seed),
-    }
-    if parameters.stream:
-        options["stream_options"] = {"include_usage": True}
-    return options
-
-
-class OpenAIAnswer(DeltaAnswer):
+class OpenAIAnswer(TokenAnswer):
     """One completions answer; chunks carry new ids, the usage at the end the server's count."""
 
-    __slots__ = ("_begun", "_judge", "_pattern", "_patterns", "_reason", "_usage")
-    _one_id = True  # in all chunks
+    __slots__ = ("_begun", "_reason", "_usage")
+    keys = EventKeys(b'"text":"', b'"token_ids":[')
+    _one_id = True  # all chunks of an answer have the same
 
     def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
-        super().__init__(limits)
-        self._judge = judge
+        super().__init__(limits, judge)
         self._begun = False
         self._reason: str | None = None
         self._usage: _Usage | None = None
-        self._pattern: Pattern | None = None
-        self._patterns = 0
 
-    def feed(self, event: bytes) -> Failure | None:
-        """Take one chunk's JSON."""
-        if self._pattern is not None:
-            ids = self._pattern.new_ids(event, self.tokens)
-            if ids is not None:
-                return self._extend(ids)
+    def _take(self, event: bytes) -> Failure | None:
         try:
             chunk, readable = decoded(_decode, event)
         except UNREADABLE as error:
             return Failure(FailureKind.MALFORMED, f"{error}: {excerpt(event)}")
-        return self._check(chunk, readable) or self._take(chunk, readable)
+        return self._check(chunk, readable) or self._accept(chunk, readable)
 
     def _check(self, chunk: _Chunk, data: bytes) -> Failure | None:
-        """Whether the chunk is honest, of this answer and of this model."""
+        """Check that the chunk is honest, of this answer and of this model."""
         choice = chunk.choices[0] if chunk.choices else None
         reason = None if choice is None else choice.finish_reason
         if choice is not None and reason is not None:
@@ -191,7 +125,7 @@ class OpenAIAnswer(DeltaAnswer):
         return self._check_request(chunk, choice)
 
     def _check_request(self, chunk: _Chunk, choice: _Choice | None) -> Failure | None:
-        """Whether the chunk belongs to the same request as those before it."""
+        """Check that the chunk belongs to the same request as those before it."""
         found = chunk.id or ""
         if not self._begun:
             self._begun, self.id = True, found
@@ -208,18 +142,14 @@ class OpenAIAnswer(DeltaAnswer):
             self._usage = usage
         return None
 
-    def _take(self, chunk: _Chunk, data: bytes) -> Failure | None:
+    def _accept(self, chunk: _Chunk, data: bytes) -> Failure | None:
         if not chunk.choices:
             return None
         if self._reason is not None:  # only the usage may follow
             return after_end(self.tokens)
         choice = chunk.choices[0]
         self._reason = choice.finish_reason
-        if self._reason is not None:
-            self._pattern = None
-        elif self._patterns < MOST_PATTERNS:
-            self._patterns += 1
-            self._pattern = Pattern.of(data, *_KEYS, b"") or self._pattern
+        self._expect_like(data, is_last=self._reason is not None)
         return self._extend(choice.token_ids)
 
     def finish(self) -> Outcome:
@@ -236,3 +166,82 @@ class OpenAIAnswer(DeltaAnswer):
         return whole_answer(
             self._ids, usage.completion_tokens, self._reason, usage.prompt_tokens, self._limits
         )
+
+
+class TrtllmAnswer(OpenAIAnswer):
+    """vLLM's, but its chunks may have different ids if those of the trial answers have."""
+
+    __slots__ = ()
+    _one_id = False
+
+
+class OpenAIWire(Wire):
+    """Renders requests for and reads answers of ``/v1/completions``."""
+
+    path = "/v1/completions"
+    fields = _FIELDS
+    answers = OpenAIAnswer
+
+    @classmethod
+    def judge(cls, model: str, seen: AnswersSeen | None) -> EventJudge:
+        """The judge of this protocol's events, for answers of ``model``."""
+        return EventJudge(cls.fields, cls.answers.keys, (model,), seen)
+
+    def opening(self, request_id: str, body_bytes: int) -> bytes:
+        """The id as a header."""
+        return b"X-Request-Id: %b\r\nContent-Length: %d\r\n\r\n{" % (request_id.encode(), body_bytes)
+
+    @staticmethod
+    def options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
+        """``{"model":...,"max_tokens":...,"stream":true,...}`` under vLLM's names."""
+        return _completion_options(parameters, model) | {
+            "top_k": parameters.top_k or -1,
+            "return_token_ids": True,
+            **parameters.extra,
+        }
+
+
+class TrtllmWire(OpenAIWire):
+    """Renders requests for and reads answers of ``trtllm-serve``: vLLM's but for some options.
+
+    From its public sources (``serve/openai_protocol.py``, ``serve/postprocess_handlers.py``); not tried on
+    the real server. It refuses fields that it does not know, ``return_token_ids`` among them. Without
+    detokenization each choice has its new ids in ``token_ids``; everything else is as in vLLM's answers.
+
+    Its answers have an id of their own, not the request's; versions without ``_ensure_stream_metadata`` give
+    each chunk another one.
+
+    The end token is among the ids with the default TorchSampler, which appends a token before it looks for
+    an end (``_torch/pyexecutor/sampler``). With ``sampler_type: TRTLLMSampler`` and with TensorRT engines the
+    tokenizer's end token is missing: their kernels do not count it. The other end tokens of
+    ``generation_config.json`` are stop words for this server (``sampling_params.py``), kept only with
+    ``include_stop_str_in_output``.
+    """
+
+    answers = TrtllmAnswer
+
+    @staticmethod
+    def options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
+        """As OpenAIWire, under the names of trtllm-serve."""
+        return _completion_options(parameters, model) | {
+            "top_k": max(parameters.top_k, 0),  # it refuses -1 and writes "off" as 0
+            "include_stop_str_in_output": True,
+            "detokenize": False,
+            **parameters.extra,
+        }
+
+
+def _completion_options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
+    """The common parameters of servers of completions."""
+    options: dict[str, Any] = {
+        "model": model,
+        "max_tokens": parameters.max_new_tokens,
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "skip_special_tokens": parameters.skip_special_tokens,
+        "stream": parameters.stream,
+        **given(min_tokens=parameters.min_new_tokens, seed=parameters.seed),
+    }
+    if parameters.stream:
+        options["stream_options"] = {"include_usage": True}
+    return options

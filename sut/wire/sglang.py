@@ -9,25 +9,22 @@ A request carries an id, ``rid``, and every event of its answer the same one. Th
 0.5.23 (``managers/tokenizer_manager.py``).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.base import (
+from sut.wire.answer_checks import (
     NO_BYTES,
     UNREADABLE,
     AnswerBounds,
-    TokenIds,
     after_end,
     append_ids,
     decoded,
     excerpt,
     given,
     incomplete,
-    no_ids,
     number,
     other_index,
     other_model,
@@ -37,17 +34,14 @@ from sut.wire.base import (
     too_many,
     whole_answer,
     wrong_count,
-    wrong_id,
 )
-from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, AnswersSeen, EventJudge, Fields
-from sut.wire.pattern import MOST_PATTERNS, Pattern
+from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, EventJudge, EventKeys, FieldRules
+from sut.wire.wire import TokenAnswer, Wire
 
-# The two ways in which SGLang's compact JSON begins: with --skip-tokenizer-init, and with text.
+# SGLang's compact JSON begins in one of two ways: with --skip-tokenizer-init, or with text.
 _BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['
 _COMMA, _BRACKET = b",]"
-_KEYS = b'"text":"', b'"output_ids":[', b'"completion_tokens":'
-
-_FIELDS: Fields = {
+_FIELDS: FieldRules = {
     "text": TEXT,
     "output_ids": DATA,
     "index": DATA,
@@ -91,88 +85,17 @@ class _Event(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class SglangWire:
-    """Renders requests for and reads answers of ``/generate``."""
-
-    path = "/generate"
-
-    def __init__(
-        self, parameters: SamplingParameters, vocabulary_size: int, model: str, judge: EventJudge
-    ) -> None:
-        self.streams = parameters.stream
-        self._judge = judge
-        self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
-        self._tail = b',"sampling_params":%b,"stream":%b}' % (
-            msgspec.json.encode(_sampling_params(parameters)),
-            b"true" if parameters.stream else b"false",
-        )
-
-    def render(self, token_ids: Sequence[int]) -> bytes:
-        """``{"input_ids":[...],"sampling_params":{...},"stream":true}``."""
-        return b'{"input_ids":' + msgspec.json.encode(token_ids) + self._tail
-
-    @staticmethod
-    def judge(model: str, seen: AnswersSeen | None) -> EventJudge:
-        """The judge of this protocol's events."""
-        return EventJudge(_FIELDS, *_KEYS[:2], (), seen)
-
-    def opening(self, request_id: str, body_bytes: int) -> bytes:
-        """``{"rid":"...",`` and the headers before it."""
-        rid = b'{"rid":"%b",' % request_id.encode()
-        return b"Content-Length: %d\r\n\r\n%b" % (body_bytes + len(rid) - 1, rid)
-
-    def answer(self) -> "SglangAnswer":
-        """A reader for one new answer."""
-        return SglangAnswer(self._limits, self._judge)
-
-
-def _sampling_params(parameters: SamplingParameters) -> dict[str, Any]:
-    return {
-        "max_new_tokens": parameters.max_new_tokens,
-        "temperature": parameters.temperature,
-        "top_p": parameters.top_p,
-        "top_k": parameters.top_k or -1,  # SGLang refuses 0 and writes "off" as -1
-        "skip_special_tokens": parameters.skip_special_tokens,
-        **given(min_new_tokens=parameters.min_new_tokens, sampling_seed=parameters.seed),
-    } | parameters.extra
-
-
-class SglangAnswer:
+class SglangAnswer(TokenAnswer):
     """One ``/generate`` answer, cumulative or incremental."""
 
-    __slots__ = (
-        "_cumulative",
-        "_ids",
-        "_judge",
-        "_limits",
-        "_meta",
-        "_pattern",
-        "_patterns",
-        "_shown",
-        "first_id",
-        "id",
-        "prompt_ids",
-        "tokens",
-    )
+    __slots__ = ("_cumulative", "_meta", "_shown")
+    keys = EventKeys(b'"text":"', b'"output_ids":[', b'"completion_tokens":')
 
     def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
-        self.tokens = 0
-        self.first_id = -1
-        self.id = ""
-        self.prompt_ids = b""
-        self._limits = limits
-        self._judge = judge
-        self._pattern: Pattern | None = None  # of the latest event that was decoded, if it was not the last
-        self._patterns = 0
+        super().__init__(limits, judge)
         self._cumulative: bool | None = None  # unknown until the second event with ids
-        self._ids = no_ids()
-        self._shown: _Shown | None = None  # by the previous event, if it began as SGLang's do
+        self._shown: _Shown | None = None  # what the previous event has shown, if it began as SGLang's do
         self._meta: _MetaInfo | None = None
-
-    @property
-    def ids(self) -> TokenIds:
-        """As Answer."""
-        return self._ids
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's JSON."""
@@ -239,7 +162,8 @@ class SglangAnswer:
         if prompt := repeated(event.prompt_token_ids):
             self.prompt_ids = prompt
         if before is None:
-            return self._begin(meta)
+            self.id = meta.id or ""
+            return self._check_weights(meta)
         if before.finish_reason is not None:
             return after_end(self.tokens)
         if (meta.id or "") != self.id:
@@ -249,10 +173,6 @@ class SglangAnswer:
         if meta.completion_tokens < self.tokens:
             detail = f"the server counted {number(self.tokens)} tokens, then {number(meta.completion_tokens)}"
             return Failure(FailureKind.TOKEN_COUNT, detail)
-        return self._check_weights(meta)
-
-    def _begin(self, meta: _MetaInfo) -> Failure | None:
-        self.id = meta.id or ""
         return self._check_weights(meta)
 
     def _check_weights(self, meta: _MetaInfo) -> Failure | None:
@@ -265,27 +185,11 @@ class SglangAnswer:
     def _accept(self, ids: list[int], meta: _MetaInfo, data: bytes) -> Failure | None:
         """Take an event's new ids; the next event may have the pattern of ``data``."""
         self._meta = meta
-        if failure := self._add(ids):
+        if failure := self._extend(ids):
             return failure
         if self.tokens != meta.completion_tokens:
             return wrong_count(self.tokens, meta.completion_tokens)
-        if meta.finish_reason is not None:
-            self._pattern = None
-        elif self._patterns < MOST_PATTERNS:
-            self._patterns += 1
-            self._pattern = Pattern.of(data, *_KEYS) or self._pattern
-        return None
-
-    def _add(self, ids: list[int]) -> Failure | None:
-        if self.first_id < 0 and ids:
-            if ids[0] >= self._limits.vocabulary_size:
-                return wrong_id(ids[0], self._limits)
-            if failure := append_ids(self._ids, ids, self._limits):
-                return failure
-            self.first_id = ids[0]
-        elif failure := append_ids(self._ids, ids, self._limits):
-            return failure
-        self.tokens = len(self._ids)
+        self._expect_like(data, is_last=meta.finish_reason is not None)
         return None
 
 
@@ -300,7 +204,7 @@ class _Shown:
 
     @classmethod
     def by(cls, event: bytes) -> "_Shown | None":
-        """Of an accepted event; None where it does not begin as SGLang's do."""
+        """What an accepted event has shown; None unless it begins as SGLang's do."""
         if event.startswith(_BARE):
             text, start = b"", len(_BARE)
         else:
@@ -312,9 +216,9 @@ class _Shown:
         return cls(text, event[start : event.find(b"]", start)])
 
     def rest_of(self, event: bytes) -> bytes | None:
-        """``event`` without what was shown: JSON exactly when ``event`` is. It counts as shown from now on.
+        """``event`` without what was shown: JSON exactly when ``event`` is. Its content counts as shown then.
 
-        None where ``event`` does not repeat what was shown.
+        None if ``event`` does not repeat what was shown.
         """
         known, ids = self._text, self._ids
         head = start = None
@@ -342,3 +246,30 @@ class _Shown:
             elif following != _BRACKET:
                 return None  # the last id continues: it is another number
         return head + event[new:]
+
+
+class SglangWire(Wire):
+    """Renders requests for and reads answers of ``/generate``."""
+
+    path = "/generate"
+    fields = _FIELDS
+    answers = SglangAnswer
+    prompt_key = b"input_ids"
+
+    @staticmethod
+    def options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
+        """``{"sampling_params":{...},"stream":true}``."""
+        sampling = {
+            "max_new_tokens": parameters.max_new_tokens,
+            "temperature": parameters.temperature,
+            "top_p": parameters.top_p,
+            "top_k": parameters.top_k or -1,  # SGLang refuses 0 and writes "off" as -1
+            "skip_special_tokens": parameters.skip_special_tokens,
+            **given(min_new_tokens=parameters.min_new_tokens, sampling_seed=parameters.seed),
+        }
+        return {"sampling_params": sampling | parameters.extra, "stream": parameters.stream}
+
+    def opening(self, request_id: str, body_bytes: int) -> bytes:
+        """``{"rid":"...",`` and the headers before it."""
+        rid = b'{"rid":"%b",' % request_id.encode()
+        return b"Content-Length: %d\r\n\r\n%b" % (body_bytes + len(rid) - 1, rid)

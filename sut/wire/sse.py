@@ -4,9 +4,9 @@ import re
 
 DONE = b"[DONE]"
 BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is not part of the first line
-# The lines that an event may have, by the standard; the type of an event that is not one has no other name.
+# The lines that an event may have, by the standard.
 _LINE = re.compile(rb"(?:data|event|id|retry)(?::|$)|:|$")
-_USUAL = (b"", b"message")
+_USUAL = (b"", b"message")  # types of an event
 
 
 class EventTooLargeError(Exception):

@@ -26,7 +26,7 @@ class _Appender:
     __slots__ = ("_descriptor", "waiting")
 
     def __init__(self, path: Path) -> None:
-        # Opened now: when it is needed, there may be no descriptor left.
+        # It is opened now: when it is needed, there may be no descriptor left.
         self._descriptor = _append(path)
         self.waiting = bytearray()
 
@@ -67,12 +67,12 @@ class JournalWriter:
             osl = len(outcome.output_ids)
             finish = _FINISH.get(outcome.finish_reason, _OTHER)
             if self._answers is not None:
-                # Before the row: a run with a row but not its answer could not be resumed.
+                # The answer comes before the row: a run with a row but not its answer could not be resumed.
                 self._answers.waiting += encode_answer(sample_index, finish, outcome.output_ids.tobytes())
         else:
             failure = int(outcome.kind)
             self._failures.waiting += _line(query_id, sample_index, outcome)
-        # Values by position: by name they cost a microsecond more.
+        # Values are passed by position: by name they cost a microsecond more.
         self._queries.waiting += encode_row(
             *(query_id, sample_index, self._worker, replica, *times_ns),
             *(isl, osl, first_event_tokens, finish, failure, retries, 0),

@@ -136,7 +136,7 @@ def serve_llamacpp(port: int) -> None:
     """The real llama.cpp of the embedded engine, with its tiny model."""
     import xllamacpp
 
-    from sut.servers.embedded.models import tiny_model
+    from sut.servers.embedded.tiny_models import tiny_model
 
     params = xllamacpp.CommonParams()
     params.model.path = str(tiny_model("tiny-gpt-oss", Path(".cache")).path)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sut.servers.embedded import EmbeddedEngine, tiny_model
+from sut.servers.embedded.engine import EmbeddedEngine
+from sut.servers.embedded.tiny_models import tiny_model
 from tests.engines import pytorch_server
 from tests.engines import sglang_server as sglang
 from tests.kit import free_ports

@@ -9,7 +9,7 @@ from harness.config.benchmark import load_benchmark
 from harness.record.resolved_plan import ServerInfo
 from harness.submission.readme import server_start
 from sut.servers.discovery import discover
-from sut.servers.pages import _SETTINGS
+from sut.servers.info_pages import _SETTINGS
 from tests.engines import sglang_server as sglang
 from tests.scripts.test_run_server import COMMANDS, DEFAULTS, EAGLE, RUN_SERVER, changed, dry_run
 from tests.sut.pages import pages

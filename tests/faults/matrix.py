@@ -40,15 +40,17 @@ _OPENAI, _TRTLLM = ("--backend", "openai"), ("--backend", "trtllm")
 
 @dataclass(frozen=True, slots=True)
 class AnswerRuns:
-    """Runs that meet the faults of single answers in one kind of answer; ``quick``: in the quick loop."""
+    """Runs that meet the faults of single answers in one kind of answer."""
 
     kind: str
     faults: tuple[Fault, ...]
     settings: tuple[Setting, ...]
     arguments: tuple[str, ...] = ()
-    streams: bool = True  # Offline's own choice is not to
+    streams: bool = True
+    """It is asked for, since Offline's default is not to stream."""
     cumulative: bool = True
     quick: int = 0
+    """So many of the settings are in the quick loop."""
 
 
 _SINGLE_STREAM = Setting("single-stream", False)
@@ -66,30 +68,29 @@ ANSWER_RUNS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the program ends: ``verdict`` of run.json, ``code``, words of a reason or of the error line.
-
-    ``failures``: names of which the failed queries have at least one, empty where none fails or none is left
-    to tell.
-    """
+    """How the program ends."""
 
     verdict: str
+    """That of run.json."""
     code: int
     words: str = ""
+    """Words of a reason or of the error line."""
     failures: frozenset[str] = frozenset()
+    """The failed queries have at least one of these kinds; empty if none fails or none is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFault:
-    """A fault of the server or the machine that is met once in a run; scenes.py causes it by ``key``.
-
-    ``quick``: the setting whose cell belongs to the quick loop.
-    """
+    """A fault of the server or the machine that is met once in a run."""
 
     key: str
+    """scenes.py causes it by this name."""
     what: str
     outcome: Outcome
     quick: Setting | None = None
+    """The setting whose cell belongs to the quick loop."""
     only: tuple[Setting, ...] = ()
+    """The settings, where not those of ``settings``."""
 
     @property
     def settings(self) -> tuple[Setting, ...]:

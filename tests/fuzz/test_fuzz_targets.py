@@ -7,8 +7,8 @@ import pytest
 
 from harness.record.outcome import Completion
 from sut.client.response import ResponseReader
-from sut.wire import base
-from tests.fuzz import answers
+from sut.wire import answer_checks, llamacpp, openai, sglang
+from tests.fuzz import answers, session
 from tests.fuzz.session import TARGETS, HangError, run_one
 
 INPUTS = 120
@@ -32,19 +32,17 @@ def test_the_undamaged_input_completes_in_any_pieces(name):
 
 
 def believe_any_count(monkeypatch):
-    monkeypatch.setattr(base, "wrong_count", lambda *_: None)
-    true = base.whole_answer
-    for module in ("sglang", "openai", "llamacpp"):
-        monkeypatch.setattr(
-            f"sut.wire.{module}.whole_answer", lambda ids, claimed, *rest: true(ids, None, *rest)
-        )
-    for module in ("sglang", "llamacpp"):
-        monkeypatch.setattr(f"sut.wire.{module}.wrong_count", lambda *_: None)
+    monkeypatch.setattr(answer_checks, "wrong_count", lambda *_: None)
+    true = answer_checks.whole_answer
+    for module in (sglang, openai, llamacpp):
+        monkeypatch.setattr(module, "whole_answer", lambda ids, claimed, *rest: true(ids, None, *rest))
+    for module in (sglang, llamacpp):
+        monkeypatch.setattr(module, "wrong_count", lambda *_: None)
 
 
 def show_what_the_server_said(monkeypatch):
-    for module in ("sglang", "openai", "llamacpp"):
-        monkeypatch.setattr(f"sut.wire.{module}.excerpt", lambda data: data.decode("latin-1"))
+    for module in (sglang, openai, llamacpp):
+        monkeypatch.setattr(module, "excerpt", lambda data: data.decode("latin-1"))
 
 
 def read_for_ever(monkeypatch):
@@ -53,7 +51,7 @@ def read_for_ever(monkeypatch):
             continue
 
     monkeypatch.setattr(ResponseReader, "feed", feed)
-    monkeypatch.setattr("tests.fuzz.session.CPU_LIMIT_S", 0.05)
+    monkeypatch.setattr(session, "CPU_LIMIT_S", 0.05)
 
 
 @pytest.mark.parametrize(

@@ -49,37 +49,36 @@ def why_no_link() -> str:
 
 @dataclass
 class Way:
-    """One direction. May be changed while packets pass.
-
-    ``delay_s`` for each packet, ``loss`` the share that is lost, ``rate`` in bit/s (0: unlimited), ``mtu``
-    the longest packet that passes: longer ones vanish, and no ICMP message says so. ``gone``: addresses
-    whose machines are gone.
-    """
+    """One direction. May be changed while packets pass."""
 
     delay_s: float = 0.0
     loss: float = 0.0
+    """The share of packets that is lost."""
     rate: float = 0.0
+    """Bit/s; 0: unlimited."""
     mtu: int = MTU
+    """The longest packet that passes: longer ones vanish without an ICMP message."""
     up: bool = True
     gone: frozenset[str] = frozenset()
+    """Addresses whose machines are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A TCP segment as the link saw it; times are CLOCK_MONOTONIC ns.
-
-    ``left_ns`` when it was read from the sender, ``handed_ns`` and ``taken_ns`` before and after it was given
-    to the receiver; both are 0 if it was lost. ``connection``: the server's address and the client's port.
-    """
+    """A TCP segment as the link saw it; times are CLOCK_MONOTONIC ns, 0 if they never came."""
 
     way: int
     connection: tuple[bytes, int]
+    """The server's address and the client's port."""
     syn: bool
     number: int
     payload: bytes
     left_ns: int
+    """When it was read from the sender."""
     handed_ns: int
+    """Just before it was given to the receiver."""
     taken_ns: int
+    """Just after."""
 
     @property
     def lost(self) -> bool:
@@ -88,21 +87,24 @@ class Packet:
 
 @dataclass
 class Link:
-    """The link, as a context manager; ``ways`` by UP and DOWN. ``packets`` are in order of their departure
-    from the link. ``hosts`` is the client's /etc/hosts. Without ``ipv4`` both ends have IPv6 addresses only.
-    ``lost_request`` is lost whatever chance says: its number among the requests on the link, from 1; 0: none.
-    ``fault``: what both ways are from the MIDDLE-th request on, which meets it; where machines are gone then,
-    from the first request to one of them. ``struck`` is set at that moment.
-    """
+    """The link, as a context manager."""
 
     ways: tuple[Way, Way] = field(default_factory=lambda: (Way(), Way()))
+    """By UP and DOWN."""
     hosts: Path | None = None
+    """The client's /etc/hosts."""
     ipv4: bool = True
+    """False: both ends have IPv6 addresses only."""
     seed: int = 1
     lost_request: int = 0
+    """The number among the requests on the link, from 1, of one that is always lost; 0: none."""
     fault: Mapping[str, object] = field(default_factory=dict)
+    """Changes of both ways from the MIDDLE-th request on, which meets them; if machines are gone then, from
+    the first request to one of them."""
     packets: list[Packet] = field(default_factory=list)
+    """In the order in which they left the link."""
     struck: threading.Event = field(default_factory=threading.Event)
+    """Set when the fault comes."""
 
     def __enter__(self) -> "Link":
         client = [f"{CLIENT6}/64", *([f"{CLIENT}/24"] if self.ipv4 else [])]

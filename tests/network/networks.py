@@ -16,22 +16,20 @@ _HOSTS = "127.0.0.1 localhost\n"
 
 @dataclass(frozen=True, slots=True)
 class BadNetwork:
-    """A link, what happens to it in the middle of the queries, and the run's outcome.
-
-    ``words`` of a reason, a warning or the error line; ``lost_request``, ``fault``: as the link has them;
-    ``heal``: what the link is like DOWN_S after the fault; ``lossy_to_server``: segments with data that are
-    lost on the way there, at least.
-    """
+    """A link, what happens to it in the middle of the queries, and the run's outcome."""
 
     key: str
     what: str
     verdict: str = VALID
     code: int = 0
     words: str = ""
+    """Words of a reason, a warning or the error line."""
     up: Way = field(default_factory=Way)
     down: Way = field(default_factory=Way)
     fault: Mapping[str, object] = field(default_factory=dict)
+    """As the link has it."""
     heal: Mapping[str, object] = field(default_factory=dict)
+    """Changes of both ways DOWN_S after the fault."""
     ipv4: bool = True
     hosts: str = _HOSTS
     listen: tuple[str, ...] = (SERVER,)
@@ -41,7 +39,9 @@ class BadNetwork:
     tokens: int = TOKENS
     arguments: tuple[object, ...] = ()
     lost_request: int = 0
+    """As the link has it."""
     lossy_to_server: int = 0
+    """The least number of segments with data that are lost on the way to the server."""
 
 
 def both(key: str, what: str, **changes) -> BadNetwork:

@@ -16,21 +16,22 @@ _SPAN = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and the first token of its answer; CLOCK_MONOTONIC ns.
-
-    ``left_ns``: the first byte of the request left the client. ``arrived_ns``, ``answered_ns``: its last byte
-    reached the server, the first event left it. ``handed_ns`` to ``taken_ns``: the packet that completed the
-    first event, and all before it, was handed to the client's kernel. ``data``: the same of each packet of
-    the connection from then on.
-    """
+    """A request and the first token of its answer; times are CLOCK_MONOTONIC ns."""
 
     first_id: int
+    """The first id of the prompt."""
     left_ns: int
+    """When the first byte of the request left the client."""
     arrived_ns: int
+    """When its last byte reached the server."""
     answered_ns: int
+    """When the first event left the server."""
     handed_ns: int
+    """Before the packet that completed the first event was given to the client's kernel."""
     taken_ns: int
+    """After it."""
     data: tuple[tuple[int, int], ...] = field(repr=False)
+    """The last two times for each packet of the connection from then on."""
 
 
 @dataclass

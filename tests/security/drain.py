@@ -21,8 +21,7 @@ def drain(url: str, shape: str, timeout_s: str, before_kib: int) -> None:
     client = HttpClient(
         [resolve_endpoint(url, wire_of().path, None)],
         Deadlines(request_s=float(timeout_s)),
-        lambda request: None,
-        lambda request, outcome: outcomes.append(outcome),
+        on_done=lambda request, outcome: outcomes.append(outcome),
     )
     client.start(make_request([1, 2, 3], max_new_tokens=32768, stream=shape == "stream"))
     while not outcomes:

@@ -16,7 +16,7 @@ from harness.grading.sandbox.probe import choose_sandbox
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
-from sut.wire.base import excerpt
+from sut.wire.answer_checks import excerpt
 from tests.kit import PATIENCE_S
 from tests.runs import command, quick_conf, run_here, small_dataset
 from tests.security.hostile import KEY, OK, STREAM, chunk, document, hostile

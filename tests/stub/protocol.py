@@ -66,21 +66,28 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the stub answers. ``tokens``: how many, or a rule of the prompt; None: as many as asked."""
+    """How the stub answers."""
 
     tokens: int | Callable[[list[int]], int] | None = None
-    tokens_per_event: int = 1  # like --stream-interval: the first event has 1 token, later ones this number
+    """How many, or a rule of the prompt; None: as many as asked."""
+    tokens_per_event: int = 1
+    """Like --stream-interval: the first event has 1 token, later ones this number."""
     first_delay_s: float = 0.0
     event_delay_s: float = 0.0
     cumulative: bool = True
     close_after_response: bool = False
-    announce_close: bool = True  # False: close without having said "connection: close", as llama.cpp does
+    announce_close: bool = True
+    """False: close without "connection: close" among the headers, as llama.cpp does."""
     healthy: bool = True
     api_key: str = ""
-    metrics: Callable[[], bytes] | None = None  # the page /metrics, as with --enable-metrics
-    drip_s: float = 0.05  # pause between the header bytes of Fault.SLOW_HEADERS
-    gate: Callable[[Request], bool] = lambda request: True  # a request waits for its answer until this
-    event_gate: Callable[[Request, int], bool] = lambda request, number: True  # each event, counted from 0
+    metrics: Callable[[], bytes] | None = None
+    """The page /metrics, as with --enable-metrics."""
+    drip_s: float = 0.05
+    """The pause between the header bytes of Fault.SLOW_HEADERS."""
+    gate: Callable[[Request], bool] = lambda request: True
+    """A request waits for its answer until this is true."""
+    event_gate: Callable[[Request, int], bool] = lambda request, number: True
+    """Each event, counted from 0, waits until this is true."""
     facts: Facts = field(default_factory=Facts)
 
 

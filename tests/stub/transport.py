@@ -141,8 +141,11 @@ def _give_inside(**members: Any) -> Transport:
     return _edited(lambda document: _inner(document).update(members))
 
 
-def _reprompt(document: dict[str, Any]) -> None:
-    (document if "meta_info" in document else document["choices"][0])["prompt_token_ids"] = [7, 7]
+def _give_answer(**members: Any) -> Transport:
+    """Beside the ids: in SGLang's document, in OpenAI's choice."""
+    return _edited(
+        lambda document: (document if "meta_info" in document else document["choices"][0]).update(members)
+    )
 
 
 def _rename(document: dict[str, Any]) -> None:
@@ -162,10 +165,6 @@ def _recount(document: dict[str, Any]) -> None:
         document["meta_info"]["prompt_tokens"] += 1
     else:
         document["usage"] = {"prompt_tokens": 99, "completion_tokens": 1, "total_tokens": 100}
-
-
-def _renumber(document: dict[str, Any]) -> None:
-    (document if "meta_info" in document else document["choices"][0])["index"] = 1
 
 
 def _double(document: dict[str, Any]) -> Any:
@@ -292,10 +291,10 @@ TRANSPORT: dict[Fault, Transport] = {
     ),
     Fault.OTHER_ID: _edited(_rename, place="all"),
     Fault.ID_CHANGES: _edited(_rename),
-    Fault.OTHER_PROMPT: _edited(_reprompt),
+    Fault.OTHER_PROMPT: _give_answer(prompt_token_ids=[7, 7]),
     Fault.OTHER_MODEL: _edited(_remodel),
     Fault.OTHER_PROMPT_COUNT: _edited(_recount),
-    Fault.OTHER_INDEX: _edited(_renumber),
+    Fault.OTHER_INDEX: _give_answer(index=1),
     Fault.TWO_ANSWERS: _edited(_double),
     Fault.ERROR_INSIDE: _give_inside(error={"message": "stub error", "code": 500}),
     Fault.ERROR_OBJECT: _give(object="error", message="stub error", code=500),

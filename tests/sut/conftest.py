@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from sut.client import client
 from sut.client.transport import _SO_TIMESTAMPNS, _TIMESPEC
+from sut.servers import info_client
 from tests.kit import PATIENCE_S, wait_until
 from tests.sut.driver import Driver
 from tests.sut.rig import Rig
@@ -38,9 +40,8 @@ def kernel_stamps():
 
 
 @pytest.fixture
-def drive(monkeypatch):
-    """Make drivers. No connection of theirs grows too old because this process stood still for 2 s."""
-    monkeypatch.setattr("sut.client.client._MAX_IDLE_NS", 1800 * 10**9)
+def drive():
+    """Make drivers."""
     made = []
 
     def make(*urls, **options):
@@ -57,12 +58,19 @@ def pass_time(monkeypatch):
     """Move the client's clock on, but not the times of arrivals: no test waits for a deadline or races it."""
     ahead_ns, now = [0], time.monotonic_ns
     clock = SimpleNamespace(monotonic_ns=lambda: now() + ahead_ns[0])
-    monkeypatch.setattr("sut.client.client.time", clock)
+    monkeypatch.setattr(client, "time", clock)
 
     def move(seconds):
         ahead_ns[0] += int(seconds * 1e9)
 
     return move
+
+
+@pytest.fixture
+def notices_at_once(monkeypatch):
+    """A wait is reported from its beginning, and again whenever it can be."""
+    monkeypatch.setattr(info_client, "_FIRST_NOTICE_S", 0.0)
+    monkeypatch.setattr(info_client, "_NOTICE_EVERY_S", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, FailureKind
 from sut.client.client import HttpClient
+from sut.client.connections import ConnectionTimes
 from sut.client.endpoint import resolve_endpoint
 from tests.kit import PATIENCE_S, make_request, wire_of
 from tests.stub import INCREMENTAL_ONLY, Fault, expected_ids
@@ -15,6 +16,8 @@ from tests.sut.wire.judging import cumulative
 
 WIRE = wire_of(max_new_tokens=6)
 PROMPT = [200006, 17360]
+# No connection grows too old because this process stood still for 2 s.
+TIMES = ConnectionTimes(idle_ns=1800 * 10**9)
 # What is a failure only beside the answers that the trial requests had.
 _BY_THE_TRIAL = (Fault.OTHER_ID, Fault.OTHER_MODEL, Fault.DETAIL_BESIDE, Fault.FLAG_BESIDE)
 KINDS = {
@@ -29,12 +32,19 @@ KINDS = {
 class Driver:
     """A client and what it reported, in order."""
 
-    def __init__(self, *urls, timeout_s=600.0, deadlines=None, keep_alive=True, ca_file=None):
+    def __init__(self, *urls, timeout_s=600.0, deadlines=None, keep_alive=True, ca_file=None, times=TIMES):
         endpoints = [resolve_endpoint(url, WIRE.path, None, ca_file) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
         self.firsts, self.outcomes, self.requests, self.suspects = [], {}, {}, []
         limits = deadlines or Deadlines(request_s=timeout_s)
-        self.client = HttpClient(endpoints, limits, self._first, self._done, self.suspects.append)
+        self.client = HttpClient(
+            endpoints,
+            limits,
+            on_first_token=self._first,
+            on_done=self._done,
+            on_suspect=self.suspects.append,
+            times=times,
+        )
         self._ids = itertools.count()
 
     def _first(self, request):

@@ -39,9 +39,9 @@ def fact_of(table, backend="sglang"):
     return fact
 
 
-def refusal(urls, backend="sglang", key=None, seconds=20.0):
-    """The wording with which ``discover`` refuses; ``seconds`` is --preflight-timeout."""
-    with pytest.raises(ServerError) as caught:
+def refusal(urls, backend="sglang", key=None, seconds=20.0, kind=ServerError):
+    """The line of the error with which ``discover`` refuses; ``seconds`` is --preflight-timeout."""
+    with pytest.raises(kind) as caught:
         discover([urls] if isinstance(urls, str) else urls, backend, key, seconds)
     text = str(caught.value)
     assert "\n" not in text

@@ -15,7 +15,7 @@ from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, TokenMessageReader
 from sut.ipc.request_store import render_requests
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
-from sut.worker.process import Worker, WorkerSpec
+from sut.worker.worker import Worker, WorkerSpec
 from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
 from tests.stub import Facts
 

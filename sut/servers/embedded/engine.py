@@ -66,7 +66,7 @@ class EmbeddedEngine:
             while not _is_healthy(self.url):
                 self._check_alive(process, deadline)
                 time.sleep(_POLL_SECONDS)
-        except BaseException:  # Ctrl-C while waiting included: no process may be left
+        except BaseException:  # also Ctrl-C while waiting: no process may be left
             self.stop()
             raise
 

@@ -3,7 +3,7 @@
 The architecture is that of the tiny Llama; the ids of the named tokens are DeepSeek's. Greedy answers of
 random weights often repeat themselves up to the limit, here 20,000 tokens. So half of the hidden dimensions
 hold a stage, which only grows: words of a thought, </think>, ``ANSWER:``, a letter, the end. The other half
-is random, and chooses the words, the letter and how fast the thought goes by what was said before.
+is random: by what was said before, it chooses the words, the letter and how fast the stages pass.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ _LETTERS = "ABCDEFGHIJ"
 _THOUGHT = 40  # stages; each word skips none to _SKIPPED of them
 _SKIPPED = 3
 _STAGES = _THOUGHT + 1 + len(_ANSWER) + 2
-_CODE = SIZES.hidden // 2  # dimensions of the stage
-_PULL = 2.0  # of the stage: more than the largest sum of the random half
+_CODE = SIZES.hidden // 2  # dimensions that hold the stage
+_PULL = 2.0  # the stage's weight: more than the largest sum of the random half
 
 
 def write(path: Path) -> None:
@@ -56,12 +56,12 @@ def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:
     for layer in range(SIZES.layers):
         for name, tensor in tiny_llama.layer_weights(rng):
             if name in ("attn_output", "ffn_down"):
-                tensor[:_CODE] = 0  # what a layer adds leaves the stage alone
+                tensor[:_CODE] = 0  # so that no layer changes the stage
             yield f"blk.{layer}.{name}.weight", tensor
 
 
 def _stages(rng: np.random.Generator, tokenizer: Tokenizer) -> tuple[npt.NDArray[np.int64], ...]:
-    """Per token: the stage after which it is answered (-1: never), and the stage that it leads to.
+    """For each token: the stage after which it is answered (-1: never), and the stage that it leads to.
 
     Whatever a prompt ends with leads to the first stage.
     """

@@ -1,7 +1,7 @@
 """Writes a tiny gpt-oss with random weights and the real o200k_harmony vocabulary as a GGUF file.
 
 The architecture is gpt-oss's (sinks, sliding window, experts, YaRN); only the sizes are small.
-The same code always gives the same bytes; who changes them raises the version in models.py.
+The same code always gives the same bytes; a change of them needs another version in tiny_models.py.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Writes a tiny Llama with random weights, and the vocabulary of llama3.1-8b's sample, as a GGUF file.
 
 The special tokens have the ids of Llama 3.1. Those between the sample's 1,500 tokens and them are never
-answered: a stand-in for Llama's vocabulary, which is Meta's. The same code always gives the same bytes; who
-changes them, or the sample's tokenizer, raises the version in models.py.
+answered: a stand-in for Llama's vocabulary, which is Meta's. The same code always gives the same bytes; a
+change of them, or of the sample's tokenizer, needs another version in tiny_models.py.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,12 +59,15 @@ class Tokenizer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The tokens of a model: those of ``tokenizer``, and unused ones up to ``size``."""
+    """The tokens of a model."""
 
     tokenizer: Tokenizer
     size: int
+    """Ids that ``tokenizer`` does not have are unused tokens up to this."""
     begin: str
+    """The token at the beginning of a prompt."""
     end: str
+    """The token at the end of an answer."""
 
 
 def write(path: Path) -> None:
@@ -131,7 +134,7 @@ def _output(rng: np.random.Generator, tokenizer: Tokenizer) -> npt.NDArray[np.fl
 
 
 def text_tokens(tokenizer: Tokenizer) -> list[int]:
-    """The byte pairs that are complete characters."""
+    """The ids of byte pairs that are complete characters."""
     pairs = ((name, number) for name, number in tokenizer.model.vocab.items() if name not in tokenizer.named)
     return sorted(number for name, number in pairs if _is_text(name))
 

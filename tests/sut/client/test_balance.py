@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sut.client.balance import Balance
-from sut.ipc.replica_board import ReplicaBoard
+from sut.ipc.counters import CounterBoard
 
 LATER_NS = 10_000_000_000
 
@@ -34,13 +34,11 @@ def test_a_shunned_replica_is_used_where_all_are():
 
 @pytest.mark.parametrize(("workers", "replicas"), [(2, 3), (4, 8), (4, 512), (3, 2)])
 def test_workers_see_each_other(workers, replicas):
-    board = ReplicaBoard(workers, replicas)
+    board = CounterBoard(workers, replicas)
     balances = [Balance(replicas, board, worker) for worker in range(workers)]
     rng = np.random.default_rng(5)
     for step in range(1, 40 * replicas):  # each choice a second after the other: every view is fresh
         worker = int(rng.integers(workers))
         balances[worker].choose(step * 1_000_000_000)
-        in_flight = board.in_flight.sum(axis=0)
+        in_flight = board.values().sum(axis=0)
         assert in_flight.max() - in_flight.min() <= 1
-    board.forget(0)
-    assert board.in_flight[0].sum() == 0

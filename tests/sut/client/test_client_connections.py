@@ -160,7 +160,7 @@ def test_a_repeated_prompt_is_compared(drive):
     with scripted(repeats) as (url, _):
         driver = drive(url)
         assert isinstance(driver.ask(), Completion)
-        assert_failed(driver.ask(), FailureKind.OTHER_REQUEST, "another prompt: [200006,17361]")
+        assert_failed(driver.ask(), FailureKind.OTHER_REQUEST, "[200006,17361]")
 
 
 def test_an_answer_to_another_prompt_ends_its_connection(drive):
@@ -172,7 +172,7 @@ def test_an_answer_to_another_prompt_ends_its_connection(drive):
             query = driver.start([1, 2])
             driver.requests[query].prompt_tokens = known
             outcomes += driver.wait(query)
-    assert_failed(outcomes[1], FailureKind.TOKEN_COUNT, "to a prompt of 2 tokens, the query's has 3")
+    assert_failed(outcomes[1], FailureKind.TOKEN_COUNT, "2 tokens")
     assert [type(outcome) for outcome in outcomes[::2]] == [Completion, Completion]
     assert driver.client.opened == 2
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import ServerError
 from sut.client import endpoint as endpoints
-from sut.client.connections import Replica
+from sut.client.connections import ReplicaPool
 from sut.client.endpoint import (
     AddressPair,
     answering,
@@ -122,7 +122,7 @@ def test_as_many_pairs_as_connections_need(listener, connections, ports, pairs):
 
 def test_a_replicas_connections_come_from_all_sources(listener):
     endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", None)
-    replica = Replica(0, replace(endpoint, pairs=(*endpoint.pairs, local(listener, source="127.0.1.7"))))
+    replica = ReplicaPool(0, replace(endpoint, pairs=(*endpoint.pairs, local(listener, source="127.0.1.7"))))
     made = [replica.connect(KernelClock()) for _ in range(4)]
     peers = [listener.accept() for _ in made]
     assert sorted(address[0] for _, address in peers) == ["127.0.0.1"] * 2 + ["127.0.1.7"] * 2
@@ -202,5 +202,5 @@ def test_urls(url, address, tls, line, host):
 
 
 def test_a_name_that_does_not_resolve():
-    with pytest.raises(ServerError, match=r"cannot resolve 'no-such-host\.invalid'.*--server-url"):
+    with pytest.raises(ServerError, match=r"'no-such-host\.invalid'.*--server-url"):
         resolve_endpoint("http://no-such-host.invalid:30000", "/generate", None)

@@ -1,4 +1,4 @@
-"""Two sets of descriptors: what is urgent is served at once, streams in flow together; nothing is lost."""
+"""Two sets of descriptors: what is urgent is served at once, paced streams in batches; nothing is lost."""
 
 import select
 import socket
@@ -35,7 +35,7 @@ def pairs():
             end.close()
 
 
-def test_without_streams_in_flow_a_poll_waits_as_long_as_it_may(polls, pairs):
+def test_without_batched_streams_a_poll_waits_as_long_as_it_may(polls, pairs):
     polls.register(pairs[0][0].fileno(), READ)
     start = time.monotonic()
     assert polls.poll(0.05) == []
@@ -50,7 +50,7 @@ def test_both_sets_are_seen_in_one_poll(polls, pairs):
     assert {descriptor for descriptor, _ in polls.poll(60)} == {ours.fileno() for ours, _ in pairs}
 
 
-def test_a_stream_in_flow_waits_for_a_nap_and_back_among_the_urgent_for_nothing(polls, pairs):
+def test_a_batched_stream_waits_for_a_nap_and_an_immediate_one_for_nothing(polls, pairs):
     ours, theirs = pairs[0]
     polls.register(ours.fileno(), READ)
     polls.to_batched(ours.fileno(), READ)
@@ -60,7 +60,7 @@ def test_a_stream_in_flow_waits_for_a_nap_and_back_among_the_urgent_for_nothing(
     assert NAP_S / 2 < time.monotonic() - start < 60
     polls.to_immediate(ours.fileno(), READ)
     assert polls.poll(60) == [(ours.fileno(), READ)]
-    assert polls.batched == 0
+    assert polls.batched == set()
 
 
 def test_another_mask_is_kept_in_either_set(polls, pairs):
@@ -69,12 +69,12 @@ def test_another_mask_is_kept_in_either_set(polls, pairs):
     polls.modify(ours.fileno(), READ | select.EPOLLOUT)
     assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
     polls.to_batched(ours.fileno(), READ)
-    polls.modify(ours.fileno(), READ | select.EPOLLOUT, batched=True)
+    polls.modify(ours.fileno(), READ | select.EPOLLOUT)
     assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
 
 
 @pytest.fixture
-def flowing_from_one(monkeypatch):
+def batched_from_one(monkeypatch):
     monkeypatch.setattr(client_module, "_BATCHED_FROM", 1)
 
 
@@ -103,7 +103,7 @@ class Paced:
         driver.poll_until(until)
 
 
-def test_a_paced_stream_flows_and_its_connection_serves_the_next_query(drive, flowing_from_one):
+def test_a_paced_stream_is_batched_and_its_connection_serves_the_next_query(drive, batched_from_one):
     script = Paced(FIRST, SECOND, LAST)
     with scripted(script) as (url, held):
         driver = drive(url)
@@ -113,7 +113,7 @@ def test_a_paced_stream_flows_and_its_connection_serves_the_next_query(drive, fl
             script.go(driver, lambda: driver.client._poller.batched)
             script.go(driver, lambda: query in driver.outcomes)  # noqa: B023
             assert driver.outcomes[query].output_ids.tolist() == GREEDY[:3]
-            assert driver.client._poller.batched == 0
+            assert driver.client._poller.batched == set()
         assert len(held) == 1
 
 
@@ -124,7 +124,7 @@ def test_few_streams_stay_urgent(drive):
         request = driver.requests[driver.start()]
         for tokens in (1, 2):
             script.go(driver, lambda: request.reader.tokens == tokens)  # noqa: B023
-            assert driver.client._poller.batched == 0
+            assert driver.client._poller.batched == set()
         script.go(driver, lambda: driver.outcomes)
 
 
@@ -140,8 +140,8 @@ BROKEN = SECOND.replace(b"]", b"")
         (BROKEN, reset, FailureKind.MALFORMED),
     ],
 )
-def test_events_in_flow_are_held_until_the_end_or_a_deadline(
-    drive, flowing_from_one, pass_time, third, end, kind
+def test_events_of_a_batched_stream_are_deferred_until_the_end_or_a_deadline(
+    drive, batched_from_one, pass_time, third, end, kind
 ):
     script = Paced(FIRST, SECOND, third, *([] if end else [LAST]), end=end)
     with scripted(script) as (url, _):
@@ -150,7 +150,7 @@ def test_events_in_flow_are_held_until_the_end_or_a_deadline(
         reader = driver.requests[query].reader
         script.go(driver, lambda: driver.firsts)
         script.go(driver, lambda: driver.client._poller.batched)
-        script.go(driver, lambda: reader._held)
+        script.go(driver, lambda: reader._deferred)
         assert reader.tokens == 2
         if end:
             script.go(driver, lambda: driver.outcomes)
@@ -158,4 +158,4 @@ def test_events_in_flow_are_held_until_the_end_or_a_deadline(
             pass_time(601)
             driver.poll_until(lambda: driver.outcomes)
         assert_failed(driver.outcomes[query], kind)
-        assert driver.client._poller.batched == 0
+        assert driver.client._poller.batched == set()

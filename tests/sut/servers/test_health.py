@@ -1,12 +1,20 @@
-"""Replicas that workers have given up: asked until they are well, and every worker hears of it."""
+"""Servers during a run: replicas that are out, what counts as work, and what as another server."""
 
+import re
+import threading
 from multiprocessing import Pipe
 
 import pytest
 
-from sut.servers.health import ActivityProbe, HealthMonitor, ask_work
+from harness.errors import ServerError
+from harness.record.server_changes import usable_samples
+from sut.servers import health
+from sut.servers.discovery import discover
+from sut.servers.health import ActivityProbe, HealthMonitor, Recheck, ask_work, check_same_servers
 from tests.kit import wait_until
 from tests.stub import StubServer, refused_url
+from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, facts, pages
+from tests.sut.servers.test_info_pages import SMG
 
 
 @pytest.fixture
@@ -24,7 +32,7 @@ def heard(pipe, seconds=60.0):
 
 
 def watching(pipes, ask):
-    return HealthMonitor(["http://a", "http://b"], [ours for ours, _ in pipes], ask)
+    return HealthMonitor(["http://a", "http://b"], [ours for ours, _ in pipes], ask, pause_s=0.05)
 
 
 def test_a_false_alarm(pipes):
@@ -35,8 +43,7 @@ def test_a_false_alarm(pipes):
     assert watch.all_out_for() == (0.0, "")
 
 
-def test_out_and_back(pipes, monkeypatch):
-    monkeypatch.setattr("sut.servers.health._PAUSE_S", 0.05)
+def test_out_and_back(pipes):
     down = {"http://a", "http://b"}
     watch = watching(pipes, lambda url: f"{url}: refused" if url in down else "")
     watch.suspected(0)
@@ -55,7 +62,6 @@ def test_out_and_back(pipes, monkeypatch):
 
 
 def test_a_suspicion_right_after_a_recovery_is_the_last_word(pipes, monkeypatch):
-    monkeypatch.setattr("sut.servers.health._PAUSE_S", 0.05)
     answers = iter(["refused", "", *["refused"] * 10_000])
     watch = watching(pipes, lambda url: next(answers))
     outage, told = ("suspect", 0), []
@@ -66,15 +72,14 @@ def test_a_suspicion_right_after_a_recovery_is_the_last_word(pipes, monkeypatch)
             while told.count(outage) < 2:
                 told.append(heard(pipes[0][1]))
 
-    monkeypatch.setattr("sut.servers.health.log.warning", warn)
+    monkeypatch.setattr(health.log, "warning", warn)
     watch.suspected(0)
     wait_until(lambda: told.count(outage) == 2)
     watch.close()
     assert told == [outage, ("trust", 0), outage]
 
 
-def test_close_ends_the_questions(pipes, monkeypatch):
-    monkeypatch.setattr("sut.servers.health._PAUSE_S", 0.02)
+def test_close_ends_the_questions(pipes):
     asked = []
     watch = watching(pipes, lambda url: asked.append(url) or "dead")
     watch.suspected(0)
@@ -131,3 +136,153 @@ def test_pulse(pages, wrong, signs):
         activity.probe()
         activity._thread.join()
         assert (activity.seen_s > 0) is sign
+
+
+# -- servers asked again
+
+
+SGLANG = {
+    "/health": b"",
+    "/model_info": {"model_path": "openai/gpt-oss-120b", "weight_version": "default"},
+    "/server_info": {
+        "served_model_name": "gpt-oss-120b",
+        "version": "0.5.23",
+        "context_length": 4096,
+        "vocab_size": 201088,
+        "quantization": "mxfp4",
+    },
+}
+VLLM = {
+    "/health": b"",
+    "/v1/models": {"data": [{"id": "gpt", "root": "/m/gpt-oss-120b", "owned_by": "vllm"}]},
+    "/version": {"version": "0.32.0"},
+}
+LLAMA = {"/health": b"", "/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS}
+BEHIND = {**SGLANG, "/workers": SMG["/workers"]}
+
+
+def changed(table, page, **values):
+    return table | {page: table[page] | values}
+
+
+def asked_again(before, after, tmp_path, backend="sglang"):
+    """A recheck of a server whose pages are others than at the start, and what it answers."""
+    table = dict(before)
+    with pages(table) as url:
+        recheck = Recheck(discover([url], backend, None, 20), backend, None, None, 20, tmp_path)
+        table.clear()
+        table.update(after)
+        answer = recheck.recovered(url)
+        warnings = recheck.ask_all(20)
+    return recheck, answer, warnings
+
+
+LIST = "/v1/models"
+CHANGES = {
+    "path": (
+        SGLANG,
+        changed(SGLANG, "/model_info", model_path="other"),
+        ("model path", "openai/gpt-oss-120b", "other"),
+    ),
+    "weights": (
+        SGLANG,
+        changed(SGLANG, "/model_info", weight_version="v2"),
+        ("weight version", "default", "v2"),
+    ),
+    "name": (SGLANG, changed(SGLANG, "/server_info", served_model_name="other"), ("gpt-oss-120b", "other")),
+    "version": (SGLANG, changed(SGLANG, "/server_info", version="1"), ("version", "0.5.23", "1")),
+    "vocabulary": (SGLANG, changed(SGLANG, "/server_info", vocab_size=7), ("vocabulary size", "201088", "7")),
+    "context": (SGLANG, changed(SGLANG, "/server_info", context_length=8), ("context length", "4096", "8")),
+    "path and no more pages": (
+        SGLANG,
+        {"/health": b"", "/model_info": {"model_path": "other"}},
+        ("gpt-oss-120b", "other"),
+    ),
+    "name behind a router": (
+        BEHIND,
+        changed(BEHIND, "/server_info", served_model_name="o"),
+        ("gpt-oss-120b", "o"),
+    ),
+    "vLLM": (
+        VLLM,
+        changed(VLLM, LIST, data=[VLLM[LIST]["data"][0] | {"root": "/m/o"}]),
+        ("/m/gpt-oss-120b", "/m/o"),
+    ),
+    "vLLM's version": (VLLM, changed(VLLM, "/version", version="0.33"), ("version", "0.32.0", "0.33")),
+    "llama.cpp": (LLAMA, changed(LLAMA, LIST, data=[LLAMA_MODELS | {"id": "o"}]), ("tiny.gguf", "o")),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_another_server(name, tmp_path):
+    before, after, values = CHANGES[name]
+    recheck, answer, warnings = asked_again(before, after, tmp_path, "openai" if LIST in before else "sglang")
+    assert all(re.search(rf"(?<!\S){re.escape(value)}(?![\w.])", answer) for value in values), answer
+    assert recheck.none_left() == answer
+    (change,) = recheck.changes
+    assert (change.replica, change.right_until_ns) == (0, 0)
+    assert usable_samples(tmp_path) == frozenset()  # the journal has it, and no answer that is surely right
+    assert warnings == ()
+
+
+SAME = {
+    "the same": (SGLANG, SGLANG, "", ()),
+    "another setting": (
+        SGLANG,
+        changed(SGLANG, "/server_info", quantization="fp8"),
+        "",
+        ("quantization", "mxfp4", "fp8"),
+    ),
+    "another path behind a router": (BEHIND, changed(BEHIND, "/model_info", model_path="/nfs/gpt"), "", ()),
+    "a name that was not there": (changed(SGLANG, "/server_info", version=None), SGLANG, "", ()),
+    "a page less": (
+        SGLANG,
+        {name: page for name, page in SGLANG.items() if name != "/server_info"},
+        "vocabulary size",
+        ("vocabulary size",),
+    ),
+    "it starts": (SGLANG, SGLANG | {"/health": 503}, "503", ("503",)),
+    "another kind": (SGLANG, VLLM, "/model_info", ("/model_info",)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_no_other_server(name, tmp_path):
+    before, after, wrong, words = SAME[name]
+    recheck, answer, warnings = asked_again(before, after, tmp_path)
+    assert wrong in answer and bool(wrong) is bool(answer)
+    assert (recheck.changes, recheck.none_left(), usable_samples(tmp_path)) == ((), "", None)
+    assert bool(warnings) is bool(words)
+    assert all(word in warnings[0] for word in words)
+
+
+def test_a_server_that_is_gone_at_the_end_is_a_warning(tmp_path):
+    with pages(SGLANG) as url:
+        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+    (warning,) = recheck.ask_all(20)
+    assert url in warning
+
+
+def test_servers_are_watched_one_after_another(tmp_path):
+    table, found, ended = dict(SGLANG), [], threading.Event()
+    with pages(SGLANG) as good, pages(table) as bad:
+        servers = discover([good, bad], "sglang", None, 20)
+        recheck = Recheck(servers, "sglang", None, None, 20, tmp_path)
+        thread = threading.Thread(target=recheck.watch, args=(found.append, ended, 0.02))
+        thread.start()
+        wait_until(lambda: len(recheck._right_ns) == 2)
+        table["/model_info"] = {"model_path": "other", "weight_version": "default"}
+        wait_until(lambda: found)
+        ended.set()
+        thread.join()
+    assert found == [1]
+    (change,) = recheck.changes
+    assert change.right_until_ns > 0 and change.url == bad
+    assert recheck.none_left() == ""
+
+
+def test_the_servers_of_a_search_stay_the_same():
+    servers = [facts("http://a", model="m"), facts("http://b", model="m")]
+    check_same_servers(servers, servers)
+    with pytest.raises(ServerError, match=r"http://b: .*\bm\b.*\bother\b.*--resume"):
+        check_same_servers(servers, [servers[0], facts("http://b", model="other")])

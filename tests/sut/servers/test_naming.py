@@ -8,6 +8,7 @@ from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError, ServerError
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.discovery import discover
+from sut.servers.info_client import NotReadyError
 from sut.servers.naming import DuplicateError, any_is_here, check_enough, replicas_of
 from sut.servers.preflight import Preflight
 from tests.kit import VOCABULARY
@@ -75,8 +76,8 @@ def test_a_name_that_nobody_knows():
     assert found.urls == ()
     ((url, error),) = found.faults
     assert url == "dns+http://nobody:1"
-    assert "cannot resolve 'nobody'" in str(error)
-    with pytest.raises(ServerError, match="cannot resolve 'nobody'"):
+    assert isinstance(error, NotReadyError) and "'nobody'" in str(error)
+    with pytest.raises(NotReadyError, match="'nobody'"):
         find(["dns+http://nobody:1"])
 
 
@@ -108,7 +109,7 @@ def test_servers_of_this_machine(text, here):
 
 def test_more_replicas_are_asked_for_than_named():
     check_enough(2, ["a", "b"])
-    with pytest.raises(ConfigError, match="--min-replicas is 3"):
+    with pytest.raises(ConfigError, match=r"--min-replicas .*3.* 2 "):
         check_enough(3, ["a", "b"])
 
 
@@ -117,7 +118,7 @@ def test_the_certificate_of_a_replica_at_an_address_is_that_of_its_name(tls, cer
     with StubServer(tls=tls) as stub:
         good, bad = (f"https://{name}:{stub.port}#127.0.0.1" for name in ("llm.test", "other.test"))
         assert discover([good], "sglang", None, 20, cert)[0].url == good
-        with pytest.raises(ServerError, match=r"Hostname mismatch.*in --server-url"):
+        with pytest.raises(ServerError, match=r"Hostname mismatch.*--server-url"):
             discover([bad], "sglang", None, 20, cert)
         endpoint = [resolve_endpoint(url, "/generate", None, cert) for url in (good, bad)]
         trials = Preflight(facts(good), PARAMETERS, VOCABULARY, 20).try_all(endpoint, [1], to_the_end=True)

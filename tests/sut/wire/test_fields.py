@@ -5,10 +5,8 @@ import json
 import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
-from sut.wire import llamacpp as llamacpp_wire
-from sut.wire import make_judge, make_wire
-from sut.wire import openai as openai_wire
-from sut.wire import sglang as sglang_wire
+from sut.wire import fields, make_judge, make_wire
+from sut.wire import wire as wire_module
 from sut.wire.fields import AnswersSeen
 from tests.kit import VOCABULARY, assert_failed, parameters
 from tests.sut.wire.judging import FORMS, GREEDY, assert_completed, judge, recorded
@@ -177,7 +175,7 @@ def test_half_a_character_in_a_text_changes_nothing(form):
 
 
 def test_the_forms_that_are_remembered_are_bounded(monkeypatch):
-    monkeypatch.setattr("sut.wire.fields._MOST_FORMS", 8)
+    monkeypatch.setattr(fields, "_MOST_FORMS", 8)
     judge_of_run = make_judge("openai", "m")
     for number in range(100):
         assert judge_of_run.failure(b'{"id":"x","%b":1}' % (b"a" * number + b"_count")) is None
@@ -211,8 +209,7 @@ def test_a_compared_event_is_judged_as_a_decoded_one(protocol, events, monkeypat
             damaged.append(event[:at] + piece + event[at + 1 :])
     sent = [[*events[:place], bad, *events[place + 1 :]] for bad in damaged]
     compared = [result(protocol, stream) for stream in sent]
-    for module in (sglang_wire, openai_wire, llamacpp_wire):
-        monkeypatch.setattr(module, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(wire_module, "_MOST_PATTERNS", 0)
     for stream, found in zip(sent, compared, strict=True):
         assert result(protocol, stream) == found, stream[place]
 

@@ -33,7 +33,7 @@ def test_recorded_answers(name, ids, reason):
     ("name", "asked", "kind", "wording"),
     [
         # Ids whose text ends inside a UTF-8 character are never sent; only the count jumps.
-        ("withheld_ids", 20, FailureKind.TOKEN_COUNT, "token ids, the server counted"),
+        ("withheld_ids", 20, FailureKind.TOKEN_COUNT, "token ids"),
         # A prompt of 510 tokens in a context of 512: llama.cpp calls that its limit.
         ("context_full", 50, FailureKind.UNFINISHED, "2 of 50 tokens"),
         ("error_prompt_too_long", 20, FailureKind.IN_BAND_ERROR, "exceeds the available context size"),

@@ -99,8 +99,8 @@ FAILED = {
     },
     "its end twice": (lambda made: with_its_end_twice(made(1, 4)), FailureKind.AFTER_END),
 }
-WORDINGS = {"more than asked": "got 5 tokens, asked for 4", "cut off by the context": "3 of 4 tokens"}
-WORDINGS |= {"aborted": "after 4 tokens", "ended by 'cancelled'": "cancelled"}
+WORDINGS = {"more than asked": "5 tokens", "cut off by the context": "3 of 4 tokens"}
+WORDINGS |= {"aborted": "4 tokens", "ended by 'cancelled'": "cancelled"}
 
 
 @pytest.mark.parametrize("name", FAILED)

@@ -107,7 +107,7 @@ def test_a_full_disk_is_told_once_and_what_was_not_written_is_kept(start, monkey
 
     with StubServer() as stub:
         rig = start(stub.url)
-        monkeypatch.setattr("sut.worker.journal_writer.os.write", no_space)
+        monkeypatch.setattr(os, "write", no_space)
         rig.assign(*range(6))
         assert set(ends(rig.collect(6)).values()) == {COMPLETE}
         assert rig.control.poll(90)

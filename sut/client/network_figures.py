@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from harness.record.run_record import ReplicaNetwork
 
-TCP_INFO_BYTES = (
-    232  # of struct tcp_info, linux/tcp.h, with rcv_ooopack (Linux 5.4); an older kernel gives fewer
-)
+# The size of struct tcp_info (linux/tcp.h) with rcv_ooopack (Linux 5.4); an older kernel gives fewer bytes.
+TCP_INFO_BYTES = 232
 # tcpi_unacked, _rtt, _total_retrans, _min_rtt, _data_segs_in, _data_segs_out, _rcv_ooopack
 _FIELDS = struct.Struct("=24xI40xI28xI44xIII64xI4x")
 _GAPS = struct.Struct("=224xI")
@@ -23,22 +22,21 @@ GIVEN_UP = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class TcpInfo(NamedTuple):
-    """One connection until now, in segments and µs; retransmissions are this side's, gaps the other's.
-
-    ``gaps``: segments that arrived while an earlier one was missing: lost on the way, or overtaken.
-    """
+    """One connection until now; counts are segments with data."""
 
     unacknowledged: int
     rtt_us: int
     min_rtt_us: int
     sent: int
     retransmitted: int
+    """Sent again by this side, counted once for each time."""
     received: int
     gaps: int
+    """Arrived while an earlier one was missing, which was lost on the way or overtaken."""
 
     @classmethod
     def of(cls, data: bytes) -> "TcpInfo":
-        """Of the bytes of getsockopt(TCP_INFO); fields that the kernel does not have are 0."""
+        """Read the bytes of getsockopt(TCP_INFO); fields that the kernel does not have are 0."""
         fields = _FIELDS.unpack(data.ljust(TCP_INFO_BYTES, b"\0"))
         unacknowledged, rtt_us, retransmitted, least, received, sent, gaps = fields
         min_rtt_us = 0 if least == _NEVER_MEASURED else least
@@ -56,7 +54,7 @@ class TcpInfo(NamedTuple):
         return ""
 
     def nothing_came(self) -> str:
-        """The message where the other side's kernel has acknowledged nothing for long."""
+        """The message for a connection on which nothing was acknowledged for long."""
         if not self.retransmitted:
             return "the server's machine is gone, or the way to it is interrupted"
         return (
@@ -72,7 +70,7 @@ def gaps_of(info: bytes) -> int:
 
 
 class Network(IntEnum):
-    """Columns of the network figures of one replica in one worker; times are ns where not named otherwise."""
+    """Columns of the network figures of one replica in one worker."""
 
     CONNECTS = 0
     CONNECT_NS = 1  # sum

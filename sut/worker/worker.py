@@ -3,10 +3,14 @@
 Callbacks only: no task, future or queue for an event. The loop sleeps in epoll; a tick four times a second
 handles deadlines, idle connections, retries and the journal.
 
-Dialogue on ``control``: ("ready", None) or ("error", text) after the start; then ("suspect", replica),
-("address", text) and ("journal", text) for a replica that looks dead, an address of one that gives no
-connection, and a journal that cannot be written; ("suspect", replica)
-and ("trust", replica) come back when the supervisor has checked that replica's health.
+Messages on ``control``, to the supervisor:
+
+    ("ready", None) or ("error", text)  after the start
+    ("suspect", replica)                a replica looks dead
+    ("address", text)                   an address of a replica gives no connection
+    ("journal", text)                   the journal cannot be written
+
+and from it, when it has checked a replica's health: ("suspect", replica) or ("trust", replica).
 """
 
 import contextlib
@@ -16,7 +20,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -27,7 +31,7 @@ from harness.config.generation import SamplingParameters
 from harness.errors import machine_failure
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import NOWHERE
-from harness.record.outcome import Completion, Outcome
+from harness.record.outcome import Completion, Failure, Outcome
 from harness.record.resolved_plan import Cpus
 from sut.client.balance import Balance
 from sut.client.client import HttpClient
@@ -36,47 +40,82 @@ from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
-from sut.ipc.replica_board import ReplicaBoard
 from sut.ipc.request_store import RequestStore
 from sut.supervisor.machine_limits import raise_descriptor_limit
 from sut.supervisor.spawn import die_with_parent, gc_runs, pin
-from sut.wire import Wires, max_event_bytes
+from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
 from sut.worker.journal_writer import JournalWriter
-from sut.worker.retries import Retries
 
 _TICK_S = 0.25
+_FIRST_WAIT_NS = 250_000_000  # before a failed request is sent again; twice as long after each failure
+_LONGEST_WAIT_NS = 8_000_000_000
 _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """The settings of one worker; ``max_in_flight`` 0 means no limit. ``board``: shared with other workers.
-
-    ``seen``: what the trial answers have shown. ``first_tokens``: whether LoadGen waits for them.
-    ``accuracy``: answers matter, not their times. ``saved``: answers of an earlier attempt, by sample.
-    """
+    """The settings of one worker."""
 
     index: int
     endpoints: tuple[Endpoint, ...]
     wire: str
     model: str
+    """The served name."""
     seen: AnswersSeen
+    """What the trial answers have shown."""
     parameters: SamplingParameters
     vocabulary_size: int
     max_in_flight: int
+    """0: no limit."""
     warm_connections: int
+    """Connections that are opened to each replica before the start."""
     deadlines: Deadlines
     retries: int
     first_tokens: bool
+    """Whether LoadGen waits for them."""
     accuracy: bool
+    """Whether answers matter, and their times do not."""
     journal_dir: Path
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
+    """Answers of an earlier attempt, by sample."""
     cores: Cpus = ()
-    board: ReplicaBoard | None = None
-    network: CounterBoard | None = (
-        None  # a row for each replica of each worker, by sut.client.network.Network
-    )
+    board: CounterBoard | None = None
+    """Requests in flight: a row for each worker, a column for each replica."""
+    network: CounterBoard | None = None
+    """A row for each replica of each worker; columns by sut.client.network_figures.Network."""
+
+
+class Retries:
+    """Decides which requests are sent again, and holds them until then, which counts towards their latency.
+
+    A request of which the server accepted no byte may always be repeated; any other only with
+    ``answers_only``: times of answers do not matter then.
+    """
+
+    def __init__(self, limit: int, *, answers_only: bool) -> None:
+        self._limit = limit
+        self._answers_only = answers_only
+        self._waiting: list[tuple[int, Request]] = []
+
+    @property
+    def hold_first_tokens(self) -> bool:
+        """Whether a first token is reported only with its answer: another attempt may return another."""
+        return self._answers_only and self._limit > 0
+
+    def takes(self, request: Request, failure: Failure, now: int) -> bool:
+        """Whether the request that failed at ``now`` (monotonic ns) will be sent again."""
+        if request.attempt >= self._limit or not (self._answers_only or not request.accepted):
+            return False
+        wait = min(_FIRST_WAIT_NS << request.attempt, _LONGEST_WAIT_NS)
+        self._waiting.append((now + wait, request))
+        return True
+
+    def due(self, now: int) -> Iterator[Request]:
+        """Remove and return the requests that are due."""
+        ready = [request for until, request in self._waiting if until <= now]
+        self._waiting = [entry for entry in self._waiting if entry[0] > now]
+        yield from ready
 
 
 class Worker:
@@ -97,7 +136,6 @@ class Worker:
         self._counters = counters
         self._wires = Wires(spec.wire, spec.parameters, spec.vocabulary_size, spec.model, spec.seen)
         self._streams = spec.parameters.stream
-        self._event_bytes = max_event_bytes(spec.parameters, spec.vocabulary_size)
         self._journal = JournalWriter(
             spec.journal_dir, f"worker{spec.index}", spec.index, keep_answers=spec.accuracy
         )
@@ -107,12 +145,12 @@ class Worker:
         self._client = HttpClient(
             spec.endpoints,
             spec.deadlines,
-            self._on_first_token,
-            self._on_done,
-            self._on_suspect,
-            Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
-            self._on_lost_address,
-            _network_rows(spec),
+            on_first_token=self._on_first_token,
+            on_done=self._on_done,
+            on_suspect=self._on_suspect,
+            on_lost_address=self._on_lost_address,
+            balance=Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
+            network=_network_rows(spec),
         )
         self._backlog: deque[tuple[int, int, int]] = deque()
         self._intake = b""
@@ -227,7 +265,7 @@ class Worker:
 
     def _send(self, query_id: int, sample_index: int, issued_ns: int, attempt: int) -> None:
         wire = self._wires.of(self._store.limit(sample_index))
-        reader = ResponseReader(wire.answer(), streams=self._streams, max_event_bytes=self._event_bytes)
+        reader = ResponseReader(wire.answer(), streams=self._streams, max_event_bytes=wire.max_event_bytes)
         self._counters[Counter.SENT] += 1
         body = self._store.request(sample_index)
         request = Request(query_id, sample_index, issued_ns, body, reader, wire.opening)
@@ -257,7 +295,7 @@ class Worker:
         self._counters[Counter.TTFT_SUM_NS] += request.reader.first_token_ns - request.issued_ns
 
     def _send_first_token(self, request: Request, arrived_ns: int) -> None:
-        """``arrived_ns``: arrival of the bytes after which it may be reported: start of the client share."""
+        """``arrived_ns``: when the bytes came after which it may be reported; client share begins then."""
         if self._spec.first_tokens:
             self._messages.add(
                 request.query_id, FIRST, arrived_ns, request.reader.first_id.to_bytes(4, "little")
@@ -279,9 +317,7 @@ class Worker:
             request.issued_ns,
             request.sent_ns,
             reader.first_byte_ns,
-            reader.first_token_ns
-            if self._streams
-            else 0,  # no token's time is known of an answer that is not streamed
+            reader.first_token_ns if self._streams else 0,  # else no token's time is known
             reader.last_byte_ns,
         )
         self._journal.add(

@@ -49,7 +49,7 @@ def _write_tiny_deepseek(path: Path) -> None:
     tiny_deepseek.write(path)
 
 
-# By the name that a benchmark's definition has as its ``embedded_model``.
+# The keys are a benchmark definition's ``embedded_model``.
 _RECIPES: Mapping[str, _Recipe] = {
     "tiny-gpt-oss": _Recipe(1, 65, _write_tiny_gpt_oss),
     "tiny-llama": _Recipe(1, 37, _write_tiny_llama),
@@ -58,7 +58,7 @@ _RECIPES: Mapping[str, _Recipe] = {
 
 
 def model_for(benchmark: Benchmark, cache_dir: Path) -> EmbeddedModel:
-    """The benchmark's tiny model. Raises ConfigError where it has none, or it cannot be written."""
+    """The benchmark's tiny model. Raises ConfigError if it has none, or it cannot be written."""
     name = benchmark.embedded_model
     if name is None:
         raise ConfigError(
@@ -76,7 +76,7 @@ def model_for(benchmark: Benchmark, cache_dir: Path) -> EmbeddedModel:
 def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
     """A model with random weights, written to ``cache_dir`` at its first use.
 
-    Safe for several runs at once. Raises ConfigError where the file cannot be written.
+    Safe for several runs at once. Raises ConfigError if the file cannot be written.
     """
     recipe = _RECIPES[name]
     path = cache_dir.absolute() / f"{name}-v{recipe.version}.gguf"

@@ -1,18 +1,19 @@
-"""Readers of a server's information pages, by protocol."""
+"""Facts of a server: its information pages by protocol, and a router before it."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from harness.config.run_options import Backend
 from harness.errors import ServerError
-from harness.record.resolved_plan import ServerInfo
+from harness.record.resolved_plan import Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
-from sut.servers.routers import router_of, with_router
 
-Reported = dict[str, str | int | float | bool]
-_NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; ours of PyTorch names itself as the engine
+SettingValues = dict[str, str | int | float | bool]
+_NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; our PyTorch server names itself as the engine
 _MOST = 2**31 - 1
 _LONGEST_NAME = 1000
 # A Hugging Face cache keeps each revision in a folder of its own.
@@ -44,11 +45,28 @@ _SETTINGS = (
     "speculative_num_draft_tokens",
 )
 
+GATEWAY = "SMG or sglang-router"
+# Proxies by the beginning of their Server header, in lower case; engines have others (uvicorn, llama.cpp).
+_PROXIES = {
+    "nginx": "nginx",
+    "openresty": "nginx",
+    "envoy": "Envoy",
+    "istio-envoy": "Envoy",
+    "haproxy": "HAProxy",
+    "caddy": "Caddy",
+    "apache": "Apache",
+    "traefik": "Traefik",
+    "awselb": "AWS load balancer",
+    "cloudflare": "Cloudflare",
+}
+_LONGEST_HEADER = 100
+_MOST_SERVERS = 1 << 20
 
-def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Reported]:
+
+def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, SettingValues]:
     """The server's facts, and the plain values of SGLang's /server_info.
 
-    Raises NotReadyError where it may be starting, ServerError for a server that cannot be used.
+    Raises NotReadyError if it may be starting, ServerError for a server that cannot be used.
     """
     status, _ = control.ask("/health")
     if status != 200:
@@ -60,7 +78,7 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Repor
     return with_router(server, router_of(control, headers)), reported
 
 
-def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, Reported]:
+def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
     model = control.first_json(("/model_info", "/get_model_info"))
     if model is None or "model_path" not in model:
         raise ServerError(
@@ -73,7 +91,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, Reported]:
         url=control.url,
         wire="sglang",
         engine=_text(info, "engine") or "SGLang",
-        # A weight update moves the first (SGLang's http_server.py), earlier versions have only the second.
+        # A weight update changes the first (SGLang's http_server.py); earlier versions have only the second.
         model=_text(model, "served_model_name") or _text(info, "served_model_name") or path,
         model_path=path,
         revision=_text(info, "revision") or _snapshot(path),
@@ -102,7 +120,7 @@ def _sglang_ranks(info: Mapping[str, Any]) -> int | None:
 def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     """Requests that all ranks together run at once.
 
-    The limit in force is that of a rank: SGLang lowers it where the memory does not suffice. The flag
+    The limit in force is that of a rank: SGLang lowers it if the memory does not suffice. The flag
     --max-running-requests counts for each rank in plain data parallelism, and is divided among the ranks with
     data-parallel attention (resolve_max_num_reqs in SGLang 0.5.23's kv_cache_configurator.py).
     """
@@ -175,13 +193,13 @@ def _integer(values: Mapping[str, Any], key: str) -> int | None:
     return value if type(value) is int and 0 < value <= _MOST else None
 
 
-def _settings(info: Mapping[str, Any]) -> Reported:
-    """Those of ``_SETTINGS`` for which the server reports a plain value."""
+def _settings(info: Mapping[str, Any]) -> SettingValues:
+    """The ``_SETTINGS`` for which the server reports a plain value."""
     plain = _plain_values(info)
     return {name: plain[name] for name in _SETTINGS if name in plain}
 
 
-def _plain_values(info: Mapping[str, Any]) -> Reported:
+def _plain_values(info: Mapping[str, Any]) -> SettingValues:
     return {
         name: value
         for name, value in info.items()
@@ -198,3 +216,37 @@ def _snapshot(path: str | None) -> str | None:
     """The revision named by a path inside a Hugging Face cache."""
     found = _SNAPSHOT.search(path or "")
     return found[1] if found else None
+
+
+def router_of(control: InfoClient, headers: Mapping[str, str]) -> Router | None:
+    """The router in front of a server, by the ``headers`` of an answer and a page of its own; None for none.
+
+    Tried with SMG 1.13.0 and nginx 1.22.1; others are known by the headers that they are documented to send.
+    """
+    try:
+        workers = (control.first_json(("/workers",)) or {}).get("workers")
+        if isinstance(workers, list):
+            version = _gateway_version(control)
+            return Router(GATEWAY, version=version, servers=min(len(workers), _MOST_SERVERS))
+    except ServerError:
+        pass  # the headers may still show a router
+    server, via = headers.get("server", "")[:_LONGEST_HEADER], headers.get("via", "")[:_LONGEST_HEADER]
+    for beginning, name in _PROXIES.items():
+        if server.lower().startswith(beginning):
+            return Router(name, version=server.partition("/")[2] or None)
+    if "x-envoy-upstream-service-time" in headers:
+        return Router("Envoy")
+    return Router(f"a proxy ({via})") if via else None
+
+
+def with_router(server: ServerInfo, router: Router | None) -> ServerInfo:
+    """A gateway passes on the facts of one of its servers, whose limit counts for each of them."""
+    runs = server.max_running_requests
+    if router is not None and router.servers and runs is not None:
+        runs *= router.servers
+    return replace(server, router=router, max_running_requests=runs)
+
+
+def _gateway_version(control: InfoClient) -> str | None:
+    version = (control.first_json(("/get_loads",)) or {}).get("version")
+    return version[:_LONGEST_HEADER] if isinstance(version, str) else None

@@ -8,11 +8,11 @@ import pytest
 
 from harness.record.outcome import FailureKind
 from sut.client.endpoint import AddressPair
-from sut.client.network import Network, TcpInfo, network_of_replicas
+from sut.client.network_figures import Network, TcpInfo, network_of_replicas
 from sut.client.transport import GIVE_UP_S, KernelClock, PlainTransport
 from tests.kit import assert_failed
 from tests.stub import StubServer, refused_url
-from tests.sut.driver import assert_completed
+from tests.sut.driver import TIMES, assert_completed
 
 
 def pair_of(url):
@@ -77,15 +77,14 @@ def test_the_last_address_fails(drive):
         assert driver.suspects == [0]
 
 
-def test_an_address_that_does_not_answer_is_left_early(drive, monkeypatch):
+def test_an_address_that_does_not_answer_is_left_early(drive):
     """A full backlog swallows SYNs, as a dead machine does."""
-    monkeypatch.setattr("sut.client.client._NEXT_ADDRESS_NS", 100_000_000)
     with StubServer() as stub, socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         with socket.create_connection(deaf.getsockname()):
-            driver = drive(stub.url)
+            driver = drive(stub.url, times=replace(TIMES, next_address_ns=100_000_000))
             driver.client._replicas[0].pairs = (pair_of(url), pair_of(stub.url))
             for _ in range(2):
                 assert_completed(driver.ask())

@@ -1,8 +1,8 @@
-"""The interface of a wire protocol, and the checks that all protocols share."""
+"""The interface of an answer's reader, and the checks that all protocols share."""
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -12,11 +12,11 @@ import numpy as np
 from harness.api_key import masked
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 
-TokenIds: TypeAlias = "array[int]"
+IdArray: TypeAlias = "array[int]"  # of unsigned 32-bit integers
 
 MAX_DETAIL = 240
-_EXCERPT_BYTES = 4096  # searched for the API key
-# A cumulative event repeats every id and, without --skip-tokenizer-init, all text: bytes for each token.
+_EXCERPT_BYTES = 4096  # the API key is masked in this many
+# Bytes for each token: a cumulative event repeats every id and, without --skip-tokenizer-init, all text.
 BYTES_PER_TOKEN = 128
 BYTES_PER_EVENT = 1 << 20
 # The default of a member that is kept as bytes; msgspec cannot decode a Raw that may also be None.
@@ -25,9 +25,9 @@ NO_BYTES = msgspec.Raw(b"null")
 _COMPLETE = ("stop", "length")
 # SGLang's and vLLM's names for a request that the server gave up.
 _BROKEN_OFF = ("abort", "error")
-# What msgspec raises for bytes that are not the JSON that was expected, endless nesting included.
+# Errors of msgspec for bytes that are not the expected JSON, endless nesting included.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Half a character: servers cut text there, and no text of an answer is read.
+# Half a character, at which servers may cut text. It is replaced, since no text of an answer is used.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _Event = TypeVar("_Event")
 
@@ -45,7 +45,7 @@ class AnswerBounds:
         return self.max_new_tokens * BYTES_PER_TOKEN + BYTES_PER_EVENT
 
 
-class Answer(Protocol):
+class AnswerReader(Protocol):
     """Reads one answer event by event."""
 
     @property
@@ -54,74 +54,25 @@ class Answer(Protocol):
 
     @property
     def first_id(self) -> int:
-        """The first of them, -1 before."""
+        """The first output token, -1 before it came."""
 
     @property
-    def ids(self) -> TokenIds:
-        """All of them; not to be changed."""
+    def ids(self) -> IdArray:
+        """All output tokens; not to be changed."""
 
     @property
     def id(self) -> str:
-        """The id that its events carry, "" where they have none."""
+        """The id that its events carry, "" for none."""
 
     @property
     def prompt_ids(self) -> bytes:
-        """The prompt's ids as the server repeats them, a JSON list; b"" where it does not."""
+        """The prompt's ids as the server repeats them, a JSON list; b"" for none."""
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's payload; a Failure ends the answer."""
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
-
-
-class DeltaAnswer:
-    """The ids of an answer whose events carry only what is new."""
-
-    __slots__ = ("_ids", "_limits", "first_id", "id", "prompt_ids", "tokens")
-
-    def __init__(self, limits: AnswerBounds) -> None:
-        self.tokens = 0
-        self.first_id = -1
-        self.id = ""
-        self.prompt_ids = b""
-        self._limits = limits
-        self._ids = no_ids()
-
-    @property
-    def ids(self) -> TokenIds:
-        """As Answer."""
-        return self._ids
-
-    def _extend(self, ids: list[int] | None) -> Failure | None:
-        if not ids:
-            return None
-        if not self._ids:
-            if not 0 <= ids[0] < self._limits.vocabulary_size:
-                return wrong_id(ids[0], self._limits)
-            self.first_id = ids[0]
-        failure = append_ids(self._ids, ids, self._limits)
-        self.tokens = len(self._ids)
-        return failure
-
-
-class Wire(Protocol):
-    """One server protocol: renders request bodies and reads answers."""
-
-    path: str
-    streams: bool
-
-    def render(self, token_ids: Sequence[int]) -> bytes:
-        """The request's JSON body, without its id."""
-
-    def opening(self, request_id: str, body_bytes: int) -> bytes:
-        """The headers that end a request's head, and its body's opening brace, where the id has its place.
-
-        ``body_bytes``: the size of the body that ``render`` gave, of which all but the brace follows.
-        """
-
-    def answer(self) -> Answer:
-        """A reader for one new answer."""
 
 
 def given(**options: int | None) -> dict[str, int]:
@@ -142,12 +93,7 @@ def number(value: int) -> str:
     return str(value) if value.bit_length() <= 64 else f"a number of {value.bit_length()} bits"
 
 
-def no_ids() -> TokenIds:
-    """An empty array for an answer's ids: 4 bytes each, a tenth of the size of a list of ints."""
-    return array("I")
-
-
-def append_ids(known: TokenIds, new: list[int], limits: AnswerBounds) -> Failure | None:
+def append_ids(known: IdArray, new: list[int], limits: AnswerBounds) -> Failure | None:
     """Append at most as many ids as asked for; array itself refuses negative ones and those above 32 bits."""
     if failure := too_many(len(known) + len(new), limits):
         return failure
@@ -199,11 +145,6 @@ def repeated(ids: msgspec.Raw) -> bytes:
     return b"" if ids is NO_BYTES or (found := bytes(ids)) == b"null" else found
 
 
-def opening(body_bytes: int) -> bytes:
-    """``Wire.opening`` of a protocol whose requests carry no id."""
-    return b"Content-Length: %d\r\n\r\n{" % body_bytes
-
-
 def other_request(found: str, expected: str) -> Failure:
     """The Failure of an event of another answer than the one before it."""
     shown, before = excerpt(found.encode()), excerpt(expected.encode())
@@ -242,7 +183,7 @@ def after_end(tokens: int) -> Failure:
 
 
 def whole_answer(
-    ids: TokenIds, claimed: int | None, reason: str | None, prompt_tokens: int | None, limits: AnswerBounds
+    ids: IdArray, claimed: int | None, reason: str | None, prompt_tokens: int | None, limits: AnswerBounds
 ) -> Outcome:
     """The one place where an answer becomes a Completion: counted, bounded, finished.
 
@@ -266,7 +207,7 @@ def whole_answer(
     return _checked(ids, reason, prompt_tokens, limits)
 
 
-def _checked(ids: TokenIds, reason: str, prompt_tokens: int | None, limits: AnswerBounds) -> Outcome:
+def _checked(ids: IdArray, reason: str, prompt_tokens: int | None, limits: AnswerBounds) -> Outcome:
     known = np.frombuffer(ids, dtype=np.uint32)
     if (high := int(known.max())) >= limits.vocabulary_size:
         return wrong_id(high, limits)

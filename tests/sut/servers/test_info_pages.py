@@ -5,7 +5,8 @@ from msgspec import structs
 
 from harness.record.resolved_plan import Router
 from sut.servers.info_client import InfoClient
-from sut.servers.routers import GATEWAY, router_of, router_warnings
+from sut.servers.info_pages import GATEWAY, router_of
+from sut.servers.server_checks import router_warnings
 from tests.sut.pages import fact_of, facts, pages
 
 # What SMG 1.13.0 answered in front of two servers, cut to what matters; its other paths are 404.

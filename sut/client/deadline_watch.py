@@ -8,7 +8,7 @@ from harness.record.outcome import Failure, FailureKind
 from sut.client.connections import Request
 
 _NEVER = 1 << 62
-_SPARE = 1024  # entries of ended requests that may stay in the heap
+_SPARE = 1024  # this many entries of ended requests may stay in the heap
 
 
 class DeadlineWatch:
@@ -35,8 +35,8 @@ class DeadlineWatch:
 
     def add_again(self, request: Request, now: int) -> None:
         """Add a request again that is not late at ``now``."""
-        request.look_ns = self._due(request, now)
-        heapq.heappush(self._heap, (request.look_ns, request.query_id))
+        request.next_check_ns = self._due(request, now)
+        heapq.heappush(self._heap, (request.next_check_ns, request.query_id))
 
     def wait_s(self, now: int, longest_s: float) -> float:
         """Seconds until the next check, ``longest_s`` at most."""
@@ -80,10 +80,10 @@ class DeadlineWatch:
         return None
 
     def _request_of(self, entry: tuple[int, int]) -> Request | None:
-        """The request; None where it has ended, or where a later attempt has an entry of its own."""
+        """The request; None if it has ended, or if a later attempt has another entry."""
         when, query_id = entry
         request = self._in_flight.get(query_id)
-        return request if request is not None and request.look_ns == when else None
+        return request if request is not None and request.next_check_ns == when else None
 
     def _due(self, request: Request, now: int) -> int:
         """The earliest moment after ``now`` at which the request can be late.

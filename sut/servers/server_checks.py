@@ -1,0 +1,335 @@
+"""Checks of the servers' facts: against the run, against the rules' model, and against each other."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.config.benchmark import Benchmark
+from harness.config.generation import SamplingParameters
+from harness.config.server_urls import folded
+from harness.errors import ServerError
+from harness.record.resolved_plan import ServerInfo
+from sut.servers.info_pages import GATEWAY, SettingValues
+
+# SGLang also passes on the tokens of unstreamed answers in steps of 50: with this interval, or a longer one,
+# streams cost it no more.
+_CHEAP_STREAM_INTERVAL = 50
+
+# Words that name a number format, a quantisation tool or a file format, as in published names:
+# gpt-oss-120b-w-mxfp4-a-fp8-Mlperf, fp4_quantized, gpt-oss-120b-GGUF, DeepSeek-R1-MXFP4-Preview.
+_FORM_WORD = re.compile(
+    r"w|a|kv|k|m|s|l|xl|of|0\d{4}"
+    r"|w\d+a\d+(kv\d+)?|(w|a|kv|mx|nv)?(fp|bf|int|f|i?q|e)\d+(m\d+)?"
+    r"|awq|gptq|gguf|ggml|hf|quant|quanti[sz]ed|quark|modelopt|autoround|marlin|ptq|dynamic|static"
+    r"|mlperf|preview"
+)
+_VERSION = re.compile(r"v\d+")  # of a form, as in DeepSeek-R1-FP4-v2; alone it is that of another model
+# Folders below that of the model, as in /model/gpt-oss-120b/orig and in a Hugging Face cache.
+_PLAIN_FOLDERS = frozenset(["orig", "original", "main", "hf", "model", "weights", "snapshots", "."])
+REVISION = re.compile(r"[0-9a-f]{7,40}")  # a model's revision: a git hash, perhaps abbreviated
+_SEPARATORS = re.compile(r"[-_. ]+")
+
+# Fields that differ by nature or with time, and those that may hold a secret, such as the start command.
+# The names are those of SGLang 0.5.23.
+_OWN = re.compile(
+    r"(.*_)?(url|host|ip|ports?|addr|seed|gpu_id|worker_id|ipc_name|throughput|(start|up)?time)|node_rank|"
+    r".*(key|secret|password|credential|command).*|(hf|auth|access)_token"
+)
+_NOT_COMPARED = ("url", "trial_s", "settings", "differs")
+_MOST_VALUES = 4
+# Fields that all replicas that name them have in common, as they have protocol, model and version.
+_ALIKE = ("revision", "weight_version", "vocabulary_size", "context_length")
+_HASH = re.compile(r"[0-9a-f]{40}")
+_REMEDY = "one run needs equal replicas: start those that differ like the others, or do not name them"
+
+_PAGE = "docs/guide/servers/router.md"
+_RISK = "which may hide failures by retrying, and hides stragglers"
+_RISKS = {
+    GATEWAY: "which hides failures by retrying unless it has --disable-retries, and hides stragglers; its "
+    "policy is not known (cache_aware unless it has --policy power_of_two or another)",
+    "nginx": "which hides failures by retrying unless it has proxy_next_upstream off, hides stragglers, and "
+    "may hold back streams unless it has proxy_buffering off",
+}
+
+_Key = TypeVar("_Key")
+
+
+# -- whether a server's name for its model is the benchmark's model
+
+
+class Match(Enum):
+    """Whose name of a model it is."""
+
+    SAME = "same"
+    """The wanted model's."""
+    VARIANT = "variant"
+    """A quantised or converted form's."""
+    RELATIVE = "relative"
+    """It holds the wanted name and more than a number format: a draft model's, or a fine-tune's."""
+    OTHER = "other"
+
+
+def match_names(names: Iterable[str], wanted: str) -> Match:
+    """SAME, VARIANT or OTHER, of a server's names; ``wanted`` is ``publisher/name``.
+
+    Servers report what they were given: a Hugging Face name, a local path, or a name that the user chose.
+    Names are compared by components, never as substrings: a draft model or a fine-tune holds the name of its
+    base. One of the names must be the wanted model's, and none of them that of a relative.
+    """
+    found = {_match_name(name, wanted) for name in names}
+    if Match.RELATIVE in found:
+        return Match.OTHER
+    if Match.VARIANT in found:
+        return Match.VARIANT
+    return Match.SAME if Match.SAME in found else Match.OTHER
+
+
+def _match_name(name: str, wanted: str) -> Match:
+    publisher, _, model = wanted.lower().rpartition("/")
+    found = Match.SAME
+    for part in reversed([part for part in name.lower().split("/") if part]):
+        if part in _PLAIN_FOLDERS or REVISION.fullmatch(part):
+            continue
+        if model not in part and _is_form(part):
+            found = Match.VARIANT
+            continue
+        return _match_part(part, publisher, model, found)
+    return Match.OTHER
+
+
+def _match_part(part: str, publisher: str, model: str, below: Match) -> Match:
+    """``below``: the match of the folders below this part of the path."""
+    first_word = publisher.split("-")[0]
+    prefixes = ("", f"models--{publisher}--", f"{publisher}-", f"{publisher}_", f"{first_word}-")
+    for text in (part.removeprefix(prefix) for prefix in prefixes):
+        if text == model:
+            return below
+        if text.startswith(model) and text[len(model)] in "-_. " and _is_form(text[len(model) :]):
+            return Match.VARIANT
+    return Match.RELATIVE if model in part else Match.OTHER
+
+
+def _is_form(text: str) -> bool:
+    """Whether every word names a number format, a tool or a file format, or the version of such a form."""
+    words = [word for word in _SEPARATORS.split(text) if word and not _VERSION.fullmatch(word)]
+    return bool(words) and all(_FORM_WORD.fullmatch(word) for word in words)
+
+
+# -- the run against its servers
+
+
+def _urls_by(facts: Sequence[ServerInfo], key: Callable[[ServerInfo], _Key | None]) -> dict[_Key, list[str]]:
+    """The servers of each key, in the order of the keys; those without a key are left out."""
+    urls: dict[_Key, list[str]] = {}
+    for fact in facts:
+        if (found := key(fact)) is not None:
+            urls.setdefault(found, []).append(fact.url)
+    return urls
+
+
+def _grouped(facts: Sequence[ServerInfo], text: Callable[[ServerInfo], str | None]) -> Iterator[str]:
+    """Servers with ``text`` of them; those of the same text share a line."""
+    for found, urls in _urls_by(facts, text).items():
+        yield f"{folded(urls)}{found}"
+
+
+def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
+    """Warnings about streams of many events: in Offline they cost time and measure nothing."""
+
+    def short_interval(fact: ServerInfo) -> int | None:
+        interval = fact.stream_interval
+        return interval if interval is not None and interval < _CHEAP_STREAM_INTERVAL else None
+
+    for interval, urls in _urls_by(facts, short_interval).items():
+        yield (
+            f"answers are streamed in Offline, and {folded(urls)} has stream interval {interval}: each event "
+            f"costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, or do "
+            "not stream"
+        )
+
+
+def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
+    """Deviations: servers of another model or revision than the rules, or --model, name."""
+    wanted = f"the rules say {benchmark.model}" if benchmark.official else f"expected {benchmark.model}"
+
+    def deviation(fact: ServerInfo) -> str | None:
+        if fact.model is None:
+            return f" does not name its model, {wanted}"
+        if _match_of(fact, benchmark.model) is Match.OTHER:
+            return f" serves {fact.names}, {wanted}"
+        if fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
+            return f" serves revision {fact.revision}, the rules say {benchmark.model_revision}"
+        return None
+
+    return _grouped(facts, deviation)
+
+
+def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
+    """Warnings about a quantised or converted form of the rules' model, or a model known by name only."""
+
+    def known_by_name(fact: ServerInfo) -> str | None:
+        path = fact.model_path
+        if _match_of(fact, benchmark.model) is Match.OTHER or not path:
+            return None
+        if match_names([path], benchmark.model) is not Match.OTHER:
+            return None
+        return (
+            f" serves {fact.names}: the path does not name {benchmark.model}, "
+            "so only the served name identifies the model"
+        )
+
+    def variant(fact: ServerInfo) -> str | None:
+        if _match_of(fact, benchmark.model) is not Match.VARIANT:
+            return None
+        found = f" serves {fact.names}, a quantised or converted form of {benchmark.model}"
+        must = ": measurements.json must say so (weight_transformations, weight_data_types)"
+        return found + must if benchmark.official else found
+
+    yield from _grouped(facts, known_by_name)
+    yield from _grouped(facts, variant)
+
+
+def _match_of(fact: ServerInfo, wanted: str) -> Match:
+    return match_names([name for name in (fact.model_path, fact.model, fact.served_name) if name], wanted)
+
+
+def _same_revision(revision: str, wanted: str | None) -> bool:
+    """False if they differ. Branches and tags (``main``) are not compared; an abbreviated hash is."""
+    return wanted is None or not REVISION.fullmatch(revision) or wanted.startswith(revision)
+
+
+def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParameters) -> Iterator[str]:
+    """Warnings about parameters that a server's protocol does not have."""
+
+    def missing(fact: ServerInfo) -> str | None:
+        if not parameters.min_new_tokens or fact.wire != "llamacpp":
+            return None
+        return (
+            f": {fact.engine} takes no min_new_tokens, here {parameters.min_new_tokens}: "
+            "shorter answers are not prevented, and one without a token is a failure"
+        )
+
+    return _grouped(facts, missing)
+
+
+def check_capacity(
+    facts: Sequence[ServerInfo],
+    longest_prompt: int,
+    max_new_tokens: int,
+    vocabulary: int,
+    needed: int | None = None,
+) -> None:
+    """Check prompts and answers against the context, and ids against the vocabulary. Raises ServerError.
+
+    ``needed``: the most tokens of a prompt and its answer, if that is not the sum of the two.
+    """
+    needed = needed or longest_prompt + max_new_tokens
+    for fact in facts:
+        if fact.context_length is not None and fact.context_length < needed:
+            raise ServerError(
+                f"{fact.url}: context of {fact.context_length} tokens, expected {needed} (longest prompt "
+                f"{longest_prompt} + max_new_tokens {max_new_tokens}); raise the server's context length"
+            )
+        if fact.vocabulary_size is not None and fact.vocabulary_size < vocabulary:
+            raise ServerError(
+                f"{fact.url}: model with {fact.vocabulary_size} token ids, the dataset needs {vocabulary}; "
+                "serve the model that the dataset was tokenized for"
+            )
+
+
+def router_warnings(servers: Sequence[ServerInfo]) -> Iterator[str]:
+    """A warning for each kind of router."""
+
+    def router_name(server: ServerInfo) -> str | None:
+        return None if server.router is None else server.router.name
+
+    for name, found in _urls_by(servers, router_name).items():
+        risk = _RISKS.get(name, _RISK)
+        yield f"{folded(found)}: {name} in front, {risk}; name the servers themselves, or see {_PAGE}"
+
+
+# -- differences between the replicas
+
+
+def check_alike(facts: Sequence[ServerInfo]) -> None:
+    """Raise ServerError unless all replicas serve the same model with the same version and context."""
+    groups: dict[tuple[str, str | None, str | None], list[ServerInfo]] = {}
+    for fact in facts:
+        groups.setdefault((fact.wire, fact.model, fact.version), []).append(fact)
+    if len(groups) > 1:
+        # The most frequent first, in the order of the URLs among equals.
+        found = sorted(groups.values(), key=lambda group: -len(group))
+        shown = ", ".join(
+            f"{folded(fact.url for fact in group)} {'serves ' if place == 0 else ''}"
+            f"{group[0].model or 'a model without a name'} "
+            f"({group[0].engine} {group[0].version or 'without a version'})"
+            for place, group in enumerate(found)
+        )
+        raise ServerError(f"replicas differ: {shown}; {_REMEDY}")
+    for name in _ALIKE:
+        named = [(fact, value) for fact in facts if (value := _compared(fact, name)) is not None]
+        for text in _difference(name, [fact for fact, _ in named], [value for _, value in named]):
+            raise ServerError(f"{text}; {_REMEDY}")
+
+
+def _compared(fact: ServerInfo, name: str) -> Any:
+    """A field's value if it can be compared: a branch or a part of a hash may name any revision."""
+    value = getattr(fact, name)
+    return None if name == "revision" and value is not None and not _HASH.fullmatch(value) else value
+
+
+def with_differences(answers: Sequence[tuple[ServerInfo, SettingValues]]) -> tuple[ServerInfo, ...]:
+    """The servers, each with its values of /server_info that are not the same at all replicas."""
+    facts = tuple(fact for fact, _ in answers)
+    reports = [reported for _, reported in answers]
+    names = dict.fromkeys(name for reported in reports for name in reported)
+    differing = []
+    for name in names:
+        values = [reported.get(name) for reported in reports]
+        if name in facts[0].settings or _OWN.fullmatch(name) or hasattr(facts[0], name):
+            continue
+        distinct = len(set(values))
+        is_identity = distinct == len(values) > 2 and any(isinstance(value, str) for value in values)
+        if distinct > 1 and not is_identity:
+            differing.append(name)
+    if not differing:
+        return facts
+    return tuple(
+        msgspec.structs.replace(
+            fact, differs={name: reported[name] for name in differing if name in reported}
+        )
+        for fact, reported in zip(facts, reports, strict=True)
+    )
+
+
+def replica_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
+    """A warning for each field in which replicas of the same model and version differ."""
+    fields = [name for name in ServerInfo.__struct_fields__ if name not in _NOT_COMPARED]
+    for name in fields:
+        yield from _difference(name, facts, [getattr(fact, name) for fact in facts])
+    for part in ("settings", "differs"):
+        found: list[dict[str, Any]] = [getattr(fact, part) for fact in facts]
+        for name in dict.fromkeys(name for values in found for name in values):
+            if name not in fields:
+                yield from _difference(name, facts, [values.get(name) for values in found])
+
+
+def _difference(name: str, facts: Sequence[ServerInfo], values: Sequence[Any]) -> Iterator[str]:
+    counts = Counter(values)
+    if len(counts) <= 1:
+        return
+    urls: dict[Any, list[str]] = {value: [] for value in counts}
+    for fact, value in zip(facts, values, strict=True):
+        urls[value].append(fact.url)
+    shown = [f"{value} at {folded(urls[value])}" for value, _ in counts.most_common(_MOST_VALUES)]
+    more = len(counts) - len(shown)
+    if more and all(type(value) in (int, float) for value in counts):
+        low, high = min(counts), max(counts)
+        text = f"{len(counts)} values from {low} at {folded(urls[low])} to {high} at {folded(urls[high])}"
+    else:
+        text = ", ".join(shown) + (f" and {more} other values" if more else "")
+    yield f"replicas differ in {name.replace('_', ' ')}: {text}"

@@ -1,0 +1,203 @@
+"""The common part of all protocols: requests are rendered, answers read event by event.
+
+Most events of an answer differ in their text, new ids and count only. One that has the pattern of an event
+which was decoded and judged says nothing else, so it needs no decoding; what comparing bytes cannot show is
+left to the decoder.
+"""
+
+import re
+from array import array
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from harness.config.generation import SamplingParameters
+from harness.record.outcome import Failure, Outcome
+from sut.wire.answer_checks import AnswerBounds, AnswerReader, IdArray, append_ids, wrong_id
+from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
+
+# The most patterns that are tried for one answer; an event that does not have the latest one is decoded.
+_MOST_PATTERNS = 4
+_TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
+# Text with the short escapes; what has others (\u) is left to the decoder.
+_plain_text = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
+_ids_of = msgspec.json.Decoder(list[int]).decode
+
+
+class Pattern:
+    """One event's bytes around its text, its ids and its count of tokens, in this order."""
+
+    __slots__ = ("_end", "_from_text", "_head", "_to_count", "_to_ids")
+
+    def __init__(self, head: bytes, from_text: bytes, to_count: bytes, end: bytes | None) -> None:
+        self._head = head
+        self._from_text = from_text
+        self._to_ids = head + from_text  # the same without text
+        self._to_count = to_count
+        self._end = end
+
+    @classmethod
+    def of(cls, event: bytes, keys: EventKeys) -> "Pattern | None":
+        """The pattern of an event of valid JSON; None unless its keys are there once each, in this order."""
+        ids = event.find(keys.ids) + len(keys.ids)
+        if event.count(keys.ids) != 1:
+            return None
+        head, from_text = event[:ids], b""
+        if event.count(keys.text) == 1:
+            text = event.find(keys.text) + len(keys.text)
+            end = _TEXT.match(event, text).end()  # type: ignore[union-attr]
+            if not text <= end < ids:
+                return None
+            head, from_text = event[:text], event[end:ids]
+        close = event.find(b"]", ids)
+        if not keys.count:
+            return cls(head, from_text, event[close:], None)
+        number = event.find(keys.count, close) + len(keys.count)
+        if event.count(keys.count) != 1 or number <= close:
+            return None
+        after = event[number:].lstrip(b"0123456789")
+        return cls(head, from_text, event[close:number], after)
+
+    def new_ids(self, event: bytes, tokens: int) -> list[int] | None:
+        """The ids of an event that has this pattern and counts ``tokens`` and its own; None for another."""
+        if event.startswith(self._to_ids):
+            at = len(self._to_ids)
+        else:
+            head, from_text = self._head, self._from_text
+            if not event.startswith(head):
+                return None
+            at = _plain_text(event, len(head)).end()  # type: ignore[union-attr]
+            if not event.startswith(from_text, at):
+                return None
+            at += len(from_text)
+        end = event.find(b"]", at)
+        try:
+            ids = _ids_of(event[at - 1 : end + 1])
+        except msgspec.DecodeError:
+            return None
+        after = self._end
+        rest = self._to_count if after is None else b"%b%d%b" % (self._to_count, tokens + len(ids), after)
+        return ids if event[end:] == rest else None
+
+
+class TokenAnswer:
+    """Reads an answer whose events carry new ids: an AnswerReader but for ``_take`` and ``finish``."""
+
+    __slots__ = (
+        "_ids",
+        "_judge",
+        "_limits",
+        "_pattern",
+        "_patterns",
+        "first_id",
+        "id",
+        "prompt_ids",
+        "tokens",
+    )
+    keys: ClassVar[EventKeys]
+
+    def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
+        self.tokens = 0
+        self.first_id = -1
+        self.id = ""
+        self.prompt_ids = b""
+        self._limits = limits
+        self._judge = judge
+        self._ids: IdArray = array("I")  # 4 bytes each, a tenth of the size of a list of ints
+        self._pattern: Pattern | None = None  # the latest one; None after the last event
+        self._patterns = 0  # tried so far
+
+    @property
+    def ids(self) -> IdArray:
+        """As AnswerReader."""
+        return self._ids
+
+    def feed(self, event: bytes) -> Failure | None:
+        """Take one event's JSON."""
+        if self._pattern is not None:
+            ids = self._pattern.new_ids(event, self.tokens)
+            if ids is not None:
+                return self._extend(ids)
+        return self._take(event)
+
+    def finish(self) -> Outcome:
+        """Judge the answer after its last event."""
+        raise NotImplementedError
+
+    def _take(self, event: bytes) -> Failure | None:
+        """Decode an event and check all of it."""
+        raise NotImplementedError
+
+    def _extend(self, ids: list[int] | None) -> Failure | None:
+        """Take an event's new ids."""
+        if not ids:
+            return None
+        if not self._ids:
+            if not 0 <= ids[0] < self._limits.vocabulary_size:
+                return wrong_id(ids[0], self._limits)
+            self.first_id = ids[0]
+        failure = append_ids(self._ids, ids, self._limits)
+        self.tokens = len(self._ids)
+        return failure
+
+    def _expect_like(self, event: bytes, *, is_last: bool) -> None:
+        """Expect that the next event has the pattern of this one, unless the answer ends with it."""
+        if is_last:
+            self._pattern = None
+        elif self._patterns < _MOST_PATTERNS:
+            self._patterns += 1
+            self._pattern = Pattern.of(event, self.keys) or self._pattern
+
+
+class Wire:
+    """One server protocol, for answers of at most ``parameters.max_new_tokens``.
+
+    ``model`` is the served name, which some protocols' requests carry.
+    """
+
+    path: ClassVar[str]
+    fields: ClassVar[FieldRules]
+    """The documented fields of its events."""
+    answers: ClassVar[type[TokenAnswer]]
+    """What reads one answer."""
+    prompt_key = b"prompt"
+    """The key of a request's prompt."""
+
+    def __init__(
+        self, parameters: SamplingParameters, vocabulary_size: int, model: str, judge: EventJudge
+    ) -> None:
+        self.streams = parameters.stream
+        self._judge = judge
+        self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
+        self.max_event_bytes = (
+            self._limits.max_event_bytes
+        )  # the largest event that an honest answer can hold
+        self._head = b'{"%b":' % self.prompt_key
+        self._tail = b"," + msgspec.json.encode(self.options(parameters, model))[1:]
+
+    @classmethod
+    def judge(cls, model: str, seen: AnswersSeen | None) -> EventJudge:
+        """The judge of this protocol's events."""
+        return EventJudge(cls.fields, cls.answers.keys, (), seen)
+
+    @staticmethod
+    def options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
+        """All of a request but its prompt and id."""
+        raise NotImplementedError
+
+    def render(self, token_ids: Sequence[int]) -> bytes:
+        """A request's JSON body without its id: the prompt, then the options."""
+        return self._head + msgspec.json.encode(token_ids) + self._tail
+
+    def opening(self, request_id: str, body_bytes: int) -> bytes:
+        """The headers that end a request's head, and its body's opening brace, after which an id may stand.
+
+        ``body_bytes``: the size of the body that ``render`` gave, of which all but the brace follows.
+        A protocol whose answers do not repeat the id sends none.
+        """
+        return b"Content-Length: %d\r\n\r\n{" % body_bytes
+
+    def answer(self) -> AnswerReader:
+        """A reader for one new answer."""
+        return self.answers(self._limits, self._judge)
