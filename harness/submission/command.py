@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
-from harness.submission.build import BuildRequest
-from harness.submission.build import build as build_tree
-from harness.submission.checks.check import check_contexts, check_tree, kept_beside
+from harness.submission.building.build import BuildRequest
+from harness.submission.building.build import build as build_tree
+from harness.submission.building.descriptions import FROM_RUNS, read_submitter_info
+from harness.submission.building.find_runs import scenarios_there
+from harness.submission.building.machine import machine_fields
+from harness.submission.building.source_code import WrittenSource
+from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.checks.issue import Issue
 from harness.submission.cli import BuildOptions, CheckOptions, SystemOptions, TableOptions
-from harness.submission.documents import FROM_RUNS, read_submitter_info
-from harness.submission.find_runs import scenarios_there
-from harness.submission.layout import scenario_dirs
-from harness.submission.machine import machine_fields
-from harness.submission.rules import SystemRule, load_rules
-from harness.submission.source_code import WrittenSource
-from harness.submission.summary import compare, summarize, table, write_csv
+from harness.submission.results_table import compare, summarize, table, write_csv
+from harness.submission.tree.layout import kept_beside, scenario_dirs
+from harness.submission.tree.round_rules import SystemRule, load_rules
 from harness.text import counted, show
 
 

@@ -8,7 +8,7 @@ import pytest
 from harness.compliance.registry import find_test
 from harness.config.audit_config import official_audit
 from harness.config.benchmark import load_benchmark
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 from scripts import compare_round
 
 CONF = """

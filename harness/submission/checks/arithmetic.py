@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 
 from harness.loadgen_logs.agreement import PERCENTS
-from harness.submission.checks.check_context import Logs
+from harness.submission.checks.context import Logs
 
 _S = 1e9  # ns
 _DIGITS = 5e-6  # the most that a figure of six digits is rounded by, as a share of it

@@ -9,38 +9,37 @@ from harness.config.rounds import current_round
 from harness.config.scenario import Scenario
 from harness.files import DETAIL, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import read_detail
-from harness.submission.checks.accuracy import check_accuracy
-from harness.submission.checks.check_context import CheckContext
+from harness.submission.checks.accuracy_run import check_accuracy
 from harness.submission.checks.compliance_tests import check_tests
-from harness.submission.checks.documents import check_scenario_documents, check_system
-from harness.submission.checks.files import check_encoding, check_files, check_repeats, check_secrets
+from harness.submission.checks.context import CheckContext
+from harness.submission.checks.documents import (
+    check_records,
+    check_scenario_documents,
+    check_system,
+    check_user_conf,
+)
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
-from harness.submission.checks.performance import check_performance
+from harness.submission.checks.performance_run import check_performance
 from harness.submission.checks.power import check_power
-from harness.submission.checks.run_record import check_records
-from harness.submission.checks.user_conf import check_user_conf
-from harness.submission.layout import (
+from harness.submission.checks.tree_files import check_encoding, check_files, check_repeats, check_secrets
+from harness.submission.tree.layout import (
     BenchmarkDir,
     ScenarioDir,
     benchmark_dirs,
     endpoints_scenario,
     has_endpoints_layout,
+    kept_beside,
     organisations,
     read_fields,
     scenario_dirs,
     scenario_named,
     system_dirs,
 )
-from harness.submission.rules import Rules, Suite, definition_of, load_rules
+from harness.submission.tree.round_rules import RoundRules, Suite, definition_of, load_rules
 
 _UNDEFINED_SCENARIOS = ("multistream",)  # of MLPerf, and of none of our benchmarks
 _MAPPING = "model_mapping.json"  # of an open submission: the official benchmark of each folder
-
-
-def kept_beside(root: Path) -> Path:
-    """The folder of the files that are kept and not submitted, for the tree ``root``."""
-    return root.with_name(root.name + ".kept")
 
 
 def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None = None) -> tuple[Issue, ...]:
@@ -64,7 +63,7 @@ def check_contexts(root: Path, round_name: str | None = None) -> tuple[CheckCont
 class _Tree:
     """A tree and the rules of one round."""
 
-    def __init__(self, root: Path, rules: Rules, round_name: str, kept: Path) -> None:
+    def __init__(self, root: Path, rules: RoundRules, round_name: str, kept: Path) -> None:
         self._root, self._rules, self._round, self._kept = root, rules, round_name, kept
 
     def issues(self, found: Sequence[ScenarioDir]) -> Iterator[Issue]:
@@ -149,7 +148,7 @@ def _organisation(root: Path, path: Path) -> Iterator[Issue]:
         yield Issue("malformed", (where / _MAPPING).as_posix(), what)
 
 
-def official_name(folder: BenchmarkDir, rules: Rules) -> str:
+def official_name(folder: BenchmarkDir, rules: RoundRules) -> str:
     """The official name of a folder's benchmark; open results may map other names in model_mapping.json."""
     name = rules.aliases.get(folder.benchmark, folder.benchmark)
     if name in rules.benchmarks or folder.binding:

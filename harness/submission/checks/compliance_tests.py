@@ -8,11 +8,11 @@ from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import PERFORMANCE_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.accuracy_files import is_complete
-from harness.submission.checks.accuracy import check_accuracy_log
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.submission.checks.accuracy_run import check_accuracy_log
+from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
+from harness.submission.tree.accuracy_files import is_complete
 from harness.text import counted
 
 # A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other

@@ -4,7 +4,9 @@ The remedies are for submitters of any harness: they name the file and what it m
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from harness.submission.tree.layout import SystemDir, absence
 from harness.text import printable
 
 _MOST_CHARACTERS = 1500  # the names of all fields of a system description, and as much again
@@ -117,11 +119,6 @@ RULES: dict[str, tuple[str, str]] = {
 }
 
 
-def unreadable(where: str, reason: str) -> "Issue":
-    """The issue of an entry that cannot be read."""
-    return Issue("files", where, f"cannot be read: {reason}", remedy="put a readable file in its place")
-
-
 @dataclass(frozen=True, slots=True)
 class Issue:
     """``code`` is a key of RULES; ``where`` is relative to the tree. A warning needs no action.
@@ -143,3 +140,14 @@ class Issue:
             if self.is_warning
             else f"{what}; rule: {rule}; remedy: {self.remedy or remedy}"
         )
+
+
+def unreadable(where: str, reason: str) -> Issue:
+    """The issue of an entry that cannot be read."""
+    return Issue("files", where, f"cannot be read: {reason}", remedy="put a readable file in its place")
+
+
+def missing(folder: SystemDir, path: Path, code: str = "missing-file") -> Issue:
+    """The issue of a file that is not there, or only under another name."""
+    what, remedy = absence(folder, path)
+    return Issue(code, folder.relative(path), what, remedy=remedy)

@@ -7,7 +7,7 @@ from harness.config.loadgen_settings import NS_PER_MS, PERFORMANCE_MODE
 from harness.files import ACCURACY, DETAIL, PERFORMANCE, SUMMARY
 from harness.loadgen_logs.agreement import disagreements
 from harness.submission.checks.arithmetic import contradictions
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 
 _VERSION = "loadgen_version"  # "6.0.17 @ 0123456789"

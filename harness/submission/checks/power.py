@@ -5,10 +5,10 @@ from datetime import datetime
 from pathlib import Path
 
 from harness.files import PERFORMANCE
-from harness.submission.checks.check_context import CLOCK_FORMAT, CheckContext, read_logs
+from harness.submission.checks.context import CLOCK_FORMAT, CheckContext, read_logs
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import read_fields
-from harness.submission.nameplate import POWER_FIELD, nameplate_of
+from harness.submission.tree.layout import read_fields
+from harness.submission.tree.system_description import POWER_FIELD, nameplate_of
 
 _POWER, _RANGING = Path("performance/power"), Path("performance/ranging")
 _SAMPLES = "spl.txt"  # of the power meter

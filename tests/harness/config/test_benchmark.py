@@ -19,7 +19,7 @@ from harness.config.scenario import Scenario
 from harness.dataset.tokenizer import decode
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 from tests.harness.config.loadgen import loadgen_reads
 
 SEEDS = {"qsl_rng_seed": 2085463073848966840, "sample_index_rng_seed": 2747215439041700203}

@@ -9,7 +9,7 @@ from harness.config.rounds import available_rounds, current_round, loadgen_of, r
 from harness.config.run_options import RunOptions
 from harness.config.run_plan import resolve_plan
 from harness.errors import ConfigError
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 
 
 def test_the_current_round_is_the_latest_and_its_loadgen_is_installed():

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from harness.submission.cli import main
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 from tests.runs import ROOT
 
 INFO = """\

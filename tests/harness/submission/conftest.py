@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from harness.submission import command, source_code
+from harness.submission import command
+from harness.submission.building import source_code
 from tests.harness.submission.building import commit, git, write_info
 from tests.harness.submission.trees import COMMIT, copied, results_of, unpack
 from tests.runs import ROOT

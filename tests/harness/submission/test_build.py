@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from harness.submission.build import write_test
+from harness.submission.building.build import write_test
 from harness.submission.checks.check import check_tree
 from harness.submission.cli import main
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 from tests.harness.submission.building import build, files, one_line, write_info
 from tests.harness.submission.edits import (
     DETAIL,
@@ -205,7 +205,7 @@ def test_broken_input_is_one_line_and_nothing_is_written(results, info, tmp_path
 
 
 def test_a_write_that_fails_leaves_nothing(results, info, tmp_path, capsys, monkeypatch):
-    from harness.submission import build as module
+    from harness.submission.building import build as module
 
     def full(*_):
         raise OSError(28, "No space left on device")

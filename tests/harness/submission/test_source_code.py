@@ -7,7 +7,7 @@ import pytest
 
 from harness.errors import ConfigError
 from harness.record.provenance import GitState, git_state
-from harness.submission.source_code import copy_source, source_of
+from harness.submission.building.source_code import copy_source, source_of
 from tests.harness.submission.building import build, commit, files, git, one_line
 from tests.harness.submission.edits import pattern
 from tests.harness.submission.trees import COMMIT, RESULTS

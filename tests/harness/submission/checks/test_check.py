@@ -16,8 +16,8 @@ from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES
 from harness.submission.cli import main
-from harness.submission.layout import ScenarioDir
-from harness.submission.rules import load_rules
+from harness.submission.tree.layout import ScenarioDir
+from harness.submission.tree.round_rules import load_rules
 from tests.harness.submission.building import one_line
 from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN, division, error, score
 from tests.harness.submission.checks.official_checker import accepts, needs_official

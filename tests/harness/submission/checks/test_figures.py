@@ -11,7 +11,7 @@ from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.agreement import FIGURES, disagreements
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.submission.checks.arithmetic import contradictions
-from harness.submission.checks.check_context import Logs
+from harness.submission.checks.context import Logs
 from tests.harness.submission.trees import ARCHIVE, CNN_ARCHIVE, R1_ARCHIVE, unpack
 
 RUNS = {

@@ -10,10 +10,9 @@ from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
-from harness.submission.checks.issue import Issue
-from harness.submission.checks.misplaced import absence
-from harness.submission.layout import ScenarioDir
-from harness.submission.rules import Rules
+from harness.submission.checks.issue import Issue, missing
+from harness.submission.tree.layout import ScenarioDir
+from harness.submission.tree.round_rules import RoundRules
 
 CLOCK_FORMAT = "%m-%d-%Y %H:%M:%S.%f"
 _LARGEST = 1e30  # far above all of LoadGen's 64 bits; NaN and infinity are not below it
@@ -26,7 +25,7 @@ class CheckContext:
     dir: ScenarioDir
     benchmark: Benchmark
     scenario: Scenario
-    rules: Rules
+    rules: RoundRules
     read: "dict[Path, Logs]" = field(default_factory=dict, repr=False, compare=False)
     """The logs that were read, by folder."""
 
@@ -41,8 +40,7 @@ class CheckContext:
 
     def missing(self, path: Path, code: str = "missing-file") -> Issue:
         """The issue of a file that is not there, or only under another name. ``path`` as for ``issue``."""
-        what, remedy = absence(self.dir, self.dir.path / path)
-        return self.issue(code, path, what, remedy=remedy)
+        return missing(self.dir, self.dir.path / path, code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,23 +23,11 @@ from harness.files import (
     sha256_of,
 )
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.submission.accuracy_files import truncated, without_hash
-from harness.submission.checks.check import kept_beside
-from harness.submission.checks.check_context import Logs
-from harness.submission.checks.run_record import (
-    ADDRESS,
-    origin_differences,
-    read_record,
-    servers_elsewhere,
-)
-from harness.submission.documents import SubmitterInfo, measurements, system_fields
-from harness.submission.find_runs import ScenarioRuns, find_runs
-from harness.submission.nameplate import nameplate_of
-from harness.submission.readme import Published, scenario_readme
-from harness.submission.rules import Rules
-from harness.submission.secrets import find_secrets
-from harness.submission.source_code import SourceCode, WrittenSource, copy_source, source_of
-from harness.submission.staging import (
+from harness.submission.building.descriptions import SubmitterInfo, measurements, system_fields
+from harness.submission.building.find_runs import ScenarioRuns, find_runs
+from harness.submission.building.readme import Published, scenario_readme
+from harness.submission.building.source_code import SourceCode, WrittenSource, copy_source, source_of
+from harness.submission.building.staging import (
     Move,
     copy_file,
     is_equal,
@@ -49,6 +37,18 @@ from harness.submission.staging import (
     staging,
     write_file,
 )
+from harness.submission.checks.context import Logs
+from harness.submission.tree.accuracy_files import truncated, without_hash
+from harness.submission.tree.layout import kept_beside
+from harness.submission.tree.origins import (
+    ADDRESS,
+    origin_differences,
+    read_record,
+    servers_elsewhere,
+)
+from harness.submission.tree.round_rules import RoundRules
+from harness.submission.tree.secrets import find_secrets
+from harness.submission.tree.system_description import nameplate_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class BuildResult:
     elsewhere: bool
 
 
-def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> BuildResult:
+def build(request: BuildRequest, machine: Mapping[str, str], rules: RoundRules) -> BuildResult:
     """Write the tree and the kept files beside it. Raises ConfigError before anything is written."""
     division = request.info.division
     suite_name, suite = rules.suite_of(request.benchmark.name)
@@ -251,7 +251,12 @@ def _json(fields: Mapping[str, Any]) -> str:
 
 
 def _write_scenario(
-    request: BuildRequest, run: ScenarioRuns, rules: Rules, target: Path, kept: Path, published: Published
+    request: BuildRequest,
+    run: ScenarioRuns,
+    rules: RoundRules,
+    target: Path,
+    kept: Path,
+    published: Published,
 ) -> None:
     _copy_logs(run.performance, target / PERFORMANCE)
     if (log := run.performance / ACCURACY_LOG).is_file():
@@ -267,7 +272,7 @@ def _write_scenario(
     write_file(target / "README.md", scenario_readme(request.benchmark, run, logs, published))
 
 
-def write_test(folder: Path, test: str, rules: Rules, target: Path, kept: Path) -> None:
+def write_test(folder: Path, test: str, rules: RoundRules, target: Path, kept: Path) -> None:
     """The log of a test that logs random samples stays complete: reviewers verify it again."""
     if (folder / PERFORMANCE).is_dir():
         _copy_logs(folder / PERFORMANCE, target / PERFORMANCE)
@@ -284,7 +289,7 @@ def _copy_logs(source: Path, target: Path) -> None:
             copy_file(source / name, target / name)
 
 
-def _shorten(source: Path, target: Path, kept: Path, rules: Rules) -> None:
+def _shorten(source: Path, target: Path, kept: Path, rules: RoundRules) -> None:
     """Write the truncated log and accuracy.txt with the full log's hash; keep the full log aside."""
     log, text = source / ACCURACY_LOG, source / ACCURACY_TEXT
     written = without_hash(text.read_text(encoding="utf-8", errors="replace")) if text.is_file() else ""

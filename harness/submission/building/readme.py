@@ -18,9 +18,9 @@ from harness.config.benchmark import Benchmark
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, PERFORMANCE
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunRecord
-from harness.submission.checks.check_context import Logs
-from harness.submission.find_runs import ScenarioRuns
-from harness.submission.source_code import WrittenSource
+from harness.submission.building.find_runs import ScenarioRuns
+from harness.submission.building.source_code import WrittenSource
+from harness.submission.checks.context import Logs
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")
 _DATASETS = ("--input-file", "--dataset-path", "--reference-data")

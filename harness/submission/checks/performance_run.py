@@ -6,10 +6,10 @@ from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import BY_ATTRIBUTE, PERFORMANCE_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL, PERFORMANCE, SUMMARY
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.accuracy_files import parse_accuracy
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, is_of_other_limits, usable
+from harness.submission.tree.accuracy_files import parse_accuracy
 
 # Settings of the benchmark that a performance run must have had, exactly; the others in closed results only.
 _ALWAYS_LOCKED = "use_token_latencies"

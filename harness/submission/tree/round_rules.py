@@ -62,7 +62,7 @@ class PowerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optional: tuple[str, ...]
 
 
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RoundRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The complete file. ``seeds`` are LoadGen's, ``loadgen`` the version that has them."""
 
     loadgen: str
@@ -83,11 +83,11 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def load_rules(round_name: str | None = None) -> Rules:
+def load_rules(round_name: str | None = None) -> RoundRules:
     """Read the rules of a round, None for the current one. Raises ConfigError."""
     path = round_file(round_name or current_round())
     try:
-        return msgspec.convert(read_toml(path), Rules)
+        return msgspec.convert(read_toml(path), RoundRules)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
 

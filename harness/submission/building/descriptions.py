@@ -15,9 +15,8 @@ from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
 from harness.files import read_decoded
 from harness.record.run_record import RunRecord
-from harness.submission.checks.documents import system_issues
-from harness.submission.nameplate import NameplateError, design_watts
-from harness.submission.rules import Rules
+from harness.submission.tree.round_rules import RoundRules
+from harness.submission.tree.system_description import NameplateError, design_watts, system_issues
 
 Fields = dict[str, Any]
 FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
@@ -75,7 +74,7 @@ def _check_name(path: Path, field: str, name: str) -> None:
 
 
 def system_fields(
-    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[RunRecord], rules: Rules
+    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[RunRecord], rules: RoundRules
 ) -> Fields:
     """All required fields and those that the submitter adds. Raises ConfigError that names missing fields."""
     folders = {"division": info.division, "submitter": info.submitter}
@@ -91,7 +90,7 @@ def system_fields(
     return fields
 
 
-def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: Rules) -> Fields:
+def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: RoundRules) -> Fields:
     """The fields of measurements.json. Raises ConfigError that names missing fields."""
     fields: Fields = {"starting_weights_filename": _weights(benchmark), **info.measurements}
     missing = [name for name in rules.measurements.required if not fields.get(name)]

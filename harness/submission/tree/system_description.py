@@ -5,12 +5,15 @@ of its largest supplies (``PowerCapacityWatts``), as many as it needs. The offic
 results with power measurements, unless ``system_power_capacity`` of the system description states the sum.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from harness.submission.tree.round_rules import SystemRule
+
+_IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 POWER_FIELD = "system_power_capacity"  # watts, of the system description
 _SUPPLIES, _NEEDED, _WATTS = "psus", "min psus needed", "PowerCapacityWatts"
 
@@ -60,3 +63,42 @@ def _number(value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise NameplateError(f"{what} is {value!r}, expected a number above 0")
     return value
+
+
+def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[str, str]) -> Iterator[str]:
+    """Errors of a system description. ``folders`` holds folder names that the file must repeat."""
+    wanted = (*rule.fields, *(rule.network if fields.get(_IS_NETWORK) else ()))
+    missing = [name for name in wanted if name not in fields]
+    if missing:
+        yield f"missing: {', '.join(missing)}"
+    # For the official checker the number 0 is empty and the text "0" is not.
+    empty = [name for name in rule.meaningful if name in fields and not fields[name]]
+    if empty:
+        yield f"empty: {', '.join(empty)}"
+    for name, expected in folders.items():
+        if name in fields and str(fields[name]).lower() != expected.lower():
+            yield f"{name} is {fields[name]!r}, its folder is {expected!r}"
+    for name in rule.whole_numbers:
+        if fields.get(name) and not str(fields[name]).strip().isdecimal():
+            yield f"{name} is {str(fields[name])!r}, expected an integer"
+    if str(fields.get(_NODES, "")).strip() == "0":
+        yield f"{_NODES} is 0, expected 1 or more"
+    for name, words in (("status", rule.status), ("system_type", rule.system_type)):
+        found = str(fields.get(name) or "")
+        if found and (found.lower() if name == "status" else found) not in words:
+            yield f"{name} is {found!r}, expected one of {', '.join(words)}"
+    watts = fields.get(POWER_FIELD, 1)
+    if isinstance(watts, bool) or not isinstance(watts, int | float) or watts <= 0:
+        yield f"{POWER_FIELD} is {watts!r}, expected a number of watts"
+    yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
+
+
+def _network_issues(is_network: object, division: str) -> Iterator[str]:
+    """The value must be the text "true" or "false"; the official checker fails on a JSON true."""
+    if is_network is not None and not isinstance(is_network, str):
+        yield f'{_IS_NETWORK} is {is_network!r}, expected the text "true" or "false"'
+        return
+    found = (is_network or "").lower() == "true"
+    if division in ("closed", "network") and found != (division == "network"):
+        expected = division == "network"
+        yield f"{_IS_NETWORK} is {is_network!r}, expected {expected} in the division {division!r}"

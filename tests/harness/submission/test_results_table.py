@@ -6,7 +6,7 @@ import pytest
 
 from harness.submission.checks.check import check_contexts
 from harness.submission.cli import main
-from harness.submission.summary import compare, summarize
+from harness.submission.results_table import compare, summarize
 from tests.harness.grading.shared import SHARED_DATA
 from tests.harness.submission.edits import SYSTEM, both, fields, rename, row
 from tests.harness.submission.trees import RESULTS, copied

@@ -25,11 +25,11 @@ from harness.files import (
     sha256_of,
 )
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.accuracy_files import parse_accuracy
-from harness.submission.checks.check_context import CheckContext
+from harness.submission.checks.context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
-from harness.submission.layout import DIVISIONS, ScenarioDir
-from harness.submission.secrets import find_secrets
+from harness.submission.tree.accuracy_files import parse_accuracy
+from harness.submission.tree.layout import DIVISIONS, ScenarioDir
+from harness.submission.tree.secrets import find_secrets
 
 _RESULTS = "results"
 _POINTER_BYTES = 200  # a git-lfs pointer has about 130

@@ -10,8 +10,8 @@ from pathlib import Path
 from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.record.provenance import GitState, ask_git, git_state
-from harness.submission.secrets import find_secrets
-from harness.submission.staging import write_file
+from harness.submission.building.staging import write_file
+from harness.submission.tree.secrets import find_secrets
 
 _LEFT_OUT = ("tests", "benchmarks")
 _TIMEOUT_S = 60

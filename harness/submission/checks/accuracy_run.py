@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness.config.loadgen_settings import ACCURACY_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, sha256_of
-from harness.submission.accuracy_files import AccuracyText, ends_match, parse_accuracy
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
+from harness.submission.tree.accuracy_files import AccuracyText, ends_match, parse_accuracy
 
 _SHA256_DIGITS = 64
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)

@@ -9,9 +9,9 @@ from pathlib import Path
 from harness.compliance.registry import find_test, needed_tests
 from harness.errors import ConfigError
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
-from harness.submission.accuracy_files import parse_accuracy
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
-from harness.submission.layout import is_readable, read_fields
+from harness.submission.checks.context import CheckContext, Logs, read_logs
+from harness.submission.tree.accuracy_files import parse_accuracy
+from harness.submission.tree.layout import is_readable, read_fields
 from harness.text import aligned, printable
 
 _NS_PER_MS = 1e6
