@@ -23,6 +23,7 @@ def build(options: BuildOptions) -> bool:
     """Build the folder and check it."""
     request = BuildRequest(
         benchmark=load_benchmark(options.benchmark, options.round),
+        rules=load_rules(options.round),
         info=read_submitter_info(options.submission, options.division),
         results=options.results,
         output=options.output.absolute(),
@@ -31,7 +32,7 @@ def build(options: BuildOptions) -> bool:
         force=options.force,
         servers_moved=options.servers_moved,
     )
-    built = build_tree(request, machine_fields(), load_rules(options.round))
+    built = build_tree(request, machine_fields())
     names = [run.scenario.folder for run in built.runs]
     show(f"{options.output}: {request.runs_folder} with {', '.join(names)}")
     left = sorted(set(scenarios_there(request.results)) - {run.scenario for run in built.runs})

@@ -9,7 +9,8 @@ from pathlib import Path
 from harness.compliance.registry import find_test, needed_tests
 from harness.errors import ConfigError
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
-from harness.submission.checks.context import CheckContext, Logs, read_logs
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.tree.accuracy_files import parse_accuracy
 from harness.submission.tree.layout import is_readable, read_fields
 from harness.text import aligned, printable
@@ -69,7 +70,7 @@ def _row(context: CheckContext) -> Row:
     description = read_fields(folder.system_file)
     system = {} if isinstance(description, str) else description
     single = context.scenario.one_at_a_time
-    result = logs.number(context.scenario.result)
+    result = logs.detail.number(context.scenario.result)
     latency = context.scenario.poisson  # LoadGen logs them in every scenario; limits exist only here
     return Row(
         division=folder.division,
@@ -80,8 +81,8 @@ def _row(context: CheckContext) -> Row:
         valid=logs.summary.result_valid is True,
         result=result / _NS_PER_MS if single and result is not None else result,
         unit="ms" if single else "tokens/s",
-        ttft_p99_ms=_milliseconds(logs, _TTFT) if latency else None,
-        tpot_p99_ms=_milliseconds(logs, _TPOT) if latency else None,
+        ttft_p99_ms=_milliseconds(logs.detail, _TTFT) if latency else None,
+        tpot_p99_ms=_milliseconds(logs.detail, _TPOT) if latency else None,
         accuracy=_accuracy(context),
         tests=", ".join(_tests(context)),
         accelerator=str(system.get("accelerator_model_name") or ""),
@@ -89,8 +90,8 @@ def _row(context: CheckContext) -> Row:
     )
 
 
-def _milliseconds(logs: Logs, key: str) -> float | None:
-    found = logs.number(key)
+def _milliseconds(detail: LoadgenDetail, key: str) -> float | None:
+    found = detail.number(key)
     return None if found is None else found / _NS_PER_MS
 
 

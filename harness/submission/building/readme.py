@@ -16,87 +16,130 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, PERFORMANCE
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunRecord
 from harness.submission.building.find_runs import ScenarioRuns
 from harness.submission.building.source_code import WrittenSource
-from harness.submission.checks.context import Logs
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")
 _DATASETS = ("--input-file", "--dataset-path", "--reference-data")
-# Flags that change no result: places of this machine, and what is shown of a run.
+# These flags change no result: they name places of this machine, or what is shown of a run.
 _PLACES = ("--server-url", "--dcgm-url", "--metrics-port", "--output-dir", "--user-conf", "--ca-file")
 _LEFT_OUT = (*_PLACES, "--resume", "--no-report", "--log-level")
 _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """What the README refers to: code, and user.conf of each run by the run's folder."""
+class ScenarioReadme:
+    """The README of one scenario."""
 
+    benchmark: Benchmark
+    run: ScenarioRuns
+    detail: LoadgenDetail
+    """the performance run's"""
     code: WrittenSource
     confs: Mapping[str, str]
+    """the place of each run's user.conf, by the run's folder"""
 
+    def text(self) -> str:
+        """Result, software, commands and deviations; runs of another harness have no run.json."""
+        records = self.run.records()
+        lines = [f"# {self.benchmark.name}, {self.run.scenario.folder}", "", *self._result()]
+        if (record := records.get(PERFORMANCE.as_posix())) is not None:
+            lines += ["", "## Software and settings", "", *self._software(record)]
+        if records:
+            lines += ["", "## To repeat the runs", "", *self._repeat(records)]
+            deviations = [
+                f"- {name}: {without_places(deviation)}"
+                for name, one in records.items()
+                for deviation in one.deviations
+            ]
+            lines += ["", "## Deviations from the rules", "", *(deviations or ["None."])]
+        return "\n".join(lines) + "\n"
 
-def scenario_readme(benchmark: Benchmark, run: ScenarioRuns, logs: Logs, published: Published) -> str:
-    """Result, software, commands and deviations; runs of another harness have no run.json."""
-    records = run.records()
-    lines = [f"# {benchmark.name}, {run.scenario.folder}", "", *_result(logs)]
-    if (record := records.get(PERFORMANCE.as_posix())) is not None:
-        lines += ["", "## Software and settings", "", *_made_of(record, benchmark, published)]
-    if records:
-        lines += ["", "## To repeat the runs", "", *_repeat(benchmark, run, records, published)]
-        deviations = [
-            f"- {name}: {without_places(deviation)}"
-            for name, one in records.items()
-            for deviation in one.deviations
-        ]
-        lines += ["", "## Deviations from the rules", "", *(deviations or ["None."])]
-    return "\n".join(lines) + "\n"
+    def _result(self) -> Iterator[str]:
+        values, mean = self.detail.values, self.detail.mean_tokens
+        yield f"Result of LoadGen {values.get('loadgen_version')}: {values.get('result_validity')}."
+        if mean is not None:
+            yield f"Mean output tokens per sample: {mean:.2f}."
 
+    def _software(self, record: RunRecord) -> Iterator[str]:
+        plan, client, code = record.plan, record.provenance, self.code
+        folder, state = f"src/{code.folder}/", code.source.state
+        if state is not None:
+            yield f"- harness: commit {state}, {client.python}; its code is {folder}"
+        else:
+            recorded = "no commit" if client.git is None else f"commit {client.git}"
+            yield f"- harness: the runs recorded {recorded}, {client.python}; {folder} is later code"
+        if code.changed:
+            yield f"- files of {folder} without a key that they had in the runs: {', '.join(code.changed)}"
+        yield "- packages: " + _listed(client.packages)
+        yield from self._servers(record.servers)
+        parameters = msgspec.to_builtins(plan.parameters)
+        yield "- generation: " + _listed({name: parameters[name] for name in parameters if name != "extra"})
+        settings = {"worker processes": plan.placement.workers, "backend": plan.backend}
+        yield "- client: " + _listed(settings | {"concurrency": plan.concurrency})
 
-def _result(logs: Logs) -> Iterator[str]:
-    yield f"Result of LoadGen {logs.values.get('loadgen_version')}: {logs.values.get('result_validity')}."
-    if logs.mean_tokens is not None:
-        yield f"Mean output tokens per sample: {logs.mean_tokens:.2f}."
+    def _servers(self, servers: Sequence[ServerInfo]) -> Iterator[str]:
+        """Each kind of server once, with how many there are."""
+        kinds: Counter[tuple[str, ...]] = Counter()
+        for server in servers:
+            names = ("engine", "version", "dp_size", "context_length")
+            facts = {name: getattr(server, name) for name in names}
+            lines = ["server: " + _listed(facts | {"model": model_name(server, self.benchmark)})]
+            if server.settings:
+                lines.append("server settings, as reported by the server: " + _listed(_settings(server)))
+            kinds[tuple(lines)] += 1
+        for (first, *others), count in kinds.items():
+            yield f"- {first}" if count == 1 else f"- {count} x {first}"
+            yield from (f"- {line}" for line in others)
 
+    def _repeat(self, records: Mapping[str, RunRecord]) -> Iterator[str]:
+        yield from ("The client, from this folder:", "", "```bash", "here=$PWD")
+        yield f"cp -r ../../../../src/{self.code.folder} /tmp/harness && cd /tmp/harness && ./setup.sh"
+        yield from ("```", "")
+        servers = next(iter(records.values())).servers
+        starts = filter(None, (server_start(server, self.benchmark) for server in servers))
+        if commands := dict.fromkeys(starts):
+            count = f"{len(servers)} server{'s' * (len(servers) != 1)}"
+            yield f"{count}. The command is derived from what a server reported, which"
+            yield "may not be every option of its start:"
+            yield from ("", "```bash", *commands, "```", "")
+        yield "The datasets (docs/guide/datasets.md of the harness; checksums by sha256):"
+        yield from ("", "| run | file | samples used | sha256 |", "|---|---|---|---|")
+        for name, record in records.items():
+            plan = record.plan
+            yield f"| {name} | {file_name(str(plan.input_file))} | {plan.samples} | {plan.dataset_sha256} |"
+        yield from ("", "Every run, in its order:", "", "```bash")
+        yield "data=data                          # the folder of the datasets"
+        if any(record.plan.backend != "embedded" for record in records.values()):
+            yield "servers=http://localhost:30000     # the URLs of the servers, separated by commas"
+        yield from dict.fromkeys(self._commands(records))
+        yield "```"
 
-def _made_of(record: RunRecord, benchmark: Benchmark, published: Published) -> Iterator[str]:
-    plan, client, code, state = record.plan, record.provenance, published.code, published.code.source.state
-    folder = f"src/{code.folder}/"
-    if state is not None:
-        yield f"- harness: commit {state}, {client.python}; its code is {folder}"
-    else:
-        recorded = "no commit" if client.git is None else f"commit {client.git}"
-        yield f"- harness: the runs recorded {recorded}, {client.python}; {folder} is later code"
-    if code.changed:
-        yield f"- files of {folder} without a key that they had in the runs: {', '.join(code.changed)}"
-    yield "- packages: " + _listed(client.packages)
-    yield from _servers(record.servers, benchmark)
-    parameters = msgspec.to_builtins(plan.parameters)
-    yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
-    yield "- client: " + _listed(
-        {
-            "worker processes": plan.placement.workers,
-            "backend": plan.backend,
-            "concurrency": plan.concurrency,
-        }
-    )
+    def _commands(self, records: Mapping[str, RunRecord]) -> Iterator[str]:
+        for name, record in records.items():
+            yield self._command(name, record)
+            if name == ACCURACY.as_posix():
+                folder = f"{_RESULTS}/{self.run.scenario}/accuracy"
+                words = ["--benchmark", self.benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
+                reference = f'"{_DATA}/{file_name(str(record.plan.input_file))}"'
+                line = f"{shlex.join(words)} --reference-data {reference} > {folder}/{ACCURACY_TEXT}"
+                yield f".venv/bin/python eval_mlperf_accuracy.py {line}"
 
-
-def _servers(servers: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
-    """Each kind of server once, with how many there are."""
-    kinds: Counter[tuple[str, ...]] = Counter()
-    for server in servers:
-        names = ("engine", "version", "dp_size", "context_length")
-        facts = {name: getattr(server, name) for name in names} | {"model": model_name(server, benchmark)}
-        lines = ["server: " + _listed(facts)]
-        if server.settings:
-            lines.append("server settings, as reported by the server: " + _listed(_settings(server)))
-        kinds[tuple(lines)] += 1
-    for (first, *others), count in kinds.items():
-        yield f"- {first}" if count == 1 else f"- {count} x {first}"
-        yield from (f"- {line}" for line in others)
+    def _command(self, name: str, record: RunRecord) -> str:
+        """The command of a run with the published files in place of its own."""
+        program, *words = record.provenance.command or ("",)
+        program = file_name(program)
+        if program not in _PROGRAMS:
+            return f"# {name}: its command cannot be shown"
+        shown = [word for flag, value in _flags(words) for word in _shown(flag, value)]
+        if name in self.confs:
+            shown += ["--user-conf", f'"{_HERE}/{self.confs[name]}"']
+        if record.plan.backend != "embedded":
+            shown += ["--server-url", f'"{_SERVERS}"']
+        return " ".join([".venv/bin/python", program, *shown, "--output-dir", _RESULTS])
 
 
 def _listed(fields: Mapping[str, object]) -> str:
@@ -107,31 +150,6 @@ def _settings(server: ServerInfo) -> dict[str, Any]:
     return {
         name: file_name(value) if isinstance(value, str) else value for name, value in server.settings.items()
     }
-
-
-def _repeat(
-    benchmark: Benchmark, run: ScenarioRuns, records: Mapping[str, RunRecord], published: Published
-) -> Iterator[str]:
-    yield from ("The client, from this folder:", "", "```bash", "here=$PWD")
-    yield f"cp -r ../../../../src/{published.code.folder} /tmp/harness && cd /tmp/harness && ./setup.sh"
-    yield from ("```", "")
-    first = next(iter(records.values()))
-    if starts := dict.fromkeys(filter(None, (server_start(server, benchmark) for server in first.servers))):
-        count = len(first.servers)
-        yield f"{count} server{'s' * (count != 1)}. The command is derived from what a server reported, which"
-        yield "may not be every option of its start:"
-        yield from ("", "```bash", *starts, "```", "")
-    yield "The datasets (docs/guide/datasets.md of the harness; checksums by sha256):"
-    yield from ("", "| run | file | samples used | sha256 |", "|---|---|---|---|")
-    for name, record in records.items():
-        plan = record.plan
-        yield f"| {name} | {file_name(str(plan.input_file))} | {plan.samples} | {plan.dataset_sha256} |"
-    yield from ("", "Every run, in its order:", "", "```bash")
-    yield "data=data                          # the folder of the datasets"
-    if any(record.plan.backend != "embedded" for record in records.values()):
-        yield "servers=http://localhost:30000     # the URLs of the servers, separated by commas"
-    yield from dict.fromkeys(_commands(benchmark, run, records, published))
-    yield "```"
 
 
 def server_start(server: ServerInfo, benchmark: Benchmark) -> str:
@@ -145,33 +163,6 @@ def server_start(server: ServerInfo, benchmark: Benchmark) -> str:
     if server.context_length is not None:
         words += ["--context-length", str(server.context_length)]
     return shlex.join(words)
-
-
-def _commands(
-    benchmark: Benchmark, run: ScenarioRuns, records: Mapping[str, RunRecord], published: Published
-) -> Iterator[str]:
-    for name, record in records.items():
-        yield _command(name, record, published)
-        if name == ACCURACY.as_posix():
-            folder = f"{_RESULTS}/{run.scenario}/accuracy"
-            words = ["--benchmark", benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
-            reference = f'"{_DATA}/{file_name(str(record.plan.input_file))}"'
-            line = f"{shlex.join(words)} --reference-data {reference} > {folder}/{ACCURACY_TEXT}"
-            yield f".venv/bin/python eval_mlperf_accuracy.py {line}"
-
-
-def _command(name: str, record: RunRecord, published: Published) -> str:
-    """The command of a run with the published files in place of its own."""
-    program, *words = record.provenance.command or ("",)
-    program = file_name(program)
-    if program not in _PROGRAMS:
-        return f"# {name}: its command cannot be shown"
-    shown = [word for flag, value in _flags(words) for word in _shown(flag, value)]
-    if name in published.confs:
-        shown += ["--user-conf", f'"{_HERE}/{published.confs[name]}"']
-    if record.plan.backend != "embedded":
-        shown += ["--server-url", f'"{_SERVERS}"']
-    return " ".join([".venv/bin/python", program, *shown, "--output-dir", _RESULTS])
 
 
 def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:

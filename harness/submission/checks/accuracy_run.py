@@ -62,7 +62,7 @@ def _against_full(context: CheckContext, log: Path, full: Path, expected: str) -
 def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """Older LoadGen versions do not log the count of accuracy samples."""
     expected = context.benchmark.dataset(accuracy=True).samples
-    settings = [name for name in ("effective_accuracy_sample_count",) if name in logs.values]
+    settings = [name for name in ("effective_accuracy_sample_count",) if name in logs.detail.values]
     yield from check_sample_counts(context, logs, expected, *settings)
 
 

@@ -83,14 +83,14 @@ def _run(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
     yield from check_sample_counts(context, logs, samples)
     path = _verify_path(context, test)
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    if what := test.cross_check(text, logs.mean_tokens):
+    if what := test.cross_check(text, logs.detail.mean_tokens):
         yield context.issue("cross-check", path, what)
 
 
 def _audit_settings(context: CheckContext, test: ComplianceTest, logs: Logs) -> Iterator[Issue]:
     effective, audit = logs.detail.effective, test.audit
     samples = min(test.dataset.samples, audit.get("accuracy_log_sampling_target", 0))
-    target = logs.number("effective_accuracy_log_sampling_target")
+    target = logs.detail.number("effective_accuracy_log_sampling_target")
     wrong = []
     if effective.get("accuracy_log_rng_seed") != audit.get("accuracy_log_rng_seed", 0):
         wrong.append(f"accuracy_log_rng_seed is {effective.get('accuracy_log_rng_seed')}")

@@ -1,10 +1,7 @@
 """The scenario under check with its rules, and the LoadGen logs of one run."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
@@ -13,9 +10,6 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummar
 from harness.submission.checks.issue import Issue, missing
 from harness.submission.tree.layout import ScenarioDir
 from harness.submission.tree.round_rules import RoundRules
-
-CLOCK_FORMAT = "%m-%d-%Y %H:%M:%S.%f"
-_LARGEST = 1e30  # far above all of LoadGen's 64 bits; NaN and infinity are not below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +21,7 @@ class CheckContext:
     scenario: Scenario
     rules: RoundRules
     read: "dict[Path, Logs]" = field(default_factory=dict, repr=False, compare=False)
-    """The logs that were read, by folder."""
+    """the logs that were read, by folder"""
 
     @property
     def closed(self) -> bool:
@@ -45,59 +39,12 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Summary and detail log of one run; ``folder`` is relative to the scenario's."""
+    """Summary and detail log of one run."""
 
     folder: Path
+    """relative to the scenario's folder"""
     summary: LoadgenSummary
     detail: LoadgenDetail
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """Rows of the detail log by key."""
-        return self.detail.values
-
-    def number(self, key: str) -> int | float | None:
-        """A row's value; None if there is no row or it holds no finite number."""
-        value = self.values.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return None
-        return value if abs(value) <= _LARGEST else None
-
-    @property
-    def samples_issued(self) -> int | float | None:
-        """Samples of all queries that LoadGen generated."""
-        queries, each = self.number("generated_query_count"), self.number("generated_samples_per_query")
-        return None if queries is None or each is None else queries * each
-
-    @property
-    def lasted_s(self) -> float | None:
-        """Seconds between power_begin and power_end."""
-        begin, end = self.clock
-        return None if begin is None or end is None else (end - begin).total_seconds()
-
-    @property
-    def clock(self) -> tuple[datetime | None, datetime | None]:
-        """power_begin and power_end by the clock of the machine."""
-        return _time(self.values.get("power_begin")), _time(self.values.get("power_end"))
-
-    @property
-    def mean_tokens(self) -> float | None:
-        """Output tokens per sample, from LoadGen's two throughputs."""
-        for tokens, samples in (
-            ("result_tokens_per_second", "result_samples_per_second"),
-            ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
-        ):
-            rate, per = self.number(tokens), self.number(samples)
-            if rate is not None and per:
-                return rate / per
-        return None
-
-
-def _time(value: object) -> datetime | None:
-    try:
-        return datetime.strptime(str(value), CLOCK_FORMAT)
-    except ValueError:
-        return None
 
 
 def read_logs(context: CheckContext, folder: Path) -> Logs:

@@ -108,10 +108,10 @@ def check_user_conf(context: CheckContext) -> Iterator[Issue]:
         text = f"no row of it is for {context.scenario.folder} of {context.benchmark.name}"
         yield context.issue("user-conf", path, text, is_warning=is_ours)
     differ = [
-        f"{key} is {value}, in the run {logs.values[name]}"
+        f"{key} is {value}, in the run {logs.detail.values[name]}"
         for key, value in settings.items()
         for name, given in _as_given(key, value, logs)
-        if given != logs.values[name]
+        if given != logs.detail.values[name]
     ]
     if differ:
         text = f"is not that of the performance run: {'; '.join(differ)}"
@@ -128,7 +128,7 @@ def _as_given(key: str, value: float, logs: Logs) -> Iterator[tuple[str, Any]]:
     """The rows of the detail log for what LoadGen was given by a key of user.conf, and the key's value."""
     for setting in settings_of(key, logs.detail.effective.get("scenario")):
         name = f"requested_{setting.requested_name}"
-        if name in logs.values:
+        if name in logs.detail.values:
             logged = setting.value(value)
             yield name, float(f"{logged:.6g}") if isinstance(logged, float) else logged
 
