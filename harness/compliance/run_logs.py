@@ -1,4 +1,4 @@
-"""The logs of a compliance run besides its answers: the settings in effect, and whether the run is usable."""
+"""The logs of a compliance run, except for its answers: the settings in effect, and whether it is usable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,16 +67,17 @@ _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """``errors`` make the run unusable, ``warnings`` do not.
-
-    ``scenario`` is LoadGen's; ``deviations`` are those of this harness's own runs.
-    """
+class RunFindings:
+    """What the logs of a run say of it."""
 
     scenario: str | None
+    """LoadGen's name"""
     errors: tuple[str, ...]
+    """they make the run unusable"""
     warnings: tuple[str, ...]
+    """they do not"""
     deviations: tuple[str, ...] = ()
+    """of this harness's own runs"""
 
 
 def logs_in(folder: Path) -> Path:
@@ -92,17 +93,17 @@ def log_file(log_dir: Path, name: str) -> Path:
     return verified if not path.exists() and verified.exists() else path
 
 
-def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFacts:
-    """The facts of the run whose logs the folder holds. Raises ConfigError for a log that is cut short."""
+def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFindings:
+    """Read what the logs in a folder say of their run. Raises ConfigError for a log that is cut short."""
     record = _record(log_dir / RUN_RECORD)
     warnings = [f"no {name}: what only this file can show is not confirmed" for name in _missing(log_dir)]
     warnings += _summary_warnings(log_dir)
     errors = _loadgen_errors(log_dir, detail)
     scenario = detail.effective.get("scenario")
     if record is None:  # another harness: the official scripts take its word, and so the verdict stands
-        return RunFacts(scenario, (), (*warnings, *errors))
+        return RunFindings(scenario, (), (*warnings, *errors))
     errors += _record_errors(record)
-    return RunFacts(scenario, tuple(errors), tuple(warnings), record.deviations)
+    return RunFindings(scenario, tuple(errors), tuple(warnings), record.deviations)
 
 
 def read_detail_log(log_dir: Path) -> LoadgenDetail:

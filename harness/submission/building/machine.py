@@ -13,8 +13,11 @@ from typing import Any
 
 from harness.record.provenance import cpu_model, memory_bytes
 
-Ask = Callable[..., str]
+CommandOutput = Callable[..., str]
+"""The output of a program, given its words; empty if it is missing or fails."""
 
+_GIB = 1 << 30
+_TIMEOUT_S = 20
 _NVIDIA = (
     "name",
     "memory.total",
@@ -25,12 +28,109 @@ _NVIDIA = (
 )
 
 
-def accelerator_fields(ask: Ask) -> dict[str, str]:
+def command_output(*command: str) -> str:
+    """The output of a program in English; empty if it is missing, fails or does not end."""
+    if shutil.which(command[0]) is None:
+        return ""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout
+
+
+def machine_fields(root: Path = Path("/"), ask: CommandOutput = command_output) -> dict[str, str]:
+    """Fields of systems/<system>.json for this machine; ``root`` holds /etc, /proc and /sys."""
+    memory = memory_bytes(_text(root / "proc/meminfo"))
+    release = re.search(r'^PRETTY_NAME="?(.*?)"?$', _text(root / "etc/os-release"), re.MULTILINE)
+    fields = {
+        "host_processor_model_name": cpu_model(_text(root / "proc/cpuinfo")) or "",  # where lscpu is missing
+        **processor_fields(ask("lscpu")),
+        "host_memory_capacity": "" if memory is None else f"{memory / _GIB:.0f} GiB",
+        **storage_fields(ask("lsblk", "-b", "-d", "-n", "-P", "-o", "NAME,SIZE,ROTA,TYPE,TRAN")),
+        **network_fields(root / "sys/class"),
+        **accelerator_fields(ask),
+        "operating_system": release[1] if release else "",
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def processor_fields(lscpu: str) -> dict[str, str]:
+    """From ``lscpu``. The core count is that of one processor, as in the published descriptions."""
+    pairs = (line.partition(":") for line in lscpu.splitlines())
+    rows = {name.strip(): value.strip() for name, _, value in pairs}
+    caches = [(name, rows.get(f"{name} cache")) for name in ("L1d", "L1i", "L2", "L3")]
+    most = rows.get("CPU max MHz")
+    fields = {
+        "host_processor_model_name": rows.get("Model name", ""),
+        "host_processors_per_node": rows.get("Socket(s)", ""),
+        "host_processor_core_count": rows.get("Core(s) per socket", ""),
+        "host_processor_frequency": f"{float(most) / 1000:.2f} GHz max" if most else "",
+        "host_processor_caches": ", ".join(f"{name}: {size}" for name, size in caches if size is not None),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def storage_fields(lsblk: str) -> dict[str, str]:
+    """From ``lsblk -P``: total size and kinds of the disks, partitions excluded."""
+    disks = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lsblk.splitlines()]
+    disks = [disk for disk in disks if disk.get("TYPE") == "disk" and int(disk.get("SIZE") or 0)]
+    if not disks:
+        return {}
+    return {
+        "host_storage_capacity": f"{sum(int(disk['SIZE']) for disk in disks) / 1e12:.2f} TB",
+        "host_storage_type": ", ".join(sorted(set(map(_disk_kind, disks)))),
+    }
+
+
+def _disk_kind(disk: Mapping[str, str]) -> str:
+    if disk.get("TRAN") == "nvme" or disk.get("NAME", "").startswith("nvme"):
+        return "NVMe SSD"
+    return "HDD" if disk.get("ROTA") == "1" else "SSD"
+
+
+def network_fields(classes: Path) -> dict[str, str]:
+    """Network cards from /sys/class: InfiniBand devices if there are any, otherwise Ethernet devices."""
+    infiniband = _infiniband(classes / "infiniband")
+    cards = Counter(infiniband or _ethernet(classes / "net"))
+    if not cards:
+        return {}
+    counts = ", ".join(f"{count}x {name}" for name, count in sorted(cards.items()))
+    kind = "InfiniBand/RoCE" if infiniband and "Gb/sec" in counts else "Ethernet"
+    return {"host_networking": kind, "host_network_card_count": counts}
+
+
+def _infiniband(folder: Path) -> list[str]:
+    rates = [_text(card / "ports/1/rate") for card in sorted(folder.glob("*"))]
+    return [rate for rate in rates if rate]
+
+
+def _ethernet(folder: Path) -> list[str]:
+    speeds = [_text(card / "speed") for card in sorted(folder.glob("*")) if (card / "device").exists()]
+    return [f"{int(speed) / 1000:g} GbE" for speed in speeds if speed.isdigit() and int(speed)]
+
+
+def accelerator_fields(ask: CommandOutput) -> dict[str, str]:
     """Accelerator fields; empty without an accelerator or its program."""
-    return nvidia_fields(ask) or rocm_fields(ask)
+    return _nvidia_fields(ask) or _rocm_fields(ask)
 
 
-def nvidia_fields(ask: Ask) -> dict[str, str]:
+def _nvidia_fields(ask: CommandOutput) -> dict[str, str]:
     """From ``nvidia-smi``. The first card stands for all of them."""
     listing = ask("nvidia-smi", f"--query-gpu={','.join(_NVIDIA)}", "--format=csv,noheader,nounits")
     cards = [[cell.strip() for cell in row] for row in csv.reader(listing.splitlines())]
@@ -50,7 +150,7 @@ def nvidia_fields(ask: Ask) -> dict[str, str]:
     }
 
 
-def rocm_fields(ask: Ask) -> dict[str, str]:
+def _rocm_fields(ask: CommandOutput) -> dict[str, str]:
     """From ``rocm-smi --json``, whose keys are "card0", "card1", ...; row names differ between releases."""
     names = _cards(ask("rocm-smi", "--showproductname", "--json"))
     if not names:
@@ -63,7 +163,7 @@ def rocm_fields(ask: Ask) -> dict[str, str]:
     return {
         "accelerators_per_node": str(len(names)),
         "accelerator_model_name": " / ".join(sorted(models)),
-        "accelerator_memory_capacity": f"{int(size) / (1 << 30):.0f} GiB" if size.isdigit() else "",
+        "accelerator_memory_capacity": f"{int(size) / _GIB:.0f} GiB" if size.isdigit() else "",
         "other_software_stack": f"amdgpu driver {version}" if version else "",
     }
 
@@ -83,116 +183,3 @@ def _cards(text: str) -> dict[str, dict[str, Any]]:
 def _row(rows: dict[str, Any], *names: str) -> str:
     lower = {str(name).lower(): str(value) for name, value in rows.items()}
     return next((lower[name] for name in names if name in lower), "")
-
-
-_GIB = 1 << 30
-_TIMEOUT_S = 20
-
-
-def ask(*command: str) -> str:
-    """The output of a program in English; empty if it is missing, fails or does not end."""
-    if shutil.which(command[0]) is None:
-        return ""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=True,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
-
-
-def machine_fields(root: Path = Path("/"), ask: Ask = ask) -> dict[str, str]:
-    """Fields of systems/<system>.json for this machine; ``root`` holds /etc, /proc and /sys."""
-    fields = {
-        "host_processor_model_name": cpu_model(_text(root / "proc/cpuinfo")) or "",  # where lscpu is missing
-        **processor_fields(ask("lscpu")),
-        **memory_fields(_text(root / "proc/meminfo")),
-        **storage_fields(ask("lsblk", "-b", "-d", "-n", "-P", "-o", "NAME,SIZE,ROTA,TYPE,TRAN")),
-        **network_fields(root / "sys/class"),
-        **accelerator_fields(ask),
-        "operating_system": operating_system(_text(root / "etc/os-release")),
-    }
-    return {name: value for name, value in fields.items() if value}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def operating_system(release: str) -> str:
-    """PRETTY_NAME of os-release."""
-    found = re.search(r'^PRETTY_NAME="?(.*?)"?$', release, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def processor_fields(lscpu: str) -> dict[str, str]:
-    """From ``lscpu``. The core count is that of one processor, as in the published descriptions."""
-    pairs = (line.partition(":") for line in lscpu.splitlines())
-    rows = {name.strip(): value.strip() for name, _, value in pairs}
-    fields = {"host_processor_model_name": rows["Model name"]} if "Model name" in rows else {}
-    fields |= {
-        "host_processors_per_node": rows.get("Socket(s)", ""),
-        "host_processor_core_count": rows.get("Core(s) per socket", ""),
-    }
-    if most := rows.get("CPU max MHz"):
-        fields["host_processor_frequency"] = f"{float(most) / 1000:.2f} GHz max"
-    caches = [
-        f"{name}: {rows[f'{name} cache']}" for name in ("L1d", "L1i", "L2", "L3") if f"{name} cache" in rows
-    ]
-    fields["host_processor_caches"] = ", ".join(caches)
-    return fields
-
-
-def memory_fields(meminfo: str) -> dict[str, str]:
-    """From /proc/meminfo."""
-    found = memory_bytes(meminfo)
-    return {} if found is None else {"host_memory_capacity": f"{found / _GIB:.0f} GiB"}
-
-
-def storage_fields(lsblk: str) -> dict[str, str]:
-    """From ``lsblk -P``: total size and kinds of the disks, partitions excluded."""
-    disks = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lsblk.splitlines()]
-    disks = [disk for disk in disks if disk.get("TYPE") == "disk" and int(disk.get("SIZE") or 0)]
-    if not disks:
-        return {}
-    kinds = Counter(_disk_kind(disk) for disk in disks)
-    return {
-        "host_storage_capacity": f"{sum(int(disk['SIZE']) for disk in disks) / 1e12:.2f} TB",
-        "host_storage_type": ", ".join(sorted(kinds)),
-    }
-
-
-def _disk_kind(disk: Mapping[str, str]) -> str:
-    if disk.get("TRAN") == "nvme" or disk.get("NAME", "").startswith("nvme"):
-        return "NVMe SSD"
-    return "HDD" if disk.get("ROTA") == "1" else "SSD"
-
-
-def network_fields(classes: Path) -> dict[str, str]:
-    """Network cards from /sys/class: InfiniBand devices if there are any, otherwise Ethernet devices."""
-    cards = _infiniband(classes / "infiniband") or _ethernet(classes / "net")
-    if not cards:
-        return {}
-    counts = ", ".join(f"{count}x {name}" for name, count in sorted(Counter(cards).items()))
-    kind = "InfiniBand/RoCE" if (classes / "infiniband").is_dir() and "Gb/sec" in counts else "Ethernet"
-    return {"host_networking": kind, "host_network_card_count": counts}
-
-
-def _infiniband(folder: Path) -> list[str]:
-    rates = [_text(card / "ports/1/rate") for card in sorted(folder.glob("*"))]
-    return [rate for rate in rates if rate]
-
-
-def _ethernet(folder: Path) -> list[str]:
-    speeds = [_text(card / "speed") for card in sorted(folder.glob("*")) if (card / "device").exists()]
-    return [f"{int(speed) / 1000:g} GbE" for speed in speeds if speed.isdigit() and int(speed)]

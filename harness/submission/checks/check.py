@@ -22,7 +22,7 @@ from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance_run import check_performance
 from harness.submission.checks.power import check_power
-from harness.submission.checks.tree_files import check_encoding, check_files, check_repeats, check_secrets
+from harness.submission.checks.tree_files import check_encoding, check_files, check_repeats
 from harness.submission.tree.layout import (
     BenchmarkDir,
     ScenarioDir,
@@ -80,7 +80,6 @@ class _Tree:
                 yield from self._guarded(context.dir.path, issues)
             context.read.clear()
         yield from self._guarded(self._root, check_files(self._root, self._rules.files.any_bytes))
-        yield from self._guarded(self._root, check_secrets(self._root))
         yield from self._guarded(self._root, check_repeats(self._root, contexts))
 
     def _guarded(self, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:

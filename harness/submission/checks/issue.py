@@ -1,4 +1,4 @@
-"""One line of ``check``: where, what, rule, remedy. Rules and remedies are written here once.
+"""An issue of a submission: where, what, rule, remedy. Rules and remedies are written here once.
 
 The remedies are for submitters of any harness: they name the file and what it must be.
 """
@@ -9,8 +9,10 @@ from pathlib import Path
 from harness.submission.tree.layout import SystemDir, absence
 from harness.text import printable
 
-_MOST_CHARACTERS = 1500  # the names of all fields of a system description, and as much again
+# The names of all fields of a system description take half of it.
+_MOST_CHARACTERS = 1500
 
+# The rule and the remedy of each code.
 RULES: dict[str, tuple[str, str]] = {
     "missing-file": (
         "every file of the submission structure exists",
@@ -121,16 +123,17 @@ RULES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """``code`` is a key of RULES; ``where`` is relative to the tree. A warning needs no action.
-
-    ``remedy`` stands in place of the rule's where another one fits this issue.
-    """
+    """One line of ``check``."""
 
     code: str
+    """a key of RULES"""
     where: str
+    """a path relative to the tree"""
     what: str
     is_warning: bool = False
+    """it needs no action"""
     remedy: str = ""
+    """takes the place of the rule's where another one fits this issue"""
 
     def __str__(self) -> str:
         rule, remedy = RULES[self.code]
