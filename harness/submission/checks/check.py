@@ -1,7 +1,7 @@
 """All checks of a tree, in the order of its folders."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import Benchmark
@@ -38,8 +38,20 @@ from harness.submission.tree.layout import (
 )
 from harness.submission.tree.round_rules import RoundRules, Suite, definition_of, load_rules
 
-_UNDEFINED_SCENARIOS = ("multistream",)  # of MLPerf, and of none of our benchmarks
-_MAPPING = "model_mapping.json"  # of an open submission: the official benchmark of each folder
+# The checks of one result, in the order of their issues.
+CHECKS: tuple[Callable[[CheckContext], Iterator[Issue]], ...] = (
+    check_encoding,
+    check_scenario_documents,
+    check_performance,
+    check_user_conf,
+    check_versions,
+    check_power,
+    check_accuracy,
+    check_tests,
+    check_records,
+)
+_UNDEFINED_SCENARIOS = ("multistream",)  # MLPerf has it, and none of our benchmarks
+_MAPPING = "model_mapping.json"  # names the official benchmark of each folder in an open submission
 
 
 def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None = None) -> tuple[Issue, ...]:
@@ -76,8 +88,8 @@ class _Tree:
         for path, issues in parts:
             yield from self._guarded(path, issues)
         for context in contexts:
-            for issues in self._checks(context):
-                yield from self._guarded(context.dir.path, issues)
+            for check in CHECKS:
+                yield from self._guarded(context.dir.path, check(context))
             context.read.clear()
         yield from self._guarded(self._root, check_files(self._root, self._rules.files.any_bytes))
         yield from self._guarded(self._root, check_repeats(self._root, contexts))
@@ -118,22 +130,8 @@ class _Tree:
             return None
         if has_endpoints_layout(folder.path):
             return None
-        return CheckContext(folder, benchmark, scenario, self._rules)
-
-    def _checks(self, context: CheckContext) -> tuple[Iterator[Issue], ...]:
-        aside = self._kept / context.dir.path.relative_to(self._root)
-        full = aside if aside.is_dir() else None
-        return (
-            check_encoding(context),
-            check_scenario_documents(context),
-            check_performance(context),
-            check_user_conf(context),
-            check_versions(context),
-            check_power(context),
-            check_accuracy(context, full),
-            check_tests(context, full),
-            check_records(context, full),
-        )
+        kept = self._kept / folder.path.relative_to(self._root)
+        return CheckContext(folder, benchmark, scenario, self._rules, kept if kept.is_dir() else None)
 
 
 def _organisation(root: Path, path: Path) -> Iterator[Issue]:

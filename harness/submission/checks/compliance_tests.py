@@ -20,7 +20,7 @@ from harness.text import counted
 _BINDING = ("Min duration", "Min queries")
 
 
-def check_tests(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
+def check_tests(context: CheckContext) -> Iterator[Issue]:
     """All issues of the tests' folders; the open division needs no tests."""
     for name in needed_tests(context.benchmark) if context.closed else ():
         test, folder = find_test(context.benchmark, name), context.dir.path / name
@@ -30,7 +30,7 @@ def check_tests(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
         yield from _verify_file(context, test)
         if test.every_sample:
             yield from _run(context, test)
-            yield from check_accuracy_log(context, Path(name) / ACCURACY, kept)
+            yield from check_accuracy_log(context, Path(name) / ACCURACY)
         else:
             yield from _run_of_random_samples(context, test)
 

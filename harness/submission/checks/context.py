@@ -20,6 +20,8 @@ class CheckContext:
     benchmark: Benchmark
     scenario: Scenario
     rules: RoundRules
+    kept: Path | None
+    """the scenario's folder of full accuracy logs and run.json, if it exists"""
     read: "dict[Path, Logs]" = field(default_factory=dict, repr=False, compare=False)
     """the logs that were read, by folder"""
 

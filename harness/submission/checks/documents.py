@@ -133,9 +133,9 @@ def _as_given(key: str, value: float, logs: Logs) -> Iterator[tuple[str, Any]]:
             yield name, float(f"{logged:.6g}") if isinstance(logged, float) else logged
 
 
-def check_records(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
-    """Origin, deviations and verdicts; ``kept`` is the scenario's folder of kept files."""
-    if kept is None:
+def check_records(context: CheckContext) -> Iterator[Issue]:
+    """Origin, deviations and verdicts of the runs whose run.json was kept."""
+    if (kept := context.kept) is None:
         return
     records: dict[Path, RunRecord] = {}
     for folder in (PERFORMANCE, ACCURACY, *map(Path, TESTS)):

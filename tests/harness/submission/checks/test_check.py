@@ -298,7 +298,7 @@ def test_an_entry_that_cannot_be_read_ends_no_other_check(tree, monkeypatch):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         yield from ()
 
-    monkeypatch.setattr(check, "check_power", denied)
+    monkeypatch.setattr(check, "CHECKS", (denied, *check.CHECKS))
     remove("Offline/TEST09")(tree / RESULTS)
     issues = check_tree(tree)
     assert codes(issues) == "files test-missing"
