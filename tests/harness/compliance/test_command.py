@@ -141,7 +141,7 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
         assert "TEST PASS" not in path.read_text()
     again = run_compliance(tmp_path, "verify", "TEST09", "--log-dir", tmp_path / "out/server/TEST09/run")
     assert again.code == 2
-    assert "the run deviates from the rules (generation max_new_tokens is 4" in again.error
+    assert "max_new_tokens is 4" in again.error
 
 
 @pytest.mark.engine
@@ -216,7 +216,7 @@ def test_another_model_is_not_official(test07_file, tmp_path, capfd):
         done = run_here(capfd, *words, *flags(tmp_path, server))
         assert server.requests == []
     assert done.code == 2, done.stdout + done.stderr
-    assert "TEST07 would not be official: " in done.error and "serves other" in done.error
+    assert "TEST07 " in done.error and "serves other" in done.error
     assert not (tmp_path / "out").exists()
 
 
@@ -225,22 +225,26 @@ def low_effort(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data") / "low.parquet", TEST07_ROWS, "low")
 
 
-# Wrong usage, one line, exit code 2, nothing written. Name: test, its files and other flags, the error
+# Wrong usage, one line, exit code 2, nothing written. Name: test, its files and other flags, what is named
 WRONG = {
-    "wrong size": ("TEST07", [COMPLIANCE], "dataset has 30 samples, the rules say 990"),
-    "wrong effort": ("TEST07", ["LOW"], "reasoning effort of the prompts is not high"),
-    "other test's": ("TEST09", ["HIGH"], "dataset has 990 samples, the rules say 6396"),
-    "no file": ("TEST07", ["absent.parquet"], "no such file"),
+    "wrong size": ("TEST07", [COMPLIANCE], " 30 .* 990"),
+    "wrong effort": ("TEST07", ["LOW"], "effort .* high"),
+    "other test's": ("TEST09", ["HIGH"], "TEST09: .* 990 .* 6396"),
+    "no file": ("TEST07", ["absent.parquet"], r"absent\.parquet"),
     "two tests, one file": ("all", ["HIGH"], "--input-file TEST07=FILE"),
-    "one of two files": ("all", ["TEST07=HIGH"], "no dataset for TEST09"),
-    "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], "not the dataset of TEST09"),
-    "references": ("TEST07", ["HIGH", "--reference-data", COMPLIANCE], "30 references, TEST07 has 990"),
-    "audit config": ("TEST07", ["HIGH", "--audit-config", "absent"], "cannot be read"),
-    "another parameter": ("TEST07", ["HIGH", "--max-new-tokens", 100], "not be official: generation max_new"),
+    "one of two files": ("all", ["TEST07=HIGH"], " TEST09; .*--input-file TEST09=FILE"),
+    "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], " TEST09: .* 990 .* 6396"),
+    "references": ("TEST07", ["HIGH", "--reference-data", COMPLIANCE], " 30 .*TEST07 .* 990"),
+    "audit config": ("TEST07", ["HIGH", "--audit-config", "absent"], "--audit-config absent"),
+    "another parameter": ("TEST07", ["HIGH", "--max-new-tokens", 100], "max_new_tokens .* 100"),
     "another scenario": ("TEST07", ["HIGH", "--scenario", "single-stream"], "single-stream"),
-    "of no test": ("TEST06", ["HIGH", "--benchmark", EDGE], "has no TEST06; it needs no compliance test"),
-    "of TEST06": ("TEST07", ["HIGH", "--benchmark", DATACENTER], "has no TEST07; it needs TEST06"),
-    "crash": ("TEST07", ["HIGH", "--audit-config", "CRASH"], "LoadGen would crash"),
+    "of no test": ("TEST06", ["HIGH", "--benchmark", EDGE], f"{EDGE} .* TEST06"),
+    "of TEST06": ("TEST07", ["HIGH", "--benchmark", DATACENTER], f"{DATACENTER} .* TEST07.* TEST06"),
+    "crash": (
+        "TEST07",
+        ["HIGH", "--audit-config", "CRASH"],
+        "_override = 6396, .* 990 ",
+    ),
 }
 
 
@@ -257,12 +261,12 @@ def test_a_benchmark_without_tests_is_no_error(stub, test07_file, tmp_path, capf
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_usage(name, test07_file, low_effort, stub, tmp_path, capfd):
-    test, words, said = WRONG[name]
+    test, words, named = WRONG[name]
     crash = audit(tmp_path, "TEST07", LOW07 + "*.*.performance_sample_count_override = 6396\n")
     known = {"HIGH": test07_file, "LOW": low_effort, "CRASH": crash}
     given = [re.sub("HIGH|LOW|CRASH", lambda file: str(known[file[0]]), str(word)) for word in words]
     done = run_here(capfd, *flags(tmp_path, stub), "--test", test, "--input-file", *given)
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == f"{done.error}\n" and said in done.error
+    assert done.stderr == f"{done.error}\n" and re.search(named, done.error)
     assert not (tmp_path / "out").exists()
     assert stub.requests == []

@@ -10,6 +10,7 @@ from harness.compliance.command import verify_logs
 from harness.compliance.compliance_plan import resolve_runs
 from harness.compliance.length_check import measure
 from harness.compliance.registry import TESTS, find_test, needed_tests
+from harness.config import run_options
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
@@ -53,7 +54,7 @@ def registered(tmp_path, monkeypatch):
     configs.mkdir()
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     (configs / "gpt-oss-120b.toml").write_text(text + DEFINITION)
-    monkeypatch.setattr("harness.config.run_options.CONFIG_DIR", configs)
+    monkeypatch.setattr(run_options, "CONFIG_DIR", configs)
     monkeypatch.setitem(TESTS, LongestTest.name, LongestTest)
     return load_benchmark("gpt-oss-120b")
 
