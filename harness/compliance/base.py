@@ -21,7 +21,7 @@ _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILI
 class TestResult:
     """The verdict of a test on a log."""
 
-    __test__: ClassVar[bool] = False  # not a class of tests for pytest
+    __test__: ClassVar[bool] = False  # so pytest does not take it for a class of tests
 
     passed: bool
     summary: str

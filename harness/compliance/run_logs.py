@@ -19,7 +19,7 @@ _LISTED = 5
 
 
 def require_complete(log: AccuracyLog) -> npt.NDArray[np.int64]:
-    """The sample index of every entry, in the order of the log. GradingError for a log that breaks off."""
+    """The sample index of every entry, in the order of the log. Raises GradingError for a log that is cut."""
     indexes = np.fromiter((entry.qsl_idx for entry in log), np.int64)
     if log.cut is not None:
         raise GradingError(
@@ -59,9 +59,9 @@ def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
     return f"{len(indexes)} {what} (qsl_idx {shown}{', ...' if len(indexes) > _LISTED else ''})"
 
 
-# Where a verified folder, here or in a submission, has the logs that a run leaves side by side.
+# A run leaves its logs side by side; a verified folder, here or in a submission, has them in these folders.
 _PLACES = {ACCURACY_LOG: ACCURACY, SUMMARY: PERFORMANCE, DETAIL: PERFORMANCE}
-# Their purpose is that each sample is logged once, which the accuracy log itself shows; earlier official
+# These settings make LoadGen log each sample once, which the accuracy log itself shows; earlier official
 # files had other values.
 _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 

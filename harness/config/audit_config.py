@@ -16,7 +16,7 @@ from harness.config.loadgen_settings import PERFORMANCE_MODE, TEST_MODES, settin
 from harness.errors import ConfigError
 
 _PERFORMANCE = TEST_MODES.index(PERFORMANCE_MODE)
-# Model and scenario of a threshold: the verification scripts look for the key alone.
+# A threshold's model and scenario do not count: the verification scripts look for the key alone.
 _THRESHOLD_ROW = re.compile(rf"^\s*\S+\.(?={THRESHOLD.pattern} =)", re.MULTILINE)
 _TEST01_KEYS = {"mode", "accuracy_log_rng_seed", "accuracy_log_sampling_target"}
 _TEST06_KEYS = _TEST01_KEYS | {"min_query_count", "min_duration", "sample_concatenate_permutation"}
@@ -111,7 +111,7 @@ def _plain(line: str) -> str:
 def effective_differences(settings: Mapping[str, Setting], effective: Mapping[str, Any]) -> dict[str, str]:
     """One line for each setting that is not as in the audit.config, by its key.
 
-    A setting that the log does not contain is no difference.
+    A setting that the log does not contain is not a difference.
     """
     found = {}
     for key, value in settings.items():

@@ -14,8 +14,8 @@ from typing import Any
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
 _PERCENTS = ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")
-# Of each time: the line of minimum, maximum and mean in the summary and their row in the detail log, the line
-# and the row of a percentile.
+# Each time has a line in the summary and a row in the detail log for minimum, maximum and mean, and a line
+# and a row for a percentile.
 _LATENCY = (
     "{} latency (ns)",
     "result_{}_latency_ns",
@@ -89,7 +89,10 @@ _SETTINGS = {
     "tpot_latency (ns)": "requested_server_tpot_latency",
 }
 _SETTING = re.compile(r"([a-z_]+)(?: \((ns|ms)\))?")
-_OLD_NAME = ("Time to Output Token", "Time per Output Token")  # LoadGen 5.1's, and its name since
+_OLD_NAME = (
+    "Time to Output Token",
+    "Time per Output Token",
+)  # LoadGen 5.1's, and its name since
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-][0-9]{1,3})?")
 _TWO_DECIMALS = re.compile(r"[0-9]+\.[0-9]{2}")
 _SCALES = {"result_token_throughput": 1e9}  # the detail log has tokens per ns
@@ -318,7 +321,7 @@ def _equal(what: str, one: float, name: str, other: float, tolerance: float) -> 
 
 
 def _outside(value: float, low: float, high: float) -> bool:
-    """False for NaN: an unknown figure is no contradiction."""
+    """Whether a value is beyond bounds; NaN never is."""
     return value < low or value > high
 
 

@@ -1,4 +1,4 @@
-"""Reads what LoadGen wrote: the summary for people and the detail log of ``:::MLLOG`` rows.
+"""LoadGen's summary for people, and its detail log of ``:::MLLOG`` rows.
 
 Incomplete and empty files are read, too; ``problem`` then describes the damage.
 ``Result is : VALID`` does not mean free of errors: see also ``errors``.
@@ -23,15 +23,14 @@ MAX_DISTINCT_MESSAGES = 1000
 CLOCK_FORMAT = "%m-%d-%Y %H:%M:%S.%f"
 
 _VALID = {"VALID": True, "INVALID": False}
-_NUMBER = re.compile(
-    r"[-+]?([0-9]{1,40}\.?[0-9]{0,40}([eE][-+]?\d+)?|nan|inf)"
-)  # LoadGen's have 20 digits at most
+# LoadGen's numbers have 20 digits at most.
+_NUMBER = re.compile(r"[-+]?([0-9]{1,40}\.?[0-9]{0,40}([eE][-+]?\d+)?|nan|inf)")
 _COUNT = re.compile(r"(No|[0-9]{1,20}) (warning|error)s? encountered", re.IGNORECASE)
 _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 # LoadGen's words for the times of a query, in the names of its figures.
 TIMES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
 _ONCE = ("effective_", "requested_", "result_")  # LoadGen writes each such row once
-_LARGEST = 1e30  # far above all of LoadGen's 64 bits; NaN and infinity are not below it
+_LARGEST = 1e30  # far above all 64-bit numbers of LoadGen; NaN and infinity are not below it
 _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 
 
@@ -176,11 +175,11 @@ def read_summary(path: Path) -> LoadgenSummary:
 
 
 def _unreadable(path: Path) -> str:
-    """Why the path is no log to read, "" for a file."""
+    """The reason why the path is not a log to read, "" for a file."""
     try:
         if not path.exists():
             return "missing"
-        if not path.is_file():  # to open a named pipe would wait for ever
+        if not path.is_file():  # opening a named pipe would wait for ever
             return "a folder, expected a file" if path.is_dir() else "no plain file"
         with path.open("rb") as file:
             start = file.read(len(GIT_LFS_POINTER))
@@ -248,7 +247,7 @@ def _figures(lines: list[str]) -> dict[str, int | float | None]:
 
 
 def _number(text: str) -> int | float | None:
-    """Integers stay integers: nanoseconds do not fit a float for ever. None for what is not finite."""
+    """An integer or a float, None if it is not finite: a float does not hold all nanoseconds exactly."""
     if re.fullmatch(r"[-+]?[0-9]+", text):
         return int(text)
     return value if math.isfinite(value := float(text)) else None
@@ -324,7 +323,7 @@ def _count_message(messages: Counter[str], text: str) -> None:
 def _detail_problem(values: Mapping[str, Any], broken: list[int], repeated: list[int]) -> str:
     if not values:
         return "empty"
-    # What LoadGen writes last in each mode.
+    # LoadGen writes this row last, by mode.
     last = "power_end" if values.get("effective_test_mode") == ACCURACY_MODE else "num_errors"
     if last not in values:
         return "cut short"

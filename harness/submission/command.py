@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
-from harness.submission.building.build import BuildRequest
-from harness.submission.building.build import build as build_tree
+from harness.submission.building.build import BuildRequest, build_tree
 from harness.submission.building.descriptions import FROM_RUNS, read_submitter_info
 from harness.submission.building.find_runs import scenarios_there
 from harness.submission.building.machine import machine_fields
@@ -52,7 +51,7 @@ def build(options: BuildOptions) -> bool:
 
 
 def _about(code: WrittenSource) -> Iterator[str]:
-    """What a submitter must know of the published code."""
+    """One line for each thing that a submitter must know about the published code."""
     if code.links:
         yield f"src/{code.folder} lacks symbolic links, which are never followed: {', '.join(code.links)}"
     if code.local:
@@ -61,7 +60,8 @@ def _about(code: WrittenSource) -> Iterator[str]:
         names = ", ".join(code.changed)
         yield f"src/{code.folder} has files without a key that they had in the runs; revoke it: {names}"
     if code.source.state is None:
-        yield f"warning: the runs did not record their code; src/{code.folder} holds the tracked files of now"
+        folder = f"src/{code.folder}"
+        yield f"warning: the runs did not record their code; {folder} holds the tracked files as they are now"
 
 
 def check(options: CheckOptions) -> bool:
@@ -96,7 +96,7 @@ def system(options: SystemOptions) -> bool:
     """Print [system] for the submission's TOML; fields that are still empty must be filled in."""
     rule, machine = load_rules().system, machine_fields()
     stated = read_submitter_info(options.submission).system if options.submission else {}
-    given = {"division", "submitter"}  # folder names, at the top of the TOML
+    given = {"division", "submitter"}  # the top of the TOML has these folder names
     print("[system]")
     for name in [name for name in rule.fields if name not in given and name not in stated]:
         print(f'"{name}" = {_quoted(machine.get(name, ""))}{_mark(name, rule, machine)}')

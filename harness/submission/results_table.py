@@ -103,7 +103,7 @@ def _product(nodes: object, each: object) -> int | None:
 
 
 def _accuracy(context: CheckContext) -> str:
-    """The scores, without the bounds on lengths."""
+    """The scores, without the metrics that only bound lengths."""
     path = context.dir.path / ACCURACY / ACCURACY_TEXT
     if not is_readable(path):
         return ""

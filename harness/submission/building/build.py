@@ -105,7 +105,7 @@ class BuildResult:
     """whether the servers are on other machines, so that this machine described nothing"""
 
 
-def build(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult:
+def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult:
     """Write the tree and the kept files beside it. Raises ConfigError before anything is written."""
     suite_name, suite = request.rules.suite_of(request.benchmark.name)
     _refuse_other_benchmark(request)
@@ -292,7 +292,7 @@ def _copy_logs(source: Path, target: Path) -> None:
 
 
 def _shorten(source: Path, target: Path, kept: Path, rules: RoundRules) -> None:
-    """Write the truncated log and accuracy.txt with the full log's hash; keep the full log aside."""
+    """Write the truncated log and accuracy.txt with the full log's hash; keep the full log."""
     log, text = source / ACCURACY_LOG, source / ACCURACY_TEXT
     written = without_hash(text.read_text(encoding="utf-8", errors="replace")) if text.is_file() else ""
     write_file(target / ACCURACY_TEXT, f"{written}\nhash={sha256_of(log)}\n".lstrip())

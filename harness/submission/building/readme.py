@@ -1,7 +1,7 @@
 """The README of a scenario: what was run, and the commands that run it again.
 
-Nothing in it names a machine, a user or a folder of the submitter: of a path the last part remains, of a URL
-nothing.
+Nothing in it names a machine, a user or a folder of the submitter: only the last part of a path remains, and
+nothing of a URL.
 """
 
 import re
@@ -201,7 +201,7 @@ _PLACE = re.compile(
 
 
 def file_name(path: str) -> str:
-    """The last part of a path or URL; ``FILE`` where that is no name, as in ``..`` and ``~user``."""
+    """The last part of a path or URL; ``FILE`` where that is not a name, as in ``..`` and ``~user``."""
     last = path.rstrip("/").rpartition("/")[2]
     return last if _NAME.fullmatch(last) else "FILE"
 

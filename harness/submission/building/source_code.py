@@ -127,7 +127,7 @@ def _without_secrets(target: Path, root: Path) -> Iterator[str]:
         if not now.exists():
             path.unlink()
         elif now.is_symlink() or any(find_secrets([now])):
-            continue  # the search through the complete tree names it
+            continue  # the search through the complete tree reports it
         else:
             path.write_bytes(now.read_bytes())
         yield path.relative_to(target).as_posix()

@@ -15,8 +15,8 @@ from harness.submission.tree.accuracy_files import AccuracyText, ends_match, par
 _SHA256_DIGITS = 64
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
 _EXACT_MATCH = "exact_match"
-_HALF = 0.005  # of the last digit of numbers with two decimals
-_ROUNDED = 0.006  # a score of three decimals, and one of two
+_HALF = 0.005  # half of the last digit of a number with two decimals
+_ROUNDED = 0.006  # one score with three decimals and with two differs by less
 
 
 def check_accuracy(context: CheckContext) -> Iterator[Issue]:

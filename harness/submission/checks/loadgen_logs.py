@@ -11,16 +11,17 @@ from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 
 _VERSION = "loadgen_version"  # "6.0.17 @ 0123456789"
-_LISTED = 3  # of the figures that differ: two logs of different runs differ in all
-_COMPLETE = "Max query count reached"  # no error where every sample was issued
+_LISTED = 3  # figures that differ: two logs of different runs differ in all
+_COMPLETE = "Max query count reached"  # this is harmless where every sample was issued
 
 
 def check_logs(
     context: CheckContext, logs: Logs, mode: str, *, samples: int | None = None
 ) -> Iterator[Issue]:
-    """``mode`` is LoadGen's name of the mode. Damaged logs are not checked further.
+    """All issues of one run's logs; damaged logs are not checked further.
 
-    ``samples``: the count of a compliance test, which may end at its max_query_count.
+    ``mode`` is LoadGen's name of the mode, ``samples`` the count of a compliance test, which may end at its
+    max_query_count.
     """
     damage = list(_damage(context, logs))
     yield from damage
@@ -68,7 +69,7 @@ def _damage(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _figures(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """What both files of a performance run hold, and what follows from other figures."""
+    """Figures of a performance run that contradict each other."""
     text = (context.dir.path / logs.folder / SUMMARY).read_text(encoding="utf-8", errors="replace")
     found = list(disagreements(text, logs.detail))
     if found:

@@ -12,8 +12,7 @@ from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, is_of_other_limits, usable
 from harness.submission.tree.accuracy_files import parse_accuracy
 
-# Settings of the benchmark that a performance run must have had, exactly; all but the first in closed results
-# only.
+# Settings of the benchmark that a performance run must have had exactly; open results need the first alone.
 _ALWAYS_LOCKED = "use_token_latencies"
 _LOCKED = (
     _ALWAYS_LOCKED,
@@ -24,8 +23,8 @@ _LOCKED = (
 )
 _AUDIT_WARNING = "Audit Config"
 _NETWORK_SUT = "Network SUT"  # every SUT of the network division has it in its name
-# The mean output lengths of a performance run and of another run with the same prompts: TEST09, or accuracy.
-# In the 117 published pairs of v6.0 and v5.1 they differ by 1.8 % at most.
+# Largest difference between the mean output lengths of a performance run and of another run with the same
+# prompts (TEST09 or accuracy): 1.8 % in the 117 published pairs of v6.0 and v5.1.
 _SAME_PROMPTS = 0.05
 _TOKENS_PER_SAMPLE = "tokens_per_sample"  # in accuracy.txt
 _MISSING = "not in the log"

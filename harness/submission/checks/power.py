@@ -12,7 +12,7 @@ from harness.submission.tree.layout import read_fields
 from harness.submission.tree.system_description import POWER_FIELD, nameplate_of
 
 _POWER, _RANGING = Path("performance/power"), Path("performance/ranging")
-_SAMPLES = "spl.txt"  # of the power meter
+_SAMPLES = "spl.txt"  # the power meter writes it
 
 
 def check_power(context: CheckContext) -> Iterator[Issue]:

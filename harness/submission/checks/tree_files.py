@@ -32,12 +32,12 @@ from harness.submission.tree.layout import DIVISIONS, ScenarioDir
 from harness.submission.tree.secrets import find_secrets
 
 _RESULTS = "results"
-_RUN_FILES = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)  # no two runs have the same
+_RUN_FILES = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)  # they differ between any two runs
 _POINTER_BYTES = 200  # a git-lfs pointer has about 130
 _COMPILED = ("__pycache__", ".pyc")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".7z")
 _LEFT_OVER = (RUN_RECORD, JOURNAL_DIR, REQUESTS, REPORT, PROGRESS, GRADING_PROGRESS, SERVER_METRICS)
-# What the official checker opens wherever it lies, even where no rule asks for it.
+# The official checker opens files of these names wherever they lie, even where no rule asks for them.
 _FILES = (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values()))
 _OF_RANDOM_SAMPLES = frozenset(name for name, test in TESTS.items() if not test.every_sample)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-GAP = b"\n\n...\n\n"  # between the two ends of a truncated log
+GAP = b"\n\n...\n\n"  # stands between the two ends of a truncated log
 
 _HASH = re.compile(r"^hash=(\w+)$", re.MULTILINE)
 # The evaluators of gpt-oss-120b, deepseek-r1 and llama3.1-8b print it so.

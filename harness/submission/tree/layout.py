@@ -89,7 +89,7 @@ def scenario_named(folder: str) -> Scenario | None:
     return next(known, None)
 
 
-# submission_structure.md, "Endpoints submission structure": these take the place of LoadGen's logs.
+# These take the place of LoadGen's logs: submission_structure.md, "Endpoints submission structure".
 _ENDPOINTS_FILES = ("config.yaml", "performance/result_summary.json")
 _ENDPOINTS_SERVER = "online"  # the Endpoints harness's name for Server
 
@@ -149,7 +149,7 @@ def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:
-    """Whether the path is of a kind; False in a folder that is closed to this user, where Path raises."""
+    """Whether the path is of a kind; False in a folder that this user may not read, where Path raises."""
     try:
         return kind(path)
     except OSError:
@@ -181,11 +181,11 @@ def read_fields(path: Path) -> dict[str, Any] | str:
     return fields if isinstance(fields, dict) else "is not a JSON object"
 
 
-_OLD_NAMES = {"src": "code"}  # up to v5.1
+_OLD_NAMES = {"src": "code"}  # until v5.1
 
 
 def absence(folder: SystemDir, path: Path) -> tuple[str, str]:
-    """What to say of a path that is no file or folder as expected, and the remedy ("" for the rule's)."""
+    """The reason why a path is not what is expected there, and the remedy ("" for the rule's)."""
     if path.is_symlink():
         return f"is a link to {path.readlink()}, which does not lead to a file", "put the file in its place"
     if path.is_dir():
@@ -201,7 +201,7 @@ def absence(folder: SystemDir, path: Path) -> tuple[str, str]:
 
 
 def _instead(folder: SystemDir, path: Path) -> Iterator[Path]:
-    """Entries that may be meant: beside it under a similar name, or in a folder of an earlier round."""
+    """Entries that may be meant: those of a similar name beside it, or in a folder of an earlier round."""
     for parent in (path.parent, *path.parent.parents):
         if parent.is_dir():
             break
@@ -221,5 +221,5 @@ def _instead(folder: SystemDir, path: Path) -> Iterator[Path]:
 
 
 def _letters(name: str) -> str:
-    """TEST7 and test07, Made_up.json and made-up.json are similar."""
+    """The name for comparison: TEST7 and test07, Made_up.json and made-up.json are similar."""
     return re.sub(r"0+(?=\d)", "", re.sub(r"[-_ ]", "", name.lower()))

@@ -33,7 +33,7 @@ def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
 
 
 def _origin(record: RunRecord) -> dict[str, str]:
-    """Empty values where the record has none. An embedded server has another port in each run."""
+    """The origin by field, "" where the record has none. An embedded server has another port in each run."""
     embedded, git = record.plan.backend == "embedded", record.provenance.git
     # Equal servers count once: an accuracy run may do without some (--min-replicas).
     settings = sorted(

@@ -1,6 +1,6 @@
-"""The power that a system is designed for: its power supplies, listed in systems/<system>_power.yaml.
+"""The description of a system: systems/<system>.json, and its power supplies in systems/<system>_power.yaml.
 
-The file is a tree of names. A table with ``PSUs`` and ``Min PSUs Needed`` is a component; its power is that
+The second is a tree of names. A table with ``PSUs`` and ``Min PSUs Needed`` is a component; its power is that
 of its largest supplies (``PowerCapacityWatts``), as many as it needs. The official checker adds them up for
 results with power measurements, unless ``system_power_capacity`` of the system description states the sum.
 """
@@ -14,7 +14,7 @@ import yaml
 from harness.submission.tree.round_rules import SystemRule
 
 _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
-POWER_FIELD = "system_power_capacity"  # watts, of the system description
+POWER_FIELD = "system_power_capacity"  # the system description states it in watts
 _SUPPLIES, _NEEDED, _WATTS = "psus", "min psus needed", "PowerCapacityWatts"
 
 
@@ -71,7 +71,7 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     missing = [name for name in wanted if name not in fields]
     if missing:
         yield f"missing: {', '.join(missing)}"
-    # For the official checker the number 0 is empty and the text "0" is not.
+    # The official checker takes the number 0 for empty, and the text "0" not.
     empty = [name for name in rule.meaningful if name in fields and not fields[name]]
     if empty:
         yield f"empty: {', '.join(empty)}"
