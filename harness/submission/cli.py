@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: BuildOptions | CheckOptions | SystemOptions) -> int:
     # Heavy modules are imported only when a command runs.
-    from harness.submission import command
+    from harness.submission import submission_command as command
 
     with interruptible():
         match options:

@@ -6,7 +6,7 @@ import pytest
 
 from harness.compliance.base import ComplianceTest, TestResult
 from harness.compliance.cli import parse_options
-from harness.compliance.command import verify_logs
+from harness.compliance.compliance_command import verify_logs
 from harness.compliance.compliance_plan import resolve_runs
 from harness.compliance.length_check import measure
 from harness.compliance.registry import TESTS, find_test, needed_tests
