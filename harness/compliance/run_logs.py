@@ -95,15 +95,18 @@ def log_file(log_dir: Path, name: str) -> Path:
 
 def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFindings:
     """Read what the logs in a folder say of their run. Raises ConfigError for a log that is cut short."""
-    record = _record(log_dir / RUN_RECORD)
-    warnings = [f"no {name}: what only this file can show is not confirmed" for name in _missing(log_dir)]
-    warnings += _summary_warnings(log_dir)
-    errors = _loadgen_errors(log_dir, detail)
+    summary, path = _summary(log_dir), log_dir / RUN_RECORD
+    missing = [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
+    warnings = [f"no {name}: what only this file can show is not confirmed" for name in missing]
+    errors = [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
+    if summary is not None:
+        warnings += _summary_warnings(summary)
+        errors = [*([f"LoadGen counts {summary.errors} errors"] if summary.errors else []), *errors]
     scenario = detail.effective.get("scenario")
-    if record is None:  # another harness: the official scripts take its word, and so the verdict stands
+    if not path.exists():  # another harness: the official scripts take its word, and so the verdict stands
         return RunFindings(scenario, (), (*warnings, *errors))
-    errors += _record_errors(record)
-    return RunFindings(scenario, tuple(errors), tuple(warnings), record.deviations)
+    record = RunRecord.read(path)
+    return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record.deviations)
 
 
 def read_detail_log(log_dir: Path) -> LoadgenDetail:
@@ -135,10 +138,6 @@ def require_effective(
     return tuple(f"{line}; the log still has each sample exactly once" for line in shown)
 
 
-def _missing(log_dir: Path) -> list[str]:
-    return [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
-
-
 def _summary(log_dir: Path) -> LoadgenSummary | None:
     path = log_file(log_dir, SUMMARY)
     if not path.exists():
@@ -149,19 +148,12 @@ def _summary(log_dir: Path) -> LoadgenSummary | None:
     return summary
 
 
-def _summary_warnings(log_dir: Path) -> list[str]:
+def _summary_warnings(summary: LoadgenSummary) -> list[str]:
     """A test judges the answers, not their speed: LoadGen's own result does not count."""
-    summary = _summary(log_dir)
-    if summary is None or summary.result_valid:
+    if summary.result_valid:
         return []
     unmet = [name for name, met in summary.constraints.items() if not met]
     return [f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"]
-
-
-def _loadgen_errors(log_dir: Path, detail: LoadgenDetail) -> list[str]:
-    summary = _summary(log_dir)
-    counted = [f"LoadGen counts {summary.errors} errors"] if summary and summary.errors else []
-    return counted + [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
 
 
 def _record_errors(record: RunRecord) -> list[str]:
@@ -171,7 +163,3 @@ def _record_errors(record: RunRecord) -> list[str]:
     if verdict.result == "VALID" or verdict.complete:
         return []
     return [f"{RUN_RECORD} has the result {verdict.result}: {'; '.join(verdict.reasons[:3])}"]
-
-
-def _record(path: Path) -> RunRecord | None:
-    return RunRecord.read(path) if path.exists() else None

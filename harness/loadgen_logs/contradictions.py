@@ -14,29 +14,13 @@ from typing import Any
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
 _PERCENTS = ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")
-# Each time has a line in the summary and a row in the detail log for minimum, maximum and mean, and a line
-# and a row for a percentile.
-_LATENCY = (
-    "{} latency (ns)",
-    "result_{}_latency_ns",
-    "{} percentile latency (ns)",
-    "result_{}_percentile_latency_ns",
-)
-_TTFT = (
-    "{} First Token latency (ns)",
-    "result_first_token_{}_latency_ns",
-    "{} percentile first token latency (ns)",
-    "result_first_token_{}_percentile_latency_ns",
-)
-_TPOT = (
-    "{} Time per Output Token (ns)",
-    "result_time_to_output_token_{}",
-    "{} percentile time to output token (ns)",
-    "result_time_per_output_token_{}_percentile_ns",
-)
+# The rows of each time in the detail log: of minimum, maximum and mean, and of a percentile.
+_LATENCY = "result_{}_latency_ns", "result_{}_percentile_latency_ns"
+_TTFT = "result_first_token_{}_latency_ns", "result_first_token_{}_percentile_latency_ns"
+_TPOT = "result_time_to_output_token_{}", "result_time_per_output_token_{}_percentile_ns"
 
 
-def _rows_by_line(line: str, row: str, percentile_line: str, percentile_row: str) -> dict[str, str]:
+def _rows_by_line(line: str, percentile_line: str, row: str, percentile_row: str) -> dict[str, str]:
     found = {line.format(kind): row.format(kind.lower()) for kind in ("Min", "Max", "Mean")}
     return found | {percentile_line.format(percent): percentile_row.format(percent) for percent in _PERCENTS}
 
@@ -49,11 +33,11 @@ _EVERY = {
     "Min duration satisfied": "result_min_duration_met",
     "Min queries satisfied": "result_min_queries_met",
     "Early stopping satisfied": "early_stopping_met",
-    **_rows_by_line(*_LATENCY),
+    **_rows_by_line("{} latency (ns)", "{} percentile latency (ns)", *_LATENCY),
 }
 _TOKENS = {
-    **_rows_by_line(*_TTFT),
-    **_rows_by_line(*_TPOT),
+    **_rows_by_line("{} First Token latency (ns)", "{} percentile first token latency (ns)", *_TTFT),
+    **_rows_by_line("{} Time per Output Token (ns)", "{} percentile time to output token (ns)", *_TPOT),
     "TTFT Early Stopping Result": "early_stopping_ttft_result",
     "TPOT Early Stopping Result": "early_stopping_tpot_result",
 }
@@ -202,7 +186,7 @@ def contradictions(detail: LoadgenDetail) -> Iterator[str]:
         yield from _single_stream(of)
 
 
-def _order(of: _Figures, _: str, row: str, __: str, percentile_row: str) -> Iterator[str]:
+def _order(of: _Figures, row: str, percentile_row: str) -> Iterator[str]:
     """No time is negative, and no percentile less than a lower one."""
     keys = [row.format("min"), *map(percentile_row.format, _PERCENTS), row.format("max")]
     found = [of[key] for key in keys]

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.config.benchmark import Benchmark
 from harness.config.rounds import current_round
 from harness.config.scenario import Scenario
 from harness.files import DETAIL, PERFORMANCE
@@ -55,83 +54,75 @@ _MAPPING = "model_mapping.json"  # names the official benchmark of each folder i
 
 
 def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None = None) -> tuple[Issue, ...]:
-    """All issues of a submission, warnings included. Raises ConfigError when ``root`` is no submission.
+    """All issues of a submission, warnings included. Raises ConfigError when ``root`` is not a submission.
 
     ``kept`` holds full accuracy logs and run.json under the same paths as in the tree.
     """
     round_name = round_name or current_round()
-    rules, found = load_rules(round_name), scenario_dirs(root)
-    tree = _Tree(root, rules, round_name, kept or kept_beside(root))
-    return tuple(dict.fromkeys(tree.issues(found)))
+    contexts = check_contexts(root, round_name, kept)
+    parts = _parts(root, round_name, contexts)
+    return tuple(dict.fromkeys(issue for path, found in parts for issue in _guarded(root, path, found)))
 
 
-def check_contexts(root: Path, round_name: str | None = None) -> tuple[CheckContext, ...]:
-    """Every result that is checked. Raises ConfigError when ``root`` is no submission."""
-    round_name = round_name or current_round()
-    tree = _Tree(root, load_rules(round_name), round_name, kept_beside(root))
-    return tree.contexts(scenario_dirs(root))
+def check_contexts(
+    root: Path, round_name: str | None = None, kept: Path | None = None
+) -> tuple[CheckContext, ...]:
+    """Every result that is checked. Raises ConfigError when ``root`` is not a submission."""
+    kept = kept or kept_beside(root)
+    found = (_context(folder, kept, round_name or current_round()) for folder in scenario_dirs(root))
+    return tuple(context for context in found if context is not None)
 
 
-class _Tree:
-    """A tree and the rules of one round."""
+def _parts(
+    root: Path, round_name: str, contexts: Sequence[CheckContext]
+) -> Iterator[tuple[Path, Iterator[Issue]]]:
+    """The issues of each part of a tree, and the part's folder."""
+    rules = load_rules(round_name)
+    yield from ((path, _organisation(root, path)) for path in organisations(root))
+    yield from ((one.path, check_system(one, rules.system)) for one in system_dirs(root))
+    yield from ((one.path, _benchmark(one, round_name)) for one in benchmark_dirs(root))
+    for context in contexts:
+        yield from ((context.dir.path, check(context)) for check in CHECKS)
+        context.read.clear()
+    yield root, check_files(root, rules.files.any_bytes)
+    yield root, check_repeats(root, contexts)
 
-    def __init__(self, root: Path, rules: RoundRules, round_name: str, kept: Path) -> None:
-        self._root, self._rules, self._round, self._kept = root, rules, round_name, kept
 
-    def issues(self, found: Sequence[ScenarioDir]) -> Iterator[Issue]:
-        contexts = self.contexts(found)
-        parts: list[tuple[Path, Iterator[Issue]]] = [
-            (path, _organisation(self._root, path)) for path in organisations(self._root)
-        ]
-        parts += [(one.path, check_system(one, self._rules.system)) for one in system_dirs(self._root)]
-        parts += [(one.path, self._benchmark(one)) for one in benchmark_dirs(self._root)]
-        for path, issues in parts:
-            yield from self._guarded(path, issues)
-        for context in contexts:
-            for check in CHECKS:
-                yield from self._guarded(context.dir.path, check(context))
-            context.read.clear()
-        yield from self._guarded(self._root, check_files(self._root, self._rules.files.any_bytes))
-        yield from self._guarded(self._root, check_repeats(self._root, contexts))
+def _guarded(root: Path, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:
+    """One entry that cannot be read is an issue, and ends no other check."""
+    try:
+        yield from issues
+    except OSError as error:
+        named = Path(os.fsdecode(error.filename)) if error.filename else path
+        where = (named if named.is_relative_to(root) else path).relative_to(root)
+        yield unreadable(where.as_posix(), str(error.strerror))
 
-    def _guarded(self, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:
-        """One entry that cannot be read is an issue, and ends no other check."""
-        try:
-            yield from issues
-        except OSError as error:
-            named = Path(os.fsdecode(error.filename)) if error.filename else path
-            where = (named if named.is_relative_to(self._root) else path).relative_to(self._root)
-            yield unreadable(where.as_posix(), str(error.strerror))
 
-    def contexts(self, found: Sequence[ScenarioDir]) -> tuple[CheckContext, ...]:
-        return tuple(context for folder in found if (context := self._context(folder)) is not None)
+def _benchmark(folder: BenchmarkDir, round_name: str) -> Iterator[Issue]:
+    """The name of a benchmark's folder and the scenarios in it."""
+    rules, where = load_rules(round_name), folder.relative(folder.path)
+    name = official_name(folder, rules)
+    if name not in rules.benchmarks:
+        text = f"{folder.benchmark} is no benchmark of {round_name}; the official checker refuses it"
+        yield Issue("benchmark", where, text)
+    elif definition_of(name, round_name) is None:
+        text = f"{folder.benchmark} has no definition here: not checked"
+        yield Issue("benchmark", where, text, is_warning=True)
+    else:
+        yield from _scenarios(folder, *rules.suite_of(name))
 
-    def _benchmark(self, folder: BenchmarkDir) -> Iterator[Issue]:
-        """The name of a benchmark's folder and the scenarios in it."""
-        name, where = official_name(folder, self._rules), folder.relative(folder.path)
-        if name not in self._rules.benchmarks:
-            text = f"{folder.benchmark} is no benchmark of {self._round}; the official checker refuses it"
-            yield Issue("benchmark", where, text)
-        elif definition_of(name, self._round) is None:
-            yield Issue(
-                "benchmark", where, f"{folder.benchmark} has no definition here: not checked", is_warning=True
-            )
-        else:
-            suite, rule = self._rules.suite_of(name)
-            yield from _scenarios(folder, suite, rule)
 
-    def _context(self, folder: ScenarioDir) -> CheckContext | None:
-        """None for a folder that is not checked; ``_benchmark`` reports those."""
-        name = official_name(folder, self._rules)
-        benchmark: Benchmark | None = definition_of(name, self._round)
-        _, suite = self._rules.suite_of(name)
-        scenario = folder.scenario
-        if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
-            return None
-        if has_endpoints_layout(folder.path):
-            return None
-        kept = self._kept / folder.path.relative_to(self._root)
-        return CheckContext(folder, benchmark, scenario, self._rules, kept if kept.is_dir() else None)
+def _context(folder: ScenarioDir, kept: Path, round_name: str) -> CheckContext | None:
+    """None for a folder that is not checked; ``_benchmark`` reports those."""
+    rules, scenario = load_rules(round_name), folder.scenario
+    name = official_name(folder, rules)
+    benchmark, (_, suite) = definition_of(name, round_name), rules.suite_of(name)
+    if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
+        return None
+    if has_endpoints_layout(folder.path):
+        return None
+    aside = kept / folder.path.relative_to(folder.root)
+    return CheckContext(folder, benchmark, scenario, rules, aside if aside.is_dir() else None)
 
 
 def _organisation(root: Path, path: Path) -> Iterator[Issue]:
