@@ -38,11 +38,8 @@ VERIFIED = [
 
 
 @pytest.fixture(scope="module")
-def test07_file(tmp_path_factory):
+def gpqa_file(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data") / "gpqa.parquet", TEST07_ROWS)
-
-
-test07_file.__test__ = False
 
 
 @pytest.fixture
@@ -68,9 +65,9 @@ SLOW = [pytest.param(scenario, marks=pytest.mark.engine) for scenario in ("serve
 
 
 @pytest.mark.parametrize("scenario", ["offline", *SLOW])
-def test_test07_passes(scenario, test07_file, stub, tmp_path, capfd):
+def test_test07_passes(scenario, gpqa_file, stub, tmp_path, capfd):
     low = audit(tmp_path, "TEST07", LOW07)
-    words = ("--test", "TEST07", "--input-file", test07_file, "--audit-config", low, "--no-report")
+    words = ("--test", "TEST07", "--input-file", gpqa_file, "--audit-config", low, "--no-report")
     done = run_here(capfd, *words, *flags(tmp_path, stub, scenario))
     assert done.code == 0, done.stdout + done.stderr
     folder = tmp_path / "out" / scenario / "TEST07"
@@ -87,11 +84,11 @@ def test_test07_passes(scenario, test07_file, stub, tmp_path, capfd):
 
 
 @pytest.mark.engine
-def test_test07_fails_and_moves_the_earlier_result_aside(test07_file, stub, tmp_path):
+def test_test07_fails_and_moves_the_earlier_result_aside(gpqa_file, stub, tmp_path):
     earlier = tmp_path / "out" / "offline" / "TEST07"
     earlier.mkdir(parents=True)
     (earlier / "verify_accuracy.txt").write_text("TEST PASS\n")
-    words = ("--test", "TEST07", "--input-file", test07_file)
+    words = ("--test", "TEST07", "--input-file", gpqa_file)
     done = run_compliance(tmp_path, *words, *flags(tmp_path, stub))
     assert done.code == 5, done.stdout + done.stderr
     assert re.search(r"TEST07: TEST FAIL: exact_match \S+ of 990 samples, threshold 60.698", done.stdout)
@@ -145,8 +142,8 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
 
 
 @pytest.mark.engine
-def test_test06_with_a_small_dataset(tmp_path):
-    """Samples are repeated until there are 100; test_test06.py has the official size."""
+def test_eos_check_with_a_small_dataset(tmp_path):
+    """Samples are repeated until there are 100; test_eos_check.py has the official size."""
     with StubServer(tokens=TOKENS, facts=FACTS) as server:
         done = run_compliance(
             tmp_path,
@@ -160,9 +157,9 @@ def test_test06_with_a_small_dataset(tmp_path):
 
 
 @pytest.mark.engine
-def test_failures_give_no_verdict(test07_file, tmp_path):
+def test_failures_give_no_verdict(gpqa_file, tmp_path):
     with StubServer(tokens=TOKENS, faults=every(100, Fault.CUT_CHUNKED, first=5)) as server:
-        words = ("--test", "TEST07", "--input-file", test07_file, "--audit-config")
+        words = ("--test", "TEST07", "--input-file", gpqa_file, "--audit-config")
         low = audit(tmp_path, "TEST07", LOW07)
         done = run_compliance(tmp_path, *words, low, *flags(tmp_path, server))
     assert done.code == 4, done.stdout + done.stderr
@@ -201,18 +198,18 @@ def test_the_second_test_can_be_interrupted(tmp_path):
     assert not list(second.parent.glob("verify_*"))
 
 
-def test_an_unreachable_server(test07_file, tmp_path, capfd):
+def test_an_unreachable_server(gpqa_file, tmp_path, capfd):
     with refused_url() as url:
-        words = ("--test", "TEST07", "--input-file", test07_file)
+        words = ("--test", "TEST07", "--input-file", gpqa_file)
         done = run_here(capfd, *words, *flags(tmp_path, url))
     assert done.code == 3
     assert url in done.error
     assert not (tmp_path / "out").exists()
 
 
-def test_another_model_is_not_official(test07_file, tmp_path, capfd):
+def test_another_model_is_not_official(gpqa_file, tmp_path, capfd):
     with StubServer(tokens=TOKENS, facts=Facts(model="other/model", served_name="other")) as server:
-        words = ("--test", "TEST07", "--input-file", test07_file)
+        words = ("--test", "TEST07", "--input-file", gpqa_file)
         done = run_here(capfd, *words, *flags(tmp_path, server))
         assert server.requests == []
     assert done.code == 2, done.stdout + done.stderr
@@ -248,9 +245,9 @@ WRONG = {
 }
 
 
-def test_a_benchmark_without_tests_is_no_error(stub, test07_file, tmp_path, capfd):
+def test_a_benchmark_without_tests_is_no_error(stub, gpqa_file, tmp_path, capfd):
     """In a loop over benchmarks."""
-    words = ("--test", "all", "--input-file", test07_file, "--benchmark", EDGE)
+    words = ("--test", "all", "--input-file", gpqa_file, "--benchmark", EDGE)
     done = run_here(capfd, *flags(tmp_path, stub), *words)
     assert (done.code, done.stdout.split(), done.stderr) == (
         0,
@@ -260,10 +257,10 @@ def test_a_benchmark_without_tests_is_no_error(stub, test07_file, tmp_path, capf
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_usage(name, test07_file, low_effort, stub, tmp_path, capfd):
+def test_wrong_usage(name, gpqa_file, low_effort, stub, tmp_path, capfd):
     test, words, named = WRONG[name]
     crash = audit(tmp_path, "TEST07", LOW07 + "*.*.performance_sample_count_override = 6396\n")
-    known = {"HIGH": test07_file, "LOW": low_effort, "CRASH": crash}
+    known = {"HIGH": gpqa_file, "LOW": low_effort, "CRASH": crash}
     given = [re.sub("HIGH|LOW|CRASH", lambda file: str(known[file[0]]), str(word)) for word in words]
     done = run_here(capfd, *flags(tmp_path, stub), "--test", test, "--input-file", *given)
     assert (done.code, done.stdout) == (2, "")

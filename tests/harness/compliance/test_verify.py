@@ -11,7 +11,7 @@ import pytest
 from tests import records
 from tests.harness.compliance import cases
 from tests.harness.compliance.program import LOW09, TEST07_ROWS, TEST09_ROWS, audit, dataset, run_here
-from tests.harness.compliance.test_compliance_test import SUBMISSIONS
+from tests.harness.compliance.test_verdicts import SUBMISSIONS
 from tests.harness.grading.logs import array, entry, harmony_ids
 from tests.harness.submission.building import files
 from tests.harness.submission.edits import DETAIL, SUMMARY, both, cut, error_row, remove, row, text, write

@@ -14,7 +14,7 @@ from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from harness.loadgen_logs.summary_and_detail import read_detail
 from tests.harness.compliance.official import CHECKOUT, needs_checkout
-from tests.harness.compliance.test_compliance_test import published
+from tests.harness.compliance.test_verdicts import published
 from tests.harness.config.loadgen import loadgen_reads
 
 TEST07_OF_GPT_OSS = find_test(load_benchmark("gpt-oss-120b"), "TEST07")
