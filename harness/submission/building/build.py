@@ -23,6 +23,7 @@ from harness.files import (
     sha256_of,
 )
 from harness.loadgen_logs.summary_and_detail import read_detail
+from harness.record.run_record import RunRecord
 from harness.submission.building.descriptions import SubmitterInfo, measurements, system_fields
 from harness.submission.building.find_runs import ScenarioRuns, find_runs
 from harness.submission.building.readme import ScenarioReadme
@@ -111,9 +112,10 @@ def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult
     _refuse_other_benchmark(request)
     _refuse_type(request, suite_name)
     runs = find_runs(request.results, request.benchmark, suite, request.info.division, request.only)
-    records = [record for run in runs for record in run.records().values()]
-    _refuse_mixed(request, runs)
-    sources = [source_of(record.provenance.git for record in run.records().values()) for run in runs]
+    records_of = {run.scenario: run.records() for run in runs}
+    _refuse_mixed(request, records_of)
+    sources = [source_of(record.provenance.git for record in found.values()) for found in records_of.values()]
+    records = [record for found in records_of.values() for record in found.values()]
     elsewhere = any(servers_elsewhere(record, platform.node()) for record in records)
     machine = {} if elsewhere else machine
     system = system_fields(request.info, machine, records, request.rules)
@@ -128,8 +130,14 @@ def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult
             write_file(tree / target / "measurements.json", _json(measured))
             _write_logs(request.rules, run, tree / target, folder / "kept" / target)
             places = _write_confs(run, conf, tree / target)
-            detail = read_detail(run.performance / DETAIL)
-            readme = ScenarioReadme(request.benchmark, run, detail, codes[source], places)
+            readme = ScenarioReadme(
+                request.benchmark,
+                run.scenario,
+                read_detail(run.performance / DETAIL),
+                records_of[run.scenario],
+                codes[source],
+                places,
+            )
             write_file(tree / target / "README.md", readme.text())
         write_file(tree / request.system_file, _json(system))
         if request.info.nameplate is not None:
@@ -205,14 +213,14 @@ def _refuse_secrets(tree: Path) -> None:
         )
 
 
-def _refuse_mixed(request: BuildRequest, runs: Sequence[ScenarioRuns]) -> None:
+def _refuse_mixed(request: BuildRequest, records: Mapping[Scenario, Mapping[str, RunRecord]]) -> None:
     """Raise ConfigError unless all runs of a scenario have the same server, settings and harness commit."""
-    for run in runs:
-        found = origin_differences(run.records())
+    for scenario, by_run in records.items():
+        found = origin_differences(by_run)
         texts = [text for what, text in found if not (request.servers_moved and what == ADDRESS)]
         if texts:
             raise ConfigError(
-                f"{request.results / run.scenario}: its runs have different origins: {'; '.join(texts)}; "
+                f"{request.results / scenario}: its runs have different origins: {'; '.join(texts)}; "
                 "repeat those that differ, or pass --servers-moved if only the servers' addresses changed"
             )
 

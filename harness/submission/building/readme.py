@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from harness.config.benchmark import Benchmark
+from harness.config.scenario import Scenario
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunRecord
-from harness.submission.building.find_runs import ScenarioRuns
 from harness.submission.building.source_code import WrittenSource
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")
@@ -35,24 +35,25 @@ class ScenarioReadme:
     """The README of one scenario."""
 
     benchmark: Benchmark
-    run: ScenarioRuns
+    scenario: Scenario
     detail: LoadgenDetail
     """the performance run's"""
+    records: Mapping[str, RunRecord]
+    """by the run's folder; runs of another harness have none"""
     code: WrittenSource
     confs: Mapping[str, str]
     """the place of each run's user.conf, by the run's folder"""
 
     def text(self) -> str:
-        """Result, software, commands and deviations; runs of another harness have no run.json."""
-        records = self.run.records()
-        lines = [f"# {self.benchmark.name}, {self.run.scenario.folder}", "", *self._result()]
-        if (record := records.get(PERFORMANCE.as_posix())) is not None:
+        """Result, software, commands and deviations."""
+        lines = [f"# {self.benchmark.name}, {self.scenario.folder}", "", *self._result()]
+        if (record := self.records.get(PERFORMANCE.as_posix())) is not None:
             lines += ["", "## Software and settings", "", *self._software(record)]
-        if records:
-            lines += ["", "## To repeat the runs", "", *self._repeat(records)]
+        if self.records:
+            lines += ["", "## To repeat the runs", "", *self._repeat()]
             deviations = [
                 f"- {name}: {without_places(deviation)}"
-                for name, one in records.items()
+                for name, one in self.records.items()
                 for deviation in one.deviations
             ]
             lines += ["", "## Deviations from the rules", "", *(deviations or ["None."])]
@@ -95,11 +96,11 @@ class ScenarioReadme:
             yield f"- {first}" if count == 1 else f"- {count} x {first}"
             yield from (f"- {line}" for line in others)
 
-    def _repeat(self, records: Mapping[str, RunRecord]) -> Iterator[str]:
+    def _repeat(self) -> Iterator[str]:
         yield from ("The client, from this folder:", "", "```bash", "here=$PWD")
         yield f"cp -r ../../../../src/{self.code.folder} /tmp/harness && cd /tmp/harness && ./setup.sh"
         yield from ("```", "")
-        servers = next(iter(records.values())).servers
+        servers = next(iter(self.records.values())).servers
         starts = filter(None, (server_start(server, self.benchmark) for server in servers))
         if commands := dict.fromkeys(starts):
             count = f"{len(servers)} server{'s' * (len(servers) != 1)}"
@@ -108,21 +109,21 @@ class ScenarioReadme:
             yield from ("", "```bash", *commands, "```", "")
         yield "The datasets (docs/guide/datasets.md of the harness; checksums by sha256):"
         yield from ("", "| run | file | samples used | sha256 |", "|---|---|---|---|")
-        for name, record in records.items():
+        for name, record in self.records.items():
             plan = record.plan
             yield f"| {name} | {file_name(str(plan.input_file))} | {plan.samples} | {plan.dataset_sha256} |"
         yield from ("", "Every run, in its order:", "", "```bash")
         yield "data=data                          # the folder of the datasets"
-        if any(record.plan.backend != "embedded" for record in records.values()):
+        if any(record.plan.backend != "embedded" for record in self.records.values()):
             yield "servers=http://localhost:30000     # the URLs of the servers, separated by commas"
-        yield from dict.fromkeys(self._commands(records))
+        yield from dict.fromkeys(self._commands())
         yield "```"
 
-    def _commands(self, records: Mapping[str, RunRecord]) -> Iterator[str]:
-        for name, record in records.items():
+    def _commands(self) -> Iterator[str]:
+        for name, record in self.records.items():
             yield self._command(name, record)
             if name == ACCURACY.as_posix():
-                folder = f"{_RESULTS}/{self.run.scenario}/accuracy"
+                folder = f"{_RESULTS}/{self.scenario}/accuracy"
                 words = ["--benchmark", self.benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
                 reference = f'"{_DATA}/{file_name(str(record.plan.input_file))}"'
                 line = f"{shlex.join(words)} --reference-data {reference} > {folder}/{ACCURACY_TEXT}"
