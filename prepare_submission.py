@@ -23,7 +23,7 @@ def _run(options: "SubmissionOptions") -> int:
 
     with interruptible():
         # Everything heavy is imported only when there is something to do.
-        from harness.submission.command import run
+        from harness.submission.submission_command import run
 
         return EXIT_VALID if run(options) else EXIT_THRESHOLD
 

@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     # Everything heavy is imported only when there is something to do.
     from harness.cli.signals import interruptible, signals_kept
-    from harness.compliance.command import run_tests, verify_logs
+    from harness.compliance.compliance_command import run_tests, verify_logs
     from harness.compliance.compliance_options import VerifyOptions
     from harness.config.run_plan import RunPlan
     from harness.record.run_record import RunRecord

@@ -31,8 +31,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import DIVISIONS, ScenarioDir, scenario_dirs
-from harness.submission.rules import definition_of, load_rules
+from harness.submission.tree.layout import DIVISIONS, ScenarioDir, scenario_dirs
+from harness.submission.tree.round_rules import definition_of, load_rules
 
 CLASSES = ("same", "ours right", "false alarm", "missed", "not checked")
 _GONE = "submission_structure.md requires the test's logs, truncate_accuracy_log.py its accuracy.txt"

@@ -24,7 +24,7 @@ from harness.config.loadgen_settings import BY_ATTRIBUTE
 from harness.config.rounds import available_rounds, current_round, seeds_of
 from harness.config.rule_checks import locked_settings
 from harness.config.scenario import Scenario
-from harness.submission.rules import Rules, load_rules
+from harness.submission.tree.round_rules import RoundRules, load_rules
 
 Values = dict[str, Any]  # rule -> value, None where the checkout does not state it
 
@@ -113,7 +113,7 @@ def _their_rules(constants: Mapping[str, Any], round_name: str) -> Values:
     }
 
 
-def _our_rules(rules: Rules) -> Values:
+def _our_rules(rules: RoundRules) -> Values:
     return {
         "benchmarks": set(rules.benchmarks),
         "aliases": set(rules.aliases.items()),
@@ -131,7 +131,7 @@ def _our_rules(rules: Rules) -> Values:
 
 
 def _checker_values(
-    constants: Mapping[str, Any], round_name: str, benchmark: Benchmark, rules: Rules
+    constants: Mapping[str, Any], round_name: str, benchmark: Benchmark, rules: RoundRules
 ) -> Values:
     """The checker's requirements of one benchmark."""
     config, name = constants["MODEL_CONFIG"][round_name], benchmark.name
@@ -161,7 +161,7 @@ def _checker_values(
     }
 
 
-def _our_values(benchmark: Benchmark, rules: Rules) -> Values:
+def _our_values(benchmark: Benchmark, rules: RoundRules) -> Values:
     suite, performance = rules.suite_of(benchmark.name)[1], benchmark.datasets["performance"]
     bounds = {metric.lower(): rule.bounds for metric, rule in benchmark.accuracy.items()}
     return {

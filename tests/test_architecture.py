@@ -105,7 +105,7 @@ def test_the_walker_finds_the_project():
 PROGRAMS = {
     "harness/compliance/compliance_options.py",
     "harness/compliance/compliance_plan.py",
-    "harness/compliance/command.py",
+    "harness/compliance/compliance_command.py",
 }
 JUDGING = ("analysis", "grading", "compliance", "report", "submission")
 PACKAGES = modules(*(f"harness/{folder}" for folder in JUDGING))

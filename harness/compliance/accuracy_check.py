@@ -51,7 +51,7 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
         require_gradable(references)
 
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
-        """Score the log; one in another form than LoadGen's as the official script misreads it."""
+        """Score the log. A log that is not in LoadGen's form is scored as the official script misreads it."""
         limit = self.dataset.max_new_tokens
         result = grade_answers(log, run.references, run.benchmark, limit, run.thresholds)
         if not log.is_odd:
@@ -99,7 +99,7 @@ def grade_answers(
 
 
 def _result(evaluation: Evaluation, threshold: float) -> TestResult:
-    """Compare the score as it is printed, like the official script, which has no other."""
+    """Compare the score as it is printed, like the official script, which reads it from the printout."""
     official = evaluation.scores[Mode.OFFICIAL]
     found = official.metrics[EXACT_MATCH]
     score = float(str(found))

@@ -1,12 +1,14 @@
-"""A compliance test: one class, filled with the figures that a benchmark's definition gives it."""
+"""The base class of compliance tests, filled with the figures of a benchmark's definition."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
+from harness.config.audit_config import AuditConfig, read_audit_config
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.grading.references import Reference
 from harness.loadgen_logs.accuracy_log import AccuracyLog
@@ -17,40 +19,41 @@ _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The result: ``verify_text`` is the official verification file, ``summary`` one line of figures.
+    """The verdict of a test on a log."""
 
-    ``scorecard`` is the evaluator's printout where the test scores answers. ``warnings`` need no action.
-    """
-
-    __test__: ClassVar[bool] = False  # not a class of tests for pytest
+    __test__: ClassVar[bool] = False  # so pytest does not take it for a class of tests
 
     passed: bool
     summary: str
+    """one line of figures"""
     verify_text: str
+    """the official verification file"""
     scorecard: str = ""
+    """the evaluator's printout, where the test scores answers"""
     warnings: tuple[str, ...] = ()
+    """they need no action"""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFigures:
-    """The content of a verification file. ``passed`` is None where it has no verdict or both verdicts."""
+    """The content of a verification file."""
 
     passed: bool | None
+    """None where the file has no verdict or both verdicts"""
     figure: float | None = None
     samples: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """Inputs of a test's verdict besides its log. ``thresholds`` may be those of a user's audit.config.
-
-    ``scenario`` is LoadGen's; None where neither the logs nor the user name it.
-    """
+    """Inputs of a test's verdict in addition to its log."""
 
     benchmark: Benchmark
     thresholds: Mapping[str, float]
+    """may be those of a user's audit.config"""
     references: tuple[Reference, ...] = ()
     scenario: str | None = None
+    """LoadGen's name; None where neither the logs nor the user name it"""
 
 
 class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,14 +65,14 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     name: ClassVar[str]
     verify_file: ClassVar[str] = "verify_accuracy.txt"
     pass_line: ClassVar[str] = "TEST PASS"
-    # The names under which an audit.config holds its thresholds.
     threshold_keys: ClassVar[tuple[str, ...]] = ()
-    # Whether the log must hold every sample exactly once; otherwise LoadGen logs a random part of them. A
-    # submission then holds the complete accuracy log, and may lack the others.
+    """the names of the thresholds in an audit.config"""
     every_sample: ClassVar[bool] = True
+    """Whether the log must hold every sample exactly once; otherwise LoadGen logs a random part of them. A
+    submission then holds the complete accuracy log, and may lack the others."""
     needs_references: ClassVar[bool] = False
-    # Warning about a log that is not in LoadGen's form; ``{form}`` stands for its form.
     unusual_log: ClassVar[str] = "the log has {form}"
+    """the warning about a log that is not in LoadGen's form; ``{form}`` stands for its form"""
 
     dataset: DatasetRule
     audit: dict[str, int]
@@ -83,6 +86,17 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def mean_token_bounds(self) -> tuple[float, float] | None:
         """Lowest and highest mean output length of a performance run; None where the test has none."""
         return None
+
+    @property
+    def official_audit(self) -> AuditConfig:
+        """The official settings and thresholds, from configs/."""
+        return AuditConfig("the official settings", self.audit, self.thresholds)
+
+    def audit_config(self, path: Path | None, loadgen_scenario: str | None) -> AuditConfig:
+        """The user's audit.config as it applies in a scenario, or the official one. Raises ConfigError."""
+        if path is None:
+            return self.official_audit
+        return read_audit_config(path, self.name, self.threshold_keys, loadgen_scenario)
 
     def require_references(self, references: tuple[Reference, ...]) -> None:
         """Raise GradingError for references that the test cannot grade."""

@@ -9,7 +9,7 @@ from harness.compliance.compliance_options import ALL_TESTS, ComplianceOptions, 
 from harness.compliance.registry import find_test, needed_tests
 from harness.compliance.verify import VerifyRequest, load_answers
 from harness.config import rule_checks
-from harness.config.audit_config import AuditConfig, official_audit, read_audit_config
+from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.run_plan import AuditRun, RunPlan, resolve_plan
 from harness.dataset.samples import load_samples, prompt_efforts
@@ -47,11 +47,6 @@ def resolve_runs(options: ComplianceOptions) -> tuple[ComplianceRun, ...]:
     return tuple(_run(options, benchmark, test, inputs[test], audits.get(test)) for test in tests)
 
 
-def audit_of(test: ComplianceTest, path: Path | None, loadgen_scenario: str | None) -> AuditConfig:
-    """The user's audit.config, or the official settings."""
-    return official_audit(test) if path is None else read_audit_config(path, test, loadgen_scenario)
-
-
 def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[str, ...]:
     if ALL_TESTS not in asked:
         return tuple(find_test(benchmark, name).name for name in dict.fromkeys(asked))
@@ -73,7 +68,7 @@ def _run(
             f"{dataset}: not the dataset of {name}: {'; '.join(deviations)}; "
             f"pass {test.dataset.file}, or add --non-official"
         )
-    given = audit_of(test, audit_file, options.run.scenario.loadgen)
+    given = test.audit_config(audit_file, options.run.scenario.loadgen)
     audit = given if official else given.scaled_to(samples)
     _refuse_crash(audit, samples)
     run = replace(options.run, input_file=dataset)

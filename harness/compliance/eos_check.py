@@ -44,7 +44,10 @@ class ConsistencyTest(ComplianceTest, frozen=True, kw_only=True):
         return VerifiedFigures(self.pass_line in text)
 
     def recheck(self, text: str, scenario: str) -> Iterator[str]:
-        """The checks, of three, that the file does not report as passed; Offline may skip first tokens."""
+        """Those of the three checks that the file does not report as passed.
+
+        Offline may skip first tokens.
+        """
         stated = [line.strip().rpartition(": ") for line in text.splitlines()]
         first = ("True",) if needs_first_tokens(scenario) else ("Skipped", "True")
         for check, good in ((_FIRST, first), (_ENDS, ("True",)), (_COUNTS, ("True",))):

@@ -1,4 +1,4 @@
-"""The logs of a compliance run besides its answers: the settings in effect, and whether the run is usable."""
+"""The logs of a compliance run, except for its answers: the settings in effect, and whether it is usable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LISTED = 5
 
 
 def require_complete(log: AccuracyLog) -> npt.NDArray[np.int64]:
-    """The sample index of every entry, in the order of the log. GradingError for a log that breaks off."""
+    """The sample index of every entry, in the order of the log. Raises GradingError for a log that is cut."""
     indexes = np.fromiter((entry.qsl_idx for entry in log), np.int64)
     if log.cut is not None:
         raise GradingError(
@@ -59,24 +59,25 @@ def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
     return f"{len(indexes)} {what} (qsl_idx {shown}{', ...' if len(indexes) > _LISTED else ''})"
 
 
-# Where a verified folder, here or in a submission, has the logs that a run leaves side by side.
+# A run leaves its logs side by side; a verified folder, here or in a submission, has them in these folders.
 _PLACES = {ACCURACY_LOG: ACCURACY, SUMMARY: PERFORMANCE, DETAIL: PERFORMANCE}
-# Their purpose is that each sample is logged once, which the accuracy log itself shows; earlier official
+# These settings make LoadGen log each sample once, which the accuracy log itself shows; earlier official
 # files had other values.
 _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """``errors`` make the run unusable, ``warnings`` do not.
-
-    ``scenario`` is LoadGen's; ``deviations`` are those of this harness's own runs.
-    """
+class RunFindings:
+    """What the logs of a run say of it."""
 
     scenario: str | None
+    """LoadGen's name"""
     errors: tuple[str, ...]
+    """they make the run unusable"""
     warnings: tuple[str, ...]
+    """they do not"""
     deviations: tuple[str, ...] = ()
+    """of this harness's own runs"""
 
 
 def logs_in(folder: Path) -> Path:
@@ -92,17 +93,20 @@ def log_file(log_dir: Path, name: str) -> Path:
     return verified if not path.exists() and verified.exists() else path
 
 
-def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFacts:
-    """The facts of the run whose logs the folder holds. Raises ConfigError for a log that is cut short."""
-    record = _record(log_dir / RUN_RECORD)
-    warnings = [f"no {name}: what only this file can show is not confirmed" for name in _missing(log_dir)]
-    warnings += _summary_warnings(log_dir)
-    errors = _loadgen_errors(log_dir, detail)
+def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFindings:
+    """Read what the logs in a folder say of their run. Raises ConfigError for a log that is cut short."""
+    summary, path = _summary(log_dir), log_dir / RUN_RECORD
+    missing = [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
+    warnings = [f"no {name}: what only this file can show is not confirmed" for name in missing]
+    errors = [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
+    if summary is not None:
+        warnings += _summary_warnings(summary)
+        errors = [*([f"LoadGen counts {summary.errors} errors"] if summary.errors else []), *errors]
     scenario = detail.effective.get("scenario")
-    if record is None:  # another harness: the official scripts take its word, and so the verdict stands
-        return RunFacts(scenario, (), (*warnings, *errors))
-    errors += _record_errors(record)
-    return RunFacts(scenario, tuple(errors), tuple(warnings), record.deviations)
+    if not path.exists():  # another harness: the official scripts take its word, and so the verdict stands
+        return RunFindings(scenario, (), (*warnings, *errors))
+    record = RunRecord.read(path)
+    return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record.deviations)
 
 
 def read_detail_log(log_dir: Path) -> LoadgenDetail:
@@ -134,10 +138,6 @@ def require_effective(
     return tuple(f"{line}; the log still has each sample exactly once" for line in shown)
 
 
-def _missing(log_dir: Path) -> list[str]:
-    return [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
-
-
 def _summary(log_dir: Path) -> LoadgenSummary | None:
     path = log_file(log_dir, SUMMARY)
     if not path.exists():
@@ -148,19 +148,12 @@ def _summary(log_dir: Path) -> LoadgenSummary | None:
     return summary
 
 
-def _summary_warnings(log_dir: Path) -> list[str]:
+def _summary_warnings(summary: LoadgenSummary) -> list[str]:
     """A test judges the answers, not their speed: LoadGen's own result does not count."""
-    summary = _summary(log_dir)
-    if summary is None or summary.result_valid:
+    if summary.result_valid:
         return []
     unmet = [name for name, met in summary.constraints.items() if not met]
     return [f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"]
-
-
-def _loadgen_errors(log_dir: Path, detail: LoadgenDetail) -> list[str]:
-    summary = _summary(log_dir)
-    counted = [f"LoadGen counts {summary.errors} errors"] if summary and summary.errors else []
-    return counted + [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
 
 
 def _record_errors(record: RunRecord) -> list[str]:
@@ -170,7 +163,3 @@ def _record_errors(record: RunRecord) -> list[str]:
     if verdict.result == "VALID" or verdict.complete:
         return []
     return [f"{RUN_RECORD} has the result {verdict.result}: {'; '.join(verdict.reasons[:3])}"]
-
-
-def _record(path: Path) -> RunRecord | None:
-    return RunRecord.read(path) if path.exists() else None

@@ -1,4 +1,4 @@
-"""Verifies the logs of a run: from logs to the verdict of a compliance test. Nothing is written here."""
+"""From the logs of a run to the verdict of a compliance test. Nothing is written here."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.compliance.base import ComplianceTest, JudgedRun, TestResult
 from harness.compliance.run_logs import (
-    RunFacts,
+    RunFindings,
     log_file,
     read_detail_log,
     read_run,
@@ -15,7 +15,7 @@ from harness.compliance.run_logs import (
     require_each_once,
     require_effective,
 )
-from harness.config.audit_config import AuditConfig, official_audit
+from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.files import ACCURACY_LOG
@@ -25,32 +25,34 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, INT64, AccuracyLo
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """The logs to verify. ``own`` marks a run that was just made here.
-
-    ``references`` is the answer file of a test that scores answers. ``official`` requires the official
-    number of samples and a run without deviations. ``scenario`` is LoadGen's, for logs that do not name it;
-    ``samples`` is the dataset's size where it is known.
-    """
+    """The logs to verify."""
 
     benchmark: Benchmark
     test: ComplianceTest
     audit: AuditConfig
     log_dir: Path
     references: Path | None
+    """the answer file of a test that scores answers"""
     official: bool
+    """require the official number of samples and a run without deviations"""
     own: bool = False
+    """the run was just made here"""
     scenario: str | None = None
+    """LoadGen's name, for logs that do not have it"""
     samples: int | None = None
+    """the size of the dataset where it is known"""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """``errors`` are of the run itself: with any of them the test has no verdict."""
+    """The verdict of a test, and what else the logs show."""
 
     result: TestResult
     errors: tuple[str, ...]
+    """errors of the run itself: with any of them the test has no verdict"""
     warnings: tuple[str, ...]
     samples: int
+    """samples in the log"""
     deviations: tuple[str, ...]
 
 
@@ -79,7 +81,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
     if log.is_odd:
         warnings += (test.unusual_log.format(form=_form(log)),)
     if request.official:
-        warnings += request.audit.differences(official_audit(test))
+        warnings += request.audit.differences(test.official_audit)
     return VerifyResult(result, facts.errors, (*facts.warnings, *warnings), samples, facts.deviations)
 
 
@@ -128,7 +130,7 @@ def load_answers(request: VerifyRequest) -> tuple[Reference, ...]:
     return references
 
 
-def _require_official(request: VerifyRequest, facts: RunFacts) -> None:
+def _require_official(request: VerifyRequest, facts: RunFindings) -> None:
     if request.official and facts.deviations:
         raise ConfigError(
             f"{request.log_dir}: the run deviates from the rules ({facts.deviations[0]}); "

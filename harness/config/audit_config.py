@@ -1,25 +1,22 @@
 """audit.config: a compliance test's settings for LoadGen, and the thresholds of its verification.
 
-LoadGen refuses the complete file, with one row in its detail log, when a value has a comment behind it, and
+LoadGen refuses the complete file, with one row in its detail log, when a comment follows a value, and
 silently skips ``key=3``. So a user's rows are read and rewritten here, and LoadGen gets a file that it reads
 completely.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.config.loadgen_conf import THRESHOLD, Target, parse_conf, read_text
 from harness.config.loadgen_settings import PERFORMANCE_MODE, TEST_MODES, settings_of
 from harness.errors import ConfigError
 
-if TYPE_CHECKING:
-    from harness.compliance.base import ComplianceTest
-
 _PERFORMANCE = TEST_MODES.index(PERFORMANCE_MODE)
-# Model and scenario of a threshold: the verification scripts look for the key alone.
+# A threshold's model and scenario do not count: the verification scripts look for the key alone.
 _THRESHOLD_ROW = re.compile(rf"^\s*\S+\.(?={THRESHOLD.pattern} =)", re.MULTILINE)
 _TEST01_KEYS = {"mode", "accuracy_log_rng_seed", "accuracy_log_sampling_target"}
 _TEST06_KEYS = _TEST01_KEYS | {"min_query_count", "min_duration", "sample_concatenate_permutation"}
@@ -29,14 +26,15 @@ Setting = int | float
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """Settings of one test by LoadGen's key, as they apply in one scenario; ``source`` is their origin."""
+    """Settings of one test by LoadGen's key, as they apply in one scenario."""
 
     source: str
+    """where they come from, for messages"""
     settings: Mapping[str, Setting]
     thresholds: Mapping[str, float]
 
     def scaled_to(self, samples: int) -> "AuditConfig":
-        """For another number of samples: each is issued once, so LoadGen may not wait for more queries."""
+        """The settings for another number of samples: LoadGen issues each once, and waits for no more."""
         asked = self.settings.get("min_query_count", samples)
         if not self.settings.get("performance_issue_unique") or asked == samples:
             return self
@@ -68,13 +66,10 @@ def test_named(settings: Mapping[str, Setting]) -> str | None:
     return {frozenset(_TEST01_KEYS): "TEST01", frozenset(_TEST06_KEYS): "TEST06"}.get(frozenset(settings))
 
 
-def official_audit(test: "ComplianceTest") -> AuditConfig:
-    """The official settings, from configs/."""
-    return AuditConfig("the official settings", test.audit, test.thresholds)
-
-
-def read_audit_config(path: Path, test: "ComplianceTest", loadgen_scenario: str | None) -> AuditConfig:
-    """A user's file, as it applies in ``loadgen_scenario`` (None: only rows for every scenario apply).
+def read_audit_config(
+    path: Path, test: str, threshold_keys: Sequence[str], loadgen_scenario: str | None
+) -> AuditConfig:
+    """A user's file for a test, as it applies in ``loadgen_scenario`` (None: rows for every scenario).
 
     Raises ConfigError for a row that LoadGen would skip, for another mode and for missing thresholds.
     """
@@ -84,20 +79,20 @@ def read_audit_config(path: Path, test: "ComplianceTest", loadgen_scenario: str 
     for warning in conf.warnings:
         raise ConfigError(warning)
     known = conf.settings
-    missing = [key for key in test.threshold_keys if key not in known]
+    missing = [key for key in threshold_keys if key not in known]
     if missing:
         raise ConfigError(
-            f"{source}: no {' and no '.join(missing)}, which {test.name} needs for its verdict; "
+            f"{source}: no {' and no '.join(missing)}, which {test} needs for its verdict; "
             "add it, or omit --audit-config to use the official settings"
         )
     if known.get("mode", _PERFORMANCE) != _PERFORMANCE:
-        raise ConfigError(f"{source}: mode = {known['mode']}, {test.name} runs in mode 2, performance")
+        raise ConfigError(f"{source}: mode = {known['mode']}, {test} runs in mode 2, performance")
     settings = {key: value for key, value in known.items() if not THRESHOLD.fullmatch(key)}
-    return AuditConfig(str(path), settings, {key: float(known[key]) for key in test.threshold_keys})
+    return AuditConfig(str(path), settings, {key: float(known[key]) for key in threshold_keys})
 
 
 def plain_rows(text: str) -> str:
-    """The rows in a form that LoadGen reads: without comments behind values, with spaces around ``=``.
+    """The rows in a form that LoadGen reads: values without comments, and spaces around ``=``.
 
     Lines keep their numbers, and a line that LoadGen reads already stays as it is.
     """
@@ -116,7 +111,7 @@ def _plain(line: str) -> str:
 def effective_differences(settings: Mapping[str, Setting], effective: Mapping[str, Any]) -> dict[str, str]:
     """One line for each setting that is not as in the audit.config, by its key.
 
-    A setting that the log does not contain is no difference.
+    A setting that the log does not contain is not a difference.
     """
     found = {}
     for key, value in settings.items():

@@ -139,9 +139,9 @@ def load_benchmark(name: str, round_name: str | None = None) -> Benchmark:
     return read_definition(definitions[name], round_name or current_round())
 
 
-def read_definition(path: Path, round_name: str) -> Benchmark:
+def read_definition(path: Path, round_name: str, rules: Path | None = None) -> Benchmark:
     """Read one definition and, if there is one, its file among the round's. Raises ConfigError."""
-    rules = benchmark_rules(round_name, path.stem)
+    rules = rules or benchmark_rules(round_name, path.stem)
     settings = {"loadgen": {"settings": seeds_of(round_name)}}
     fields, files = _merged(settings, read_toml(path)), str(path)
     if rules.is_file():

@@ -18,9 +18,9 @@ _FILE = "round.toml"
 
 
 @cache
-def available_rounds() -> tuple[str, ...]:
+def available_rounds(folder: Path = _ROUNDS_DIR) -> tuple[str, ...]:
     """Names of the rounds, the latest first."""
-    names = (path.parent.name for path in _ROUNDS_DIR.glob(f"*/{_FILE}"))
+    names = (path.parent.name for path in folder.glob(f"*/{_FILE}"))
     return tuple(sorted(names, key=_numbers, reverse=True))
 
 
@@ -65,7 +65,7 @@ def _rules(round_name: str) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file. Raises ConfigError when it is no TOML."""
+    """The tables of a file. Raises ConfigError when it is not TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

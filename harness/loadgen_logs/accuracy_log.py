@@ -25,10 +25,11 @@ _DECISIVE_WORDS = 8  # an int32 output of at least 8 tokens does not have "!" (i
 EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
 INT64 = 8
 _INT32 = 4
-_UNCHECKED = 0  # int32 whatever is in the log
+_UNCHECKED = 0  # the ids are read as int32, whatever the log holds
 _NOT_OURS = "not LoadGen's mlperf_log_accuracy.json"
 _UNPACK = "unpack it and pass the unpacked file"
-_OTHER_STARTS = (  # of files that hold a log in another form
+# Files that hold a log in another form begin so; what they are, and the remedy.
+_OTHER_STARTS = (
     (b"\x1f\x8b", "is compressed by gzip", f"{_UNPACK} (gunzip --keep FILE)"),
     (b"\x28\xb5\x2f\xfd", "is compressed by zstd", f"{_UNPACK} (unzstd FILE)"),
     (b"\xfd7zXZ\0", "is compressed by xz", f"{_UNPACK} (unxz --keep FILE)"),
@@ -63,11 +64,13 @@ class _Row(msgspec.Struct):
 
 @dataclass(frozen=True, eq=False)
 class LogEntry:
-    """One output. ``offset`` and ``size`` locate the entry in the file, in bytes."""
+    """One output."""
 
     path: Path
     offset: int
+    """where the entry begins in the file, in bytes"""
     size: int
+    """in bytes"""
     _row: _Row
     _width: int
 
@@ -120,9 +123,10 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The place where a log broke off: ``offset`` of the first unusable byte, and what was seen."""
+    """The place where a log broke off, and what was seen."""
 
     offset: int
+    """of the first unusable byte"""
     reason: str
 
 
@@ -139,7 +143,7 @@ class EntrySplitter:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._offset = 0  # of the buffer's first byte in the stream
+        self._offset = 0  # where the buffer's first byte lies in the stream
         self._separators = b""  # the kinds of bytes seen between entries
 
     def feed(self, chunk: bytes) -> Iterator[RawEntry]:
@@ -258,7 +262,7 @@ class Checklist:
         self._repeated: dict[int, None] = {}
 
     def tick(self, qsl_idx: int, *, first_counts: bool = False) -> bool:
-        """Note one entry; whether it is the first of its sample. A further one is an error by default.
+        """Note one entry; returns whether it is the sample's first. By default a further one is an error.
 
         Raises GradingError for it, and for an index that is negative or too large.
         """
@@ -345,7 +349,7 @@ def _width(entries: Iterable[RawEntry]) -> int:
 
 
 def _whole(first: TokenIds, rest: TokenIds, token_count: int | None) -> TokenIds:
-    """All ids of an output. The token count decides whether ``first`` is in ``rest`` too, else its look."""
+    """All ids of an output. The token count shows whether ``rest`` holds ``first`` too, else the ids do."""
     if not len(first):
         return rest
     if token_count == len(first) + len(rest):

@@ -1,4 +1,7 @@
-"""Whether LoadGen's logs are complete. It does not notice a full disk and drops what it cannot write."""
+"""Whether LoadGen's logs are complete and its settings as planned.
+
+LoadGen does not notice a full disk, and drops what it cannot write.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -11,7 +14,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
 _END = b"]\n"
 _BLOCK = 1 << 22
-_DIGITS = 1e-5  # LoadGen logs six digits of a fraction
+_DIGITS = 1e-5  # LoadGen logs fractions with six digits
 
 
 def loadgen_file_errors(
@@ -36,7 +39,7 @@ def settings_in_force(detail: LoadgenDetail) -> dict[str, Any]:
 def setting_errors(detail: LoadgenDetail, planned: Mapping[str, Any], *, accuracy: bool) -> tuple[str, ...]:
     """The settings of LoadGen's run that differ from ``planned``, which has TestSettings' names.
 
-    What the log does not hold is no difference.
+    A setting that the log does not hold is not a difference.
     """
     ran = detail.requested
     found = []

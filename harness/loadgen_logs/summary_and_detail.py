@@ -1,4 +1,4 @@
-"""Reads what LoadGen wrote: the summary for people and the detail log of ``:::MLLOG`` rows.
+"""LoadGen's summary for people, and its detail log of ``:::MLLOG`` rows.
 
 Incomplete and empty files are read, too; ``problem`` then describes the damage.
 ``Result is : VALID`` does not mean free of errors: see also ``errors``.
@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,17 @@ from harness.text import counted
 
 ROW_PREFIX = ":::MLLOG "
 MAX_DISTINCT_MESSAGES = 1000
+CLOCK_FORMAT = "%m-%d-%Y %H:%M:%S.%f"
 
 _VALID = {"VALID": True, "INVALID": False}
-_NUMBER = re.compile(
-    r"[-+]?([0-9]{1,40}\.?[0-9]{0,40}([eE][-+]?\d+)?|nan|inf)"
-)  # LoadGen's have 20 digits at most
+# LoadGen's numbers have 20 digits at most.
+_NUMBER = re.compile(r"[-+]?([0-9]{1,40}\.?[0-9]{0,40}([eE][-+]?\d+)?|nan|inf)")
 _COUNT = re.compile(r"(No|[0-9]{1,20}) (warning|error)s? encountered", re.IGNORECASE)
 _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 # LoadGen's words for the times of a query, in the names of its figures.
 TIMES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
 _ONCE = ("effective_", "requested_", "result_")  # LoadGen writes each such row once
+_LARGEST = 1e30  # far above all 64-bit numbers of LoadGen; NaN and infinity are not below it
 _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 
 
@@ -36,17 +38,22 @@ _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^
 class LoadgenSummary:
     """``mlperf_log_summary.txt``. Accuracy runs write only the counts of warnings and errors."""
 
-    scenario: str | None  # LoadGen's: "Server" for Interactive
+    scenario: str | None
+    """LoadGen's: "Server" for Interactive"""
     mode: str | None
     result_valid: bool | None
-    constraints: Mapping[str, bool]  # "Min duration": True
+    constraints: Mapping[str, bool]
+    """whether each is met: ``"Min duration": True``"""
     recommendations: tuple[str, ...]
-    early_stopping: Mapping[str, tuple[str, ...]]  # "TTFT": ("Run successful.",)
-    figures: Mapping[str, int | float | None]  # "99.00 percentile latency (ns)": 1310189423; None: nan or inf
+    early_stopping: Mapping[str, tuple[str, ...]]
+    """verdicts by metric: ``"TTFT": ("Run successful.",)``"""
+    figures: Mapping[str, int | float | None]
+    """``"99.00 percentile latency (ns)": 1310189423``; None for nan and inf"""
     parameters: Mapping[str, str]
     errors: int | None
     warnings: int | None
-    problem: str = ""  # how an incomplete file is damaged, such as "missing" or "empty"
+    problem: str = ""
+    """how an incomplete file is damaged, such as "missing" or "empty\""""
 
     def percentile_ns(self, name: str, percent: str = "99.00") -> float | None:
         """A percentile of one of TIMES; None where the summary has none or no query had such a time."""
@@ -72,15 +79,16 @@ class DetailRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadgenDetail:
-    """The detail log: ``values`` by key, messages with how often.
-
-    Where a key repeats the first value counts, as for MLCommons's submission checker.
-    """
+    """The detail log."""
 
     values: Mapping[str, Any]
+    """by key; where a key repeats the first value counts, as for MLCommons's submission checker"""
     errors: Mapping[str, int]
+    """how often each message was logged"""
     warnings: Mapping[str, int]
-    problem: str = ""  # how an incomplete file is damaged, such as "missing" or "empty"
+    """how often each message was logged"""
+    problem: str = ""
+    """how an incomplete file is damaged, such as "missing" or "empty\""""
 
     @property
     def error_count(self) -> int:
@@ -105,6 +113,49 @@ class LoadgenDetail:
     def _with_prefix(self, prefix: str) -> dict[str, Any]:
         return {key.removeprefix(prefix): v for key, v in self.values.items() if key.startswith(prefix)}
 
+    def number(self, key: str) -> int | float | None:
+        """A row's value; None if there is no row or it holds no finite number."""
+        value = self.values.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return value if abs(value) <= _LARGEST else None
+
+    @property
+    def samples_issued(self) -> int | float | None:
+        """Samples of all queries that LoadGen generated."""
+        queries, each = self.number("generated_query_count"), self.number("generated_samples_per_query")
+        return None if queries is None or each is None else queries * each
+
+    @property
+    def clock(self) -> tuple[datetime | None, datetime | None]:
+        """power_begin and power_end by the clock of the machine."""
+        return _time(self.values.get("power_begin")), _time(self.values.get("power_end"))
+
+    @property
+    def lasted_s(self) -> float | None:
+        """Seconds between power_begin and power_end."""
+        begin, end = self.clock
+        return None if begin is None or end is None else (end - begin).total_seconds()
+
+    @property
+    def mean_tokens(self) -> float | None:
+        """Output tokens per sample, from LoadGen's two throughputs."""
+        for tokens, samples in (
+            ("result_tokens_per_second", "result_samples_per_second"),
+            ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
+        ):
+            rate, per = self.number(tokens), self.number(samples)
+            if rate is not None and per:
+                return rate / per
+        return None
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        return datetime.strptime(str(value), CLOCK_FORMAT)
+    except ValueError:
+        return None
+
 
 def result_lines(path: Path) -> tuple[str, ...]:
     """LoadGen's own result and its counts of warnings and errors, as it wrote them; empty without a file."""
@@ -124,11 +175,11 @@ def read_summary(path: Path) -> LoadgenSummary:
 
 
 def _unreadable(path: Path) -> str:
-    """Why the path is no log to read, "" for a file."""
+    """The reason why the path is not a log to read, "" for a file."""
     try:
         if not path.exists():
             return "missing"
-        if not path.is_file():  # to open a named pipe would wait for ever
+        if not path.is_file():  # opening a named pipe would wait for ever
             return "a folder, expected a file" if path.is_dir() else "no plain file"
         with path.open("rb") as file:
             start = file.read(len(GIT_LFS_POINTER))
@@ -196,7 +247,7 @@ def _figures(lines: list[str]) -> dict[str, int | float | None]:
 
 
 def _number(text: str) -> int | float | None:
-    """Integers stay integers: nanoseconds do not fit a float for ever. None for what is not finite."""
+    """An integer or a float, None if it is not finite: a float does not hold all nanoseconds exactly."""
     if re.fullmatch(r"[-+]?[0-9]+", text):
         return int(text)
     return value if math.isfinite(value := float(text)) else None
@@ -272,7 +323,7 @@ def _count_message(messages: Counter[str], text: str) -> None:
 def _detail_problem(values: Mapping[str, Any], broken: list[int], repeated: list[int]) -> str:
     if not values:
         return "empty"
-    # What LoadGen writes last in each mode.
+    # LoadGen writes this row last, by mode.
     last = "power_end" if values.get("effective_test_mode") == ACCURACY_MODE else "num_errors"
     if last not in values:
         return "cut short"

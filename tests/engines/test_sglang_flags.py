@@ -7,7 +7,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.record.resolved_plan import ServerInfo
-from harness.submission.readme import server_start
+from harness.submission.building.readme import server_start
 from sut.servers.discovery import discover
 from sut.servers.info_pages import _SETTINGS
 from tests.engines import sglang_server as sglang

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from harness.compliance.registry import find_test
-from harness.config.audit_config import read_audit_config
 from harness.config.benchmark import load_benchmark
 from harness.config.loadgen_conf import Target, read_conf
 from harness.dataset.pickled_frame import load_frame
@@ -106,7 +105,7 @@ def audit_config(folder: Path, rng: Random) -> None:
     path = folder / "audit.config"
     path.write_bytes(damaged(b"\n".join(shuffled(_AUDIT_LINES, rng)), rng))
     try:
-        read = read_audit_config(path, rng.choice(_TESTS), rng.choice((None, "Offline", "Server")))
+        read = rng.choice(_TESTS).audit_config(path, rng.choice((None, "Offline", "Server")))
     except ConfigError:
         return
     assert all(np.isfinite(float(value)) for value in (*read.settings.values(), *read.thresholds.values()))

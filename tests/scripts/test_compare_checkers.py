@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import ScenarioDir
+from harness.submission.tree.layout import ScenarioDir
 from scripts import compare_checkers as script
 
 RESULT = "closed/MyOrg/results/made_up/gpt-oss-120b/Offline"

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.compliance.registry import find_test
-from harness.config.audit_config import official_audit
 from harness.config.benchmark import load_benchmark
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 from scripts import compare_round
 
 CONF = """
@@ -29,7 +28,7 @@ CONF = """
 """
     for model, ttft_ms, tpot_ms in (("gpt-oss-120b", 3000, 80), ("gpt-oss-120b-interactive", 2000, 15))
 )
-AUDIT = official_audit(find_test(load_benchmark("gpt-oss-120b"), "TEST07")).render("TEST07")
+AUDIT = find_test(load_benchmark("gpt-oss-120b"), "TEST07").official_audit.render("TEST07")
 CHECKER = {
     "MODEL_CONFIG": {
         "v6.1": {

@@ -1,141 +1,128 @@
 """All checks of a tree, in the order of its folders."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.config.benchmark import Benchmark
 from harness.config.rounds import current_round
 from harness.config.scenario import Scenario
 from harness.files import DETAIL, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import read_detail
-from harness.submission.checks.accuracy import check_accuracy
-from harness.submission.checks.check_context import CheckContext
+from harness.submission.checks.accuracy_run import check_accuracy
 from harness.submission.checks.compliance_tests import check_tests
-from harness.submission.checks.documents import check_scenario_documents, check_system
-from harness.submission.checks.files import check_encoding, check_files, check_repeats, check_secrets
+from harness.submission.checks.context import CheckContext
+from harness.submission.checks.documents import (
+    check_records,
+    check_scenario_documents,
+    check_system,
+    check_user_conf,
+)
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
-from harness.submission.checks.performance import check_performance
+from harness.submission.checks.performance_run import check_performance
 from harness.submission.checks.power import check_power
-from harness.submission.checks.run_record import check_records
-from harness.submission.checks.user_conf import check_user_conf
-from harness.submission.layout import (
+from harness.submission.checks.tree_files import check_encoding, check_files, check_repeats
+from harness.submission.tree.layout import (
     BenchmarkDir,
     ScenarioDir,
     benchmark_dirs,
     endpoints_scenario,
     has_endpoints_layout,
+    kept_beside,
     organisations,
     read_fields,
     scenario_dirs,
     scenario_named,
     system_dirs,
 )
-from harness.submission.rules import Rules, Suite, definition_of, load_rules
+from harness.submission.tree.round_rules import RoundRules, Suite, definition_of, load_rules
 
-_UNDEFINED_SCENARIOS = ("multistream",)  # of MLPerf, and of none of our benchmarks
-_MAPPING = "model_mapping.json"  # of an open submission: the official benchmark of each folder
-
-
-def kept_beside(root: Path) -> Path:
-    """The folder of the files that are kept and not submitted, for the tree ``root``."""
-    return root.with_name(root.name + ".kept")
+# The checks of one result, in the order of their issues.
+CHECKS: tuple[Callable[[CheckContext], Iterator[Issue]], ...] = (
+    check_encoding,
+    check_scenario_documents,
+    check_performance,
+    check_user_conf,
+    check_versions,
+    check_power,
+    check_accuracy,
+    check_tests,
+    check_records,
+)
+_UNDEFINED_SCENARIOS = ("multistream",)  # MLPerf has it, and none of our benchmarks
+_MAPPING = "model_mapping.json"  # names the official benchmark of each folder in an open submission
 
 
 def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None = None) -> tuple[Issue, ...]:
-    """All issues of a submission, warnings included. Raises ConfigError when ``root`` is no submission.
+    """All issues of a submission, warnings included. Raises ConfigError when ``root`` is not a submission.
 
     ``kept`` holds full accuracy logs and run.json under the same paths as in the tree.
     """
     round_name = round_name or current_round()
-    rules, found = load_rules(round_name), scenario_dirs(root)
-    tree = _Tree(root, rules, round_name, kept or kept_beside(root))
-    return tuple(dict.fromkeys(tree.issues(found)))
+    contexts = check_contexts(root, round_name, kept)
+    parts = _parts(root, round_name, contexts)
+    return tuple(dict.fromkeys(issue for path, found in parts for issue in _guarded(root, path, found)))
 
 
-def check_contexts(root: Path, round_name: str | None = None) -> tuple[CheckContext, ...]:
-    """Every result that is checked. Raises ConfigError when ``root`` is no submission."""
-    round_name = round_name or current_round()
-    tree = _Tree(root, load_rules(round_name), round_name, kept_beside(root))
-    return tree.contexts(scenario_dirs(root))
+def check_contexts(
+    root: Path, round_name: str | None = None, kept: Path | None = None
+) -> tuple[CheckContext, ...]:
+    """Every result that is checked. Raises ConfigError when ``root`` is not a submission."""
+    kept = kept or kept_beside(root)
+    found = (_context(folder, kept, round_name or current_round()) for folder in scenario_dirs(root))
+    return tuple(context for context in found if context is not None)
 
 
-class _Tree:
-    """A tree and the rules of one round."""
+def _parts(
+    root: Path, round_name: str, contexts: Sequence[CheckContext]
+) -> Iterator[tuple[Path, Iterator[Issue]]]:
+    """The issues of each part of a tree, and the part's folder."""
+    rules = load_rules(round_name)
+    yield from ((path, _organisation(root, path)) for path in organisations(root))
+    yield from ((one.path, check_system(one, rules.system)) for one in system_dirs(root))
+    yield from ((one.path, _benchmark(one, round_name)) for one in benchmark_dirs(root))
+    for context in contexts:
+        yield from ((context.dir.path, check(context)) for check in CHECKS)
+        context.read.clear()
+    yield root, check_files(root, rules.files.any_bytes)
+    yield root, check_repeats(root, contexts)
 
-    def __init__(self, root: Path, rules: Rules, round_name: str, kept: Path) -> None:
-        self._root, self._rules, self._round, self._kept = root, rules, round_name, kept
 
-    def issues(self, found: Sequence[ScenarioDir]) -> Iterator[Issue]:
-        contexts = self.contexts(found)
-        parts: list[tuple[Path, Iterator[Issue]]] = [
-            (path, _organisation(self._root, path)) for path in organisations(self._root)
-        ]
-        parts += [(one.path, check_system(one, self._rules.system)) for one in system_dirs(self._root)]
-        parts += [(one.path, self._benchmark(one)) for one in benchmark_dirs(self._root)]
-        for path, issues in parts:
-            yield from self._guarded(path, issues)
-        for context in contexts:
-            for issues in self._checks(context):
-                yield from self._guarded(context.dir.path, issues)
-            context.read.clear()
-        yield from self._guarded(self._root, check_files(self._root, self._rules.files.any_bytes))
-        yield from self._guarded(self._root, check_secrets(self._root))
-        yield from self._guarded(self._root, check_repeats(self._root, contexts))
+def _guarded(root: Path, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:
+    """One entry that cannot be read is an issue, and ends no other check."""
+    try:
+        yield from issues
+    except OSError as error:
+        named = Path(os.fsdecode(error.filename)) if error.filename else path
+        where = (named if named.is_relative_to(root) else path).relative_to(root)
+        yield unreadable(where.as_posix(), str(error.strerror))
 
-    def _guarded(self, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:
-        """One entry that cannot be read is an issue, and ends no other check."""
-        try:
-            yield from issues
-        except OSError as error:
-            named = Path(os.fsdecode(error.filename)) if error.filename else path
-            where = (named if named.is_relative_to(self._root) else path).relative_to(self._root)
-            yield unreadable(where.as_posix(), str(error.strerror))
 
-    def contexts(self, found: Sequence[ScenarioDir]) -> tuple[CheckContext, ...]:
-        return tuple(context for folder in found if (context := self._context(folder)) is not None)
+def _benchmark(folder: BenchmarkDir, round_name: str) -> Iterator[Issue]:
+    """The name of a benchmark's folder and the scenarios in it."""
+    rules, where = load_rules(round_name), folder.relative(folder.path)
+    name = official_name(folder, rules)
+    if name not in rules.benchmarks:
+        text = f"{folder.benchmark} is no benchmark of {round_name}; the official checker refuses it"
+        yield Issue("benchmark", where, text)
+    elif definition_of(name, round_name) is None:
+        text = f"{folder.benchmark} has no definition here: not checked"
+        yield Issue("benchmark", where, text, is_warning=True)
+    else:
+        yield from _scenarios(folder, *rules.suite_of(name))
 
-    def _benchmark(self, folder: BenchmarkDir) -> Iterator[Issue]:
-        """The name of a benchmark's folder and the scenarios in it."""
-        name, where = official_name(folder, self._rules), folder.relative(folder.path)
-        if name not in self._rules.benchmarks:
-            text = f"{folder.benchmark} is no benchmark of {self._round}; the official checker refuses it"
-            yield Issue("benchmark", where, text)
-        elif definition_of(name, self._round) is None:
-            yield Issue(
-                "benchmark", where, f"{folder.benchmark} has no definition here: not checked", is_warning=True
-            )
-        else:
-            suite, rule = self._rules.suite_of(name)
-            yield from _scenarios(folder, suite, rule)
 
-    def _context(self, folder: ScenarioDir) -> CheckContext | None:
-        """None for a folder that is not checked; ``_benchmark`` reports those."""
-        name = official_name(folder, self._rules)
-        benchmark: Benchmark | None = definition_of(name, self._round)
-        _, suite = self._rules.suite_of(name)
-        scenario = folder.scenario
-        if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
-            return None
-        if has_endpoints_layout(folder.path):
-            return None
-        return CheckContext(folder, benchmark, scenario, self._rules)
-
-    def _checks(self, context: CheckContext) -> tuple[Iterator[Issue], ...]:
-        aside = self._kept / context.dir.path.relative_to(self._root)
-        full = aside if aside.is_dir() else None
-        return (
-            check_encoding(context),
-            check_scenario_documents(context),
-            check_performance(context),
-            check_user_conf(context),
-            check_versions(context),
-            check_power(context),
-            check_accuracy(context, full),
-            check_tests(context, full),
-            check_records(context, full),
-        )
+def _context(folder: ScenarioDir, kept: Path, round_name: str) -> CheckContext | None:
+    """None for a folder that is not checked; ``_benchmark`` reports those."""
+    rules, scenario = load_rules(round_name), folder.scenario
+    name = official_name(folder, rules)
+    benchmark, (_, suite) = definition_of(name, round_name), rules.suite_of(name)
+    if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
+        return None
+    if has_endpoints_layout(folder.path):
+        return None
+    aside = kept / folder.path.relative_to(folder.root)
+    return CheckContext(folder, benchmark, scenario, rules, aside if aside.is_dir() else None)
 
 
 def _organisation(root: Path, path: Path) -> Iterator[Issue]:
@@ -149,7 +136,7 @@ def _organisation(root: Path, path: Path) -> Iterator[Issue]:
         yield Issue("malformed", (where / _MAPPING).as_posix(), what)
 
 
-def official_name(folder: BenchmarkDir, rules: Rules) -> str:
+def official_name(folder: BenchmarkDir, rules: RoundRules) -> str:
     """The official name of a folder's benchmark; open results may map other names in model_mapping.json."""
     name = rules.aliases.get(folder.benchmark, folder.benchmark)
     if name in rules.benchmarks or folder.binding:

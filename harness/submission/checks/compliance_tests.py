@@ -8,11 +8,11 @@ from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import PERFORMANCE_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.accuracy_files import is_complete
-from harness.submission.checks.accuracy import check_accuracy_log
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.submission.checks.accuracy_run import check_accuracy_log
+from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
+from harness.submission.tree.accuracy_files import is_complete
 from harness.text import counted
 
 # A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other
@@ -20,7 +20,7 @@ from harness.text import counted
 _BINDING = ("Min duration", "Min queries")
 
 
-def check_tests(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
+def check_tests(context: CheckContext) -> Iterator[Issue]:
     """All issues of the tests' folders; the open division needs no tests."""
     for name in needed_tests(context.benchmark) if context.closed else ():
         test, folder = find_test(context.benchmark, name), context.dir.path / name
@@ -30,7 +30,7 @@ def check_tests(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
         yield from _verify_file(context, test)
         if test.every_sample:
             yield from _run(context, test)
-            yield from check_accuracy_log(context, Path(name) / ACCURACY, kept)
+            yield from check_accuracy_log(context, Path(name) / ACCURACY)
         else:
             yield from _run_of_random_samples(context, test)
 
@@ -83,14 +83,14 @@ def _run(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
     yield from check_sample_counts(context, logs, samples)
     path = _verify_path(context, test)
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    if what := test.cross_check(text, logs.mean_tokens):
+    if what := test.cross_check(text, logs.detail.mean_tokens):
         yield context.issue("cross-check", path, what)
 
 
 def _audit_settings(context: CheckContext, test: ComplianceTest, logs: Logs) -> Iterator[Issue]:
     effective, audit = logs.detail.effective, test.audit
     samples = min(test.dataset.samples, audit.get("accuracy_log_sampling_target", 0))
-    target = logs.number("effective_accuracy_log_sampling_target")
+    target = logs.detail.number("effective_accuracy_log_sampling_target")
     wrong = []
     if effective.get("accuracy_log_rng_seed") != audit.get("accuracy_log_rng_seed", 0):
         wrong.append(f"accuracy_log_rng_seed is {effective.get('accuracy_log_rng_seed')}")

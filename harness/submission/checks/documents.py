@@ -1,18 +1,32 @@
-"""Checks of systems/, src/, measurements.json, and that user.conf and README.md are there."""
+"""Checks of what describes a result: systems/, src/, measurements.json, README.md, user.conf and run.json.
 
-from collections.abc import Iterator, Mapping
+run.json is kept beside the tree and never submitted.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.files import USER_CONF
-from harness.submission.checks.check_context import CheckContext
-from harness.submission.checks.issue import Issue
-from harness.submission.checks.misplaced import absence
-from harness.submission.layout import SystemDir, read_fields
-from harness.submission.nameplate import POWER_FIELD, NameplateError, design_watts, nameplate_of
-from harness.submission.rules import SystemRule
+from harness.compliance.registry import TESTS
+from harness.config.loadgen_conf import Number, Target, read_conf
+from harness.config.loadgen_settings import settings_of
+from harness.config.scenario import Scenario
+from harness.errors import ConfigError
+from harness.files import ACCURACY, PERFORMANCE, RUN_RECORD, USER_CONF
+from harness.record.run_record import RunRecord
+from harness.submission.checks.context import CheckContext, Logs, read_logs
+from harness.submission.checks.issue import Issue, missing
+from harness.submission.checks.loadgen_logs import usable
+from harness.submission.tree.layout import SystemDir, read_fields
+from harness.submission.tree.origins import ADDRESS, origin_differences, read_record
+from harness.submission.tree.round_rules import SystemRule
+from harness.submission.tree.system_description import (
+    NameplateError,
+    design_watts,
+    nameplate_of,
+    system_issues,
+)
 
-_IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 _WRITTEN = (USER_CONF, "README.md")
 
 
@@ -41,11 +55,11 @@ def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
     """The system description and src/, once for each system."""
     source = folder.org_path / "src"
     if not source.is_dir() or not any(source.iterdir()):
-        yield _absent(folder, source)
+        yield missing(folder, source)
     yield from _nameplate(folder)
     path = folder.system_file
     if not path.is_file():
-        yield _absent(folder, path)
+        yield missing(folder, path)
         return
     fields = read_fields(path)
     if isinstance(fields, str):
@@ -53,11 +67,6 @@ def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
         return
     for what in system_issues(fields, rule, {"division": folder.division, "submitter": folder.org}):
         yield Issue("system", folder.relative(path), what)
-
-
-def _absent(folder: SystemDir, path: Path) -> Issue:
-    what, remedy = absence(folder, path)
-    return Issue("missing-file", folder.relative(path), what, remedy=remedy)
 
 
 def _nameplate(folder: SystemDir) -> Iterator[Issue]:
@@ -73,45 +82,88 @@ def _nameplate(folder: SystemDir) -> Iterator[Issue]:
         yield Issue("power", folder.relative(path), str(error), remedy="correct the list of power supplies")
 
 
-def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[str, str]) -> Iterator[str]:
-    """Errors of a system description. ``folders`` holds folder names that the file must repeat."""
-    wanted = (*rule.fields, *(rule.network if fields.get(_IS_NETWORK) else ()))
-    missing = [name for name in wanted if name not in fields]
-    if missing:
-        yield f"missing: {', '.join(missing)}"
-    # For the official checker the number 0 is empty and the text "0" is not.
-    empty = [name for name in rule.meaningful if name in fields and not fields[name]]
-    if empty:
-        yield f"empty: {', '.join(empty)}"
-    for name, expected in folders.items():
-        if name in fields and str(fields[name]).lower() != expected.lower():
-            yield f"{name} is {fields[name]!r}, its folder is {expected!r}"
-    for name in rule.whole_numbers:
-        if fields.get(name) and not str(fields[name]).strip().isdecimal():
-            yield f"{name} is {str(fields[name])!r}, expected an integer"
-    if str(fields.get(_NODES, "")).strip() == "0":
-        yield f"{_NODES} is 0, expected 1 or more"
-    for name, words in (("status", rule.status), ("system_type", rule.system_type)):
-        found = str(fields.get(name) or "")
-        if found and (found.lower() if name == "status" else found) not in words:
-            yield f"{name} is {found!r}, expected one of {', '.join(words)}"
-    watts = fields.get(POWER_FIELD, 1)
-    if isinstance(watts, bool) or not isinstance(watts, int | float) or watts <= 0:
-        yield f"{POWER_FIELD} is {watts!r}, expected a number of watts"
-    yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
-
-
 def _is_blank(value: object) -> bool:
     """Whether a field is empty, or white space."""
     return not value or (isinstance(value, str) and not value.strip())
 
 
-def _network_issues(is_network: object, division: str) -> Iterator[str]:
-    """The value must be the text "true" or "false"; the official checker fails on a JSON true."""
-    if is_network is not None and not isinstance(is_network, str):
-        yield f'{_IS_NETWORK} is {is_network!r}, expected the text "true" or "false"'
+def check_user_conf(context: CheckContext) -> Iterator[Issue]:
+    """Whether user.conf has rows for this result, and the values that LoadGen had in the performance run.
+
+    Many published results have the settings of another of their runs in it, so that is a warning.
+    """
+    path = context.dir.path / USER_CONF
+    logs = read_logs(context, PERFORMANCE)
+    if not path.is_file() or not path.read_bytes().strip() or not usable(logs):
         return
-    found = (is_network or "").lower() == "true"
-    if division in ("closed", "network") and found != (division == "network"):
-        expected = division == "network"
-        yield f"{_IS_NETWORK} is {is_network!r}, expected {expected} in the division {division!r}"
+    try:
+        settings = _settings(path, context, context.scenario)
+        others = () if settings else (one for one in context.benchmark.scenarios if one != context.scenario)
+        is_ours = bool(settings) or any(_settings(path, context, scenario) for scenario in others)
+    except ConfigError as error:
+        text = str(error).removeprefix(f"{path}:")
+        yield context.issue("user-conf", path, f"LoadGen does not read it as it is: {text}", is_warning=True)
+        return
+    if not settings:
+        text = f"no row of it is for {context.scenario.folder} of {context.benchmark.name}"
+        yield context.issue("user-conf", path, text, is_warning=is_ours)
+    differ = [
+        f"{key} is {value}, in the run {logs.detail.values[name]}"
+        for key, value in settings.items()
+        for name, given in _as_given(key, value, logs)
+        if given != logs.detail.values[name]
+    ]
+    if differ:
+        text = f"is not that of the performance run: {'; '.join(differ)}"
+        yield context.issue("user-conf", path, text, is_warning=True)
+
+
+def _settings(path: Path, context: CheckContext, scenario: Scenario) -> dict[str, Number]:
+    """What the file sets in a scenario of the benchmark. Raises ConfigError."""
+    key = context.benchmark.model_key(scenario)
+    return read_conf(path, Target(key, scenario.loadgen, scenario is Scenario.INTERACTIVE)).settings
+
+
+def _as_given(key: str, value: float, logs: Logs) -> Iterator[tuple[str, Any]]:
+    """The rows of the detail log for what LoadGen was given by a key of user.conf, and the key's value."""
+    for setting in settings_of(key, logs.detail.effective.get("scenario")):
+        name = f"requested_{setting.requested_name}"
+        if name in logs.detail.values:
+            logged = setting.value(value)
+            yield name, float(f"{logged:.6g}") if isinstance(logged, float) else logged
+
+
+def check_records(context: CheckContext) -> Iterator[Issue]:
+    """Origin, deviations and verdicts of the runs whose run.json was kept."""
+    if (kept := context.kept) is None:
+        return
+    records: dict[Path, RunRecord] = {}
+    for folder in (PERFORMANCE, ACCURACY, *map(Path, TESTS)):
+        try:
+            record = read_record(kept / folder / RUN_RECORD)
+        except ConfigError as error:
+            yield context.issue("run-verdict", folder, str(error))
+            continue
+        if record is not None:
+            records[folder] = record
+    others = {record.plan.benchmark.name for record in records.values()} - {context.benchmark.name}
+    for name in sorted(others):
+        text = f"these runs are of {name} (run.json), not of {context.benchmark.name}"
+        yield context.issue("origin", Path(), text, remedy=f"build the submission of {name} from them")
+    for folder, record in records.items():
+        if folder in (PERFORMANCE, ACCURACY):
+            yield from _verdict(context, folder, record)
+        if context.closed:
+            for deviation in record.deviations:
+                yield context.issue("deviations", folder, deviation)
+    for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
+        yield context.issue("origin", Path(), text, is_warning=what == ADDRESS)
+
+
+def _verdict(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:
+    verdict = record.verdict
+    if verdict is None:
+        yield context.issue("run-verdict", folder, f"{RUN_RECORD} has no verdict: the run did not finish")
+    elif verdict.result != "VALID":
+        text = f"the verdict in {RUN_RECORD} is {verdict.result}: {'; '.join(verdict.reasons)}"
+        yield context.issue("run-verdict", folder, text)

@@ -1,14 +1,18 @@
-"""One line of ``check``: where, what, rule, remedy. Rules and remedies are written here once.
+"""An issue of a submission: where, what, rule, remedy. Rules and remedies are written here once.
 
 The remedies are for submitters of any harness: they name the file and what it must be.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from harness.submission.tree.layout import SystemDir, absence
 from harness.text import printable
 
-_MOST_CHARACTERS = 1500  # the names of all fields of a system description, and as much again
+# The names of all fields of a system description take half of it.
+_MOST_CHARACTERS = 1500
 
+# The rule and the remedy of each code.
 RULES: dict[str, tuple[str, str]] = {
     "missing-file": (
         "every file of the submission structure exists",
@@ -117,23 +121,19 @@ RULES: dict[str, tuple[str, str]] = {
 }
 
 
-def unreadable(where: str, reason: str) -> "Issue":
-    """The issue of an entry that cannot be read."""
-    return Issue("files", where, f"cannot be read: {reason}", remedy="put a readable file in its place")
-
-
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """``code`` is a key of RULES; ``where`` is relative to the tree. A warning needs no action.
-
-    ``remedy`` stands in place of the rule's where another one fits this issue.
-    """
+    """One line of ``check``."""
 
     code: str
+    """a key of RULES"""
     where: str
+    """a path relative to the tree"""
     what: str
     is_warning: bool = False
+    """it needs no action"""
     remedy: str = ""
+    """takes the place of the rule's where another one fits this issue"""
 
     def __str__(self) -> str:
         rule, remedy = RULES[self.code]
@@ -143,3 +143,14 @@ class Issue:
             if self.is_warning
             else f"{what}; rule: {rule}; remedy: {self.remedy or remedy}"
         )
+
+
+def unreadable(where: str, reason: str) -> Issue:
+    """The issue of an entry that cannot be read."""
+    return Issue("files", where, f"cannot be read: {reason}", remedy="put a readable file in its place")
+
+
+def missing(folder: SystemDir, path: Path, code: str = "missing-file") -> Issue:
+    """The issue of a file that is not there, or only under another name."""
+    what, remedy = absence(folder, path)
+    return Issue(code, folder.relative(path), what, remedy=remedy)

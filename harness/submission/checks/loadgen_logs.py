@@ -5,22 +5,23 @@ from pathlib import Path
 
 from harness.config.loadgen_settings import NS_PER_MS, PERFORMANCE_MODE
 from harness.files import ACCURACY, DETAIL, PERFORMANCE, SUMMARY
-from harness.loadgen_logs.agreement import disagreements
-from harness.submission.checks.arithmetic import contradictions
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.loadgen_logs.contradictions import contradictions, disagreements
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 
 _VERSION = "loadgen_version"  # "6.0.17 @ 0123456789"
-_LISTED = 3  # of the figures that differ: two logs of different runs differ in all
-_COMPLETE = "Max query count reached"  # no error where every sample was issued
+_LISTED = 3  # figures that differ: two logs of different runs differ in all
+_COMPLETE = "Max query count reached"  # this is harmless where every sample was issued
 
 
 def check_logs(
     context: CheckContext, logs: Logs, mode: str, *, samples: int | None = None
 ) -> Iterator[Issue]:
-    """``mode`` is LoadGen's name of the mode. Damaged logs are not checked further.
+    """All issues of one run's logs; damaged logs are not checked further.
 
-    ``samples``: the count of a compliance test, which may end at its max_query_count.
+    ``mode`` is LoadGen's name of the mode, ``samples`` the count of a compliance test, which may end at its
+    max_query_count.
     """
     damage = list(_damage(context, logs))
     yield from damage
@@ -42,7 +43,7 @@ def check_versions(context: CheckContext) -> Iterator[Issue]:
     Five of the published v6.0 results were run with several of 6.0.
     """
     tests = (Path(test) / PERFORMANCE for test in context.benchmark.compliance)
-    found = {folder: read_logs(context, folder).values for folder in (PERFORMANCE, ACCURACY, *tests)}
+    found = {folder: read_logs(context, folder).detail.values for folder in (PERFORMANCE, ACCURACY, *tests)}
     numbers = {
         folder: str(values[_VERSION]).split(" ")[0] for folder, values in found.items() if _VERSION in values
     }
@@ -68,14 +69,14 @@ def _damage(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 
 def _figures(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    """What both files of a performance run hold, and what follows from other figures."""
+    """Figures of a performance run that contradict each other."""
     text = (context.dir.path / logs.folder / SUMMARY).read_text(encoding="utf-8", errors="replace")
     found = list(disagreements(text, logs.detail))
     if found:
         more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         text = "; ".join(found[:_LISTED]) + more
         yield context.issue("logs-disagree", logs.folder / SUMMARY, text)
-    for what in contradictions(logs):
+    for what in contradictions(logs.detail):
         yield context.issue("cross-check", logs.folder / DETAIL, what)
 
 
@@ -85,11 +86,11 @@ def _errors(context: CheckContext, logs: Logs, samples: int | None) -> Iterator[
     if counted_there != counted_here:
         text = f"the summary counts {counted_there} errors, the detail log has {counted_here}"
         yield context.issue("logs-disagree", logs.folder / SUMMARY, text)
-    count = max(counted_here, int(logs.number("num_errors") or 0))
+    count = max(counted_here, int(logs.detail.number("num_errors") or 0))
     if count:
         first = next(iter(logs.detail.errors), "no message")
         text = f"LoadGen logged {count} error{'s' * (count > 1)}: {first}"
-        is_complete = samples is not None and logs.samples_issued == samples
+        is_complete = samples is not None and logs.detail.samples_issued == samples
         harmless = is_complete and all(_COMPLETE in message for message in logs.detail.errors or ("",))
         yield context.issue("loadgen-errors", logs.folder / DETAIL, text, is_warning=harmless)
 
@@ -106,7 +107,7 @@ def _scenario(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 def _limits(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """The latency limits: the only logged difference between Server and Interactive."""
     expected = context.benchmark.latency_limits.get(context.scenario)
-    if expected is None or (found := _limits_of(logs)) == (expected.ttft_ms, expected.tpot_ms):
+    if expected is None or (found := _limits_of(logs.detail)) == (expected.ttft_ms, expected.tpot_ms):
         return
     named = _named(context, found)
     text = (
@@ -117,15 +118,15 @@ def _limits(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     yield context.issue("scenario", logs.folder / DETAIL, text)
 
 
-def is_of_other_limits(context: CheckContext, logs: Logs) -> bool:
+def is_of_other_limits(context: CheckContext, detail: LoadgenDetail) -> bool:
     """Whether the run had the limits of another scenario of the benchmark: it lies in the wrong folder."""
-    named = _named(context, _limits_of(logs))
+    named = _named(context, _limits_of(detail))
     return bool(named) and context.scenario not in named
 
 
-def _limits_of(logs: Logs) -> tuple[object, object]:
+def _limits_of(detail: LoadgenDetail) -> tuple[object, object]:
     """The limits of TTFT and TPOT in ms that LoadGen had."""
-    ttft, tpot = (logs.detail.requested.get(f"server_{name}_latency") for name in ("ttft", "tpot"))
+    ttft, tpot = (detail.requested.get(f"server_{name}_latency") for name in ("ttft", "tpot"))
     return _milliseconds(ttft), _milliseconds(tpot)
 
 
@@ -153,8 +154,8 @@ def _seeds(context: CheckContext, logs: Logs) -> Iterator[Issue]:
 
 def check_sample_counts(context: CheckContext, logs: Logs, expected: int, *settings: str) -> Iterator[Issue]:
     """Compare dataset size, samples issued and ``settings`` of the detail log with ``expected``."""
-    found = {name: logs.values.get(name) for name in (*settings, "qsl_reported_total_count")}
-    for name, value in {**found, "samples issued": logs.samples_issued}.items():
+    found = {name: logs.detail.values.get(name) for name in (*settings, "qsl_reported_total_count")}
+    for name, value in {**found, "samples issued": logs.detail.samples_issued}.items():
         if value != expected:
             text = f"{name} is {value}, expected {expected}"
             yield context.issue("sample-count", logs.folder / DETAIL, text)

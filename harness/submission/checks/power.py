@@ -5,13 +5,14 @@ from datetime import datetime
 from pathlib import Path
 
 from harness.files import PERFORMANCE
-from harness.submission.checks.check_context import CLOCK_FORMAT, CheckContext, read_logs
+from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT
+from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.issue import Issue
-from harness.submission.layout import read_fields
-from harness.submission.nameplate import POWER_FIELD, nameplate_of
+from harness.submission.tree.layout import read_fields
+from harness.submission.tree.system_description import POWER_FIELD, nameplate_of
 
 _POWER, _RANGING = Path("performance/power"), Path("performance/ranging")
-_SAMPLES = "spl.txt"  # of the power meter
+_SAMPLES = "spl.txt"  # the power meter writes it
 
 
 def check_power(context: CheckContext) -> Iterator[Issue]:
@@ -48,7 +49,7 @@ def _power_contents(context: CheckContext) -> Iterator[Issue]:
         elif path.is_file() and not path.read_bytes().strip():
             yield context.issue("power", path, "is empty")
     path, logs = context.dir.path / PERFORMANCE / _SAMPLES, read_logs(context, PERFORMANCE)
-    begin, end = logs.clock
+    begin, end = logs.detail.clock
     if path.is_file() and begin is not None and end is not None:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         if not any(begin < when < end and watts > 0 for when, watts in _watts(lines)):

@@ -38,11 +38,8 @@ VERIFIED = [
 
 
 @pytest.fixture(scope="module")
-def test07_file(tmp_path_factory):
+def gpqa_file(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data") / "gpqa.parquet", TEST07_ROWS)
-
-
-test07_file.__test__ = False
 
 
 @pytest.fixture
@@ -68,9 +65,9 @@ SLOW = [pytest.param(scenario, marks=pytest.mark.engine) for scenario in ("serve
 
 
 @pytest.mark.parametrize("scenario", ["offline", *SLOW])
-def test_test07_passes(scenario, test07_file, stub, tmp_path, capfd):
+def test_test07_passes(scenario, gpqa_file, stub, tmp_path, capfd):
     low = audit(tmp_path, "TEST07", LOW07)
-    words = ("--test", "TEST07", "--input-file", test07_file, "--audit-config", low, "--no-report")
+    words = ("--test", "TEST07", "--input-file", gpqa_file, "--audit-config", low, "--no-report")
     done = run_here(capfd, *words, *flags(tmp_path, stub, scenario))
     assert done.code == 0, done.stdout + done.stderr
     folder = tmp_path / "out" / scenario / "TEST07"
@@ -87,11 +84,11 @@ def test_test07_passes(scenario, test07_file, stub, tmp_path, capfd):
 
 
 @pytest.mark.engine
-def test_test07_fails_and_moves_the_earlier_result_aside(test07_file, stub, tmp_path):
+def test_test07_fails_and_moves_the_earlier_result_aside(gpqa_file, stub, tmp_path):
     earlier = tmp_path / "out" / "offline" / "TEST07"
     earlier.mkdir(parents=True)
     (earlier / "verify_accuracy.txt").write_text("TEST PASS\n")
-    words = ("--test", "TEST07", "--input-file", test07_file)
+    words = ("--test", "TEST07", "--input-file", gpqa_file)
     done = run_compliance(tmp_path, *words, *flags(tmp_path, stub))
     assert done.code == 5, done.stdout + done.stderr
     assert re.search(r"TEST07: TEST FAIL: exact_match \S+ of 990 samples, threshold 60.698", done.stdout)
@@ -141,12 +138,12 @@ def test_all_tests_of_a_benchmark_with_small_datasets(stub, tmp_path):
         assert "TEST PASS" not in path.read_text()
     again = run_compliance(tmp_path, "verify", "TEST09", "--log-dir", tmp_path / "out/server/TEST09/run")
     assert again.code == 2
-    assert "the run deviates from the rules (generation max_new_tokens is 4" in again.error
+    assert "max_new_tokens is 4" in again.error
 
 
 @pytest.mark.engine
-def test_test06_with_a_small_dataset(tmp_path):
-    """Samples are repeated until there are 100; test_test06.py has the official size."""
+def test_eos_check_with_a_small_dataset(tmp_path):
+    """Samples are repeated until there are 100; test_eos_check.py has the official size."""
     with StubServer(tokens=TOKENS, facts=FACTS) as server:
         done = run_compliance(
             tmp_path,
@@ -160,9 +157,9 @@ def test_test06_with_a_small_dataset(tmp_path):
 
 
 @pytest.mark.engine
-def test_failures_give_no_verdict(test07_file, tmp_path):
+def test_failures_give_no_verdict(gpqa_file, tmp_path):
     with StubServer(tokens=TOKENS, faults=every(100, Fault.CUT_CHUNKED, first=5)) as server:
-        words = ("--test", "TEST07", "--input-file", test07_file, "--audit-config")
+        words = ("--test", "TEST07", "--input-file", gpqa_file, "--audit-config")
         low = audit(tmp_path, "TEST07", LOW07)
         done = run_compliance(tmp_path, *words, low, *flags(tmp_path, server))
     assert done.code == 4, done.stdout + done.stderr
@@ -201,22 +198,22 @@ def test_the_second_test_can_be_interrupted(tmp_path):
     assert not list(second.parent.glob("verify_*"))
 
 
-def test_an_unreachable_server(test07_file, tmp_path, capfd):
+def test_an_unreachable_server(gpqa_file, tmp_path, capfd):
     with refused_url() as url:
-        words = ("--test", "TEST07", "--input-file", test07_file)
+        words = ("--test", "TEST07", "--input-file", gpqa_file)
         done = run_here(capfd, *words, *flags(tmp_path, url))
     assert done.code == 3
     assert url in done.error
     assert not (tmp_path / "out").exists()
 
 
-def test_another_model_is_not_official(test07_file, tmp_path, capfd):
+def test_another_model_is_not_official(gpqa_file, tmp_path, capfd):
     with StubServer(tokens=TOKENS, facts=Facts(model="other/model", served_name="other")) as server:
-        words = ("--test", "TEST07", "--input-file", test07_file)
+        words = ("--test", "TEST07", "--input-file", gpqa_file)
         done = run_here(capfd, *words, *flags(tmp_path, server))
         assert server.requests == []
     assert done.code == 2, done.stdout + done.stderr
-    assert "TEST07 would not be official: " in done.error and "serves other" in done.error
+    assert "TEST07 " in done.error and "serves other" in done.error
     assert not (tmp_path / "out").exists()
 
 
@@ -225,28 +222,32 @@ def low_effort(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data") / "low.parquet", TEST07_ROWS, "low")
 
 
-# Wrong usage, one line, exit code 2, nothing written. Name: test, its files and other flags, the error
+# Wrong usage, one line, exit code 2, nothing written. Name: test, its files and other flags, what is named
 WRONG = {
-    "wrong size": ("TEST07", [COMPLIANCE], "dataset has 30 samples, the rules say 990"),
-    "wrong effort": ("TEST07", ["LOW"], "reasoning effort of the prompts is not high"),
-    "other test's": ("TEST09", ["HIGH"], "dataset has 990 samples, the rules say 6396"),
-    "no file": ("TEST07", ["absent.parquet"], "no such file"),
+    "wrong size": ("TEST07", [COMPLIANCE], " 30 .* 990"),
+    "wrong effort": ("TEST07", ["LOW"], "effort .* high"),
+    "other test's": ("TEST09", ["HIGH"], "TEST09: .* 990 .* 6396"),
+    "no file": ("TEST07", ["absent.parquet"], r"absent\.parquet"),
     "two tests, one file": ("all", ["HIGH"], "--input-file TEST07=FILE"),
-    "one of two files": ("all", ["TEST07=HIGH"], "no dataset for TEST09"),
-    "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], "not the dataset of TEST09"),
-    "references": ("TEST07", ["HIGH", "--reference-data", COMPLIANCE], "30 references, TEST07 has 990"),
-    "audit config": ("TEST07", ["HIGH", "--audit-config", "absent"], "cannot be read"),
-    "another parameter": ("TEST07", ["HIGH", "--max-new-tokens", 100], "not be official: generation max_new"),
+    "one of two files": ("all", ["TEST07=HIGH"], " TEST09; .*--input-file TEST09=FILE"),
+    "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], " TEST09: .* 990 .* 6396"),
+    "references": ("TEST07", ["HIGH", "--reference-data", COMPLIANCE], " 30 .*TEST07 .* 990"),
+    "audit config": ("TEST07", ["HIGH", "--audit-config", "absent"], "--audit-config absent"),
+    "another parameter": ("TEST07", ["HIGH", "--max-new-tokens", 100], "max_new_tokens .* 100"),
     "another scenario": ("TEST07", ["HIGH", "--scenario", "single-stream"], "single-stream"),
-    "of no test": ("TEST06", ["HIGH", "--benchmark", EDGE], "has no TEST06; it needs no compliance test"),
-    "of TEST06": ("TEST07", ["HIGH", "--benchmark", DATACENTER], "has no TEST07; it needs TEST06"),
-    "crash": ("TEST07", ["HIGH", "--audit-config", "CRASH"], "LoadGen would crash"),
+    "of no test": ("TEST06", ["HIGH", "--benchmark", EDGE], f"{EDGE} .* TEST06"),
+    "of TEST06": ("TEST07", ["HIGH", "--benchmark", DATACENTER], f"{DATACENTER} .* TEST07.* TEST06"),
+    "crash": (
+        "TEST07",
+        ["HIGH", "--audit-config", "CRASH"],
+        "_override = 6396, .* 990 ",
+    ),
 }
 
 
-def test_a_benchmark_without_tests_is_no_error(stub, test07_file, tmp_path, capfd):
+def test_a_benchmark_without_tests_is_no_error(stub, gpqa_file, tmp_path, capfd):
     """In a loop over benchmarks."""
-    words = ("--test", "all", "--input-file", test07_file, "--benchmark", EDGE)
+    words = ("--test", "all", "--input-file", gpqa_file, "--benchmark", EDGE)
     done = run_here(capfd, *flags(tmp_path, stub), *words)
     assert (done.code, done.stdout.split(), done.stderr) == (
         0,
@@ -256,13 +257,13 @@ def test_a_benchmark_without_tests_is_no_error(stub, test07_file, tmp_path, capf
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_usage(name, test07_file, low_effort, stub, tmp_path, capfd):
-    test, words, said = WRONG[name]
+def test_wrong_usage(name, gpqa_file, low_effort, stub, tmp_path, capfd):
+    test, words, named = WRONG[name]
     crash = audit(tmp_path, "TEST07", LOW07 + "*.*.performance_sample_count_override = 6396\n")
-    known = {"HIGH": test07_file, "LOW": low_effort, "CRASH": crash}
+    known = {"HIGH": gpqa_file, "LOW": low_effort, "CRASH": crash}
     given = [re.sub("HIGH|LOW|CRASH", lambda file: str(known[file[0]]), str(word)) for word in words]
     done = run_here(capfd, *flags(tmp_path, stub), "--test", test, "--input-file", *given)
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == f"{done.error}\n" and said in done.error
+    assert done.stderr == f"{done.error}\n" and re.search(named, done.error)
     assert not (tmp_path / "out").exists()
     assert stub.requests == []

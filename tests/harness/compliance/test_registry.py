@@ -5,11 +5,12 @@ from typing import ClassVar
 import pytest
 
 from harness.compliance.base import ComplianceTest, TestResult
-from harness.compliance.command import verify_logs
+from harness.compliance.compliance_command import verify_logs
 from harness.compliance.compliance_options import parse_options
 from harness.compliance.compliance_plan import resolve_runs
 from harness.compliance.length_check import measure
 from harness.compliance.registry import TESTS, find_test, needed_tests
+from harness.config import choices
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
@@ -53,7 +54,7 @@ def registered(tmp_path, monkeypatch):
     configs.mkdir()
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     (configs / "gpt-oss-120b.toml").write_text(text + DEFINITION)
-    monkeypatch.setattr("harness.config.choices.CONFIG_DIR", configs)
+    monkeypatch.setattr(choices, "CONFIG_DIR", configs)
     monkeypatch.setitem(TESTS, LongestTest.name, LongestTest)
     return load_benchmark("gpt-oss-120b")
 

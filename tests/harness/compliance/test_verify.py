@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import os
 import re
 import shutil
 
@@ -10,7 +11,7 @@ import pytest
 from tests import records
 from tests.harness.compliance import cases
 from tests.harness.compliance.program import LOW09, TEST07_ROWS, TEST09_ROWS, audit, dataset, run_here
-from tests.harness.compliance.test_compliance_test import SUBMISSIONS
+from tests.harness.compliance.test_verdicts import SUBMISSIONS
 from tests.harness.grading.logs import array, entry, harmony_ids
 from tests.harness.submission.building import files
 from tests.harness.submission.edits import DETAIL, SUMMARY, both, cut, error_row, remove, row, text, write
@@ -80,7 +81,7 @@ def test_pass_and_fail(logs, verify, verify09, into, tmp_path):
 def test_small_logs_are_not_official(verify, into, tmp_path):
     logs = cases.write_logs(tmp_path / "logs", cases.lengths_log("within"))
     code, _, said = verify("TEST09", "--log-dir", logs)
-    assert (code, "6393 of 6396 samples missing (qsl_idx 3, 4, 5, 6, 7, ...)" in said) == (2, True)
+    assert (code, "6393 of 6396 " in said and "(qsl_idx 3, 4, 5, 6, 7, ...)" in said) == (2, True)
     code, printed, _ = verify("TEST09", "--log-dir", logs, "--non-official", *into)
     assert code == 0
     assert "NOT OFFICIAL: 3 samples, TEST09 has 6396" in printed
@@ -94,38 +95,42 @@ def log(*more, of=ENTRIES):
     return write(ACCURACY, array([*of, *more]))
 
 
+# Edits of the logs, and what the one line of the error names.
 BROKEN = {
-    "no accuracy log": (remove(ACCURACY), "no mlperf_log_accuracy.json"),
-    "missing": (log(of=ENTRIES[:-2]), "2 of 6396 samples missing (qsl_idx 6394, 6395)"),
-    "twice": (log(ENTRIES[4]), "1 logged more than once (qsl_idx 4)"),
-    "beyond": (log(entry(6396, TOKENS)), "1 beyond 0..6395 (qsl_idx 6396)"),
-    "cut short": (write(ACCURACY, LOG[:-100]), "cut short at byte"),
-    "not closed": (write(ACCURACY, LOG[:-2]), "the closing ] is missing"),
-    "truncated": (write(ACCURACY, f"{LOG[:4096]}\n\n...\n\n{LOG[-4096:]}"), "truncated for submission"),
-    "compressed": (write(ACCURACY, gzip.compress(LOG.encode())), "compressed by gzip"),
+    "no accuracy log": (remove(ACCURACY), ACCURACY),
+    "missing": (log(of=ENTRIES[:-2]), r": 2 of 6396 .*\(qsl_idx 6394, 6395\)"),
+    "twice": (log(ENTRIES[4]), r": 1 .*\(qsl_idx 4\)"),
+    "beyond": (log(entry(6396, TOKENS)), r": 1 .* 0\.\.6395 \(qsl_idx 6396\)"),
+    "cut short": (write(ACCURACY, LOG[:-100]), r"byte \d+ after 639\d entries"),
+    "not closed": (write(ACCURACY, LOG[:-2]), r"byte \d+ after 6396 entries \(.*\]"),
+    "truncated": (write(ACCURACY, f"{LOG[:4096]}\n\n...\n\n{LOG[-4096:]}"), r"'\.\.\.'"),
+    "compressed": (write(ACCURACY, gzip.compress(LOG.encode())), "gzip"),
     "nested": (
         write(ACCURACY, LOG.replace("{", '{ "more" : {},', 1)),
-        "byte 2: an entry has an object inside",
+        "byte 2: ",
     ),
-    "a folder": (both(remove(SUMMARY), lambda logs: (logs / SUMMARY).mkdir()), "expected a file"),
-    "no entries": (write(ACCURACY, "[\n]\n"), "mlperf_log_accuracy.json: no answer was logged"),
-    "half a token": (write(ACCURACY, LOG.replace('"data" : "', '"data" : "45', 1)), "cut short"),
-    "detail cut short": (cut(DETAIL), "mlperf_log_detail.txt: cut short"),
-    "detail empty": (write(DETAIL, ""), "mlperf_log_detail.txt: empty"),
-    "summary cut short": (cut(SUMMARY, 0.9), "mlperf_log_summary.txt: cut short"),
-    "no record": (write("run.json", "{"), "run.json is not the record of a run"),
-    "accuracy run": (row(".", effective_test_mode="AccuracyOnly"), "effective_test_mode was AccuracyOnly"),
+    "a folder": (both(remove(SUMMARY), lambda logs: (logs / SUMMARY).mkdir()), SUMMARY),
+    "no entries": (write(ACCURACY, "[\n]\n"), ACCURACY),
+    "half a token": (write(ACCURACY, LOG.replace('"data" : "', '"data" : "45', 1)), "byte 2: 13 "),
+    "detail cut short": (cut(DETAIL), DETAIL),
+    "detail empty": (write(DETAIL, ""), DETAIL),
+    "summary cut short": (cut(SUMMARY, 0.9), SUMMARY),
+    "no record": (write("run.json", "{"), r"run\.json"),
+    "accuracy run": (
+        row(".", effective_test_mode="AccuracyOnly"),
+        f"{DETAIL}: .*test_mode .*AccuracyOnly",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_logs(name, logs, verify09, into):
-    edit, said = BROKEN[name]
+    edit, named = BROKEN[name]
     edit(logs)
     code, printed, errors = verify09(logs, *into)
     assert (code, printed) == (2, "")
     (line,) = errors.splitlines()
-    assert line.startswith("run_compliance.py: error: ") and said in line
+    assert line.startswith("run_compliance.py: error: ") and re.search(named, line)
     assert str(logs) in line
     assert not into[1].exists()
 
@@ -193,7 +198,7 @@ def test_a_verified_folder_is_taken_and_not_overwritten(logs, verify09, into, tm
     code, printed, _ = verify09(folder)
     assert (code, "not confirmed" in printed) == (0, False)
     code, _, said = verify09(folder, *into)
-    assert (code, "holds the logs that are verified" in said) == (2, True)
+    assert (code, f"{folder} " in said) == (2, True)
     assert (folder / "accuracy" / ACCURACY).is_file()
 
 
@@ -212,34 +217,34 @@ def test_the_folder_of_a_test_run_is_taken(logs, verify, verify09, into, tmp_pat
 def test_a_full_disk_leaves_nothing_behind(logs, verify09, into, monkeypatch):
     def full(source, target):
         if target.name == DETAIL:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return copy(source, target)
 
     copy = shutil.copyfile
     monkeypatch.setattr(shutil, "copyfile", full)
     code, _, said = verify09(logs, *into)
-    assert (code, "No space left on device" in said) == (2, True)
+    assert (code, os.strerror(errno.ENOSPC) in said) == (2, True)
     assert list((into[1] / "TEST09").iterdir()) == []
 
 
 USAGE = {
-    "no references": (["TEST07"], "pass --reference-data"),
-    "no scenario": (["TEST06", "--benchmark", "llama3.1-8b"], "pass --scenario"),
-    "no such test": (["TEST09", "--benchmark", "llama3.1-8b"], "llama3.1-8b has no TEST09; it needs TEST06"),
+    "no references": (["TEST07"], "--reference-data"),
+    "no scenario": (["TEST06", "--benchmark", "llama3.1-8b"], "--scenario"),
+    "no such test": (["TEST09", "--benchmark", "llama3.1-8b"], r"llama3\.1-8b .* TEST09.* TEST06"),
     "small references": (
         ["TEST07", "--reference-data", SAMPLES / "compliance_sample.parquet"],
-        "30 references, TEST07 has 990",
+        " 30 .*TEST07 .* 990",
     ),
 }
 
 
 @pytest.mark.parametrize("name", USAGE)
 def test_usage(name, logs, verify):
-    words, said = USAGE[name]
+    words, named = USAGE[name]
     both(remove(SUMMARY), remove(DETAIL))(logs)
     code, printed, errors = verify(*words, "--log-dir", logs)
     assert (code, printed) == (2, "")
-    assert said in errors
+    assert re.search(named, errors)
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,13 @@ from harness.compliance.registry import find_test, needed_tests
 from harness.config.audit_config import (
     AuditConfig,
     effective_differences,
-    official_audit,
     plain_rows,
-    read_audit_config,
 )
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from harness.loadgen_logs.summary_and_detail import read_detail
 from tests.harness.compliance.official import CHECKOUT, needs_checkout
-from tests.harness.compliance.test_compliance_test import published
+from tests.harness.compliance.test_verdicts import published
 from tests.harness.config.loadgen import loadgen_reads
 
 TEST07_OF_GPT_OSS = find_test(load_benchmark("gpt-oss-120b"), "TEST07")
@@ -72,10 +70,10 @@ def test_shipped_settings_are_the_official_ones(name, tmp_path):
     """And stay so when they are rendered for LoadGen and read again."""
     benchmark = load_benchmark(name)
     tests = {test: find_test(benchmark, test) for test in needed_tests(benchmark)}
-    audits = {test: official_audit(found) for test, found in tests.items()}
+    audits = {test: found.official_audit for test, found in tests.items()}
     assert {test: both(audit) for test, audit in audits.items()} == OFFICIAL[name]
     for test, audit in audits.items():
-        again = read_audit_config(written(tmp_path, audit.render(test)), tests[test], "Server")
+        again = tests[test].audit_config(written(tmp_path, audit.render(test)), "Server")
         assert both(again) == OFFICIAL[name][test]
 
 
@@ -84,7 +82,7 @@ def test_shipped_settings_are_the_official_ones(name, tmp_path):
 def test_they_are_those_of_the_checkout(name, test):
     folder = Path(CHECKOUT) / "compliance" / test
     path = folder / name / "audit.config" if (folder / name).is_dir() else folder / "audit.config"
-    audit = read_audit_config(path, find_test(load_benchmark(name), test), "Server")
+    audit = find_test(load_benchmark(name), test).audit_config(path, "Server")
     assert both(audit) == OFFICIAL[name][test]
 
 
@@ -92,7 +90,7 @@ def test_they_are_those_of_the_checkout(name, test):
     ("scenario", "least"), [("Offline", 5), ("Server", 7), ("SingleStream", 6), (None, 6)]
 )
 def test_a_users_file(scenario, least, tmp_path):
-    audit = read_audit_config(written(tmp_path, INLINE), TEST07_OF_GPT_OSS, scenario)
+    audit = TEST07_OF_GPT_OSS.audit_config(written(tmp_path, INLINE), scenario)
     expected = {"mode": 2, "min_query_count": 990, "accuracy_log_sampling_target": 990, "min_duration": least}
     assert audit.settings == expected | {"performance_issue_unique": 1, "accuracy_log_rng_seed": 7}
     assert audit.thresholds == {"test07_accuracy_threshold": 60.5}
@@ -102,7 +100,7 @@ def test_loadgen_gets_a_file_that_it_reads(tmp_path):
     """The user's own is refused by LoadGen, for the comments behind its values; its rows are not."""
     own = written(tmp_path, INLINE)
     ours, rows = tmp_path / "ours.config", tmp_path / "rows.config"
-    ours.write_text(read_audit_config(own, TEST07_OF_GPT_OSS, "Offline").render("TEST07"))
+    ours.write_text(TEST07_OF_GPT_OSS.audit_config(own, "Offline").render("TEST07"))
     rows.write_text(plain_rows(INLINE))
     assert AS_IT_IS in rows.read_text() and rows.read_text().count("\n") == INLINE.count("\n")
     (refused, _), *read = loadgen_reads([(path, "*", "Offline") for path in (own, ours, rows)])
@@ -132,7 +130,7 @@ WRONG = {
 def test_wrong_files(name, tmp_path):
     text, said = WRONG[name]
     with pytest.raises(ConfigError) as error:
-        read_audit_config(written(tmp_path, text), TEST07_OF_GPT_OSS, "Offline")
+        TEST07_OF_GPT_OSS.audit_config(written(tmp_path, text), "Offline")
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 

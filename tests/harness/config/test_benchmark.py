@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from harness.config.benchmark import load_benchmark
+from harness.config.benchmark import load_benchmark, read_definition
 from harness.config.choices import available_benchmarks
 from harness.config.loadgen_conf import Target, read_conf
 from harness.config.rounds import benchmark_rules, current_round
@@ -19,7 +19,7 @@ from harness.config.scenario import Scenario
 from harness.dataset.tokenizer import decode
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 from tests.harness.config.loadgen import loadgen_reads
 
 SEEDS = {"qsl_rng_seed": 2085463073848966840, "sample_index_rng_seed": 2747215439041700203}
@@ -221,12 +221,10 @@ def test_unknown_benchmark(name):
         ("min_duration_ms", "min_duration"),
     ],
 )
-def test_malformed_definition(tmp_path, monkeypatch, old, new):
+def test_malformed_definition(tmp_path, old, new):
     """In the definition or in the round's file: both are named."""
-    rules = tmp_path / "rules.toml"
-    monkeypatch.setattr("harness.config.choices.CONFIG_DIR", tmp_path)
-    monkeypatch.setattr("harness.config.benchmark.benchmark_rules", lambda round_name, name: rules)
-    files = (CONFIG_DIR / "gpt-oss-120b.toml", tmp_path / "mine.toml"), (RULES_FILE, rules)
+    mine, rules = tmp_path / "mine.toml", tmp_path / "rules.toml"
+    files = (CONFIG_DIR / "gpt-oss-120b.toml", mine), (RULES_FILE, rules)
     found = 0
     for source, target in files:
         text = source.read_text()
@@ -234,17 +232,16 @@ def test_malformed_definition(tmp_path, monkeypatch, old, new):
         target.write_text(text.replace(old, new))
     assert found == 1
     with pytest.raises(ConfigError, match=r"(mine|rules)\.toml"):
-        load_benchmark("mine")
+        read_definition(mine, current_round(), rules)
 
 
-def test_a_benchmark_without_interactive_says_so(tmp_path, monkeypatch):
+def test_a_benchmark_without_interactive_says_so(tmp_path):
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     text = text.replace('interactive_model_key = "gpt-oss-120b-interactive"', "")
     (tmp_path / "mine.toml").write_text(text)
-    monkeypatch.setattr("harness.config.choices.CONFIG_DIR", tmp_path)
-    benchmark = load_benchmark("mine")
+    benchmark = read_definition(tmp_path / "mine.toml", current_round())
     assert benchmark.model_key(Scenario.SERVER) == "gpt-oss-120b"
-    with pytest.raises(ConfigError, match="no interactive scenario"):
+    with pytest.raises(ConfigError, match=r"gpt-oss-120b .*interactive .*offline, server"):
         benchmark.model_key(Scenario.INTERACTIVE)
 
 

@@ -9,7 +9,7 @@ from harness.config.rounds import available_rounds, current_round, loadgen_of, r
 from harness.config.run_options import RunOptions
 from harness.config.run_plan import resolve_plan
 from harness.errors import ConfigError
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 
 
 def test_the_current_round_is_the_latest_and_its_loadgen_is_installed():
@@ -18,18 +18,17 @@ def test_the_current_round_is_the_latest_and_its_loadgen_is_installed():
     assert version("mlcommons-loadgen") == loadgen_of(current_round())
 
 
-def test_numbers_of_rounds_are_ordered_as_numbers(tmp_path, monkeypatch):
+def test_numbers_of_rounds_are_ordered_as_numbers(tmp_path):
     for name in ("v6.1", "v10.0", "v6.10", "v9.1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "round.toml").touch()
     (tmp_path / "notes").mkdir()
-    monkeypatch.setattr("harness.config.rounds._ROUNDS_DIR", tmp_path)
-    assert available_rounds.__wrapped__() == ("v10.0", "v9.1", "v6.10", "v6.1")
+    assert available_rounds(tmp_path) == ("v10.0", "v9.1", "v6.10", "v6.1")
 
 
 def test_an_unknown_round():
     for load in (load_rules, seeds_of, round_file, lambda name: load_benchmark("gpt-oss-120b", name)):
-        with pytest.raises(ConfigError, match=r"--round v4\.0: unknown round, expected one of v6\.1, v6\.0"):
+        with pytest.raises(ConfigError, match=r"--round v4\.0: .* v6\.1, v6\.0$"):
             load("v4.0")
 
 

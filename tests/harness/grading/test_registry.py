@@ -14,7 +14,7 @@ from harness.grading.decoding.output_decoder import DECODERS
 from harness.grading.grade import OF_LOGGED, Grade, Metric, Mode, Task, Total, answered, scored
 from harness.grading.graders import DatasetKind, Grader
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
-from harness.submission.accuracy_files import parse_accuracy
+from harness.submission.tree.accuracy_files import parse_accuracy
 from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import write_log
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.submission.rules import load_rules
+from harness.submission.tree.round_rules import load_rules
 from prepare_submission import main
 from tests.runs import ROOT
 

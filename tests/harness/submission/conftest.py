@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from harness.submission import command, source_code
+from harness.submission import submission_command
+from harness.submission.building import source_code
 from tests.harness.submission.building import commit, git, write_info
 from tests.harness.submission.trees import COMMIT, copied, results_of, unpack
 from tests.runs import ROOT
@@ -51,5 +52,5 @@ def checkout(tmp_path_factory):
 def info(tmp_path, monkeypatch, checkout):
     """The code of the runs is a checkout of two files: to copy and search all takes half a second."""
     monkeypatch.setattr(source_code, "ROOT", checkout)
-    monkeypatch.setattr(command, "machine_fields", lambda: {"host_memory_capacity": "2048 GiB"})
+    monkeypatch.setattr(submission_command, "machine_fields", lambda: {"host_memory_capacity": "2048 GiB"})
     return write_info(tmp_path)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from harness.submission.machine import accelerator_fields, machine_fields, network_fields
+from harness.submission.building.machine import accelerator_fields, machine_fields, network_fields
 
 LSCPU = """\
 Architecture:                         x86_64

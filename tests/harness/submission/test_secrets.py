@@ -11,7 +11,7 @@ import string
 
 import pytest
 
-from harness.submission.secrets import find_secrets
+from harness.submission.tree.secrets import find_secrets
 from tests.runs import ROOT
 
 DRAWN = random.Random(5)

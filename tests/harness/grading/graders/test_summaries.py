@@ -24,7 +24,7 @@ from harness.grading.decoding.output import TextOutput
 from harness.grading.graders import summaries as grader
 from harness.grading.graders.rouge import ROUGE, by_line, compare
 from harness.grading.score import total
-from harness.submission.accuracy_files import parse_accuracy
+from harness.submission.tree.accuracy_files import parse_accuracy
 from tests.harness.grading.conftest import Result, evaluated, quiet
 from tests.harness.grading.graders.summaries import pairs
 from tests.harness.grading.logs import array, entry, write_log

@@ -15,8 +15,8 @@ from harness.config.rounds import available_rounds
 from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES
-from harness.submission.layout import ScenarioDir
-from harness.submission.rules import load_rules
+from harness.submission.tree.layout import ScenarioDir
+from harness.submission.tree.round_rules import load_rules
 from prepare_submission import main
 from tests.harness.submission.building import one_line
 from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN, division, error, score
@@ -298,7 +298,7 @@ def test_an_entry_that_cannot_be_read_ends_no_other_check(tree, monkeypatch):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         yield from ()
 
-    monkeypatch.setattr(check, "check_power", denied)
+    monkeypatch.setattr(check, "CHECKS", (denied, *check.CHECKS))
     remove("Offline/TEST09")(tree / RESULTS)
     issues = check_tree(tree)
     assert codes(issues) == "files test-missing"

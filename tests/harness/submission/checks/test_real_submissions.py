@@ -11,8 +11,8 @@ from harness.compliance.registry import find_test
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.submission.accuracy_files import parse_accuracy
 from harness.submission.checks.check import check_tree
+from harness.submission.tree.accuracy_files import parse_accuracy
 from tests.harness.grading.shared import SHARED_DATA
 
 ROUND = SHARED_DATA / "mlperf_v6.0"

@@ -12,11 +12,13 @@ from harness.errors import ConfigError
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Scenarios of a closed submission: all of ``required`` and, unless it is empty, one of ``one_of``."""
+    """The scenarios of a closed submission of some benchmarks."""
 
     benchmarks: tuple[str, ...]
     required: tuple[Scenario, ...]
+    """all of these"""
     one_of: tuple[Scenario, ...]
+    """and one of these, unless it is empty"""
 
     @property
     def allowed(self) -> tuple[Scenario, ...]:
@@ -28,19 +30,27 @@ class FileRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes in bytes."""
 
     accuracy_log_bytes: int
+    """the largest accuracy log"""
     shown_bytes: int
+    """each end of a truncated accuracy log"""
     any_bytes: int
+    """the largest file"""
 
 
 class SystemRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fields of systems/<system>.json, and the permitted values of some."""
 
     meaningful: tuple[str, ...]
+    """required, and not empty"""
     optional: tuple[str, ...]
+    """required, but may be empty"""
     network: tuple[str, ...]
+    """required of a network system"""
     whole_numbers: tuple[str, ...]
     status: tuple[str, ...]
+    """permitted values"""
     system_type: tuple[str, ...]
+    """permitted values"""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -58,17 +68,22 @@ class PowerRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names of the files of a result with power measurements."""
 
     run: tuple[str, ...]
+    """in the folders of the performance run and of the ranging run"""
     power: tuple[str, ...]
+    """in the folder power/"""
     optional: tuple[str, ...]
 
 
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The complete file. ``seeds`` are LoadGen's, ``loadgen`` the version that has them."""
+class RoundRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The complete file."""
 
     loadgen: str
+    """the version of LoadGen"""
     benchmarks: tuple[str, ...]
     seeds: dict[str, int]
+    """LoadGen's, by LoadGen's names"""
     aliases: dict[str, str]
+    """the official name of a benchmark by another one"""
     suites: dict[str, Suite]
     target_latency_ms: dict[str, int]
     files: FileRule
@@ -83,11 +98,11 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def load_rules(round_name: str | None = None) -> Rules:
+def load_rules(round_name: str | None = None) -> RoundRules:
     """Read the rules of a round, None for the current one. Raises ConfigError."""
     path = round_file(round_name or current_round())
     try:
-        return msgspec.convert(read_toml(path), Rules)
+        return msgspec.convert(read_toml(path), RoundRules)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
 

@@ -15,27 +15,27 @@ from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
 from harness.files import read_decoded
 from harness.record.run_record import RunRecord
-from harness.submission.checks.documents import system_issues
-from harness.submission.nameplate import NameplateError, design_watts
-from harness.submission.rules import Rules
+from harness.submission.tree.round_rules import RoundRules
+from harness.submission.tree.system_description import NameplateError, design_watts, system_issues
 
-Fields = dict[str, Any]
 FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The submitter's TOML. ``submitter`` and ``system_id`` become folder names.
-
-    ``nameplate`` is the list of the system's power supplies, a path from the TOML's folder; None for none.
-    """
+    """The submitter's TOML."""
 
     submitter: str
+    """becomes a folder's name"""
     system_id: str
+    """becomes a folder's name"""
     division: Literal["closed", "open"] = "closed"
     nameplate: Path | None = None
+    """the list of the system's power supplies, a path from the TOML's folder"""
     system: dict[str, str | int | float] = {}
+    """fields of systems/<system>.json"""
     measurements: dict[str, str | int] = {}
+    """fields of measurements.json"""
 
 
 def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
@@ -75,8 +75,8 @@ def _check_name(path: Path, field: str, name: str) -> None:
 
 
 def system_fields(
-    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[RunRecord], rules: Rules
-) -> Fields:
+    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[RunRecord], rules: RoundRules
+) -> dict[str, Any]:
     """All required fields and those that the submitter adds. Raises ConfigError that names missing fields."""
     folders = {"division": info.division, "submitter": info.submitter}
     stated = {name: value for name, value in info.system.items() if value != ""}
@@ -91,9 +91,9 @@ def system_fields(
     return fields
 
 
-def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: Rules) -> Fields:
+def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: RoundRules) -> dict[str, Any]:
     """The fields of measurements.json. Raises ConfigError that names missing fields."""
-    fields: Fields = {"starting_weights_filename": _weights(benchmark), **info.measurements}
+    fields: dict[str, Any] = {"starting_weights_filename": _weights(benchmark), **info.measurements}
     missing = [name for name in rules.measurements.required if not fields.get(name)]
     if missing:
         raise ConfigError(
@@ -108,9 +108,9 @@ def _weights(benchmark: Benchmark) -> str:
     return f"https://huggingface.co/{benchmark.model}{revision}"
 
 
-def _software(machine: Mapping[str, str], records: Sequence[RunRecord]) -> Fields:
+def _software(machine: Mapping[str, str], records: Sequence[RunRecord]) -> dict[str, Any]:
     """Software of the server and of the client, from run.json."""
-    fields: Fields = {}
+    fields: dict[str, Any] = {}
     servers = [server for record in records for server in record.servers]
     if versions := {f"{server.engine} {server.version}" for server in servers if server.version}:
         fields["framework"] = ", ".join(sorted(versions))

@@ -7,37 +7,39 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from harness.compliance.registry import find_test, needed_tests
+from harness.config.loadgen_settings import NS_PER_MS
 from harness.errors import ConfigError
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
-from harness.submission.accuracy_files import parse_accuracy
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
-from harness.submission.layout import is_readable, read_fields
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.submission.checks.context import CheckContext, read_logs
+from harness.submission.tree.accuracy_files import parse_accuracy
+from harness.submission.tree.layout import is_readable, read_fields
 from harness.text import aligned, printable
 
-_NS_PER_MS = 1e6
 _TTFT = "result_first_token_99.00_percentile_latency_ns"
 _TPOT = "result_time_per_output_token_99.00_percentile_ns"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One result. ``result`` is in tokens/s; for SingleStream it is the 90th percentile latency in ms.
-
-    None: the logs do not have the value.
-    """
+class ResultRow:
+    """One result. The logs do not have a value that is None."""
 
     division: str
     submitter: str
     system: str
     benchmark: str
     scenario: str
+    """the name of the folder"""
     valid: bool
     result: float | None
+    """tokens/s; for SingleStream the 90th percentile latency in ms"""
     unit: str
     ttft_p99_ms: float | None
     tpot_p99_ms: float | None
     accuracy: str
+    """every score without an upper bound"""
     tests: str
+    """every compliance test with its verdict and figure"""
     accelerator: str
     accelerators: int | None
 
@@ -50,38 +52,39 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A row and an earlier one. ``share`` is new / old of the quantity ``by``."""
+class ComparedRow:
+    """A row and an earlier one."""
 
-    row: Row
-    earlier: Row | None
-    share: float | None
-    by: str
+    row: ResultRow
+    earlier: ResultRow | None = None
+    share: float | None = None
+    """new / old"""
+    by: str = ""
+    """the quantity that is compared"""
 
 
-def summarize(contexts: Sequence[CheckContext]) -> tuple[Row, ...]:
+def summarize(contexts: Sequence[CheckContext]) -> tuple[ResultRow, ...]:
     """One row for each result, in the order of the tree."""
-    return tuple(_row(context) for context in contexts)
+    return tuple(map(_row, contexts))
 
 
-def _row(context: CheckContext) -> Row:
+def _row(context: CheckContext) -> ResultRow:
     folder, logs = context.dir, read_logs(context, PERFORMANCE)
     description = read_fields(folder.system_file)
     system = {} if isinstance(description, str) else description
     single = context.scenario.one_at_a_time
-    result = logs.number(context.scenario.result)
     latency = context.scenario.poisson  # LoadGen logs them in every scenario; limits exist only here
-    return Row(
+    return ResultRow(
         division=folder.division,
         submitter=folder.org,
         system=folder.system,
         benchmark=context.benchmark.name,
         scenario=folder.folder,
         valid=logs.summary.result_valid is True,
-        result=result / _NS_PER_MS if single and result is not None else result,
+        result=_number(logs.detail, context.scenario.result, NS_PER_MS if single else 1),
         unit="ms" if single else "tokens/s",
-        ttft_p99_ms=_milliseconds(logs, _TTFT) if latency else None,
-        tpot_p99_ms=_milliseconds(logs, _TPOT) if latency else None,
+        ttft_p99_ms=_number(logs.detail, _TTFT, NS_PER_MS) if latency else None,
+        tpot_p99_ms=_number(logs.detail, _TPOT, NS_PER_MS) if latency else None,
         accuracy=_accuracy(context),
         tests=", ".join(_tests(context)),
         accelerator=str(system.get("accelerator_model_name") or ""),
@@ -89,9 +92,9 @@ def _row(context: CheckContext) -> Row:
     )
 
 
-def _milliseconds(logs: Logs, key: str) -> float | None:
-    found = logs.number(key)
-    return None if found is None else found / _NS_PER_MS
+def _number(detail: LoadgenDetail, key: str, unit: int) -> float | None:
+    found = detail.number(key)
+    return found if found is None or unit == 1 else found / unit
 
 
 def _product(nodes: object, each: object) -> int | None:
@@ -100,7 +103,7 @@ def _product(nodes: object, each: object) -> int | None:
 
 
 def _accuracy(context: CheckContext) -> str:
-    """The scores, without the bounds on lengths."""
+    """The scores, without the metrics that only bound lengths."""
     path = context.dir.path / ACCURACY / ACCURACY_TEXT
     if not is_readable(path):
         return ""
@@ -121,29 +124,26 @@ def _tests(context: CheckContext) -> Iterator[str]:
             yield f"{name} {'PASS' if found.passed else 'FAIL'}{figure}"
 
 
-def compare(rows: Sequence[Row], earlier: Sequence[Row]) -> tuple[Compared, ...]:
+def compare(rows: Sequence[ResultRow], earlier: Sequence[ResultRow]) -> tuple[ComparedRow, ...]:
     """Each row with that of the same system, or else the best per accelerator of the same model."""
-    return tuple(_compare(row, earlier) for row in rows)
+    return tuple(_compare(row, [old for old in earlier if old.valid]) for row in rows)
 
 
-def _compare(row: Row, earlier: Sequence[Row]) -> Compared:
-    alike = [old for old in earlier if (old.benchmark, old.scenario.lower()) == _task(row) and old.valid]
-    same = [old for old in alike if (old.submitter, old.system) == (row.submitter, row.system)]
-    for old in same:
-        if row.result and old.result:
-            return Compared(row, old, row.result / old.result, "result")
+def _compare(row: ResultRow, earlier: Sequence[ResultRow]) -> ComparedRow:
+    task = row.benchmark, row.scenario.lower()
+    alike = [old for old in earlier if (old.benchmark, old.scenario.lower()) == task]
+    for old in alike:
+        is_same = (old.submitter, old.system) == (row.submitter, row.system)
+        if is_same and row.result and old.result:
+            return ComparedRow(row, old, row.result / old.result, "result")
     cards = [old for old in alike if old.each and old.accelerator.lower() == row.accelerator.lower() != ""]
     best = max(cards, key=lambda old: old.each or 0.0, default=None)
     if best is None or not row.each or not best.each:
-        return Compared(row, None, None, "")
-    return Compared(row, best, row.each / best.each, "result per accelerator")
+        return ComparedRow(row)
+    return ComparedRow(row, best, row.each / best.each, "result per accelerator")
 
 
-def _task(row: Row) -> tuple[str, str]:
-    return row.benchmark, row.scenario.lower()
-
-
-def table(rows: Sequence[Compared]) -> Iterator[str]:
+def table(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Lines for the terminal; the division and the comparison only where rows differ in them."""
     against = any(one.earlier for one in rows)
     divisions = len({one.row.division for one in rows}) > 1
@@ -158,7 +158,7 @@ def table(rows: Sequence[Compared]) -> Iterator[str]:
     yield from aligned(cells)
 
 
-def _result(row: Row) -> str:
+def _result(row: ResultRow) -> str:
     shown = "-" if row.result is None else f"{row.result:,.1f} {row.unit}"
     return shown if row.valid else f"{shown} INVALID"
 
@@ -167,19 +167,19 @@ def _shown(milliseconds: float | None) -> str:
     return "-" if milliseconds is None else f"{milliseconds:.1f} ms"
 
 
-def _change(one: Compared) -> list[str]:
+def _change(one: ComparedRow) -> list[str]:
     if one.earlier is None or one.share is None:
         return ["-", "-"]
-    old = one.earlier
-    whose = "" if one.by == "result" else f" ({printable(f'{old.submitter} {old.system}')})"
-    per = "" if one.by == "result" else " per accelerator"
-    return [f"{_result(old)}{whose}", f"{one.share - 1:+.1%}{per}"]
+    old, change = one.earlier, f"{one.share - 1:+.1%}"
+    if one.by == "result":
+        return [_result(old), change]
+    return [f"{_result(old)} ({printable(f'{old.submitter} {old.system}')})", f"{change} per accelerator"]
 
 
-def write_csv(path: Path, rows: Sequence[Compared]) -> None:
+def write_csv(path: Path, rows: Sequence[ComparedRow]) -> None:
     """Write all fields of every row. Raises ConfigError when the file cannot be written."""
     more = ("earlier_submitter", "earlier_system", "earlier_result", "new_over_earlier", "compared_by")
-    names = [field.name for field in fields(Row)]
+    names = [field.name for field in fields(ResultRow)]
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

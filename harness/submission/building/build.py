@@ -22,24 +22,13 @@ from harness.files import (
     USER_CONF,
     sha256_of,
 )
-from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.submission.accuracy_files import truncated, without_hash
-from harness.submission.checks.check import kept_beside
-from harness.submission.checks.check_context import Logs
-from harness.submission.checks.run_record import (
-    ADDRESS,
-    origin_differences,
-    read_record,
-    servers_elsewhere,
-)
-from harness.submission.documents import SubmitterInfo, measurements, system_fields
-from harness.submission.find_runs import ScenarioRuns, find_runs
-from harness.submission.nameplate import nameplate_of
-from harness.submission.readme import Published, scenario_readme
-from harness.submission.rules import Rules
-from harness.submission.secrets import find_secrets
-from harness.submission.source_code import SourceCode, WrittenSource, copy_source, source_of
-from harness.submission.staging import (
+from harness.loadgen_logs.summary_and_detail import read_detail
+from harness.record.run_record import RunRecord
+from harness.submission.building.descriptions import SubmitterInfo, measurements, system_fields
+from harness.submission.building.find_runs import ScenarioRuns, find_runs
+from harness.submission.building.readme import ScenarioReadme
+from harness.submission.building.source_code import SourceCode, WrittenSource, copy_source, source_of
+from harness.submission.building.staging import (
     Move,
     copy_file,
     is_equal,
@@ -49,23 +38,39 @@ from harness.submission.staging import (
     staging,
     write_file,
 )
+from harness.submission.tree.accuracy_files import truncated, without_hash
+from harness.submission.tree.layout import kept_beside
+from harness.submission.tree.origins import (
+    ADDRESS,
+    origin_differences,
+    read_record,
+    servers_elsewhere,
+)
+from harness.submission.tree.round_rules import RoundRules
+from harness.submission.tree.secrets import find_secrets
+from harness.submission.tree.system_description import nameplate_of
+
+_LISTED = 5  # secrets in a message
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """The folder to build. ``user_conf`` overrides the file that the performance run used.
-
-    ``servers_moved`` accepts runs of one scenario that name the same servers by different addresses.
-    """
+    """The folder to build, and what it is built from."""
 
     benchmark: Benchmark
+    rules: RoundRules
     info: SubmitterInfo
     results: Path
+    """the output folder of the runs"""
     output: Path
     only: tuple[Scenario, ...]
+    """scenarios to submit; empty for all that are found"""
     user_conf: Path | None
+    """takes the place of the file that each performance run used"""
     force: bool
+    """replace what exists"""
     servers_moved: bool = False
+    """accept runs of one scenario that name the same servers by different addresses"""
 
     @property
     def org(self) -> Path:
@@ -77,52 +82,68 @@ class BuildRequest:
         """The folder of this benchmark's scenarios."""
         return self.org / "results" / self.info.system_id / self.benchmark.name
 
+    @property
+    def system_file(self) -> Path:
+        """The system description."""
+        return self.org / "systems" / f"{self.info.system_id}.json"
+
+    @property
+    def kept(self) -> Path:
+        """The folder of the files that are kept and not submitted."""
+        return kept_beside(self.output)
+
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """The scenarios that were built, and the code of each.
-
-    ``from_machine`` are description fields taken from this machine: none with the servers ``elsewhere``.
-    """
+    """The submission that was built."""
 
     runs: tuple[ScenarioRuns, ...]
     sources: tuple[WrittenSource, ...]
+    """the published code of the runs"""
     from_machine: tuple[str, ...]
+    """description fields taken from this machine"""
     elsewhere: bool
+    """whether the servers are on other machines, so that this machine described nothing"""
 
 
-def build(request: BuildRequest, machine: Mapping[str, str], rules: Rules) -> BuildResult:
+def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult:
     """Write the tree and the kept files beside it. Raises ConfigError before anything is written."""
-    division = request.info.division
-    suite_name, suite = rules.suite_of(request.benchmark.name)
+    suite_name, suite = request.rules.suite_of(request.benchmark.name)
     _refuse_other_benchmark(request)
     _refuse_type(request, suite_name)
-    runs = find_runs(request.results, request.benchmark, suite, division, request.only)
-    records = [record for run in runs for record in run.records().values()]
-    _refuse_mixed(request, runs)
-    sources = [source_of(record.provenance.git for record in run.records().values()) for run in runs]
+    runs = find_runs(request.results, request.benchmark, suite, request.info.division, request.only)
+    records_of = {run.scenario: run.records() for run in runs}
+    _refuse_mixed(request, records_of)
+    sources = [source_of(record.provenance.git for record in found.values()) for found in records_of.values()]
+    records = [record for found in records_of.values() for record in found.values()]
     elsewhere = any(servers_elsewhere(record, platform.node()) for record in records)
     machine = {} if elsewhere else machine
-    system = system_fields(request.info, machine, records, rules)
-    measured = measurements(request.info, request.benchmark, rules)
-    confs = {run.scenario: _user_conf(request, run) for run in runs}
-    kept = kept_beside(request.output)
-    system_file = request.org / "systems" / f"{request.info.system_id}.json"
-    refuse_existing([request.output / request.runs_folder, kept / request.runs_folder], request.force)
+    system = system_fields(request.info, machine, records, request.rules)
+    measured = measurements(request.info, request.benchmark, request.rules)
+    confs = [_user_conf(request, run) for run in runs]
+    refuse_existing([request.output / request.runs_folder, request.kept / request.runs_folder], request.force)
     with staging(request.output) as folder:
         tree = folder / "tree"
         codes = _write_sources(request, sources, tree)
-        for run, source in zip(runs, sources, strict=True):
+        for run, source, conf in zip(runs, sources, confs, strict=True):
             target = Path(request.runs_folder, run.scenario.folder)
             write_file(tree / target / "measurements.json", _json(measured))
-            written = _write_confs(run, confs[run.scenario], tree / target)
-            published = Published(codes[source], written)
-            _write_scenario(request, run, rules, tree / target, folder / "kept" / target, published)
-        write_file(tree / system_file, _json(system))
+            _write_logs(request.rules, run, tree / target, folder / "kept" / target)
+            places = _write_confs(run, conf, tree / target)
+            readme = ScenarioReadme(
+                request.benchmark,
+                run.scenario,
+                read_detail(run.performance / DETAIL),
+                records_of[run.scenario],
+                codes[source],
+                places,
+            )
+            write_file(tree / target / "README.md", readme.text())
+        write_file(tree / request.system_file, _json(system))
         if request.info.nameplate is not None:
-            copy_file(request.info.nameplate, tree / nameplate_of(system_file))
+            copy_file(request.info.nameplate, tree / nameplate_of(request.system_file))
         _refuse_secrets(tree)
-        put_in_place(list(_moves(request, folder, system_file, kept)), folder, request.force, request.output)
+        put_in_place(list(_moves(request, folder)), folder, request.force, request.output)
     used = tuple(name for name in machine if not request.info.system.get(name))
     return BuildResult(runs, tuple(codes.values()), used, elsewhere)
 
@@ -178,9 +199,6 @@ def _write_confs(run: ScenarioRuns, conf: Path, target: Path) -> dict[str, str]:
     return confs
 
 
-_LISTED = 5
-
-
 def _refuse_secrets(tree: Path) -> None:
     """Raise ConfigError with file, line and kind, not the text."""
     found = [
@@ -195,14 +213,14 @@ def _refuse_secrets(tree: Path) -> None:
         )
 
 
-def _refuse_mixed(request: BuildRequest, runs: Sequence[ScenarioRuns]) -> None:
+def _refuse_mixed(request: BuildRequest, records: Mapping[Scenario, Mapping[str, RunRecord]]) -> None:
     """Raise ConfigError unless all runs of a scenario have the same server, settings and harness commit."""
-    for run in runs:
-        found = origin_differences(run.records())
+    for scenario, by_run in records.items():
+        found = origin_differences(by_run)
         texts = [text for what, text in found if not (request.servers_moved and what == ADDRESS)]
         if texts:
             raise ConfigError(
-                f"{request.results / run.scenario}: its runs have different origins: {'; '.join(texts)}; "
+                f"{request.results / scenario}: its runs have different origins: {'; '.join(texts)}; "
                 "repeat those that differ, or pass --servers-moved if only the servers' addresses changed"
             )
 
@@ -217,15 +235,15 @@ def _refuse_type(request: BuildRequest, suite: str) -> None:
         )
 
 
-def _moves(request: BuildRequest, folder: Path, system_file: Path, kept: Path) -> Iterator[Move]:
+def _moves(request: BuildRequest, folder: Path) -> Iterator[Move]:
     """All moves, the results last: a tree with results is complete."""
-    tree, source = folder / "tree", request.org / "src"
+    tree, source, system_file = folder / "tree", request.org / "src", request.system_file
     for staged in sorted((tree / source).iterdir()):
         yield Move(staged, request.output / source / staged.name, keep=True)
     yield Move(tree / system_file, request.output / system_file, keep=True)
     if request.info.nameplate is not None:
         yield Move(tree / nameplate_of(system_file), request.output / nameplate_of(system_file), keep=True)
-    yield Move(folder / "kept" / request.runs_folder, kept / request.runs_folder)
+    yield Move(folder / "kept" / request.runs_folder, request.kept / request.runs_folder)
     yield Move(tree / request.runs_folder, request.output / request.runs_folder)
 
 
@@ -250,9 +268,8 @@ def _json(fields: Mapping[str, Any]) -> str:
     return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
 
-def _write_scenario(
-    request: BuildRequest, run: ScenarioRuns, rules: Rules, target: Path, kept: Path, published: Published
-) -> None:
+def _write_logs(rules: RoundRules, run: ScenarioRuns, target: Path, kept: Path) -> None:
+    """Logs and run.json of all runs; accuracy logs truncated, and complete among the kept files."""
     _copy_logs(run.performance, target / PERFORMANCE)
     if (log := run.performance / ACCURACY_LOG).is_file():
         copy_file(log, target / PERFORMANCE / ACCURACY_LOG)
@@ -263,11 +280,9 @@ def _write_scenario(
     for name, path in run.record_files().items():
         if path.is_file():
             copy_file(path, kept / name / RUN_RECORD)
-    logs = Logs(PERFORMANCE, read_summary(run.performance / SUMMARY), read_detail(run.performance / DETAIL))
-    write_file(target / "README.md", scenario_readme(request.benchmark, run, logs, published))
 
 
-def write_test(folder: Path, test: str, rules: Rules, target: Path, kept: Path) -> None:
+def write_test(folder: Path, test: str, rules: RoundRules, target: Path, kept: Path) -> None:
     """The log of a test that logs random samples stays complete: reviewers verify it again."""
     if (folder / PERFORMANCE).is_dir():
         _copy_logs(folder / PERFORMANCE, target / PERFORMANCE)
@@ -284,8 +299,8 @@ def _copy_logs(source: Path, target: Path) -> None:
             copy_file(source / name, target / name)
 
 
-def _shorten(source: Path, target: Path, kept: Path, rules: Rules) -> None:
-    """Write the truncated log and accuracy.txt with the full log's hash; keep the full log aside."""
+def _shorten(source: Path, target: Path, kept: Path, rules: RoundRules) -> None:
+    """Write the truncated log and accuracy.txt with the full log's hash; keep the full log."""
     log, text = source / ACCURACY_LOG, source / ACCURACY_TEXT
     written = without_hash(text.read_text(encoding="utf-8", errors="replace")) if text.is_file() else ""
     write_file(target / ACCURACY_TEXT, f"{written}\nhash={sha256_of(log)}\n".lstrip())

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.submission.nameplate import NameplateError, design_watts
+from harness.submission.tree.system_description import NameplateError, design_watts
 from tests.harness.submission.building import build, write_info
 from tests.harness.submission.trees import SYSTEM
 

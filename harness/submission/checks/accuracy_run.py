@@ -7,29 +7,29 @@ from pathlib import Path
 
 from harness.config.loadgen_settings import ACCURACY_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, sha256_of
-from harness.submission.accuracy_files import AccuracyText, ends_match, parse_accuracy
-from harness.submission.checks.check_context import CheckContext, Logs, read_logs
+from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
+from harness.submission.tree.accuracy_files import AccuracyText, ends_match, parse_accuracy
 
 _SHA256_DIGITS = 64
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
 _EXACT_MATCH = "exact_match"
-_HALF = 0.005  # of the last digit of numbers with two decimals
-_ROUNDED = 0.006  # a score of three decimals, and one of two
+_HALF = 0.005  # half of the last digit of a number with two decimals
+_ROUNDED = 0.006  # one score with three decimals and with two differs by less
 
 
-def check_accuracy(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
-    """All issues of ``accuracy/``. ``kept`` is the scenario's folder of full logs, if it exists."""
+def check_accuracy(context: CheckContext) -> Iterator[Issue]:
+    """All issues of ``accuracy/``."""
     logs = read_logs(context, ACCURACY)
     yield from check_logs(context, logs, ACCURACY_MODE)
     if usable(logs):
         yield from _samples(context, logs)
     yield from _text(context)
-    yield from check_accuracy_log(context, ACCURACY, kept)
+    yield from check_accuracy_log(context, ACCURACY)
 
 
-def check_accuracy_log(context: CheckContext, folder: Path, kept: Path | None) -> Iterator[Issue]:
+def check_accuracy_log(context: CheckContext, folder: Path) -> Iterator[Issue]:
     """The truncated log of an accuracy run or a compliance test, and the hash of the full one."""
     log, text = context.dir.path / folder / ACCURACY_LOG, context.dir.path / folder / ACCURACY_TEXT
     most = context.rules.files.accuracy_log_bytes
@@ -46,13 +46,14 @@ def check_accuracy_log(context: CheckContext, folder: Path, kept: Path | None) -
     if len(hashes) != 1 or len(hashes[0]) != _SHA256_DIGITS:
         found = f"has a hash of {len(hashes[0])} digits" if len(hashes) == 1 else f"has {len(hashes)} hashes"
         yield context.issue("hash", text, f"{found}, expected one of {_SHA256_DIGITS} digits")
-    elif kept is not None and (kept / folder / ACCURACY_LOG).is_file() and log.is_file():
-        yield from _against_full(context, log, kept / folder / ACCURACY_LOG, hashes[0])
+    elif context.kept is not None:
+        yield from _against_full(context, log, context.kept / folder / ACCURACY_LOG, hashes[0])
 
 
 def _against_full(context: CheckContext, log: Path, full: Path, expected: str) -> Iterator[Issue]:
-    found = sha256_of(full)
-    if found != expected:
+    if not log.is_file() or not full.is_file():
+        return
+    if (found := sha256_of(full)) != expected:
         text = f"accuracy.txt has hash={expected[:12]}…, the sha256 of the full log is {found[:12]}…"
         yield context.issue("hash", log, text)
     if not ends_match(log, full, context.rules.files.shown_bytes):
@@ -62,7 +63,7 @@ def _against_full(context: CheckContext, log: Path, full: Path, expected: str) -
 def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     """Older LoadGen versions do not log the count of accuracy samples."""
     expected = context.benchmark.dataset(accuracy=True).samples
-    settings = [name for name in ("effective_accuracy_sample_count",) if name in logs.values]
+    settings = [name for name in ("effective_accuracy_sample_count",) if name in logs.detail.values]
     yield from check_sample_counts(context, logs, expected, *settings)
 
 

@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from kingfisher_sdk import Finding, Scanner
 
 _OWN_RULES = CONFIG_DIR / "submission/secrets.yaml"
-_OWN = "harness."  # the ids of those rules
+_OWN = "harness."  # the ids of those rules begin so
 _THREADS = 4
 _ARCHIVES = (".gz", ".tgz", ".zip", ".tar", ".xz", ".bz2", ".whl")
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A place, and what kind of secret is there; never its text. In an archive, ``line`` is a member's."""
+    """A place in a file, and the kind of secret there; never its text."""
 
     path: Path
     line: int
+    """of a file in an archive, the line in that file"""
     kind: str
 
 
@@ -47,14 +48,14 @@ def _scan(path: Path) -> list["Finding"]:
         try:
             for member in _scanner().scan_inputs(expand_archives([ScanInput.from_file(path)])):
                 found += member.findings
-        except (RuntimeError, ValueError):  # damaged, encrypted or too large: its bytes were searched
+        except (RuntimeError, ValueError):  # it is damaged, encrypted or too large: its bytes were searched
             return found
     return found
 
 
 @cache
 def _scanner() -> "Scanner":
-    from kingfisher_sdk import DetectionPolicy, Rules, Scanner  # a third of a second
+    from kingfisher_sdk import DetectionPolicy, Rules, Scanner  # here: it takes a third of a second
 
     return Scanner(Rules([_OWN_RULES]), policy=DetectionPolicy())
 
@@ -65,13 +66,13 @@ def _kind(found: "Finding") -> str:
     return found.rule_name if own else found.rule_id.rpartition(".")[2]
 
 
-# Here a value needs no quotes; in other files an unquoted word is an expression or prose.
+# In these files a value needs no quotes; in others an unquoted word is an expression or prose.
 _SETTINGS = re.compile(
     r"(?:Make|Docker)file.*|[^.]*|.*\.(?:sh|bash|env|ya?ml|toml|ini|cfg|conf|properties|service|netrc|txt|log)",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(r"[$%{@*~.]|\w+[(\[]|(?=.*/)(?=.*[._-])[\w./-]+$")  # to a variable or a file
-_PATH = re.compile(r"[\w/]*/[\w/]*$")  # or in base64
+_REFERENCE = re.compile(r"[$%{@*~.]|\w+[(\[]|(?=.*/)(?=.*[._-])[\w./-]+$")  # names a variable or a file
+_PATH = re.compile(r"[\w/]*/[\w/]*$")  # a value in base64 may look so too
 _PLACEHOLDER = re.compile(
     r"your|exampl|test|dummy|fake|placeholder|sample|redacted|change.?me|xxx|\.\.\.|\*\*\*|abc.?123|12345"
     r"|secret|passw|token|credential|(?:api|access|private).?key|environ|getenv"
@@ -79,8 +80,9 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _SHORT = 20  # longer words have the letters of a placeholder by chance
-_LEAST = 16  # letters by which a random word is recognized
-_CHANGES = 0.4  # of class per letter: 0.58 in random words, 0.25 in names such as ConvertBn2D2Conv
+_LEAST = 16  # a random word is recognized by at least so many letters
+# Changes of class per letter: random words have 0.58, names such as ConvertBn2D2Conv 0.25.
+_CHANGES = 0.4
 _UPPER_LOWER_DIGIT = ((True, False, False), (False, True, False), (False, False, True))
 
 

@@ -13,11 +13,12 @@ from harness.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A staged file or folder and its destination. ``keep``: an existing one may stay."""
+    """A staged file or folder and its destination."""
 
     staged: Path
     final: Path
     keep: bool = False
+    """an existing one may stay"""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Checks of all files of a tree: kind, name, size and encoding, and no run submitted twice."""
+"""Checks of all files of a tree: kind, name, size, encoding, secrets, and no run submitted twice."""
 
 import errno
 import os
@@ -25,47 +25,57 @@ from harness.files import (
     sha256_of,
 )
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.submission.accuracy_files import parse_accuracy
-from harness.submission.checks.check_context import CheckContext
+from harness.submission.checks.context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
-from harness.submission.layout import DIVISIONS, ScenarioDir
-from harness.submission.secrets import find_secrets
+from harness.submission.tree.accuracy_files import parse_accuracy
+from harness.submission.tree.layout import DIVISIONS, ScenarioDir
+from harness.submission.tree.secrets import find_secrets
 
 _RESULTS = "results"
+_RUN_FILES = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)  # they differ between any two runs
 _POINTER_BYTES = 200  # a git-lfs pointer has about 130
 _COMPILED = ("__pycache__", ".pyc")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".7z")
 _LEFT_OVER = (RUN_RECORD, JOURNAL_DIR, REQUESTS, REPORT, PROGRESS, GRADING_PROGRESS, SERVER_METRICS)
-# What the official checker opens wherever it lies, even where no rule asks for it.
+# The official checker opens files of these names wherever they lie, even where no rule asks for them.
 _FILES = (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values()))
 _OF_RANDOM_SAMPLES = frozenset(name for name, test in TESTS.items() if not test.every_sample)
 
 
 def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
-    """Names, kinds and sizes of everything below the divisions, and names of divisions in another case."""
-    for path in sorted(root.iterdir()):
-        if path.name.lower() in DIVISIONS and path.name not in DIVISIONS:
+    """Names, kinds and sizes of everything below the divisions, names beside them, and secrets anywhere."""
+    entries = _tree_entries(root)
+    for name in (entry for entry in entries if "/" not in entry):
+        if name.lower() in DIVISIONS and name not in DIVISIONS:
             text = f"is skipped by MLCommons's checker, whose divisions are {', '.join(DIVISIONS)}"
-            yield Issue("files", path.name, text, remedy=f"rename it to {path.name.lower()}")
-        elif path.is_file() and path.suffix in _ARCHIVES:
-            yield Issue("files", path.name, "is an archive beside the divisions")
+            yield Issue("files", name, text, remedy=f"rename it to {name.lower()}")
+        elif (root / name).suffix in _ARCHIVES and (root / name).is_file():
+            yield Issue("files", name, "is an archive beside the divisions")
     for division in DIVISIONS:
-        for entry in sorted(_entries(root / division)):
-            where = f"{division}/{entry}"
+        for where in (entry for entry in entries if entry.startswith(f"{division}/")):
             try:
-                what = _issue(f"{root}/{where}", entry, most_bytes)
+                what = _issue(f"{root}/{where}", where, most_bytes)
             except OSError as error:
                 yield unreadable(where, str(error.strerror))
                 continue
             if what:
                 yield Issue("files", where, what)
+    yield from _secrets(root, entries)
 
 
-def check_secrets(root: Path) -> Iterator[Issue]:
+def _secrets(root: Path, entries: Sequence[str]) -> Iterator[Issue]:
     """Secrets in any file: the place and the kind, never the text."""
-    for found in find_secrets(sorted(root.rglob("*"))):
+    for found in find_secrets(sorted(root / entry for entry in entries)):
         where = f"{found.path.relative_to(root).as_posix()}:{found.line}"
         yield Issue("secret", where, f"looks like {found.kind}")
+
+
+def _tree_entries(root: Path) -> list[str]:
+    """The path of everything in a tree, sorted; a link that stands for a division is followed."""
+    found = []
+    for top in root.iterdir():
+        found += [top.name, *(f"{top.name}/{entry}" for entry in _entries(top))]
+    return sorted(found)
 
 
 def _entries(folder: Path) -> Iterator[str]:
@@ -76,7 +86,7 @@ def _entries(folder: Path) -> Iterator[str]:
 
 
 def _issue(path: str, where: str, most_bytes: int) -> str:
-    entry, (*above, name) = os.lstat(path), where.split("/")
+    entry, (_, *above, name) = os.lstat(path), where.split("/")
     is_folder, is_file = stat.S_ISDIR(entry.st_mode), stat.S_ISREG(entry.st_mode)
     if stat.S_ISLNK(entry.st_mode):
         return "is a symbolic link"
@@ -174,8 +184,7 @@ def _repeat(
 
 
 def _run_files(folder: ScenarioDir) -> list[Path]:
-    names = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)
-    found = (path for name in names for path in folder.path.rglob(name))
+    found = (folder.path / entry for entry in _entries(folder.path) if entry.rpartition("/")[2] in _RUN_FILES)
     return sorted(path for path in found if path.is_file() and os.access(path, os.R_OK))
 
 

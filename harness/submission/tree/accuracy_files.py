@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-GAP = b"\n\n...\n\n"  # between the two ends of a truncated log
+GAP = b"\n\n...\n\n"  # stands between the two ends of a truncated log
 
 _HASH = re.compile(r"^hash=(\w+)$", re.MULTILINE)
-# As the evaluators print it: gpt-oss-120b's, deepseek-r1's, llama3.1-8b's.
+# The evaluators of gpt-oss-120b, deepseek-r1 and llama3.1-8b print it so.
 _TOTAL = re.compile(
     r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$|'(?:num-samples|gen_num)': (\d+)(?=[,}])", re.MULTILINE
 )
@@ -16,17 +16,17 @@ _TOTAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AccuracyText:
-    """Figures of accuracy.txt. ``scores`` holds all printed scores of a metric, None for a malformed one.
-
-    ``samples`` is the smallest number of samples that it names.
-    """
+    """Figures of accuracy.txt."""
 
     scores: dict[str, tuple[float | None, ...]]
+    """all printed scores of each metric; None for a malformed one"""
     samples: int | None
+    """the smallest number of samples that it names"""
     hashes: tuple[str, ...]
+    """the sha256 of the full log, once if the file is right"""
 
     def score(self, metric: str) -> float | None:
-        """The last one."""
+        """The last score of a metric."""
         return self.scores[metric][-1] if metric in self.scores else None
 
 

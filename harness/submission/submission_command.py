@@ -4,16 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
-from harness.submission.build import BuildRequest
-from harness.submission.build import build as build_tree
-from harness.submission.checks.check import check_contexts, check_tree, kept_beside
+from harness.submission.building.build import BuildRequest, build_tree
+from harness.submission.building.descriptions import FROM_RUNS, read_submitter_info
+from harness.submission.building.find_runs import scenarios_there
+from harness.submission.building.machine import machine_fields
+from harness.submission.building.source_code import WrittenSource
+from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.checks.issue import Issue
-from harness.submission.documents import FROM_RUNS, read_submitter_info
-from harness.submission.find_runs import scenarios_there
-from harness.submission.layout import scenario_dirs
-from harness.submission.machine import machine_fields
-from harness.submission.rules import SystemRule, load_rules
-from harness.submission.source_code import WrittenSource
+from harness.submission.results_table import compare, summarize, table, write_csv
 from harness.submission.submission_options import (
     BuildOptions,
     CheckOptions,
@@ -21,7 +19,8 @@ from harness.submission.submission_options import (
     SystemOptions,
     TableOptions,
 )
-from harness.submission.summary import compare, summarize, table, write_csv
+from harness.submission.tree.layout import kept_beside, scenario_dirs
+from harness.submission.tree.round_rules import SystemRule, load_rules
 from harness.text import counted, show
 
 
@@ -40,6 +39,7 @@ def build(options: BuildOptions) -> bool:
     """Build the folder and check it."""
     request = BuildRequest(
         benchmark=load_benchmark(options.benchmark, options.round),
+        rules=load_rules(options.round),
         info=read_submitter_info(options.submission, options.division),
         results=options.results,
         output=options.output.absolute(),
@@ -48,7 +48,7 @@ def build(options: BuildOptions) -> bool:
         force=options.force,
         servers_moved=options.servers_moved,
     )
-    built = build_tree(request, machine_fields(), load_rules(options.round))
+    built = build_tree(request, machine_fields())
     names = [run.scenario.folder for run in built.runs]
     show(f"{options.output}: {request.runs_folder} with {', '.join(names)}")
     left = sorted(set(scenarios_there(request.results)) - {run.scenario for run in built.runs})
@@ -68,7 +68,7 @@ def build(options: BuildOptions) -> bool:
 
 
 def _about(code: WrittenSource) -> Iterator[str]:
-    """What a submitter must know of the published code."""
+    """One line for each thing that a submitter must know about the published code."""
     if code.links:
         yield f"src/{code.folder} lacks symbolic links, which are never followed: {', '.join(code.links)}"
     if code.local:
@@ -77,7 +77,8 @@ def _about(code: WrittenSource) -> Iterator[str]:
         names = ", ".join(code.changed)
         yield f"src/{code.folder} has files without a key that they had in the runs; revoke it: {names}"
     if code.source.state is None:
-        yield f"warning: the runs did not record their code; src/{code.folder} holds the tracked files of now"
+        folder = f"src/{code.folder}"
+        yield f"warning: the runs did not record their code; {folder} holds the tracked files as they are now"
 
 
 def check(options: CheckOptions) -> bool:
@@ -112,7 +113,7 @@ def system(options: SystemOptions) -> bool:
     """Print [system] for the submission's TOML; fields that are still empty must be filled in."""
     rule, machine = load_rules().system, machine_fields()
     stated = read_submitter_info(options.submission).system if options.submission else {}
-    given = {"division", "submitter"}  # folder names, at the top of the TOML
+    given = {"division", "submitter"}  # the top of the TOML has these folder names
     print("[system]")
     for name in [name for name in rule.fields if name not in given and name not in stated]:
         print(f'"{name}" = {_quoted(machine.get(name, ""))}{_mark(name, rule, machine)}')

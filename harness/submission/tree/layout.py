@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,11 @@ from harness.errors import ConfigError
 from harness.files import ACCURACY, DETAIL, PERFORMANCE
 
 DIVISIONS = ("closed", "open", "network")
+
+
+def kept_beside(root: Path) -> Path:
+    """The folder of the files that are kept and not submitted, for the tree ``root``."""
+    return root.with_name(root.name + ".kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ def scenario_named(folder: str) -> Scenario | None:
     return next(known, None)
 
 
-# submission_structure.md, "Endpoints submission structure": these take the place of LoadGen's logs.
+# These take the place of LoadGen's logs: submission_structure.md, "Endpoints submission structure".
 _ENDPOINTS_FILES = ("config.yaml", "performance/result_summary.json")
 _ENDPOINTS_SERVER = "online"  # the Endpoints harness's name for Server
 
@@ -143,7 +149,7 @@ def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:
-    """Whether the path is of a kind; False in a folder that is closed to this user, where Path raises."""
+    """Whether the path is of a kind; False in a folder that this user may not read, where Path raises."""
     try:
         return kind(path)
     except OSError:
@@ -173,3 +179,47 @@ def read_fields(path: Path) -> dict[str, Any] | str:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return fields if isinstance(fields, dict) else "is not a JSON object"
+
+
+_OLD_NAMES = {"src": "code"}  # until v5.1
+
+
+def absence(folder: SystemDir, path: Path) -> tuple[str, str]:
+    """The reason why a path is not what is expected there, and the remedy ("" for the rule's)."""
+    if path.is_symlink():
+        return f"is a link to {path.readlink()}, which does not lead to a file", "put the file in its place"
+    if path.is_dir():
+        return ("is a folder, expected a file" if any(path.iterdir()) else "is an empty folder"), ""
+    if path.is_file():
+        return "is a file, expected a folder", ""
+    if path.exists():
+        return "is no plain file", "put the file in its place"
+    found = next(_instead(folder, path), None)
+    if found is None:
+        return "is missing", ""
+    return f"is missing, found {folder.relative(found)}", f"rename or move it to {folder.relative(path)}"
+
+
+def _instead(folder: SystemDir, path: Path) -> Iterator[Path]:
+    """Entries that may be meant: those of a similar name beside it, or in a folder of an earlier round."""
+    for parent in (path.parent, *path.parent.parents):
+        if parent.is_dir():
+            break
+    rest = path.relative_to(parent)
+    for entry in sorted(parent.iterdir()):
+        similar = _letters(entry.name) in (_letters(rest.parts[0]), _OLD_NAMES.get(rest.parts[0]))
+        if similar and entry.name != rest.parts[0]:
+            yield entry.joinpath(*rest.parts[1:]) if entry.joinpath(*rest.parts[1:]).exists() else entry
+    inside = folder.org_path / "results"
+    if path.is_relative_to(inside):
+        result = path.relative_to(inside)
+        for old in ("compliance", "measurements"):
+            if (moved := folder.org_path / old / result).exists():
+                yield moved
+        if path.name == "measurements.json":
+            yield from sorted((folder.org_path / "measurements" / result).parent.glob("*.json"))
+
+
+def _letters(name: str) -> str:
+    """The name for comparison: TEST7 and test07, Made_up.json and made-up.json are similar."""
+    return re.sub(r"0+(?=\d)", "", re.sub(r"[-_ ]", "", name.lower()))

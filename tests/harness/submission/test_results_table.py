@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from harness.submission.checks.check import check_contexts
-from harness.submission.summary import compare, summarize
+from harness.submission.results_table import compare, summarize
 from prepare_submission import main
 from tests.harness.grading.shared import SHARED_DATA
 from tests.harness.submission.edits import SYSTEM, both, fields, rename, row

@@ -3,15 +3,12 @@
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from harness.files import DETAIL, SUMMARY
-from harness.loadgen_logs.agreement import FIGURES, disagreements
-from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
-from harness.submission.checks.arithmetic import contradictions
-from harness.submission.checks.check_context import Logs
+from harness.loadgen_logs.contradictions import FIGURES, contradictions, disagreements
+from harness.loadgen_logs.summary_and_detail import read_detail
 from tests.harness.submission.trees import ARCHIVE, CNN_ARCHIVE, R1_ARCHIVE, unpack
 
 RUNS = {
@@ -43,18 +40,18 @@ def folder_of(tmp_path_factory):
 
 @cache
 def read(folder):
-    return read_summary(folder / SUMMARY), read_detail(folder / DETAIL), (folder / SUMMARY).read_text()
+    return read_detail(folder / DETAIL), (folder / SUMMARY).read_text()
 
 
-def logs_of(folder, **changed):
-    summary, detail, _ = read(folder)
-    return Logs(Path(), summary, replace(detail, values={**detail.values, **changed}))
+def detail_of(folder, **changed):
+    detail, _ = read(folder)
+    return replace(detail, values={**detail.values, **changed})
 
 
 def found(folder, text=None, **changed):
     """What is said of the logs with other rows in the detail log or another summary."""
-    logs = logs_of(folder, **changed)
-    return [*disagreements(read(folder)[2] if text is None else text, logs.detail), *contradictions(logs)]
+    detail = detail_of(folder, **changed)
+    return [*disagreements(read(folder)[1] if text is None else text, detail), *contradictions(detail)]
 
 
 def scaled(value, factor):
@@ -71,7 +68,7 @@ def test_every_figure_of_the_detail_log_counts(folder_of, benchmark, scenario):
     folder = folder_of(benchmark, scenario)
     rows = {
         key: value
-        for key, value in logs_of(folder).values.items()
+        for key, value in detail_of(folder).values.items()
         if key.startswith(("result_", "early_stopping_latency")) and type(value) in (int, float)
     }
     assert len(rows) > (30 if scenario != "Offline" else 10)
@@ -119,21 +116,21 @@ HEADLINES = {
 def test_a_headline_figure_follows_from_others_of_its_log(folder_of, benchmark, scenario):
     """So it cannot be changed in both files, alone or with the other rate."""
     folder = folder_of(benchmark, scenario)
-    names, values = HEADLINES[scenario], logs_of(folder).values
+    names, values = HEADLINES[scenario], detail_of(folder).values
     for factor in ONE_PERCENT:
         for name in names:
-            assert list(contradictions(logs_of(folder, **{name: values[name] * factor})))
-        both = logs_of(folder, **{name: values[name] * factor for name in names})
+            assert list(contradictions(detail_of(folder, **{name: values[name] * factor})))
+        both = detail_of(folder, **{name: values[name] * factor for name in names})
         assert list(contradictions(both))
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), POISSON)
 def test_rates_follow_from_the_latency_of_the_last_query_without_a_clock(folder_of, benchmark, scenario):
     folder = folder_of(benchmark, scenario)
-    values = logs_of(folder).values
+    values = detail_of(folder).values
     for factor in (0.9, 1.1):
         rates = {name: values[name] * factor for name in HEADLINES[scenario]}
-        said = list(contradictions(logs_of(folder, **rates, power_begin=None)))
+        said = list(contradictions(detail_of(folder, **rates, power_begin=None)))
         assert [what for what in said if "the last query was due" in what]
 
 
@@ -157,5 +154,5 @@ def test_rounding(folder_of, stated, logged, same):
     folder = folder_of("gpt-oss-120b", "Interactive")
     name = "Completed samples per second"
     text = re.sub(rf"(?m)^{name} *:.*", f"{name}    : {stated}", (folder / SUMMARY).read_text())
-    detail = logs_of(folder, result_completed_samples_per_sec=logged).detail
+    detail = detail_of(folder, result_completed_samples_per_sec=logged)
     assert (list(disagreements(text, detail)) == []) is same

@@ -22,9 +22,9 @@ from harness.files import (
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.record.run_record import RunRecord
-from harness.submission.accuracy_files import is_complete
-from harness.submission.checks.run_record import read_record
-from harness.submission.rules import Suite
+from harness.submission.tree.accuracy_files import is_complete
+from harness.submission.tree.origins import read_record
+from harness.submission.tree.round_rules import Suite
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,22 @@ from pathlib import Path
 from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.record.provenance import GitState, ask_git, git_state
-from harness.submission.secrets import find_secrets
-from harness.submission.staging import write_file
+from harness.submission.building.staging import write_file
+from harness.submission.tree.secrets import find_secrets
 
 _LEFT_OUT = ("tests", "benchmarks")
 _TIMEOUT_S = 60
-_SHORT = 12  # letters of a hash in the name of a folder
+_SHORT = 12  # letters of a hash in a folder's name
 
 
 @dataclass(frozen=True, slots=True)
 class SourceCode:
-    """Code by its tree in git. ``state`` is as the runs recorded it; None: they did not."""
+    """Code in git."""
 
     tree: str
+    """git's hash of the files"""
     state: GitState | None
+    """the checkout as the runs recorded it; None: they did not"""
 
     @property
     def short(self) -> str:
@@ -34,16 +36,17 @@ class SourceCode:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSource:
-    """Code in ``folder`` of src/, without ``links``.
-
-    ``local`` are files with local changes of the runs, ``changed`` those that had a secret in the runs.
-    """
+    """Code in a folder of src/."""
 
     source: SourceCode
     folder: str
+    """its name in src/"""
     links: tuple[str, ...] = ()
+    """symbolic links, which were left out"""
     local: tuple[str, ...] = ()
+    """files in which the runs differed from their commit"""
     changed: tuple[str, ...] = ()
+    """files that had a secret in the runs, and have none here"""
 
 
 def source_of(states: Iterable[GitState | None], root: Path | None = None) -> SourceCode:
@@ -53,18 +56,16 @@ def source_of(states: Iterable[GitState | None], root: Path | None = None) -> So
     are now. Raises ConfigError without git, and where git does not have the code of the runs.
     """
     root = root or ROOT
-    now = git_state(root)
-    if now is None:
+    if ask_git(root, "rev-parse", "--verify", "--quiet", "HEAD") is None:
         raise ConfigError(
             f"src/ holds the files that git tracks, and git does not work in {root}; "
             "run prepare_submission.py in a git checkout of this harness"
         )
     state = next(filter(None, states), None)
-    tree = None if state is None else state.tree
-    if state is not None and tree is None and not state.dirty:
-        tree = (ask_git(root, "rev-parse", "--verify", "--quiet", f"{state.commit}:./") or "").strip()
-    if tree is None:
-        if now.tree is None:
+    tree = None if state is None else _tree_of(state, root)
+    if state is None or tree is None:
+        now = git_state(root)
+        if now is None or now.tree is None:
             raise ConfigError(f"{root} has local changes, and git cannot store them there; commit them")
         return SourceCode(now.tree, None)
     if ask_git(root, "cat-file", "-e", f"{tree}^{{tree}}") is None:
@@ -75,11 +76,18 @@ def source_of(states: Iterable[GitState | None], root: Path | None = None) -> So
     return SourceCode(tree, state)
 
 
+def _tree_of(state: GitState, root: Path) -> str | None:
+    """The tree of a recorded state, empty for a commit that git does not have; None for unknown changes."""
+    if state.tree is not None or state.dirty:
+        return state.tree
+    return (ask_git(root, "rev-parse", "--verify", "--quiet", f"{state.commit}:./") or "").strip()
+
+
 def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> WrittenSource:
     """Write the files out of git. Raises ConfigError.
 
-    A link is never followed: it may lead to a file outside of the checkout. Only a file
-    with a secret comes from the working tree, if it has none there: what was committed cannot be changed.
+    A link is never followed: it may lead to a file outside of the checkout. Only a file with a secret comes
+    from the working tree, if it has none there: what was committed cannot be changed.
     """
     root = root or ROOT
     folder = (ask_git(root, "rev-parse", "--absolute-git-dir") or "").strip()
@@ -119,7 +127,7 @@ def _without_secrets(target: Path, root: Path) -> Iterator[str]:
         if not now.exists():
             path.unlink()
         elif now.is_symlink() or any(find_secrets([now])):
-            continue  # the search through the complete tree names it
+            continue  # the search through the complete tree reports it
         else:
             path.write_bytes(now.read_bytes())
         yield path.relative_to(target).as_posix()

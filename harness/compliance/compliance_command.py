@@ -1,20 +1,31 @@
 """The two commands of run_compliance.py: run tests and verify them, or verify existing logs."""
 
+import contextlib
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.compliance.base import TestResult
 from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions, files_by_test
-from harness.compliance.compliance_plan import ComplianceRun, audit_of, resolve_runs
-from harness.compliance.output_folder import write_folder
-from harness.compliance.registry import find_test
+from harness.compliance.compliance_plan import ComplianceRun, resolve_runs
+from harness.compliance.registry import TESTS, find_test
 from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
 from harness.config.run_plan import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
-from harness.files import ACCURACY_LOG, COMPLIANCE_RUN
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    COMPLIANCE_RUN,
+    DETAIL,
+    PERFORMANCE,
+    SUMMARY,
+    atomic_write,
+    unofficial,
+)
 from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.text import printable, show
@@ -23,13 +34,15 @@ _CONTINUE = (EXIT_VALID, EXIT_INVALID, EXIT_THRESHOLD)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The end of one test: exit code, verdict, figures and verification file."""
+class TestVerdict:
+    """The end of one test."""
 
     code: int
     verdict: str
     summary: str
+    """one line of figures, or why there is no verdict"""
     path: Path | None = None
+    """the verification file"""
 
 
 def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -> int:
@@ -41,14 +54,14 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -
     if not items:
         print(f"{options.run.benchmark} needs no compliance test")
         return EXIT_VALID
-    ended: dict[str, Ended] = {}
+    ended: dict[str, TestVerdict] = {}
     try:
         for item in items:
             record = run(item.plan)
             if item.plan.dry_run:
                 continue
             code = record.exit_code
-            ended[item.test] = Ended(code, "no verdict", f"exit code {code}")
+            ended[item.test] = TestVerdict(code, "no verdict", f"exit code {code}")
             ended[item.test] = _verify_run(item, record)
             if ended[item.test].code not in _CONTINUE:
                 break
@@ -59,16 +72,16 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -
     return next((code for code in codes if code not in _CONTINUE), next(filter(None, codes), EXIT_VALID))
 
 
-def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, Ended]) -> None:
+def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, TestVerdict]) -> None:
     """Repeat all verdicts at the end, since the reports of the runs stand between them."""
     print(f"\n{'test':8}{'verdict':20}")
     for item in items:
-        one = ended.get(item.test, Ended(EXIT_INVALID, "not run", ""))
+        one = ended.get(item.test, TestVerdict(EXIT_INVALID, "not run", ""))
         where = "" if one.path is None else f"; {one.path}"
         show(f"{item.test:8}{one.verdict:20}{one.summary}{where}")
 
 
-def _verify_run(item: ComplianceRun, record: RunRecord) -> Ended:
+def _verify_run(item: ComplianceRun, record: RunRecord) -> TestVerdict:
     """Verify a run that has ended; a slow run counts, a run with failures does not."""
     log_dir, code = item.plan.log_dir, record.exit_code
     complete = record.verdict is not None and record.verdict.complete
@@ -77,8 +90,8 @@ def _verify_run(item: ComplianceRun, record: RunRecord) -> Ended:
     if code == EXIT_INVALID:
         why = f"its run is not complete; see {log_dir}"
         show(f"{item.test} has no verdict: {why}")
-        return Ended(code, "no verdict", why)
-    return Ended(code, "no verdict", f"exit code {code}")
+        return TestVerdict(code, "no verdict", why)
+    return TestVerdict(code, "no verdict", f"exit code {code}")
 
 
 def verify_logs(options: VerifyOptions) -> int:
@@ -92,7 +105,7 @@ def verify_logs(options: VerifyOptions) -> int:
     request = VerifyRequest(
         benchmark=benchmark,
         test=test,
-        audit=audit_of(test, audits.get(test.name), scenario),
+        audit=test.audit_config(audits.get(test.name), scenario),
         log_dir=log_dir,
         references=options.reference_data,
         official=not options.non_official,
@@ -110,7 +123,7 @@ def _refuse_overlap(folder: Path, log_dir: Path) -> None:
         raise ConfigError(f"--output-dir: {folder} holds the logs that are verified; choose another folder")
 
 
-def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) -> Ended:
+def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) -> TestVerdict:
     """Print the verdict and write the folder, if there is one to write."""
     name, result = request.test.name, found.result
     for warning in found.warnings:
@@ -118,7 +131,7 @@ def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) 
     if found.errors:
         why = printable("; ".join(found.errors), 800)
         show(f"{name} has no verdict: {why} (without that: {result.summary})")
-        return Ended(EXIT_INVALID, "no verdict", why)
+        return TestVerdict(EXIT_INVALID, "no verdict", why)
     reasons = () if request.official else _reasons(request, found)
     # The plan of a run that was just made has named each of its deviations.
     for reason in reasons if not (request.own and found.deviations) else ():
@@ -127,14 +140,7 @@ def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) 
     path = None if folder is None else _write(request, result, folder, reasons)
     where = "" if path is None else f"; {path}"
     show(f"{name}: {verdict}: {result.summary}{where}")
-    return Ended(EXIT_VALID if result.passed else EXIT_THRESHOLD, verdict, result.summary, path)
-
-
-def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tuple[str, ...]) -> Path:
-    if not request.log_dir.is_relative_to(folder):
-        move_aside_existing(folder)
-        free_reserve(folder)
-    return write_folder(folder, request.log_dir, request.test, result, reasons)
+    return TestVerdict(EXIT_VALID if result.passed else EXIT_THRESHOLD, verdict, result.summary, path)
 
 
 def _reasons(request: VerifyRequest, found: VerifyResult) -> tuple[str, ...]:
@@ -142,3 +148,59 @@ def _reasons(request: VerifyRequest, found: VerifyResult) -> tuple[str, ...]:
     test, wanted = request.test.name, request.test.dataset.samples
     counts = (f"{found.samples} samples, {test} has {wanted}",) if found.samples != wanted else ()
     return found.deviations or counts or ("--non-official was given",)
+
+
+def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tuple[str, ...]) -> Path:
+    """Write the verified folder as a submission holds it; returns the path of the verification file.
+
+    With ``reasons`` why the result is not official the file has another name, which no submission may use.
+    An earlier verification is replaced. Raises ConfigError when the folder cannot be written; then nothing
+    of it stays.
+    """
+    if not request.log_dir.is_relative_to(folder):
+        move_aside_existing(folder)
+        free_reserve(folder)
+    verify_file = folder / request.test.verify_file
+    if reasons:
+        verify_file = unofficial(verify_file)
+    try:
+        _clear(folder)
+        _copy(request.log_dir, folder / ACCURACY, (ACCURACY_LOG,))
+        _copy(request.log_dir, folder / PERFORMANCE, (SUMMARY, DETAIL))
+        if result.scorecard:
+            text = _marked(result.scorecard, request.test.pass_line, reasons)
+            (folder / ACCURACY / ACCURACY_TEXT).write_text(text, encoding="utf-8")
+        with atomic_write(verify_file) as file:
+            file.write(_marked(result.verify_text, request.test.pass_line, reasons).encode())
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            _clear(folder)
+        raise ConfigError(
+            f"{folder}: cannot write there: {error.strerror or error}; choose another --output-dir"
+        ) from error
+    return verify_file
+
+
+def _marked(text: str, pass_line: str, reasons: tuple[str, ...]) -> str:
+    """The verification text. A result with ``reasons`` is not official, and its line for a pass says so."""
+    if not reasons:
+        return text
+    text = text.replace(pass_line, f"NOT OFFICIAL {pass_line.removeprefix('TEST ')}")
+    listed = [f"NOT OFFICIAL: {reason}" for reason in reasons]
+    return "\n".join([*listed, "No submission may use this file.", "", text])
+
+
+def _clear(folder: Path) -> None:
+    """Remove an earlier verification, its verification file first; a run's own logs stay."""
+    for stem in {Path(test.verify_file).stem for test in TESTS.values()}:
+        for path in folder.glob(f"{stem}.*"):
+            path.unlink()
+    for name in (ACCURACY, PERFORMANCE.parent):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path, names: tuple[str, ...]) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        if (path := log_file(source, name)).exists():
+            shutil.copyfile(path, target / name)

@@ -1,0 +1,1 @@
+"""Building a submission: from the folders of runs to a tree."""

@@ -1,0 +1,57 @@
+"""The scenario under check with its rules, and the LoadGen logs of one run."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.config.benchmark import Benchmark
+from harness.config.scenario import Scenario
+from harness.files import DETAIL, SUMMARY
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+from harness.submission.checks.issue import Issue, missing
+from harness.submission.tree.layout import ScenarioDir
+from harness.submission.tree.round_rules import RoundRules
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """One scenario's folder and the rules that apply to it."""
+
+    dir: ScenarioDir
+    benchmark: Benchmark
+    scenario: Scenario
+    rules: RoundRules
+    kept: Path | None
+    """the scenario's folder of full accuracy logs and run.json, if it exists"""
+    read: "dict[Path, Logs]" = field(default_factory=dict, repr=False, compare=False)
+    """the logs that were read, by folder"""
+
+    @property
+    def closed(self) -> bool:
+        """Whether accuracy target, tests and settings are binding."""
+        return self.dir.binding
+
+    def issue(self, code: str, path: Path, what: str, *, is_warning: bool = False, remedy: str = "") -> Issue:
+        """``path`` is absolute or relative to the scenario's folder."""
+        return Issue(code, self.dir.relative(self.dir.path / path), what, is_warning, remedy)
+
+    def missing(self, path: Path, code: str = "missing-file") -> Issue:
+        """The issue of a file that is not there, or only under another name. ``path`` as for ``issue``."""
+        return missing(self.dir, self.dir.path / path, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Summary and detail log of one run."""
+
+    folder: Path
+    """relative to the scenario's folder"""
+    summary: LoadgenSummary
+    detail: LoadgenDetail
+
+
+def read_logs(context: CheckContext, folder: Path) -> Logs:
+    """Both logs, read once; ``problem`` describes a missing or damaged one."""
+    if folder not in context.read:
+        path = context.dir.path / folder
+        context.read[folder] = Logs(folder, read_summary(path / SUMMARY), read_detail(path / DETAIL))
+    return context.read[folder]
