@@ -21,6 +21,7 @@ from harness.report.progress_log import ProgressLine, ProgressLog
 from sut.client.endpoint import resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import Prepared
+from sut.processes.machine_limits import local_ports
 from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.models import model_for
@@ -28,7 +29,6 @@ from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_sum
 from sut.servers.recheck import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
-from sut.supervisor.machine_limits import local_ports
 from sut.supervisor.monitor import Counts
 from sut.supervisor.progress import ProgressMeter
 from sut.supervisor.session import QuerySession, Target

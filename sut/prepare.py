@@ -18,6 +18,7 @@ from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
 from harness.record.resolved_plan import Placement, ResolvedPlan, ServerInfo
 from sut.loadgen.binding import Readback
+from sut.processes.machine_limits import check_workers, machine_limits
 from sut.servers.differences import replica_warnings
 from sut.servers.routers import router_warnings
 from sut.servers.server_info import (
@@ -28,7 +29,6 @@ from sut.servers.server_info import (
     stream_warnings,
 )
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.machine_limits import check_workers, machine_limits
 from sut.supervisor.placement import choose, expected_load, server_is_here, this_machine
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.

@@ -30,7 +30,7 @@ from sut.loadgen import binding
 from sut.loadgen.binding import TestSpec
 from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
 from sut.loadgen.reporter import Reporter
-from sut.supervisor.spawn import die_with_parent, gc_runs, pin
+from sut.processes.spawn import die_with_parent, gc_runs, pin
 
 
 class SampleLibrary:

@@ -32,11 +32,11 @@ from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
+from sut.processes.machine_limits import machine_limits
 from sut.servers.discovery import find_servers
 from sut.servers.recheck import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.machine_limits import machine_limits
 from sut.supervisor.monitor import Counts, Monitor
 from sut.supervisor.session import Observer, QuerySession, Target
 from sut.wire import Wires

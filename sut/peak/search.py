@@ -25,9 +25,9 @@ from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.report.progress_line import ProgressSnapshot, duration
 from sut.peak.prober import RunProber, run_options
+from sut.processes.machine_limits import machine_limits
 from sut.run import run
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.machine_limits import machine_limits
 from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 
 _SEARCH = "search"

@@ -19,7 +19,7 @@ from harness.record.resolved_plan import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import FIRST, TokenMessageReader
 from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
-from sut.supervisor.spawn import die_with_parent, pin
+from sut.processes.spawn import die_with_parent, pin
 
 # malloc maps, clears and unmaps memory of its own for more: that costs more than the rest of a read.
 _RECEIVE_BYTES = 1 << 16

@@ -12,8 +12,8 @@ from pathlib import Path
 from harness.config.loadgen_conf import Number
 from harness.config.run_plan import RunPlan
 from harness.record.resolved_plan import Cpus, Placement
+from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 from sut.servers.naming import any_is_here
-from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 
 # Half of one worker's measured capacity (docs/design/performance.md): at half load p99 stays near the mean.
 _EVENTS_PER_S = 25_000

@@ -27,12 +27,12 @@ from sut.ipc.request_store import RequestStore
 from sut.loadgen.binding import Readback, TestSpec
 from sut.loadgen.process import loadgen_main
 from sut.peak.closed_loop import closed_loop_main
+from sut.processes.spawn import spawn, stop
 from sut.rows.issuer import issuer_main
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.servers.recheck import Recheck
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
-from sut.supervisor.spawn import spawn, stop
 from sut.wire.fields import AnswersSeen
 from sut.worker.process import WorkerSpec, worker_main
 

@@ -11,7 +11,7 @@ from harness.errors import EXIT_SERVER, EXIT_THRESHOLD
 from harness.files import ACCURACY_LOG, REPORT
 from harness.grading import cli as grading
 from harness.record.accuracy_result import AccuracyResult
-from sut.supervisor.machine_limits import MachineLimits
+from sut.processes.machine_limits import MachineLimits
 from tests.runs import ACCURACY, SAMPLES, command, evaluator, main_here, run_here, run_mlperf, small_dataset
 from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 

@@ -6,7 +6,7 @@ from harness.config.run_plan import resolve_plan
 from harness.peak.peak_options import SearchOptions
 from sut.peak import search
 from sut.peak.prober import run_options
-from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, MachineLimits
+from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
 from sut.supervisor.placement import Machine
 from tests.records import ENDED
 from tests.runs import small_dataset

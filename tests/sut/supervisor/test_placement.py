@@ -12,6 +12,7 @@ from harness.dataset.samples import load_samples
 from harness.record.resolved_plan import Placement
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_requests
+from sut.processes.spawn import pin
 from sut.supervisor.placement import (
     Load,
     Machine,
@@ -24,7 +25,6 @@ from sut.supervisor.placement import (
     this_machine,
 )
 from sut.supervisor.session import QuerySession, Target
-from sut.supervisor.spawn import pin
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
 from tests.runs import small_dataset
