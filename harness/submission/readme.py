@@ -62,7 +62,8 @@ def _result(logs: Logs) -> Iterator[str]:
 
 
 def _made_of(record: RunRecord, benchmark: Benchmark, published: Published) -> Iterator[str]:
-    plan, client, code, state = record.plan, record.provenance, published.code, published.code.source.state
+    plan, settled, client = record.plan, record.settled, record.provenance
+    code, state = published.code, published.code.source.state
     folder = f"src/{code.folder}/"
     if state is not None:
         yield f"- harness: commit {state}, {client.python}; its code is {folder}"
@@ -73,13 +74,13 @@ def _made_of(record: RunRecord, benchmark: Benchmark, published: Published) -> I
         yield f"- files of {folder} without a key that they had in the runs: {', '.join(code.changed)}"
     yield "- packages: " + _listed(client.packages)
     yield from _servers(record.servers, benchmark)
-    parameters = msgspec.to_builtins(plan.parameters)
+    parameters = msgspec.to_builtins(plan.client.parameters)
     yield "- generation: " + _listed({name: value for name, value in parameters.items() if name != "extra"})
     yield "- client: " + _listed(
         {
-            "worker processes": plan.placement.workers,
-            "backend": plan.backend,
-            "concurrency": plan.concurrency,
+            "worker processes": settled.placement.workers,
+            "backend": plan.client.backend,
+            "concurrency": settled.concurrency,
         }
     )
 
@@ -124,11 +125,11 @@ def _repeat(
     yield "The datasets (docs/guide/datasets.md of the harness; checksums by sha256):"
     yield from ("", "| run | file | samples used | sha256 |", "|---|---|---|---|")
     for name, record in records.items():
-        plan = record.plan
-        yield f"| {name} | {file_name(str(plan.input_file))} | {plan.samples} | {plan.dataset_sha256} |"
+        settled, dataset = record.settled, record.plan.client.input_file
+        yield f"| {name} | {file_name(str(dataset))} | {settled.samples} | {settled.dataset_sha256} |"
     yield from ("", "Every run, in its order:", "", "```bash")
     yield "data=data                          # the folder of the datasets"
-    if any(record.plan.backend != "embedded" for record in records.values()):
+    if any(record.plan.client.backend != "embedded" for record in records.values()):
         yield "servers=http://localhost:30000     # the URLs of the servers, separated by commas"
     yield from dict.fromkeys(_commands(benchmark, run, records, published))
     yield "```"
@@ -155,7 +156,7 @@ def _commands(
         if name == ACCURACY.as_posix():
             folder = f"{_RESULTS}/{run.scenario}/accuracy"
             words = ["--benchmark", benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
-            reference = f'"{_DATA}/{file_name(str(record.plan.input_file))}"'
+            reference = f'"{_DATA}/{file_name(str(record.plan.client.input_file))}"'
             line = f"{shlex.join(words)} --reference-data {reference} > {folder}/{ACCURACY_TEXT}"
             yield f".venv/bin/python eval_mlperf_accuracy.py {line}"
 
@@ -169,7 +170,7 @@ def _command(name: str, record: RunRecord, published: Published) -> str:
     shown = [word for flag, value in _flags(words) for word in _shown(flag, value)]
     if name in published.confs:
         shown += ["--user-conf", f'"{_HERE}/{published.confs[name]}"']
-    if record.plan.backend != "embedded":
+    if record.plan.client.backend != "embedded":
         shown += ["--server-url", f'"{_SERVERS}"']
     return " ".join([".venv/bin/python", program, *shown, "--output-dir", _RESULTS])
 

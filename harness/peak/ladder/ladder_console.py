@@ -52,7 +52,7 @@ class LadderConsole:
             f"limits    p99 of {ladder.scenario}: {limits or 'none'}",
             f"samples   {ladder.samples} of {ladder.input_file}, in order, repeated",
             *servers,
-            f"output    {plan.run.log_dir}",
+            f"output    {plan.client.log_dir}",
             *(f"DEVIATION {deviation}" for deviation in ladder.deviations),
             *(f"WARNING   {warning}" for warning in ladder.warnings),
         ]
@@ -82,10 +82,10 @@ class LadderConsole:
     def finish(self, ladder: Ladder, plan: LadderPlan) -> int:
         """Print the result; returns the program's exit code."""
         self.end_line()
-        if plan.run.dry_run:
+        if plan.client.dry_run:
             print("dry run: everything is checked, nothing was sent")
             return EXIT_VALID
-        page = f"page      {plan.run.log_dir / LADDER_PAGE}"
+        page = f"page      {plan.client.log_dir / LADDER_PAGE}"
         show("", *table_lines(ladder), *result_lines(ladder), page)
         return ladder.exit_code
 

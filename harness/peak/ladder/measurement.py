@@ -38,6 +38,7 @@ _LATE = 10 * LARGEST_PART  # of the TTFT limit: our own delay at p99 decides the
 _RECENT = 10  # looks, over which tokens/s of now are taken
 _FEW = 100  # requests, below which p99 is the largest of them
 _NONE = "no request began and ended at this concurrency"
+_ISSUER = "the issuing process"
 _NS = 1e9
 
 Integers = npt.NDArray[np.int64]
@@ -219,10 +220,9 @@ class Measurement:
             yield f"the client held {held:.1f} requests in flight, not {wanted}"
         rows = [[look.time_ns, *look.cpu_ns] for look in self._looks if begin <= look.time_ns <= end]
         cpu = np.array(rows, dtype=np.int64).reshape(len(rows), 1 + len(self._looks[-1].cpu_ns))
-        load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None)
+        load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None, issuer=_ISSUER)
         for found in load.bottlenecks:
-            reason = found.reason.replace("LoadGen", "the issuing process")
-            yield f"the client was the bottleneck: {reason}"
+            yield f"the client was the bottleneck: {found.reason}"
         delays, limit = issue_delay_ns(counted), self._settings.limits_ns.get("TTFT")
         if limit and len(delays) and (p99 := percentile(delays, 0.99)) > _LATE * limit:
             yield f"the client sent requests {milliseconds(p99)} ms late at p99"

@@ -37,7 +37,7 @@ def check_records(context: CheckContext, kept: Path | None) -> Iterator[Issue]:
             continue
         if record is not None:
             records[folder] = record
-    others = {record.plan.benchmark.name for record in records.values()} - {context.benchmark.name}
+    others = {record.plan.client.benchmark.name for record in records.values()} - {context.benchmark.name}
     for name in sorted(others):
         text = f"these runs are of {name} (run.json), not of {context.benchmark.name}"
         yield context.issue("origin", Path(), text, remedy=f"build the submission of {name} from them")
@@ -66,7 +66,7 @@ def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
 
 def _origin(record: RunRecord) -> dict[str, str]:
     """Empty values where the record has none. An embedded server has another port in each run."""
-    embedded, git = record.plan.backend == "embedded", record.provenance.git
+    embedded, git = record.plan.client.backend == "embedded", record.provenance.git
     # Equal servers count once: an accuracy run may do without some (--min-replicas).
     settings = sorted(
         {json.dumps(server.settings, sort_keys=True) for server in record.servers if server.settings}

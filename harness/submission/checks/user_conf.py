@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.config.loadgen_conf import Number, Target, read_conf
-from harness.config.loadgen_settings import settings_of
+from harness.config.loadgen_conf import ConfKey, read_conf
+from harness.config.loadgen_settings import Number, settings_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import PERFORMANCE, USER_CONF
@@ -48,7 +48,7 @@ def check_user_conf(context: CheckContext) -> Iterator[Issue]:
 def _settings(path: Path, context: CheckContext, scenario: Scenario) -> dict[str, Number]:
     """What the file sets in a scenario of the benchmark. Raises ConfigError."""
     key = context.benchmark.model_key(scenario)
-    return read_conf(path, Target(key, scenario.loadgen, scenario is Scenario.INTERACTIVE)).settings
+    return read_conf(path, ConfKey(key, scenario.loadgen, scenario is Scenario.INTERACTIVE)).settings
 
 
 def _as_given(key: str, value: float, logs: Logs) -> Iterator[tuple[str, Any]]:
