@@ -81,7 +81,7 @@ _ANY_NUMBER = re.compile(rf"[+-]?(0[xX][0-9a-fA-F]+|{_DECIMAL.pattern}|inf|infin
 _MOST_DIGITS = 20  # of 2^64 - 1; Python refuses to read thousands of them
 _SPACES = " \t\r\v\f"
 
-Kind = Literal["user", "mlperf", "audit"]
+ConfKind = Literal["user", "mlperf", "audit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class _Found:
     skipped: list[_Skipped] = field(default_factory=list)
 
 
-def read_conf(path: Path, run: ConfKey, kind: Kind = "user") -> Conf:
+def read_conf(path: Path, run: ConfKey, kind: ConfKind = "user") -> Conf:
     """The rows of a file that apply to ``run``.
 
     Raises ConfigError for a file that LoadGen refuses, for a number that it would read as another one, and
@@ -153,7 +153,7 @@ def read_text(source: str, path: Path) -> str:
         raise ConfigError(f"{source}: not a text file: {error}") from error
 
 
-def parse_conf(text: str, source: str, run: ConfKey, kind: Kind) -> Conf:
+def parse_conf(text: str, source: str, run: ConfKey, kind: ConfKind) -> Conf:
     """``read_conf`` of a text; messages name ``source`` and the line."""
     found = _Found()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -193,7 +193,7 @@ def _check_syntax(where: str, words: list[str]) -> None:
             raise ConfigError(f"{where}: value {value!r} is not a number; LoadGen refuses the file{remark}")
 
 
-def _sort(where: str, number: int, words: list[str], run: ConfKey, kind: Kind, found: _Found) -> None:
+def _sort(where: str, number: int, words: list[str], run: ConfKey, kind: ConfKind, found: _Found) -> None:
     """Put a row where it belongs; one that is right and for other runs is dropped."""
     name = words[0].partition("=")[0] if len(words) < 3 else words[0]
     model, scenario, key = _parts(name)
@@ -231,7 +231,7 @@ def _parts(name: str) -> tuple[str, str, str]:
     return ("*", *parts) if _near(parts[0], LOADGEN_SCENARIOS) else (parts[0], "*", parts[1])  # type: ignore[return-value]
 
 
-def _model(model: str, scenario: str, run: ConfKey, kind: Kind) -> str | None:
+def _model(model: str, scenario: str, run: ConfKey, kind: ConfKind) -> str | None:
     """The model of LoadGen's that a row names or means, None where that is none."""
     if kind == "audit":
         return "*" if model in ("*", run.model_key) else None
@@ -250,7 +250,7 @@ def _scenario(scenario: str, run: ConfKey) -> str | None:
     return _near(scenario, LOADGEN_SCENARIOS)
 
 
-def _key(key: str, scenario: str, kind: Kind) -> str | None:
+def _key(key: str, scenario: str, kind: ConfKind) -> str | None:
     """The key that LoadGen reads for the scenario, or that is meant; None where it reads none."""
     if kind == "mlperf":
         return key
@@ -269,7 +269,7 @@ def _near(word: str, known: Iterable[str], similar: float = _SIMILAR) -> str | N
     return lower[found[0]] if found else None
 
 
-def _reason(words: list[str], name: str, kind: Kind) -> str:
+def _reason(words: list[str], name: str, kind: ConfKind) -> str:
     """The reason why LoadGen skips the row, and the row to write instead."""
     if len(words) < 3:
         return f"LoadGen skips {words[0]!r}, since it expects 'model.Scenario.key = number' with spaces"

@@ -67,7 +67,7 @@ class EvalResult:
 
 
 @dataclass(slots=True)
-class Texts:
+class OutputTexts:
     """The texts of outputs; ``missing`` counts those that the tokenizer cannot decode."""
 
     decoder: OutputDecoder | None
@@ -90,7 +90,7 @@ class OutputTable:
     def __init__(self, plan: EvalPlan) -> None:
         self._plan = plan
         self._table: Table
-        self._texts: Texts
+        self._texts: OutputTexts
 
     def read(self) -> SampleSet:
         """The prompts. Raises ConfigError and DatasetError."""
@@ -117,27 +117,27 @@ class OutputTable:
         )
 
 
-def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:
+def open_texts(plan: EvalPlan) -> tuple[OutputTexts, tuple[str, ...]]:
     """The texts of a plan's outputs, and a warning where there will be none.
 
     Raises ConfigError for a given tokenizer that is not the benchmark's.
     """
     benchmark, limit = plan.client.benchmark, plan.client.parameters.max_new_tokens
     if plan.tokenizer is not None:
-        return Texts(open_decoder(benchmark, plan.tokenizer, limit)), ()
+        return OutputTexts(open_decoder(benchmark, plan.tokenizer, limit)), ()
     beside = tokenizer_beside(plan.client.input_file, benchmark)
     if plan.client.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
         why = "the embedded engine's model has another tokenizer"
     else:
         try:
-            return Texts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()
+            return OutputTexts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()
         except ConfigError as error:
             why = str(error)
-    return Texts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)
+    return OutputTexts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)
 
 
 def write_outputs(
-    result: EvalResult, source: Table, texts: Texts, settings: EvalSettings, on_row: Callable[[int], None]
+    result: EvalResult, source: Table, texts: OutputTexts, settings: EvalSettings, on_row: Callable[[int], None]
 ) -> None:
     """Write every row with its answer or its failure; ``on_row`` gets the rows done. Raises OSError."""
     plan, answers, failures = result.plan, result.answers, result.failures
