@@ -11,6 +11,7 @@ from harness.analysis.finish_run import finish
 from harness.cli.signals import interruptible
 from harness.config.api_key import api_key
 from harness.config.expected_queries import ExpectedQueries
+from harness.config.loadgen_settings import Setting
 from harness.config.plans import RunPlan
 from harness.files import JOURNAL_DIR, ROOT, RUN_RECORD, USER_CONF
 from harness.record.answer_log import SavedAnswer
@@ -31,6 +32,7 @@ from sut.drive import DrivenRun, ended, preflight, servers_of
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
 from sut.prepare import (
+    Inputs,
     PreparedClient,
     place_workers,
     prepare_client,
@@ -79,21 +81,8 @@ def run(
         servers_of(client, inputs.samples) as (urls, death),
     ):
         servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
-        readback = session.readback()
-        deviations = rule_deviations(plan, inputs, readback)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
-        deviations = (*deviations, *prepared.deviations)
-        require_official(plan, deviations)
-        record = RunRecord(
-            plan=plan,
-            settled=settle(plan, inputs, prepared, readback),
-            provenance=gather_provenance(ROOT),
-            servers=prepared.servers,
-            left_out=dict(prepared.left_out),
-            started=datetime.now(UTC),
-            deviations=deviations,
-            warnings=prepared.warnings,
-        )
+        record = _planned(plan, inputs, prepared, session.readback())
         if on_plan is not None:
             on_plan(record)
         if stray := stray_audit_config(plan):
@@ -113,11 +102,11 @@ def run(
                 prepared,
                 destination,
                 death,
-                _length(record.settled.expected),
-                record.limits_ns,
-                on_progress,
-                on_line,
-                _scraper(plan, prepared),
+                length=_length(record.settled.expected),
+                limits_ns=record.limits_ns,
+                on_progress=on_progress,
+                on_line=on_line,
+                scraper=_scraper(plan, prepared),
             )
             with ended(driven, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
@@ -146,6 +135,24 @@ def _loadgen(plan: RunPlan, samples: int, *, trace: bool) -> LoadGen:
 
 def _length(expected: ExpectedQueries) -> RunLength:
     return RunLength(expected.samples, expected.seconds if expected.scheduled else None, expected.least_s)
+
+
+def _planned(
+    plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting]
+) -> RunRecord:
+    """The record before the first query. Raises ConfigError for what the rules forbid."""
+    deviations = (*rule_deviations(plan, inputs, readback), *prepared.deviations)
+    require_official(plan, deviations)
+    return RunRecord(
+        plan=plan,
+        settled=settle(plan, inputs, prepared, readback),
+        provenance=gather_provenance(ROOT),
+        servers=prepared.servers,
+        left_out=dict(prepared.left_out),
+        started=datetime.now(UTC),
+        deviations=deviations,
+        warnings=prepared.warnings,
+    )
 
 
 def _started(record: RunRecord, prepared: PreparedClient, warnings: Sequence[str]) -> RunRecord:

@@ -137,7 +137,11 @@ def open_texts(plan: EvalPlan) -> tuple[OutputTexts, tuple[str, ...]]:
 
 
 def write_outputs(
-    result: EvalResult, source: Table, texts: OutputTexts, settings: EvalSettings, on_row: Callable[[int], None]
+    result: EvalResult,
+    source: Table,
+    texts: OutputTexts,
+    settings: EvalSettings,
+    on_row: Callable[[int], None],
 ) -> None:
     """Write every row with its answer or its failure; ``on_row`` gets the rows done. Raises OSError."""
     plan, answers, failures = result.plan, result.answers, result.failures

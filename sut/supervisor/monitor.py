@@ -208,12 +208,14 @@ class AbortPolicy:
         policy: FailurePolicy,
         reasons: Callable[[], str] = lambda: "",
         activity: ActivityProbe | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy = policy
         self._activity = activity
-        self._asked = time.monotonic()
+        self._clock = clock
+        self._asked = clock()
         self._reasons = reasons
-        self._last_change = time.monotonic()
+        self._last_change = self._asked
         self._before = np.zeros(len(Counter), dtype=np.int64)
         self._failed_at_token = 0
 
@@ -248,7 +250,7 @@ class AbortPolicy:
         return f": {reasons}" if reasons else ""
 
     def _check_progress(self, totals: Totals) -> None:
-        now = time.monotonic()
+        now = self._clock()
         waiting = int(totals[Counter.ISSUED] - totals[Counter.COMPLETED] - totals[Counter.FAILED])
         if waiting <= 0 or self._changed(totals, Counter.RECEPTIONS, Counter.COMPLETED, Counter.FAILED):
             self._last_change = now

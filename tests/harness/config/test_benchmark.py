@@ -5,6 +5,8 @@ from itertools import product
 
 import pytest
 
+from harness.config import benchmark as definitions
+from harness.config import run_options
 from harness.config.benchmark import load_benchmark
 from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.rounds import benchmark_rules, current_round
@@ -224,8 +226,8 @@ def test_unknown_benchmark(name):
 def test_malformed_definition(tmp_path, monkeypatch, old, new):
     """In the definition or in the round's file: both are named."""
     rules = tmp_path / "rules.toml"
-    monkeypatch.setattr("harness.config.run_options.CONFIG_DIR", tmp_path)
-    monkeypatch.setattr("harness.config.benchmark.benchmark_rules", lambda round_name, name: rules)
+    monkeypatch.setattr(run_options, "CONFIG_DIR", tmp_path)
+    monkeypatch.setattr(definitions, "benchmark_rules", lambda round_name, name: rules)
     files = (CONFIG_DIR / "gpt-oss-120b.toml", tmp_path / "mine.toml"), (RULES_FILE, rules)
     found = 0
     for source, target in files:
@@ -241,7 +243,7 @@ def test_a_benchmark_without_interactive_says_so(tmp_path, monkeypatch):
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     text = text.replace('interactive_model_key = "gpt-oss-120b-interactive"', "")
     (tmp_path / "mine.toml").write_text(text)
-    monkeypatch.setattr("harness.config.run_options.CONFIG_DIR", tmp_path)
+    monkeypatch.setattr(run_options, "CONFIG_DIR", tmp_path)
     benchmark = load_benchmark("mine")
     assert benchmark.model_key(Scenario.SERVER) == "gpt-oss-120b"
     with pytest.raises(ConfigError, match="no interactive scenario"):

@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
+from harness.config import rounds
 from harness.config.benchmark import load_benchmark
 from harness.config.rounds import available_rounds, current_round, loadgen_of, round_file, seeds_of
 from harness.config.run_options import RunOptions
@@ -23,7 +24,7 @@ def test_numbers_of_rounds_are_ordered_as_numbers(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         (tmp_path / name / "round.toml").touch()
     (tmp_path / "notes").mkdir()
-    monkeypatch.setattr("harness.config.rounds._ROUNDS_DIR", tmp_path)
+    monkeypatch.setattr(rounds, "_ROUNDS_DIR", tmp_path)
     assert available_rounds.__wrapped__() == ("v10.0", "v9.1", "v6.10", "v6.1")
 
 
