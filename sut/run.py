@@ -31,17 +31,8 @@ from harness.report.progress_log import ProgressLine
 from sut.drive import DrivenRun, ended, preflight, servers_of
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
-from sut.prepare import (
-    Inputs,
-    PreparedClient,
-    place_workers,
-    prepare_client,
-    read_inputs,
-    require_official,
-    rule_deviations,
-    settle,
-    stray_audit_config,
-)
+from sut.prepare import PreparedClient, place_workers, prepare_client
+from sut.run_checks import Inputs, read_inputs, require_official, rule_deviations, settle, stray_audit_config
 from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
