@@ -43,6 +43,11 @@ def record_fields(file: Any) -> dict[str, Any]:
     return fields
 
 
+def in_file(message: str) -> str:
+    """A message about a record with the places of the file: ``$.plan`` for ``$.plan.client``."""
+    return message.replace("$.plan.client", "$.plan").replace("$.settled", "$.plan")
+
+
 def _part(fields: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: fields[name] for name in names if name in fields}
 

@@ -20,7 +20,7 @@ from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.migration import SCHEMA, file_fields, record_fields
+from harness.record.migration import SCHEMA, file_fields, in_file, record_fields
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import ReplicaBalance
 from harness.record.resolved_plan import ServerInfo, Settled
@@ -266,7 +266,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         except FileNotFoundError:
             raise
         except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            raise ConfigError(f"{path} is not the record of a run: {error}") from None
+            raise ConfigError(f"{path} is not the record of a run: {in_file(str(error))}") from None
 
 
 def read_clocks() -> ClockPair:

@@ -96,6 +96,16 @@ def test_a_damaged_rule_ends_in_one_line_or_is_read(tmp_path, damage):
         assert "\n" not in str(error)
 
 
+@pytest.mark.parametrize("name", ["ca_file", "scenario", "samples"])
+def test_what_is_missing_is_named_where_the_file_has_it(tmp_path, name):
+    path = tmp_path / "run.json"
+    fields = json.loads(PATH.read_text())
+    del fields["plan"][name]
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ConfigError, match=rf"{name}. - at .\$\.plan.$"):
+        RunRecord.read(path)
+
+
 def test_no_field_of_the_plan_has_two_homes():
     """They stand side by side in the file."""
     parts = [set(kind.__struct_fields__) for kind in (ClientPlan, RunPlan, Settled)]
